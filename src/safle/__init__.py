@@ -1,0 +1,95 @@
+"""safle: single-round analytic federated learning.
+
+Clients turn features into integer codes and count co-occurrences; a server adds the
+counts and solves one linear system. Names are imported where they are first used, so
+``import safle`` stays light.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from safle.bucketing import BinaryOverlap, Integer, OneHot
+    from safle.calibration import DeclaredMoments, DeclaredRange, PublicSample
+    from safle.counting import Counter, count
+    from safle.encoders import (
+        EmbeddingEncoder,
+        Encoder,
+        HybridEncoder,
+        LinearEncoder,
+        load_encoder,
+    )
+    from safle.errors import SafleError
+    from safle.estimator import SafleClassifier
+    from safle.histogram import Grid, Histogram
+    from safle.model import Model, load_model
+    from safle.solver import Solution, solve
+    from safle.statistics import Statistics, sum_statistics
+    from safle.wire import read_histogram, read_statistics, write_histogram, write_statistics
+
+_HOMES = {
+    "safle.bucketing": ("BinaryOverlap", "Integer", "OneHot"),
+    "safle.calibration": ("DeclaredMoments", "DeclaredRange", "PublicSample"),
+    "safle.counting": ("Counter", "count"),
+    "safle.encoders": (
+        "EmbeddingEncoder",
+        "Encoder",
+        "HybridEncoder",
+        "LinearEncoder",
+        "load_encoder",
+    ),
+    "safle.errors": ("SafleError",),
+    "safle.estimator": ("SafleClassifier",),
+    "safle.histogram": ("Grid", "Histogram"),
+    "safle.model": ("Model", "load_model"),
+    "safle.solver": ("Solution", "solve"),
+    "safle.statistics": ("Statistics", "sum_statistics"),
+    "safle.wire": ("read_histogram", "read_statistics", "write_histogram", "write_statistics"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "BinaryOverlap",
+    "Counter",
+    "DeclaredMoments",
+    "DeclaredRange",
+    "EmbeddingEncoder",
+    "Encoder",
+    "Grid",
+    "Histogram",
+    "HybridEncoder",
+    "Integer",
+    "LinearEncoder",
+    "Model",
+    "OneHot",
+    "PublicSample",
+    "SafleClassifier",
+    "SafleError",
+    "Solution",
+    "Statistics",
+    "count",
+    "load_encoder",
+    "load_model",
+    "read_histogram",
+    "read_statistics",
+    "solve",
+    "sum_statistics",
+    "write_histogram",
+    "write_statistics",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("safle")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'safle' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

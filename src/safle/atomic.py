@@ -1,0 +1,58 @@
+"""Atomic writes: a file is either the old one or the whole new one, never a part."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a scratch path beside ``path``; rename it over ``path`` on success.
+
+    The data reach the disk before the rename does, so a crash at any moment
+    leaves either the old file or the new one. On any exception, Ctrl-C
+    included, the scratch file is removed and ``path`` is as it was.
+    """
+    target = Path(path)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    os.close(handle)
+    scratch = Path(name)
+    try:
+        yield scratch
+        # mkstemp makes private files; a result gets the permissions any new file would.
+        scratch.chmod(0o666 & ~_umask())
+        _flush(scratch)
+        scratch.replace(target)
+        _flush(target.parent)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
+    """Write ``data`` to ``path`` atomically."""
+    with replacing(path) as scratch:
+        scratch.write_bytes(data)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write ``text`` to ``path`` atomically, as UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -1,0 +1,148 @@
+"""Counting: a stream of features and labels -> statistics, in memory that depends on D only.
+
+Batches of any size are gathered into chunks of a fixed number of samples; sums of
+integers do not depend on where a chunk ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from safle.codes import Codes
+from safle.encoders import Encoder
+from safle.errors import InvalidInput
+from safle.features import ClassName, as_class_names, as_features, as_labels
+from safle.kernels import count as kernels
+from safle.statistics import RunningTotal, Statistics
+
+SMALLEST_CHUNK, LARGEST_CHUNK = 2_048, 8_192
+"""Samples a chunk: the one-hot rows of a column block should stay in the L2 cache, and
+a pass over the gram should still be paid by enough samples a row."""
+ROWS_WORTH_A_PASS = 128
+WIDE_TABLE = 160
+"""Mean seen symbols per expert above which single increments beat added rows."""
+
+
+def count(
+    encoder: Encoder,
+    features: ArrayLike,
+    labels: ArrayLike,
+    *,
+    classes: Sequence[ClassName] | None = None,
+) -> Statistics:
+    """Statistics of one array of features, (samples, feature_dim), and its labels."""
+    counter = Counter(encoder, classes=classes)
+    counter.add(features, labels)
+    return counter.statistics()
+
+
+class Counter:
+    """Streaming counts. ``classes`` declares the only names that labels may have."""
+
+    def __init__(self, encoder: Encoder, *, classes: Sequence[ClassName] | None = None) -> None:
+        self.encoder = encoder
+        self._declared = None if classes is None else as_class_names(classes)
+        self._total = RunningTotal.of(encoder)
+        self._pending: list[tuple[Codes, NDArray[Any]]] = []
+        self._pending_samples = 0
+        sizes = encoder.layout.table_sizes
+        mean_size = sum(sizes) // max(len(sizes), 1)
+        self._chunk = int(np.clip(ROWS_WORTH_A_PASS * mean_size, SMALLEST_CHUNK, LARGEST_CHUNK))
+
+    def add(self, features: ArrayLike, labels: ArrayLike) -> None:
+        """Count a batch; nothing of a refused batch is counted."""
+        checked = as_features(features, self.encoder.feature_dim)
+        names = as_labels(labels, len(checked))
+        self._check_names(names)
+        self._total.reserve(self._pending_samples + len(checked))
+        for first in range(0, len(checked), self._chunk):
+            part = slice(first, first + self._chunk)
+            self._add_part(self.encoder.encode_checked(checked[part]), names[part])
+
+    def statistics(self) -> Statistics:
+        """What has been counted so far; the counter is used up."""
+        self._flush()
+        return self._total.statistics()
+
+    def _add_part(self, codes: Codes, labels: NDArray[Any]) -> None:
+        self._pending.append((codes, labels))
+        self._pending_samples += len(labels)
+        if self._pending_samples >= self._chunk:
+            self._flush()
+
+    def _check_names(self, labels: NDArray[Any]) -> None:
+        found = set(labels.tolist())
+        if self._declared is not None and not found <= set(self._declared):
+            unknown = sorted(found - set(self._declared), key=str)
+            raise InvalidInput(
+                f"labels contain {_listing(unknown)}, which are not among the declared classes "
+                f"{_listing(self._declared)}"
+            )
+        as_class_names([*{*self._total.class_names, *found}])
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        codes = [part for part, _ in self._pending]
+        symbols = np.concatenate([part.symbols for part in codes])
+        dense = np.concatenate([part.dense for part in codes])
+        names, labels = np.unique(
+            np.concatenate([labels for _, labels in self._pending]), return_inverse=True
+        )
+        self._pending, self._pending_samples = [], 0
+        total = self._total
+        total.widen_classes(names.tolist())
+        places = np.array([total.class_names.index(name) for name in names.tolist()], np.int64)
+        labels = places[labels]
+        total.class_counts += np.bincount(labels, minlength=len(total.class_counts))
+        if self.encoder.layout.experts:
+            self._count_symbols(symbols, dense, labels)
+        if self.encoder.layout.dense_dim:
+            _count_dense(total, dense, labels)
+
+    def _count_symbols(
+        self, symbols: NDArray[Any], dense: NDArray[np.int16], labels: NDArray[np.int64]
+    ) -> None:
+        total, layout = self._total, self.encoder.layout
+        seen = np.zeros(layout.code_count, np.bool_)
+        kernels.mark_seen(symbols, layout.bases, seen)
+        total.widen_codes(np.flatnonzero(seen))
+        ranks = np.zeros(layout.code_count, np.int32)
+        ranks[total.codes] = np.arange(len(total.codes))
+        offsets = np.searchsorted(total.codes, layout.bases).astype(np.int64)
+        columns = np.empty((layout.experts, len(symbols)), np.int32)
+        kernels.to_columns(symbols, layout.bases, ranks, columns)
+        order = np.empty(columns.shape, np.uint32)
+        starts = np.empty(len(total.codes), np.int64)
+        kernels.group_samples(columns, offsets, order, starts)
+        wide = len(total.codes) > WIDE_TABLE * layout.experts
+        pairs = kernels.count_single_pairs if wide else kernels.count_block_pairs
+        pairs(columns, offsets, order, starts, total.dim, total.gram)
+        kernels.count_margins(columns, labels, offsets, total.dim, total.gram, total.cross)
+        if layout.dense_dim:
+            kernels.count_mixed(offsets, order, starts, dense, total.dim, total.gram)
+
+
+def _count_dense(
+    total: RunningTotal, dense: NDArray[np.int16], labels: NDArray[np.int64]
+) -> None:
+    # Products of int16 summed over one chunk stay below 2**53: the float64 GEMM is exact.
+    real = dense.astype(np.float64)
+    square = (real.T @ real).astype(np.int64)
+    total.gram[-_triangle(len(square)) :] += square[np.triu_indices(len(square))]
+    onehot = np.zeros((len(labels), len(total.class_counts)))
+    onehot[np.arange(len(labels)), labels] = 1.0
+    total.cross[len(total.codes) :] += (real.T @ onehot).astype(np.int64)
+
+
+def _triangle(dim: int) -> int:
+    return dim * (dim + 1) // 2
+
+
+def _listing(names: Sequence[ClassName]) -> str:
+    shown = ", ".join(map(repr, names[:8]))
+    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")

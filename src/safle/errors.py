@@ -1,0 +1,60 @@
+"""Every error safle raises on purpose, under one base class.
+
+A message says what was found, what was expected and what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class SafleError(Exception):
+    """Base of all errors that safle raises on purpose."""
+
+
+class InvalidInput(SafleError, ValueError):
+    """Features, labels or arguments that cannot be used as given."""
+
+
+class SettingsError(SafleError, ValueError):
+    """Encoder settings that contradict each other or overflow."""
+
+
+class EncoderMismatch(SafleError, ValueError):
+    """Two values that were made with different encoders."""
+
+
+class CountOverflow(SafleError, OverflowError):
+    """A count that would leave its integer type."""
+
+
+class InvariantError(SafleError, ValueError):
+    """Statistics that no data set could have produced."""
+
+
+class DuplicateContribution(SafleError, ValueError):
+    """The same contribution offered twice."""
+
+
+class WireError(SafleError, ValueError):
+    """Bytes that are not a valid safle file."""
+
+
+class TableError(SafleError, ValueError):
+    """A features or labels file that cannot be read."""
+
+
+class SolveError(SafleError, ArithmeticError):
+    """A linear system that could not be solved as asked."""
+
+
+class NotEnoughMemory(SafleError, MemoryError):
+    """A computation that would not fit, refused before it starts."""
+
+
+class MissingExtra(SafleError, ImportError):
+    """An optional dependency that is not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs {package}, which is not installed; "
+            f"run: pip install 'safle[{extra}]'"
+        )

@@ -1,0 +1,78 @@
+"""Checks on what comes from outside: features and labels, before anything uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from safle.errors import InvalidInput
+
+ClassName = int | str
+
+
+def as_features(features: ArrayLike, feature_dim: int | None = None) -> NDArray[Any]:
+    """Features as finite float32 or float64, (samples, feature_dim), C-contiguous.
+
+    float16 becomes float32 and integers become float64: both hold every value
+    (integers up to 2**53) exactly, so codes do not depend on how a file stored them.
+    """
+    array = np.asarray(features)
+    if array.ndim != 2:
+        raise InvalidInput(
+            f"features have shape {array.shape}; expected (samples, feature_dim): "
+            "reshape a single sample with x[None, :]"
+        )
+    if feature_dim is not None and array.shape[1] != feature_dim:
+        raise InvalidInput(
+            f"features have {array.shape[1]} columns; this encoder expects {feature_dim}"
+        )
+    if array.dtype.kind not in "fiub":
+        raise InvalidInput(f"features are {array.dtype}; expected real numbers")
+    exact = np.float32 if array.dtype in (np.float16, np.float32) else np.float64
+    array = np.ascontiguousarray(array, dtype=exact)
+    if not np.isfinite(array).all():
+        sample, column = np.argwhere(~np.isfinite(array))[0]
+        raise InvalidInput(
+            f"features contain {array[sample, column]} at sample {sample}, column {column}; "
+            "expected finite numbers: drop the sample or repair the backbone's output"
+        )
+    return array
+
+
+def as_labels(labels: ArrayLike, sample_count: int) -> NDArray[Any]:
+    """Labels as int64 or str, (sample_count,)."""
+    array = np.asarray(labels)
+    if array.shape != (sample_count,):
+        raise InvalidInput(
+            f"labels have shape {array.shape}; expected one label for each of "
+            f"{sample_count} samples"
+        )
+    if array.dtype.kind == "O" and all(isinstance(label, str) for label in array):
+        array = array.astype(str)
+    if array.dtype.kind == "f" and np.array_equal(array, np.rint(array)):
+        array = array.astype(np.int64)
+    if array.dtype.kind in "iub":
+        if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+            raise InvalidInput("labels exceed the int64 range")
+        return array.astype(np.int64)
+    if array.dtype.kind == "U":
+        return array
+    raise InvalidInput(f"labels are {array.dtype}; expected integers or strings")
+
+
+def as_class_names(names: Sequence[Any]) -> tuple[ClassName, ...]:
+    """Distinct class names in their canonical (ascending) order: all int or all str."""
+    plain = [name.item() if isinstance(name, np.generic) else name for name in names]
+    kinds = {type(name) for name in plain}
+    if not kinds <= {int} and not kinds <= {str}:
+        found = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise InvalidInput(
+            f"class names are of types {found}; expected all integers or all strings: "
+            "use the same labels at every client"
+        )
+    if len(set(plain)) != len(plain):
+        raise InvalidInput("class names repeat; expected each once")
+    return tuple(sorted(plain))

@@ -1,0 +1,131 @@
+"""A table: features (samples, feature_dim) with or without labels, in memory or on disk."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from safle.errors import InvalidInput, TableError
+
+
+class Rows(ABC):
+    """Features that stay in their file until they are sliced.
+
+    An array-like: ``rows[10:20]`` and ``rows[indices]`` read what they need,
+    ``numpy.asarray(rows)`` reads everything. No file stays open in between.
+
+    Parameters
+    ----------
+    shape : (sample_count, feature_dim)
+    dtype : what every read returns
+    """
+
+    ndim = 2
+
+    def __init__(self, shape: tuple[int, int], dtype: DTypeLike) -> None:
+        self.shape = shape
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows ``start`` to ``stop``, shape (stop - start, feature_dim)."""
+
+    def blocks(self, size: int) -> Iterator[NDArray[Any]]:
+        """All rows in order, ``size`` at a time, the last block perhaps fewer."""
+        for start in range(0, len(self), size):
+            yield self.read(start, min(start + size, len(self)))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            start, stop, _ = rows.indices(len(self))
+            return self.read(start, max(start, stop))
+        # numpy decides what the index means: masks, negative numbers, out of range.
+        chosen = np.arange(len(self))[rows]
+        if chosen.size == 0:
+            return self.read(0, 0)
+        first = int(chosen.min())
+        picked: NDArray[Any] = self.read(first, int(chosen.max()) + 1)[chosen - first]
+        return picked
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("these rows are in a file: an array of them is always a copy")
+        return self.read(0, len(self)).astype(dtype or self.dtype, copy=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Features and labels of the same samples, in the same order.
+
+    Attributes
+    ----------
+    features : array-like, (sample_count, feature_dim)
+        A numpy array, a memory map, or :class:`Rows` read as they are sliced.
+    labels : int64 or str, (sample_count,), or None
+    class_names : tuple of str, or None
+        The names of all classes where the file declares them, in its order;
+        it may name classes that no sample here has.
+    """
+
+    features: NDArray[Any] | Rows
+    labels: NDArray[Any] | None = None
+    class_names: tuple[str, ...] | None = None
+
+    @property
+    def feature_dim(self) -> int:
+        return int(self.features.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def batches(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
+        """All samples in order, ``size`` at a time, the last batch perhaps fewer.
+
+        Only one batch of features is in memory at a time, except where the
+        format is read whole (.npz).
+
+        Yields
+        ------
+        features : (batch, feature_dim)
+        labels : int64 or str, (batch,), or None
+        """
+        if size < 1:
+            raise InvalidInput(f"a batch of {size} samples; expected at least 1")
+        start = 0
+        for block in _blocks(self.features, size):
+            stop = start + len(block)
+            yield block, None if self.labels is None else self.labels[start:stop]
+            start = stop
+
+
+def _blocks(features: NDArray[Any] | Rows, size: int) -> Iterator[NDArray[Any]]:
+    if isinstance(features, Rows):
+        yield from features.blocks(size)
+        return
+    native = features.dtype.newbyteorder("=")
+    for start in range(0, len(features), size):
+        yield np.ascontiguousarray(features[start : start + size], dtype=native)
+
+
+def check_features(
+    features: NDArray[Any] | Rows, *, where: str, error: type[Exception] = TableError
+) -> None:
+    """Raise unless ``features`` are a numeric matrix with at least one column."""
+    if features.ndim != 2 or features.shape[1] < 1:
+        raise error(
+            f"{where} has shape {tuple(features.shape)}; expected (samples, features) with at "
+            "least one feature: reshape images or sequences to one row a sample"
+        )
+    # Eight bytes: extended precision exists on some machines only.
+    if features.dtype.kind not in "fiub" or features.dtype.itemsize > 8:
+        raise error(
+            f"{where} has type {features.dtype}; expected floating point or integer numbers"
+        )

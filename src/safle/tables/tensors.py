@@ -1,0 +1,102 @@
+"""Safetensors files: read slice by slice, with class names from the metadata."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from safle.errors import TableError
+from safle.tables.selection import Contents, Selection
+from safle.tables.table import Rows
+
+# What numpy can hold; bfloat16 and the 8-bit floats are not among them.
+DTYPES = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "I64": np.int64,
+    "I32": np.int32,
+    "I16": np.int16,
+    "I8": np.int8,
+    "U64": np.uint64,
+    "U32": np.uint32,
+    "U16": np.uint16,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
+}
+
+
+class TensorRows(Rows):
+    """One matrix of a safetensors file."""
+
+    def __init__(self, path: Path, key: str, shape: tuple[int, int], dtype: type) -> None:
+        super().__init__(shape, dtype)
+        self._path = path
+        self._key = key
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows ``start`` to ``stop``."""
+        with _opened(self._path) as file:
+            rows: NDArray[Any] = file.get_slice(self._key)[start:stop]
+            return rows
+
+
+def read_safetensors_table(path: Path, selection: Selection) -> Contents:
+    """Features and labels from the tensors of a file.
+
+    A metadata entry ``classes``, names separated by commas, says what class 0,
+    class 1 and so on are called.
+    """
+    with _opened(path) as file:
+        features_key, labels_key = selection.keys(path, file.keys())
+        shape = tuple(file.get_slice(features_key).get_shape())
+        dtype = _dtype(file, features_key, path)
+        if len(shape) != 2:
+            raise TableError(
+                f"{path}: '{features_key}' has shape {shape}; expected (samples, features): "
+                "reshape images or sequences to one row a sample"
+            )
+        labels = None
+        if labels_key is not None:
+            _dtype(file, labels_key, path)
+            labels = file.get_tensor(labels_key)
+        names = _class_names((file.metadata() or {}).get("classes"), path)
+    return Contents(TensorRows(path, features_key, shape, dtype), labels, names)
+
+
+def _dtype(file: Any, key: str, path: Path) -> type:
+    name = file.get_slice(key).get_dtype()
+    if name not in DTYPES:
+        raise TableError(
+            f"{path}: '{key}' has type {name}; expected one of {', '.join(DTYPES)}: "
+            "convert it, for example to F32"
+        )
+    return DTYPES[name]
+
+
+def _class_names(text: str | None, path: Path) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    names = tuple(name.strip() for name in text.split(","))
+    if "" in names or len(set(names)) != len(names):
+        raise TableError(
+            f"{path}: metadata 'classes' is {text!r}; expected different names separated by commas"
+        )
+    return names
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            yield file
+    except SafetensorError as error:
+        raise TableError(
+            f"{path}: not a whole .safetensors file ({error}); copy or export it again"
+        ) from error

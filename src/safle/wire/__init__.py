@@ -1,0 +1,30 @@
+"""Statistics and histograms <-> bytes: versioned, checked, compressed, no pickle.
+
+The format is written down in docs/wire-format.md.
+"""
+
+from safle.wire.container import peek_kind
+from safle.wire.histogram import (
+    decode_histogram,
+    encode_histogram,
+    read_histogram,
+    write_histogram,
+)
+from safle.wire.statistics import (
+    decode_statistics,
+    encode_statistics,
+    read_statistics,
+    write_statistics,
+)
+
+__all__ = [
+    "decode_histogram",
+    "decode_statistics",
+    "encode_histogram",
+    "encode_statistics",
+    "peek_kind",
+    "read_histogram",
+    "read_statistics",
+    "write_histogram",
+    "write_statistics",
+]

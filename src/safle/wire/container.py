@@ -1,0 +1,185 @@
+"""The container of every safle file that travels: magic, version, digest, header, sections.
+
+Byte by byte in docs/wire-format.md. Reading allocates nothing whose size has not been
+checked against the file, the limit and what the header's own shapes imply.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from safle import atomic
+from safle.errors import WireError
+from safle.memory import readable
+
+MAGIC = b"\x89SAFLE\r\n"
+VERSION = 1
+STATISTICS, HISTOGRAM = 1, 2
+KINDS = {STATISTICS: "statistics", HISTOGRAM: "histogram"}
+MAX_HEADER_BYTES = 1 << 24
+DEFAULT_LIMIT = 1 << 33
+"""Most bytes that a file may hold or unfold to, unless the caller allows more."""
+LEVEL = 1
+"""The streams have no repeats to find, only skewed bytes: the fastest level is as small."""
+
+_PREFIX = struct.Struct("<8sHHI32s")
+_SEAL_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Container:
+    """A checked file: its header, its raw sections and the digest over both."""
+
+    kind: int
+    header: dict[str, Any]
+    sections: dict[str, bytes]
+    digest: str
+
+    def section(self, name: str, size: int) -> bytes:
+        """A section that must have exactly ``size`` raw bytes."""
+        found = self.sections.get(name)
+        if found is None or len(found) != size:
+            length = "none" if found is None else f"{len(found)} bytes"
+            raise WireError(f"section {name!r} has {length}; its header implies {size} bytes")
+        return found
+
+
+def _digest(kind: int, header: bytes, sections: Mapping[str, bytes]) -> bytes:
+    """SHA-256 over the uncompressed content: no compressor's version can change it."""
+    digest = hashlib.sha256(struct.pack("<HHI", VERSION, kind, len(header)) + header)
+    for content in sections.values():
+        digest.update(content)
+    return digest.digest()
+
+
+def to_bytes(kind: int, header: Mapping[str, Any], sections: Mapping[str, bytes]) -> bytes:
+    """A file's bytes; the section table is added to the header."""
+    compressor = zstandard.ZstdCompressor(level=LEVEL)
+    packed = [compressor.compress(content) for content in sections.values()]
+    table = [[name, len(content)] for name, content in sections.items()]
+    text = json.dumps(
+        {**header, "sections": table}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    ).encode()
+    sizes = struct.pack(f"<{len(packed)}Q", *map(len, packed))
+    prefix = _PREFIX.pack(MAGIC, VERSION, kind, len(text), _digest(kind, text, sections))
+    body = b"".join([prefix, text, sizes, *packed])
+    return body + hashlib.sha256(body).digest()
+
+
+def from_bytes(data: bytes | memoryview, *, kind: int, limit: int = DEFAULT_LIMIT) -> Container:
+    """Check and open a file's bytes; `WireError` for anything but a whole, true file."""
+    view = memoryview(data)
+    header_size, expected_digest = _check_prefix(view, kind, limit)
+    view = _check_seal(view)
+    at = _PREFIX.size + header_size
+    header, table = _parse_header(bytes(view[_PREFIX.size : at]))
+    raw_total = sum(size for _, size in table)
+    if raw_total > limit:
+        raise WireError(f"unfolds to {readable(raw_total)}; the limit is {readable(limit)}")
+    if len(view) < at + 8 * len(table):
+        raise WireError("the file ends inside its section table")
+    sizes = struct.unpack_from(f"<{len(table)}Q", view, at)
+    at += 8 * len(table)
+    if at + sum(sizes) != len(view):
+        raise WireError(
+            f"the sections fill {len(view) - at} bytes; the section table says {sum(sizes)}"
+        )
+    sections = {}
+    for (name, raw), size in zip(table, sizes, strict=True):
+        sections[name] = _decompress(view[at : at + size], raw, name)
+        at += size
+    header_bytes = bytes(view[_PREFIX.size : _PREFIX.size + header_size])
+    if _digest(kind, header_bytes, sections) != expected_digest:
+        raise WireError("the digest does not match the content: the file claims another identity")
+    return Container(kind, header, sections, expected_digest.hex())
+
+
+def _check_prefix(view: memoryview, kind: int, limit: int) -> tuple[int, bytes]:
+    if len(view) > limit:
+        raise WireError(f"the file has {readable(len(view))}; the limit is {readable(limit)}")
+    if len(view) < _PREFIX.size or bytes(view[: len(MAGIC)]) != MAGIC:
+        raise WireError("not a safle file: it does not begin with the safle signature")
+    _, version, found, header_size, digest = _PREFIX.unpack_from(view)
+    if version != VERSION:
+        raise WireError(f"wire version {version}; this safle reads version {VERSION}: upgrade it")
+    if found != kind:
+        raise WireError(
+            f"this is a {KINDS.get(found, f'kind {found}')} file; expected {KINDS[kind]}"
+        )
+    if header_size > MAX_HEADER_BYTES or _PREFIX.size + header_size + _SEAL_BYTES > len(view):
+        raise WireError(f"the header claims {header_size} bytes, which the file does not hold")
+    return header_size, digest
+
+
+def _check_seal(view: memoryview) -> memoryview:
+    """The file without its last 32 bytes, which are the SHA-256 of all before them."""
+    body, seal = view[: -_SEAL_BYTES], view[-_SEAL_BYTES:]
+    if hashlib.sha256(body).digest() != bytes(seal):
+        raise WireError("the file's checksum does not match: it was cut off, damaged or altered")
+    return body
+
+
+def _parse_header(text: bytes) -> tuple[dict[str, Any], list[tuple[str, int]]]:
+    try:
+        header = json.loads(text)
+        table = [(name, size) for name, size in header.pop("sections")]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise WireError("the header is not valid") from error
+    names = [name for name, _ in table]
+    for name, size in table:
+        if type(name) is not str or type(size) is not int or size < 0:
+            raise WireError("the section table is not valid")
+    if len(set(names)) != len(names):
+        raise WireError("the section table names a section twice")
+    return header, table
+
+
+def _decompress(frame: memoryview, raw: int, name: str) -> bytes:
+    try:
+        declared = zstandard.frame_content_size(frame)
+        if declared != raw:
+            raise WireError(f"section {name!r} declares {declared} bytes, the header {raw}")
+        result = zstandard.ZstdDecompressor().decompress(
+            frame, max_output_size=raw, allow_extra_data=False
+        )
+    except (zstandard.ZstdError, MemoryError, ValueError) as error:
+        if isinstance(error, WireError):
+            raise
+        raise WireError(f"section {name!r} cannot be decompressed: {error}") from error
+    return result
+
+
+def read_file(
+    path: str | os.PathLike[str], *, kind: int, limit: int = DEFAULT_LIMIT
+) -> Container:
+    """Open a file; its size is checked before it is read."""
+    size = Path(path).stat().st_size
+    if size > limit:
+        raise WireError(f"{path} has {readable(size)}; the limit is {readable(limit)}")
+    try:
+        return from_bytes(Path(path).read_bytes(), kind=kind, limit=limit)
+    except WireError as error:
+        raise WireError(f"{path}: {error}") from error
+
+
+def peek_kind(path: str | os.PathLike[str]) -> str | None:
+    """What kind of safle wire file this is, from its first bytes; None if it is none."""
+    with Path(path).open("rb") as file:
+        start = file.read(_PREFIX.size)
+    if len(start) < _PREFIX.size or not start.startswith(MAGIC):
+        return None
+    return KINDS.get(_PREFIX.unpack(start)[2])
+
+
+def write_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file's bytes atomically."""
+    atomic.write_bytes(path, data)

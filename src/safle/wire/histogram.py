@@ -1,0 +1,59 @@
+"""Histograms <-> bytes: federated calibration in the same container."""
+
+from __future__ import annotations
+
+import os
+
+from safle.errors import InvalidInput, WireError
+from safle.histogram import MAX_CELLS, Grid, Histogram
+from safle.wire import container
+from safle.wire.planes import from_planes, plane_count, to_planes
+
+
+def encode_histogram(histogram: Histogram) -> bytes:
+    """The bytes of a histogram file."""
+    grid = histogram.grid
+    planes = plane_count(histogram.counts)
+    header = {
+        "grid": [float(grid.low).hex(), float(grid.high).hex(), grid.bins],
+        "features": histogram.feature_dim,
+        "planes": planes,
+    }
+    sections = {"counts": to_planes(histogram.counts, planes)}
+    return container.to_bytes(container.HISTOGRAM, header, sections)
+
+
+def write_histogram(path: str | os.PathLike[str], histogram: Histogram) -> None:
+    """Write a histogram file, atomically."""
+    container.write_file(path, encode_histogram(histogram))
+
+
+def decode_histogram(data: bytes | memoryview) -> Histogram:
+    """A histogram from bytes; `WireError` for bad ones."""
+    return _restore(container.from_bytes(data, kind=container.HISTOGRAM))
+
+
+def read_histogram(path: str | os.PathLike[str]) -> Histogram:
+    """Read a histogram file."""
+    opened = container.read_file(path, kind=container.HISTOGRAM)
+    try:
+        return _restore(opened)
+    except WireError as error:
+        raise WireError(f"{path}: {error}") from error
+
+
+def _restore(opened: container.Container) -> Histogram:
+    try:
+        low, high, bins = opened.header["grid"]
+        grid = Grid(float.fromhex(low), float.fromhex(high), bins)
+        features, planes = opened.header["features"], opened.header["planes"]
+        if type(features) is not int or not 1 <= features <= MAX_CELLS // (grid.bins + 2):
+            raise WireError(f"a histogram of {features!r} features")
+        if type(planes) is not int or not 1 <= planes <= 8:
+            raise WireError(f"a histogram of {planes!r} planes")
+        data = opened.section("counts", planes * features * (grid.bins + 2))
+        return Histogram(grid, from_planes(data, planes, (features, grid.bins + 2)))
+    except (InvalidInput, KeyError, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, WireError):
+            raise
+        raise WireError(f"not a valid histogram: {error}") from error

@@ -1,0 +1,212 @@
+"""Statistics <-> bytes. What the algebra determines is not sent, and what is sent is verified."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.codes import Layout
+from safle.errors import InvalidInput, InvariantError, NotEnoughMemory, SettingsError, WireError
+from safle.features import as_class_names
+from safle.kernels import pairs as kernels
+from safle.kernels import triangle
+from safle.memory import readable, require
+from safle.statistics import Statistics
+from safle.wire import container
+from safle.wire.pairs import decode_pairs, encode_pairs, packed_bytes, plan
+from safle.wire.planes import from_planes, plane_count, to_planes
+
+
+def encode_statistics(statistics: Statistics) -> bytes:
+    """The bytes of a statistics file: equal statistics give equal bytes."""
+    layout, seen = statistics.layout, len(statistics.codes)
+    header: dict[str, Any] = {
+        "fingerprint": statistics.fingerprint,
+        "layout": layout.to_json(),
+        "classes": list(statistics.class_names),
+        "seen": seen,
+        "planes": {},
+    }
+    bitmap = np.zeros(layout.code_count, np.bool_)
+    bitmap[statistics.codes] = True
+    sections = {"codes": np.packbits(bitmap, bitorder="little").tobytes()}
+    arrays = {"counts": statistics.class_counts, "cross": statistics.cross}
+    if layout.dense_dim:
+        arrays["mixed"] = _mixed_rows(statistics.gram, statistics.dim, seen)
+        arrays["dense"] = statistics.gram[-triangle.packed_size(layout.dense_dim) :]
+    for name, array in arrays.items():
+        header["planes"][name] = plane_count(array)
+        sections[name] = to_planes(array, header["planes"][name])
+    if seen:
+        streams = plan(statistics.diagonal[:seen], statistics.offsets)
+        fields, streamed = encode_pairs(
+            statistics.gram, statistics.dim, streams, statistics.sample_count
+        )
+        header |= fields
+        sections |= streamed
+    return container.to_bytes(container.STATISTICS, header, sections)
+
+
+def write_statistics(path: str | os.PathLike[str], statistics: Statistics) -> None:
+    """Write a statistics file, atomically."""
+    container.write_file(path, encode_statistics(statistics))
+
+
+def decode_statistics(
+    data: bytes | memoryview,
+    *,
+    fingerprint: str | None = None,
+    limit: int = container.DEFAULT_LIMIT,
+) -> Statistics:
+    """Statistics from bytes, verified; `WireError` and nothing else for bad ones.
+
+    Parameters
+    ----------
+    fingerprint : refuse other encoders before anything large is unfolded
+    limit : most bytes the file may unfold to
+    """
+    opened = container.from_bytes(data, kind=container.STATISTICS, limit=limit)
+    return from_container(opened, fingerprint=fingerprint, limit=limit)
+
+
+def read_statistics(
+    path: str | os.PathLike[str],
+    *,
+    fingerprint: str | None = None,
+    limit: int = container.DEFAULT_LIMIT,
+) -> Statistics:
+    """Read a statistics file; see `decode_statistics`."""
+    opened = container.read_file(path, kind=container.STATISTICS, limit=limit)
+    try:
+        return from_container(opened, fingerprint=fingerprint, limit=limit)
+    except WireError as error:
+        raise WireError(f"{path}: {error}") from error
+
+
+def from_container(
+    opened: container.Container, *, fingerprint: str | None, limit: int
+) -> Statistics:
+    """Statistics from an opened container; their digest is the contribution's identity."""
+    try:
+        statistics = _restore(opened, fingerprint, limit)
+        statistics.verify()
+    except (InvariantError, InvalidInput, SettingsError, NotEnoughMemory) as error:
+        raise WireError(str(error)) from error
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, WireError):
+            raise
+        raise WireError(f"the header is not valid: {error!r}") from error
+    return statistics
+
+
+def _restore(opened: container.Container, fingerprint: str | None, limit: int) -> Statistics:
+    header = opened.header
+    found = header["fingerprint"]
+    if type(found) is not str or len(found) != 64 or set(found) - set("0123456789abcdef"):
+        raise WireError("the fingerprint is not 64 hexadecimal digits")
+    if fingerprint is not None and found != fingerprint:
+        raise WireError(
+            f"counted with encoder {found[:12]}…, this federation uses {fingerprint[:12]}…; "
+            "give the client that encoder file and count again"
+        )
+    layout = Layout.from_json(header["layout"])
+    codes = _read_codes(opened, layout)
+    dim = len(codes) + layout.dense_dim
+    size = triangle.packed_size(dim) * np.dtype(layout.gram_type).itemsize
+    if size > limit:
+        raise WireError(f"its gram has {readable(size)}; the limit is {readable(limit)}")
+    require(size, purpose=f"a gram of {dim} rows", advice="read it on a larger machine")
+    classes = header["classes"]
+    if not isinstance(classes, list) or as_class_names(classes) != tuple(classes):
+        raise WireError("the class names are not a list in ascending order")
+    counts = _read_planes(opened, "counts", (len(classes),))
+    cross = _read_planes(opened, "cross", (dim, len(classes)))
+    gram = np.zeros(triangle.packed_size(dim), layout.gram_type)
+    statistics = Statistics(found, layout, codes, gram, cross, tuple(classes), counts)
+    _fill_gram(opened, statistics)
+    return statistics
+
+
+def _fill_gram(opened: container.Container, statistics: Statistics) -> None:
+    layout, dim, seen = statistics.layout, statistics.dim, len(statistics.codes)
+    # The value is frozen once it is made; until then its gram is filled in place.
+    gram = statistics.gram
+    gram.setflags(write=True)
+    if seen:
+        _fill_pairs(opened, statistics, gram)
+    if layout.dense_dim:
+        gram[-triangle.packed_size(layout.dense_dim) :] = _read_planes(
+            opened, "dense", (triangle.packed_size(layout.dense_dim),)
+        )
+        mixed = _read_planes(opened, "mixed", (seen, layout.dense_dim))
+        for row in range(seen):
+            at = triangle.start(row, dim) + seen
+            gram[at : at + layout.dense_dim] = mixed[row]
+    gram.setflags(write=False)
+
+
+def _fill_pairs(
+    opened: container.Container, statistics: Statistics, gram: NDArray[np.signedinteger[Any]]
+) -> None:
+    seen, n = len(statistics.codes), statistics.sample_count
+    offsets, cross = statistics.offsets, statistics.cross[:seen]
+    diagonal = cross.sum(axis=1)
+    if not 0 < n <= statistics.layout.most_samples or cross.min() < 0 or diagonal.min() < 1:
+        raise WireError("the code counts are not those of any data set")
+    if (np.diff(offsets) < 1).any() or (np.add.reduceat(diagonal, offsets[:-1]) != n).any():
+        raise WireError("the code counts of an expert do not add up to the sample count")
+    streams = plan(diagonal, offsets)
+    pairs = opened.section("pairs", packed_bytes(streams, opened.header["packings"]))
+    length, planes = opened.header["excess"]
+    rest = _planes_section(opened, "excess", planes, (length,), most=streams.total)
+    decode_pairs(
+        gram, statistics.dim, streams, n, opened.header["packings"], pairs, rest
+    )
+    rows = np.arange(seen)
+    gram[triangle.start(rows, statistics.dim) + rows] = diagonal
+    least = kernels.complete(streams.dropped, offsets, statistics.dim, gram, diagonal)
+    if least < 0:
+        raise WireError("the pair counts exceed their margins")
+
+
+def _read_codes(opened: container.Container, layout: Layout) -> NDArray[np.int64]:
+    bitmap = np.frombuffer(opened.section("codes", -(-layout.code_count // 8)), np.uint8)
+    bits = np.unpackbits(bitmap, bitorder="little")
+    codes = np.flatnonzero(bits)
+    if len(codes) != opened.header["seen"] or (len(codes) and codes[-1] >= layout.code_count):
+        raise WireError("the bitmap of seen codes does not match its count")
+    return codes.astype(np.int64)
+
+
+def _read_planes(
+    opened: container.Container, name: str, shape: tuple[int, ...]
+) -> NDArray[np.int64]:
+    return _planes_section(opened, name, opened.header["planes"][name], shape)
+
+
+def _planes_section(
+    opened: container.Container,
+    name: str,
+    planes: Any,
+    shape: tuple[int, ...],
+    most: int | None = None,
+) -> NDArray[np.int64]:
+    if type(planes) is not int or not 1 <= planes <= 8:
+        raise WireError(f"section {name!r} has {planes!r} planes; expected 1..8")
+    count = 1
+    for size in shape:
+        if type(size) is not int or size < 0 or (most is not None and size > most):
+            raise WireError(f"section {name!r} has an impossible length")
+        count *= size
+    return from_planes(opened.section(name, planes * count), planes, shape)
+
+
+def _mixed_rows(gram: NDArray[Any], dim: int, seen: int) -> NDArray[Any]:
+    rows = np.empty((seen, dim - seen), gram.dtype)
+    for row in range(seen):
+        at = triangle.start(row, dim) + seen
+        rows[row] = gram[at : at + dim - seen]
+    return rows
