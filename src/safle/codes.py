@@ -63,10 +63,10 @@ class Layout:
     constants: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if any(not 1 <= size <= MAX_TABLE_SIZE for size in self.table_sizes):
+        if any(not 1 <= size <= MAX_TABLE_SIZE for size in set(self.table_sizes)):
             raise SettingsError(f"table sizes must lie in 1..{MAX_TABLE_SIZE}")
-        if any(not 1 <= scale <= DENSE_LIMIT for scale in self.dense_scales):
-            raise SettingsError(f"dense scales must lie in 1..{DENSE_LIMIT}")
+        if any(not 1 <= s <= DENSE_LIMIT or s & (s - 1) for s in set(self.dense_scales)):
+            raise SettingsError(f"dense scales must be powers of two in 1..{DENSE_LIMIT}")
         if any(not 0 <= column < self.dense_dim for column in self.constants):
             raise SettingsError("a constant column lies outside the dense block")
         if not 1 <= self.embedding_dim <= MAX_EMBEDDING_DIM:

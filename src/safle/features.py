@@ -52,8 +52,9 @@ def as_labels(labels: ArrayLike, sample_count: int) -> NDArray[Any]:
         )
     if array.dtype.kind == "O" and all(isinstance(label, str) for label in array):
         array = array.astype(str)
-    if array.dtype.kind == "f" and np.array_equal(array, np.rint(array)):
-        array = array.astype(np.int64)
+    if array.dtype.kind == "f" and (np.abs(array) < 2.0**53).all():
+        whole = array.astype(np.int64)
+        array = whole if np.array_equal(array, whole) else array
     if array.dtype.kind in "iub":
         if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
             raise InvalidInput("labels exceed the int64 range")

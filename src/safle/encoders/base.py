@@ -72,7 +72,7 @@ class Encoder(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over kind, settings and arrays: equal if and only if the codes are."""
-        digest = hashlib.sha256(_header(self).encode())
+        digest = hashlib.sha256(encoder_header(self).encode())
         for name, array in sorted(self.arrays().items()):
             digest.update(f"\n{name} {array.shape}\n".encode())
             digest.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
@@ -90,14 +90,15 @@ class Encoder(ABC):
             name: np.ascontiguousarray(array, dtype=np.float64)
             for name, array in self.arrays().items()
         }
-        return to_safetensors(arrays, metadata={"safle": _header(self)})
+        return to_safetensors(arrays, metadata={"safle": encoder_header(self)})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the encoder file, atomically."""
         atomic.write_bytes(path, self.to_bytes())
 
 
-def _header(encoder: Encoder) -> str:
+def encoder_header(encoder: Encoder) -> str:
+    """Kind and settings as canonical JSON."""
     content = {"format": FORMAT, "kind": encoder.kind, "settings": encoder.settings()}
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 

@@ -7,8 +7,10 @@ vector to add and to send.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import njit, prange
+from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
 
@@ -79,33 +81,43 @@ def to_square(packed: NDArray[np.integer], dim: int) -> NDArray[np.int64]:
     return square
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def multiply_exact(
-    packed: NDArray[np.integer],
-    dim: int,
-    right: NDArray[np.int64],
-    threads: int,
-) -> NDArray[np.int64]:
-    """``matrix @ right`` in int64 (modulo 2**64): exact for any number of threads.
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _multiply_columns(packed, dim, right, first, last, thread, threads, sums):  # type: ignore[no-untyped-def]
+    """Entries (row, column) with first <= column < last, and their mirror images."""
+    for row in range(thread, last, threads):
+        low = max(row + 1, first)
+        entries = packed[start(row, dim) + low : start(row, dim) + last]
+        for k in range(right.shape[0]):
+            left = right[k, row]
+            others, mirrored = right[k, low:last], sums[k, low:last]
+            total = sums[k, row]
+            for j in range(len(entries)):
+                total += entries[j] * others[j]
+                mirrored[j] += entries[j] * left
+            if row >= first:
+                total += packed[start(row, dim) + row] * left
+            sums[k, row] = total
 
-    Every thread keeps a sum of its own; integer addition does not care about the
-    order in which they meet. Rows are dealt round robin because they shorten.
+
+@njit(cache=True, nogil=True, parallel=True)
+def _multiply(packed, dim, right, partial):  # type: ignore[no-untyped-def]
+    threads, block = partial.shape[0], 1024
+    for index in prange(threads):
+        thread = np.int64(index)
+        for first in range(0, dim, block):
+            last = min(first + block, dim)
+            _multiply_columns(packed, dim, right, first, last, thread, threads, partial[thread])
+
+
+def multiply(
+    packed: NDArray[np.integer], dim: int, right: NDArray[Any], *, threads: int | None = None
+) -> NDArray[Any]:
+    """``matrix @ right``, (dim, width): float64, or int64 (modulo 2**64) for int32 ``right``.
+
+    Every thread keeps a sum of its own. In integers the result is exact for any number
+    of threads: addition does not care about the order in which they meet.
     """
-    width = right.shape[1]
-    partial = np.zeros((threads, dim, width), np.int64)
-    for thread in prange(threads):
-        mine = partial[thread]
-        for row in range(np.int64(thread), dim, threads):
-            origin = start(row, dim)
-            left = right[row]
-            total = mine[row]
-            diagonal_entry = np.int64(packed[origin + row])
-            for k in range(width):
-                total[k] += diagonal_entry * left[k]
-            for column in range(row + 1, dim):
-                entry = np.int64(packed[origin + column])
-                if entry != 0:
-                    for k in range(width):
-                        total[k] += entry * right[column, k]
-                        mine[column, k] += entry * left[k]
-    return partial.sum(axis=0)
+    result = np.int64 if right.dtype == np.int32 else np.float64
+    partial = np.zeros((threads or get_num_threads(), right.shape[1], dim), result)
+    _multiply(packed, dim, np.ascontiguousarray(right.T), partial)
+    return np.ascontiguousarray(partial.sum(axis=0).T)

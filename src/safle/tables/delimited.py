@@ -16,7 +16,7 @@ from safle.tables.labels import parse_labels
 from safle.tables.selection import LABEL_COLUMN, Contents, Selection
 from safle.tables.table import Rows
 
-# A slice reads at most this many rows too many, and a billion rows need 16 MB of marks.
+# A slice reads at most this many rows too many, and a million rows need 0.1 MB of marks.
 _MARK_EVERY = 1024
 
 
@@ -69,10 +69,7 @@ class CsvRows(Rows):
         self._label_at = label_at
         self._marks = marks
 
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows ``start`` to ``stop``."""
-        if start == stop:
-            return np.empty((0, self.shape[1]))
+    def _read(self, start: int, stop: int) -> NDArray[Any]:
         mark = self._marks[start // _MARK_EVERY]
         rows = _rows(self._path, mark, len(self._header))
         skipped = start % _MARK_EVERY

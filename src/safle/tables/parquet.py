@@ -31,10 +31,7 @@ class ParquetRows(Rows):
         self._path = path
         self._columns = columns
 
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows ``start`` to ``stop``, from the row groups that hold them."""
-        if start == stop:
-            return np.empty((0, self.shape[1]), self.dtype)
+    def _read(self, start: int, stop: int) -> NDArray[Any]:
         with _opened(self._path) as file:
             counts = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
             ends = np.cumsum(counts)

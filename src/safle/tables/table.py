@@ -32,8 +32,13 @@ class Rows(ABC):
         self.dtype: np.dtype[Any] = np.dtype(dtype)
 
     @abstractmethod
+    def _read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows ``start`` to ``stop``, at least one."""
+
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows ``start`` to ``stop``, shape (stop - start, feature_dim)."""
+        # Libraries disagree on slices of nothing.
+        return self._read(start, stop) if start < stop else np.empty((0, self.shape[1]), self.dtype)
 
     def blocks(self, size: int) -> Iterator[NDArray[Any]]:
         """All rows in order, ``size`` at a time, the last block perhaps fewer."""
@@ -46,7 +51,7 @@ class Rows(ABC):
     def __getitem__(self, rows: Any) -> NDArray[Any]:
         if isinstance(rows, slice) and rows.step in (None, 1):
             start, stop, _ = rows.indices(len(self))
-            return self.read(start, max(start, stop))
+            return self.read(start, stop)
         # numpy decides what the index means: masks, negative numbers, out of range.
         chosen = np.arange(len(self))[rows]
         if chosen.size == 0:

@@ -40,8 +40,7 @@ class TensorRows(Rows):
         self._path = path
         self._key = key
 
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows ``start`` to ``stop``."""
+    def _read(self, start: int, stop: int) -> NDArray[Any]:
         with _opened(self._path) as file:
             rows: NDArray[Any] = file.get_slice(self._key)[start:stop]
             return rows

@@ -1,0 +1,47 @@
+# On a fresh machine, python3 and make are enough:
+#   make demo    the whole pipeline on built-in data, with a report to read
+#   make test    every test, the slow ones too
+#   make lint    style, types, import contracts
+#   make bench   speed, memory, bytes
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH := torch==2.13.0
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/.demo
+	$(BIN)/safle demo --out demo-report
+
+test: $(VENV)/.dev
+	$(BIN)/pytest -m "" -n 2
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy src
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks all
+
+clean:
+	rm -rf $(VENV) demo-report build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Made once; one environment serves every target.
+$(VENV)/.made:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+# Both install the working tree itself, so neither leaves an old copy for the other to run.
+$(VENV)/.demo: pyproject.toml $(VENV)/.made
+	$(BIN)/python -m pip install -e '.[plots]'
+	touch $@
+
+# torch first and by its exact version, so that nothing else chooses one.
+$(VENV)/.dev: pyproject.toml $(VENV)/.made
+	$(BIN)/python -m pip install '$(TORCH)'
+	$(BIN)/python -m pip install -e '.[dev]'
+	touch $@

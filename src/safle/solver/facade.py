@@ -1,0 +1,187 @@
+"""statistics -> weights: one call, whatever the ridge, the head or the machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.errors import InvalidInput, SolveError
+from safle.features import ClassName
+from safle.memory import require
+from safle.solver.digits import ExactSolution, System, solve_exactly
+from safle.solver.heads import HEADS, discriminant
+from safle.solver.minimum_norm import minimum_norm
+from safle.solver.reduction import Reduction
+from safle.solver.ridge import RidgeCurve, ridge_curve
+from safle.solver.spectrum import spectrum_of
+from safle.solver.tiles import Backend, Cholesky, Progress, ScipyBackend, TiledMatrix
+from safle.solver.torch_backend import TorchBackend, installed
+from safle.statistics import Statistics
+
+Head = Literal["least-squares", "discriminant"]
+Criterion = Literal["gcv", "evidence"]
+BackendName = Literal["auto", "scipy", "torch"]
+TORCH_WORTHWHILE = 6_000
+"""Columns from which factoring takes longer than importing torch."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Weights and how they were obtained.
+
+    Attributes
+    ----------
+    weights : float64, (dim, class_count), in real units, rows as in the statistics
+    intercept : float64, (class_count,)
+    ridge : the strength used (its nearest value of 20 significant bits)
+    residual : relative residual of the linear system
+    rank : numerical rank, where ridge is 0
+    curve : the ridge criterion, where ridge was "auto"
+    precision : "float32", "float64" or "spectral"
+    backend : who factored
+    """
+
+    weights: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    class_names: tuple[ClassName, ...]
+    head: str
+    ridge: float
+    residual: float
+    rank: int | None = None
+    curve: RidgeCurve | None = None
+    precision: str = "float32"
+    backend: str = "scipy"
+
+
+def solve(
+    statistics: Statistics,
+    *,
+    ridge: float | Literal["auto"] = "auto",
+    head: Head = "least-squares",
+    criterion: Criterion = "gcv",
+    backend: BackendName = "auto",
+    progress: Progress | None = None,
+) -> Solution:
+    """Weights from statistics.
+
+    Parameters
+    ----------
+    ridge : a positive number; 0 for the minimum-norm solution; "auto" chooses by
+        ``criterion`` from the statistics alone
+    head : "least-squares" (the paper's) or "discriminant" (LDA)
+    criterion : "gcv" or "evidence"
+    backend : who factors; "auto" takes torch for large systems where it is installed
+    progress : called with the finished share, 0 to 1
+    """
+    if head not in HEADS:
+        raise InvalidInput(f"head {head!r}; expected one of {', '.join(HEADS)}")
+    if not statistics.sample_count:
+        raise InvalidInput("the statistics hold no samples; nothing can be solved")
+    reduction = Reduction(statistics)
+    curve = None
+    if ridge == "auto":
+        spectrum = spectrum_of(statistics, reduction, _share(progress, 0.0, 0.6))
+        curve = ridge_curve(
+            spectrum,
+            sample_count=statistics.sample_count,
+            class_count=len(statistics.class_names),
+            criterion=criterion,
+        )
+        ridge = curve.best
+    if not np.isfinite(ridge) or ridge < 0:
+        raise InvalidInput(f"ridge {ridge}; expected 'auto', 0 or a positive finite number")
+    begun = 0.6 if curve is not None else 0.0
+    fields = _weights(statistics, reduction, ridge, backend, _share(progress, begun, 1.0))
+    weights, intercept = fields.pop("weights"), np.zeros(len(statistics.class_names))
+    if head == "discriminant":
+        target = statistics.cross * reduction.real[:, None]
+        weights, intercept = discriminant(weights, target, statistics.class_counts)
+    return Solution(
+        weights, intercept, statistics.class_names, head=head, curve=curve, **fields
+    )
+
+
+def _weights(
+    statistics: Statistics,
+    reduction: Reduction,
+    ridge: float,
+    backend: BackendName,
+    progress: Progress | None,
+) -> dict[str, Any]:
+    if ridge == 0:
+        weights, rank, residual = minimum_norm(statistics, reduction)
+        return {
+            "weights": weights,
+            "ridge": 0.0,
+            "rank": rank,
+            "residual": residual,
+            "precision": "spectral",
+        }
+    system = System(statistics, ridge, np.rint(1 / reduction.real).astype(np.int64))
+    chosen = _backend(backend, reduction.reduced_dim)
+    precision = "float32"
+    try:
+        solution = _factored(system, reduction, chosen, np.float32, progress)
+    except SolveError:
+        precision = "float64"
+        solution = _factored(system, reduction, chosen, np.float64, progress)
+    return {
+        "weights": solution.weights,
+        "ridge": system.ridge.value,
+        "residual": solution.residual,
+        "precision": precision,
+        "backend": chosen.name,
+    }
+
+
+def _factored(
+    system: System,
+    reduction: Reduction,
+    backend: Backend,
+    dtype: Any,
+    progress: Progress | None,
+) -> ExactSolution:
+    size = reduction.reduced_dim
+    require(
+        solve_bytes(size, np.dtype(dtype).itemsize),
+        purpose=f"factoring {size} columns in {np.dtype(dtype).name}",
+        advice="use a smaller encoder, or solve on a machine with more memory",
+    )
+    matrix = TiledMatrix(size, lambda rows, columns: reduction.tile(rows, columns, dtype))
+    ridge = system.ridge.value
+    matrix.add_to_diagonal(ridge)
+    factor = Cholesky(matrix, backend, progress)
+
+    def approximate(right: NDArray[np.float64]) -> NDArray[np.float64]:
+        # In code units: inverse(C + ridge S^2) = S^-1 inverse(S^-1 C S^-1 + ridge) S^-1,
+        # and outside the range of Q the inner matrix is just the ridge.
+        real = right * reduction.real[:, None]
+        inside = reduction.forward(real)
+        outside = (real - reduction.backward(inside)) / ridge
+        solved = reduction.backward(factor.solve(inside)) + outside
+        result: NDArray[np.float64] = solved * reduction.real[:, None]
+        return result
+
+    return solve_exactly(system, approximate)
+
+
+def solve_bytes(size: int, itemsize: int = 4) -> int:
+    """Memory that factoring ``size`` columns takes: half a square, and the inverses."""
+    return itemsize * size * (size + 1) // 2 + 4 * itemsize * size * 1024
+
+
+def _backend(name: BackendName, size: int) -> Backend:
+    if name == "torch" or (name == "auto" and size >= TORCH_WORTHWHILE and installed()):
+        return TorchBackend()
+    if name not in ("auto", "scipy"):
+        raise InvalidInput(f"backend {name!r}; expected auto, scipy or torch")
+    return ScipyBackend()
+
+
+def _share(progress: Progress | None, begin: float, end: float) -> Progress | None:
+    if progress is None:
+        return None
+    return lambda done: progress(begin + (end - begin) * done)

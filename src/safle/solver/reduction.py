@@ -1,0 +1,140 @@
+"""Dropping known redundancies before factoring: a change of basis that loses nothing.
+
+Every expert's one-hot columns sum to the constant 1, so E experts (and constant
+columns) hold that direction E times over. In orthonormal coordinates, each expert is its
+share of the constant plus V - 1 contrasts; the shares span one direction,
+``alpha_a = 1/sqrt(V_a)``, along which the column is ``|alpha| 1``. What is orthogonal to
+it is the null space of the gram: ridge solutions have no component there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.kernels.reduce import fill_tile
+from safle.statistics import Statistics
+
+Matrix = NDArray[np.float64]
+
+
+class Reduction:
+    """Orthonormal Q, (dim, reduced_dim): real full coordinates <-> reduced ones.
+
+    Reduced coordinates: the merged constant (if any), the contrasts of each expert, the
+    dense columns that are not constant.
+    """
+
+    def __init__(self, statistics: Statistics) -> None:
+        layout, seen = statistics.layout, len(statistics.codes)
+        self.dim = statistics.dim
+        self.offsets = statistics.offsets if seen else np.zeros(1, np.int64)
+        self.sizes = np.diff(self.offsets)
+        shares = 1 / np.sqrt(self.sizes)
+        self.constants = seen + np.array(layout.constants, np.int64)
+        self._shares = np.concatenate([shares, np.ones(len(self.constants))])
+        self.alpha = float(np.sqrt((self._shares**2).sum()))
+        experts_of = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        self._contrast_rows = np.flatnonzero(np.arange(seen) != self.offsets[experts_of])
+        self._plain_rows = np.setdiff1d(np.arange(seen, self.dim), self.constants)
+        with np.errstate(divide="ignore"):
+            self._kappa = np.where(self.sizes > 1, shares / (1 - shares), 0.0)
+        plain = np.full(len(self._plain_rows), len(self.sizes))
+        # The merged constant has no gram row of its own; its products are filled in apart.
+        merged = [0] if self.alpha else []
+        self._rows = np.concatenate([merged, self._contrast_rows, self._plain_rows])
+        self._experts = np.concatenate([merged, experts_of[self._contrast_rows], plain])
+        real = np.ones(self.dim)
+        real[seen:] = 1 / np.array(layout.dense_scales, np.float64)
+        self.real = real
+        """Real value of one unit of each full column, (dim,)."""
+        self._statistics = statistics
+        self._totals = _totals(statistics, real)
+
+    @property
+    def reduced_dim(self) -> int:
+        return len(self._rows)
+
+    def forward(self, full: Matrix) -> Matrix:
+        """``Q' full``, (reduced_dim, width)."""
+        parts = []
+        if len(self.sizes):
+            sums = np.add.reduceat(full[: self.offsets[-1]], self.offsets[:-1], axis=0)
+            shares = self._shares[: len(self.sizes), None]
+            shift = self._kappa[:, None] * (full[self.offsets[:-1]] - shares * sums)
+            spread = np.repeat(shift, self.sizes, axis=0)
+            parts.append((full[: self.offsets[-1]] + spread)[self._contrast_rows])
+        else:
+            sums, shares = np.empty((0, full.shape[1])), np.empty((0, 1))
+        if self.alpha:
+            merged = (shares**2 * sums).sum(axis=0) + full[self.constants].sum(axis=0)
+            parts.insert(0, merged[None] / self.alpha)
+        return np.concatenate([*parts, full[self._plain_rows]])
+
+    def backward(self, reduced: Matrix) -> Matrix:
+        """``Q reduced``, (dim, width)."""
+        full = np.zeros((self.dim, reduced.shape[1]))
+        first = 1 if self.alpha else 0
+        last = first + len(self._contrast_rows)
+        full[self._contrast_rows] = reduced[first:last]
+        full[self._plain_rows] = reduced[last:]
+        if self.alpha:
+            merged = reduced[:1] / self.alpha
+            full[self.constants] = merged
+            if len(self.sizes):
+                self._reflect_back(full, merged)
+        return full
+
+    def _reflect_back(self, full: Matrix, merged: Matrix) -> None:
+        """Apply each expert's reflection to (share of the constant, contrasts)."""
+        starts = self.offsets[:-1]
+        shares = self._shares[: len(self.sizes), None]
+        full[starts] = shares * merged
+        block = full[: self.offsets[-1]]
+        sums = np.add.reduceat(block, starts, axis=0)
+        head = full[starts].copy()
+        shift = self._kappa[:, None] * (head - shares * sums)
+        block += np.repeat(shift, self.sizes, axis=0)
+        full[starts] = shares * sums
+
+    def tile(
+        self, rows: tuple[int, int], columns: tuple[int, int], dtype: Any
+    ) -> NDArray[np.floating[Any]]:
+        """Block of the reduced gram, Fortran order; zero above the diagonal."""
+        (top, bottom), (left, right) = rows, columns
+        block = np.zeros((bottom - top, right - left), dtype, order="F")
+        s = self._statistics
+        fill_tile(
+            s.gram,
+            s.dim,
+            self._totals,
+            float(s.sample_count),
+            self._rows.astype(np.int64),
+            self._experts.astype(np.int64),
+            self.offsets[:-1],
+            self._kappa,
+            self.real,
+            top,
+            left,
+            block,
+        )
+        if self.alpha and left == 0:
+            block[:, 0] = self._constant_column()[top:bottom]
+        return block
+
+    def _constant_column(self) -> NDArray[np.float64]:
+        """Products of the merged constant with every reduced column, (reduced_dim,)."""
+        n, experts = float(self._statistics.sample_count), len(self.sizes)
+        kappas = np.append(self._kappa, 0.0)[self._experts]
+        leads = np.append(self.offsets[:-1], 0)[np.minimum(self._experts, experts)]
+        correction = kappas * (self._totals[leads] - kappas / (1 + kappas) * n)
+        column = self.alpha * (self._totals[self._rows] + correction)
+        column[0] = self.alpha**2 * n
+        return column
+
+
+def _totals(statistics: Statistics, real: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum over samples of every real column, (dim,): rows of cross, summed."""
+    return statistics.cross.sum(axis=1) * real
