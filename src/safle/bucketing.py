@@ -104,7 +104,5 @@ STRATEGIES: dict[str, type[Bucketing]] = {
 def make_bucketing(name: str, buckets: int) -> Bucketing:
     """Bucketing by its name: integer, one-hot or binary-overlap."""
     if name not in STRATEGIES:
-        raise SettingsError(
-            f"unknown bucketing {name!r}; expected one of {', '.join(STRATEGIES)}"
-        )
+        raise SettingsError(f"unknown bucketing {name!r}; expected one of {', '.join(STRATEGIES)}")
     return STRATEGIES[name](buckets)

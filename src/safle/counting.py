@@ -127,9 +127,7 @@ class Counter:
             kernels.count_mixed(offsets, order, starts, dense, total.dim, total.gram)
 
 
-def _count_dense(
-    total: RunningTotal, dense: NDArray[np.int16], labels: NDArray[np.int64]
-) -> None:
+def _count_dense(total: RunningTotal, dense: NDArray[np.int16], labels: NDArray[np.int64]) -> None:
     # Products of int16 summed over one chunk stay below 2**53: the float64 GEMM is exact.
     real = dense.astype(np.float64)
     square = (real.T @ real).astype(np.int64)

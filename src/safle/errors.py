@@ -55,6 +55,5 @@ class MissingExtra(SafleError, ImportError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(
-            f"{purpose} needs {package}, which is not installed; "
-            f"run: pip install 'safle[{extra}]'"
+            f"{purpose} needs {package}, which is not installed; run: pip install 'safle[{extra}]'"
         )

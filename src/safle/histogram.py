@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,10 +71,10 @@ class Histogram:
     @staticmethod
     def of(features: ArrayLike | Iterable[ArrayLike], grid: Grid) -> Histogram:
         """Count one array, or an iterable of batches."""
-        batches = [features] if hasattr(features, "ndim") else features
+        batches: Iterable[Any] = [features] if hasattr(features, "ndim") else features  # type: ignore[assignment]
         counts: NDArray[np.int64] | None = None
         rate = grid.bins / (grid.high - grid.low)
-        for batch in batches:  # type: ignore[union-attr]
+        for batch in batches:
             checked = as_features(batch, None if counts is None else len(counts))
             if counts is None:
                 counts = np.zeros((checked.shape[1], grid.bins + 2), np.int64)

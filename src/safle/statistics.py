@@ -245,16 +245,14 @@ class RunningTotal:
         triangle.take(self.gram, self.dim, rows, gram)
         self.codes, self.gram, self.cross = self.codes[seen], gram, self.cross[rows]
 
-    def _positions(
-        self, codes: NDArray[np.int64], within: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _positions(self, codes: NDArray[np.int64], within: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows of ``codes`` and of the dense columns in a gram over ``within``."""
         dense = len(within) + np.arange(self.layout.dense_dim)
         return np.concatenate([np.searchsorted(within, codes), dense]).astype(np.int64)
 
     def _apply(self, other: Statistics, sign: int) -> None:
         positions = self._positions(other.codes, self.codes)
-        places = [self.class_names.index(name) for name in other.class_names]
+        places = np.array([self.class_names.index(name) for name in other.class_names], np.int64)
         self.class_counts[places] += sign * other.class_counts
         self.cross[np.ix_(positions, places)] += sign * other.cross
         if len(positions) != self.dim:

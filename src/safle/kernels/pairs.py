@@ -166,7 +166,7 @@ def pack(values: NDArray[np.unsignedinteger], per_byte: int, packed: NDArray[np.
     for index in prange(len(packed)):
         first = np.int64(index) * per_byte
         byte = np.int64(0)
-        for k in range(min(per_byte, len(values) - first)):
+        for k in range(int(min(per_byte, len(values) - first))):
             byte |= min(np.int64(values[first + k]), most) << (bits * k)
         packed[index] = byte
 
@@ -179,7 +179,7 @@ def unpack(packed: NDArray[np.uint8], per_byte: int, values: NDArray[np.unsigned
     for index in prange(len(packed)):
         first = np.int64(index) * per_byte
         byte = np.int64(packed[index])
-        for k in range(min(per_byte, len(values) - first)):
+        for k in range(int(min(per_byte, len(values) - first))):
             values[first + k] = (byte >> (bits * k)) & most
 
 

@@ -76,7 +76,7 @@ def _emit_sum(builder: Any, rows: Any, samples: Any, first: Any, last: Any, sums
     builder.store(builder.load(odd), builder.gep(output, [_I64(1)]), align=8)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def sum_rows(
     typing_context: Any,
     rows: Any,
@@ -102,9 +102,7 @@ def sum_rows(
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         def data(position: int) -> Any:
-            return context.make_array(sig.args[position])(
-                context, builder, args[position]
-            ).data
+            return context.make_array(sig.args[position])(context, builder, args[position]).data
 
         item = sig.args[5].dtype.bitwidth // 8
         _prefetch(builder, builder.gep(data(5), [args[6]]), WIDTH * item)

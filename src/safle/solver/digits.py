@@ -157,7 +157,9 @@ def _finish(
     residual: NDArray[np.int64],
     steps: int,
 ) -> ExactSolution:
-    weights = np.ldexp(solution.astype(np.float64), -scale) * system.unit[:, None]
+    weights = np.ldexp(solution.astype(np.float64), -scale) * system.unit[:, None].astype(
+        np.float64
+    )
     left = np.ldexp(residual.astype(np.float64), -scale - system.shift)
     whole = np.linalg.norm(system.statistics.cross.astype(np.float64))
     return ExactSolution(weights, float(np.linalg.norm(left) / whole), steps)

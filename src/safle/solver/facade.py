@@ -99,9 +99,7 @@ def solve(
     if head == "discriminant":
         target = statistics.cross * reduction.real[:, None]
         weights, intercept = discriminant(weights, target, statistics.class_counts)
-    return Solution(
-        weights, intercept, statistics.class_names, head=head, curve=curve, **fields
-    )
+    return Solution(weights, intercept, statistics.class_names, head=head, curve=curve, **fields)
 
 
 def _weights(

@@ -37,9 +37,7 @@ def discriminant(
         try:
             correction = np.linalg.solve(inner, np.diag(n / counts))
         except np.linalg.LinAlgError as error:
-            raise SolveError(
-                "the within-class scatter is singular; use a larger ridge"
-            ) from error
+            raise SolveError("the within-class scatter is singular; use a larger ridge") from error
         result = weights @ correction
         intercept = -0.5 * np.einsum("ik,ik->k", target / counts, result)
     return result, intercept + np.log(counts / n)

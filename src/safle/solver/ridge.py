@@ -11,6 +11,7 @@ With df = sum s/(s + ridge) and the residual sum of squares
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,8 @@ from safle.solver.digits import Ridge
 from safle.solver.spectrum import Spectrum
 
 CRITERIA = ("gcv", "evidence")
+Vector = NDArray[np.float64]
+Function = Callable[[Vector, float], Vector]
 GRID_STEPS_PER_OCTAVE = 2
 OCTAVES_BELOW, OCTAVES_ABOVE = 34, 4
 """The grid spans this many octaves around the largest eigenvalue."""
@@ -36,9 +39,9 @@ class RidgeCurve:
     """
 
     criterion: str
-    ridges: NDArray[np.float64]
-    scores: NDArray[np.float64]
-    degrees_of_freedom: NDArray[np.float64]
+    ridges: Vector
+    scores: Vector
+    degrees_of_freedom: Vector
 
     @property
     def best(self) -> float:
@@ -68,17 +71,17 @@ def ridge_curve(
     return RidgeCurve(criterion, grid, scores, freedom)
 
 
-def _sums(nodes, masses, grid, function):  # type: ignore[no-untyped-def]
+def _sums(nodes: Vector, masses: Vector, grid: Vector, function: Function) -> Vector:
     return np.array([(masses * function(nodes, ridge)).sum() for ridge in grid])
 
 
 def _gcv(
     spectrum: Spectrum,
-    grid: NDArray[np.float64],
+    grid: Vector,
     n: float,
     classes: float,
-    freedom: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    freedom: Vector,
+) -> Vector:
     del classes
     # n - 2 m'w + w'Cw for w = m / (s + ridge) is n - mass (s + 2 ridge) / (s + ridge)^2.
     fitted = _sums(
@@ -98,18 +101,13 @@ def _gcv(
 
 def _evidence(
     spectrum: Spectrum,
-    grid: NDArray[np.float64],
+    grid: Vector,
     n: float,
     classes: float,
-    freedom: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    freedom: Vector,
+) -> Vector:
     del freedom
-    explained = _sums(
-        spectrum.target_nodes, spectrum.target_masses, grid, lambda s, r: 1 / (s + r)
-    )
-    volume = _sums(
-        spectrum.trace_nodes, spectrum.trace_masses, grid, lambda s, r: np.log1p(s / r)
-    )
+    explained = _sums(spectrum.target_nodes, spectrum.target_masses, grid, lambda s, r: 1 / (s + r))
+    volume = _sums(spectrum.trace_nodes, spectrum.trace_masses, grid, lambda s, r: np.log1p(s / r))
     noise = np.maximum(n - explained, 1e-12 * n) / (n * classes)
-    result: NDArray[np.float64] = n * classes * np.log(noise) + classes * volume
-    return result
+    return n * classes * np.log(noise) + classes * volume

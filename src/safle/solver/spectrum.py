@@ -67,9 +67,7 @@ def _decomposed(statistics: Statistics, reduction: Reduction) -> Spectrum:
     return Spectrum(values, np.ones_like(values), values, masses)
 
 
-def _probed(
-    statistics: Statistics, reduction: Reduction, progress: Progress | None
-) -> Spectrum:
+def _probed(statistics: Statistics, reduction: Reduction, progress: Progress | None) -> Spectrum:
     generator = np.random.Generator(np.random.PCG64(0))
     target = statistics.cross * reduction.real[:, None]
     if target.shape[1] > MOST_COLUMNS:

@@ -62,18 +62,14 @@ class ScipyBackend:
 
     def divide(self, tile: NDArray[Any], factor: NDArray[Any]) -> NDArray[Any]:
         (trsm,) = blas.get_blas_funcs(("trsm",), (tile,))
-        result: NDArray[Any] = trsm(
-            1.0, factor, tile, side=1, lower=1, trans_a=1, overwrite_b=1
-        )
+        result: NDArray[Any] = trsm(1.0, factor, tile, side=1, lower=1, trans_a=1, overwrite_b=1)
         return result
 
     def subtract_product(
         self, target: NDArray[Any], left: NDArray[Any], right: NDArray[Any]
     ) -> NDArray[Any]:
         (gemm,) = blas.get_blas_funcs(("gemm",), (target,))
-        result: NDArray[Any] = gemm(
-            -1.0, left, right, beta=1.0, c=target, trans_b=1, overwrite_c=1
-        )
+        result: NDArray[Any] = gemm(-1.0, left, right, beta=1.0, c=target, trans_b=1, overwrite_c=1)
         return result
 
 
@@ -145,9 +141,7 @@ class Cholesky:
         scale = float(np.abs(right).max(initial=0.0))
         if scale == 0.0:
             return np.zeros_like(right)
-        parts = [
-            np.asfortranarray(right[a:b] / scale, dtype=self.dtype) for a, b in self.spans
-        ]
+        parts = [np.asfortranarray(right[a:b] / scale, dtype=self.dtype) for a, b in self.spans]
         count = len(parts)
         for k in range(count):
             for j in range(k):

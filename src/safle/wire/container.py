@@ -122,7 +122,7 @@ def _check_prefix(view: memoryview, kind: int, limit: int) -> tuple[int, bytes]:
 
 def _check_seal(view: memoryview) -> memoryview:
     """The file without its last 32 bytes, which are the SHA-256 of all before them."""
-    body, seal = view[: -_SEAL_BYTES], view[-_SEAL_BYTES:]
+    body, seal = view[:-_SEAL_BYTES], view[-_SEAL_BYTES:]
     if hashlib.sha256(body).digest() != bytes(seal):
         raise WireError("the file's checksum does not match: it was cut off, damaged or altered")
     return body
@@ -158,9 +158,7 @@ def _decompress(frame: memoryview, raw: int, name: str) -> bytes:
     return result
 
 
-def read_file(
-    path: str | os.PathLike[str], *, kind: int, limit: int = DEFAULT_LIMIT
-) -> Container:
+def read_file(path: str | os.PathLike[str], *, kind: int, limit: int = DEFAULT_LIMIT) -> Container:
     """Open a file; its size is checked before it is read."""
     size = Path(path).stat().st_size
     if size > limit:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from safle.errors import WireError
 from safle.kernels import pairs as kernels
-from safle.wire.planes import from_planes, plane_count, to_planes
+from safle.wire.planes import plane_count, to_planes
 
 PER_BYTE = (8, 4, 2, 1)
 MEAN_LIMITS = (0.12, 0.6, 5.0)

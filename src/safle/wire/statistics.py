@@ -162,9 +162,7 @@ def _fill_pairs(
     pairs = opened.section("pairs", packed_bytes(streams, opened.header["packings"]))
     length, planes = opened.header["excess"]
     rest = _planes_section(opened, "excess", planes, (length,), most=streams.total)
-    decode_pairs(
-        gram, statistics.dim, streams, n, opened.header["packings"], pairs, rest
-    )
+    decode_pairs(gram, statistics.dim, streams, n, opened.header["packings"], pairs, rest)
     rows = np.arange(seen)
     gram[triangle.start(rows, statistics.dim) + rows] = diagonal
     least = kernels.complete(streams.dropped, offsets, statistics.dim, gram, diagonal)
