@@ -18,9 +18,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     included, the scratch file is removed and ``path`` is as it was.
     """
     target = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    os.close(handle)
-    scratch = Path(name)
+    scratch = _make_scratch(target)
     try:
         yield scratch
         # mkstemp makes private files; a result gets the permissions any new file would.
@@ -28,8 +26,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         _flush(scratch)
         scratch.replace(target)
         _flush(target.parent)
-    except BaseException:
+    except BaseException as error:
         scratch.unlink(missing_ok=True)
+        # A full disk names no file, and nobody knows the scratch file's name.
+        if isinstance(error, OSError) and error.filename in (None, str(scratch)):
+            error.filename = str(target)
         raise
 
 
@@ -42,6 +43,18 @@ def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write ``text`` to ``path`` atomically, as UTF-8."""
     write_bytes(path, text.encode())
+
+
+def _make_scratch(target: Path) -> Path:
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{target.name}.", suffix=".part", dir=target.parent
+        )
+    except OSError as error:
+        error.filename = str(target)
+        raise
+    os.close(handle)
+    return Path(name)
 
 
 def _flush(path: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from safle.errors import SettingsError
+from safle.features import as_integer
 from safle.kernels.encode import EQUALS, EXCEEDS, LEVEL
 
 MAX_BUCKETS = 65_536
@@ -26,6 +27,7 @@ class Bucketing(ABC):
     rule: ClassVar[int]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "buckets", as_integer("buckets", self.buckets))
         if not self.least <= self.buckets <= MAX_BUCKETS:
             raise SettingsError(
                 f"{self.name} bucketing got {self.buckets} buckets; "

@@ -111,4 +111,7 @@ class PublicSample:
         return np.quantile(self._sample, _levels(count), axis=0)
 
     def moments(self) -> tuple[Vector, Vector]:
-        return self._sample.mean(axis=0), positive(self._sample.std(axis=0))
+        # Rounding of the mean would give a constant feature a deviation of 1e-17.
+        varies = self._sample.max(axis=0) > self._sample.min(axis=0)
+        deviation = np.where(varies, self._sample.std(axis=0), 0.0)
+        return self._sample.mean(axis=0), positive(deviation)

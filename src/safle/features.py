@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.errors import InvalidInput
+from safle.errors import InvalidInput, SettingsError
 
 ClassName = int | str
+
+
+def as_integer(name: str, value: Any) -> int:
+    """A setting as a plain int: NumPy's own would not go into a JSON header."""
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise SettingsError(f"{name} is {value!r}; expected an integer") from error
 
 
 def as_features(features: ArrayLike, feature_dim: int | None = None) -> NDArray[Any]:

@@ -26,13 +26,19 @@ if TYPE_CHECKING:
     from safle.statistics import Statistics
 
 
-def verify(statistics: Statistics) -> None:
-    """Raise `InvariantError` naming the invariant that fails, and where."""
+def verify(statistics: Statistics, *, pairs: bool = True) -> None:
+    """Raise `InvariantError` naming the invariant that fails, and where.
+
+    Parameters
+    ----------
+    pairs : check the blocks of two experts too, the only check that reads the whole gram
+    """
     _check_shapes(statistics)
     _check_classes(statistics)
     if statistics.layout.experts:
         _check_codes(statistics)
-        _check_pairs(statistics)
+        if pairs:
+            _check_pairs(statistics)
     if statistics.layout.dense_dim:
         _check_dense(statistics)
 

@@ -19,6 +19,7 @@ from safle.codes import MAX_EMBEDDING_DIM, MAX_TABLE_SIZE, Codes, Layout
 from safle.encoders.base import Arrays, Encoder
 from safle.encoders.shuffle import permutation
 from safle.errors import SettingsError
+from safle.features import as_integer
 from safle.kernels.encode import encode_rows
 
 DEFAULT_BUCKETS = 8
@@ -50,11 +51,11 @@ class EmbeddingEncoder(Encoder):
     ) -> None:
         self.thresholds = np.array(thresholds, np.float64, order="C")
         self.bucketing = bucketing
-        self.group_size = group_size
-        self.seed = seed
+        self.group_size = as_integer("group_size", group_size)
+        self.seed = as_integer("seed", seed)
         _check_thresholds(self.thresholds, bucketing)
         self.feature_dim = int(self.thresholds.shape[1])
-        _check_sizes(self.feature_dim, bucketing, group_size)
+        _check_sizes(self.feature_dim, bucketing, self.group_size)
         self._sources = self._digit_positions()
 
     @classmethod
@@ -73,10 +74,12 @@ class EmbeddingEncoder(Encoder):
         """
         features = calibration.feature_dim
         chosen = bucketing or BinaryOverlap(default_buckets(features))
+        if group_size is None:
+            group_size = default_group_size(features, chosen)
         return cls(
             calibration.thresholds(chosen.threshold_count),
             bucketing=chosen,
-            group_size=group_size or default_group_size(features, chosen),
+            group_size=group_size,
             seed=seed,
         )
 
@@ -149,7 +152,7 @@ def default_group_size(feature_dim: int, bucketing: Bucketing) -> int:
     digits = feature_dim * bucketing.functions
     fitting = [
         size
-        for size in range(1, DEFAULT_GROUP_LIMIT + 1)
+        for size in range(1, min(DEFAULT_GROUP_LIMIT, digits) + 1)
         if bucketing.radix**size <= MAX_TABLE_SIZE
         and -(-digits // size) * bucketing.radix**size <= DEFAULT_EMBEDDING_DIM
     ]

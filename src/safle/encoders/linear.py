@@ -17,6 +17,7 @@ from safle.calibration import Calibration
 from safle.codes import DENSE_LIMIT, Codes, Layout
 from safle.encoders.base import Arrays, Encoder
 from safle.errors import SettingsError
+from safle.features import as_integer
 
 DEFAULT_FRACTION_BITS = 8
 MAX_FRACTION_BITS = 12
@@ -42,7 +43,7 @@ class LinearEncoder(Encoder):
     ) -> None:
         self.mean = np.array(mean, np.float64)
         self.deviation = np.array(deviation, np.float64)
-        self.fraction_bits = fraction_bits
+        self.fraction_bits = as_integer("fraction_bits", fraction_bits)
         if self.mean.ndim != 1 or not self.mean.size or self.mean.shape != self.deviation.shape:
             raise SettingsError(
                 f"mean has shape {self.mean.shape} and deviation {self.deviation.shape}; "
@@ -52,7 +53,7 @@ class LinearEncoder(Encoder):
             raise SettingsError("mean and deviation must be finite")
         if (self.deviation <= 0).any():
             raise SettingsError("deviations must be positive; use 1 for constant features")
-        if not 0 <= fraction_bits <= MAX_FRACTION_BITS:
+        if not 0 <= self.fraction_bits <= MAX_FRACTION_BITS:
             raise SettingsError(f"fraction_bits {fraction_bits}; expected 0..{MAX_FRACTION_BITS}")
         self.feature_dim = len(self.mean)
 
@@ -84,8 +85,9 @@ class LinearEncoder(Encoder):
         scale = 1 << self.fraction_bits
         dense = np.empty((len(features), self.feature_dim + 1), np.int16)
         # float64 whatever the features' type: the codes must not depend on it.
-        values = (features.astype(np.float64) - self.mean) / self.deviation
-        np.clip(np.rint(values * scale), -DENSE_LIMIT, DENSE_LIMIT, out=values)
+        with np.errstate(over="ignore"):
+            values = (features.astype(np.float64) - self.mean) / self.deviation
+            np.clip(np.rint(values * scale), -DENSE_LIMIT, DENSE_LIMIT, out=values)
         dense[:, :-1] = values
         dense[:, -1] = scale
         return Codes(np.empty((len(features), 0), np.uint8), dense)

@@ -73,7 +73,7 @@ def fill_tile(
             _expert_terms(gram, dim, totals, n, row, lead, kappa, leads, kappas, terms)
         through_lead = gram[start(lead, dim) :]
         shrink = kappa / (1.0 + kappa)
-        for r in range(int(max(0, i - top)), tile.shape[0]):
+        for r in range(max(0, i - top), tile.shape[0]):
             column = rows[top + r]
             value = (direct[column] * scales[row] + kappa * through_lead[column]) * scales[column]
             output[r] = value - kappa * shrink * totals[column] + terms[experts[top + r]]

@@ -30,19 +30,20 @@ def write_histogram(path: str | os.PathLike[str], histogram: Histogram) -> None:
 
 def decode_histogram(data: bytes | memoryview) -> Histogram:
     """A histogram from bytes; `WireError` for bad ones."""
-    return _restore(container.from_bytes(data, kind=container.HISTOGRAM))
+    return from_container(container.from_bytes(data, kind=container.HISTOGRAM))
 
 
 def read_histogram(path: str | os.PathLike[str]) -> Histogram:
     """Read a histogram file."""
     opened = container.read_file(path, kind=container.HISTOGRAM)
     try:
-        return _restore(opened)
+        return from_container(opened)
     except WireError as error:
         raise WireError(f"{path}: {error}") from error
 
 
-def _restore(opened: container.Container) -> Histogram:
+def from_container(opened: container.Container) -> Histogram:
+    """A histogram from an opened container; its digest is the contribution's identity."""
     try:
         low, high, bins = opened.header["grid"]
         grid = Grid(float.fromhex(low), float.fromhex(high), bins)

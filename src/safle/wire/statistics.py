@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from safle.codes import Layout
 from safle.errors import InvalidInput, InvariantError, NotEnoughMemory, SettingsError, WireError
 from safle.features import as_class_names
-from safle.kernels import pairs as kernels
+from safle.invariants import verify
 from safle.kernels import triangle
 from safle.memory import readable, require
 from safle.statistics import Statistics
 from safle.wire import container
-from safle.wire.pairs import decode_pairs, encode_pairs, packed_bytes, plan
+from safle.wire.pairs import pack_pairs, plan, unpack_pairs
 from safle.wire.planes import from_planes, plane_count, to_planes
 
 
@@ -37,16 +37,14 @@ def encode_statistics(statistics: Statistics) -> bytes:
     if layout.dense_dim:
         arrays["mixed"] = _mixed_rows(statistics.gram, statistics.dim, seen)
         arrays["dense"] = statistics.gram[-triangle.packed_size(layout.dense_dim) :]
+    if seen:
+        streams = plan(statistics.diagonal[:seen], statistics.offsets, statistics.sample_count)
+        packed, overflows, excess = pack_pairs(statistics.gram, statistics.dim, streams)
+        sections["pairs"] = packed.tobytes()
+        arrays |= {"overflows": overflows, "excess": excess}
     for name, array in arrays.items():
         header["planes"][name] = plane_count(array)
         sections[name] = to_planes(array, header["planes"][name])
-    if seen:
-        streams = plan(statistics.diagonal[:seen], statistics.offsets)
-        fields, streamed = encode_pairs(
-            statistics.gram, statistics.dim, streams, statistics.sample_count
-        )
-        header |= fields
-        sections |= streamed
     return container.to_bytes(container.STATISTICS, header, sections)
 
 
@@ -92,7 +90,8 @@ def from_container(
     """Statistics from an opened container; their digest is the contribution's identity."""
     try:
         statistics = _restore(opened, fingerprint, limit)
-        statistics.verify()
+        # Blocks unpacked from their margins cannot but have them.
+        verify(statistics, pairs=False)
     except (InvariantError, InvalidInput, SettingsError, NotEnoughMemory) as error:
         raise WireError(str(error)) from error
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -158,16 +157,19 @@ def _fill_pairs(
         raise WireError("the code counts are not those of any data set")
     if (np.diff(offsets) < 1).any() or (np.add.reduceat(diagonal, offsets[:-1]) != n).any():
         raise WireError("the code counts of an expert do not add up to the sample count")
-    streams = plan(diagonal, offsets)
-    pairs = opened.section("pairs", packed_bytes(streams, opened.header["packings"]))
-    length, planes = opened.header["excess"]
-    rest = _planes_section(opened, "excess", planes, (length,), most=streams.total)
-    decode_pairs(gram, statistics.dim, streams, n, opened.header["packings"], pairs, rest)
+    streams = plan(diagonal, offsets, n)
+    pairs = np.frombuffer(opened.section("pairs", streams.size), np.uint8)
+    overflows = _read_planes(opened, "overflows", (len(streams.kept),))
+    # A row overflows at most once a column: the bound keeps the sum from wrapping.
+    if ((overflows < 0) | (overflows > seen)).any():
+        raise WireError("a row holds an impossible number of excess entries")
+    excess = _read_planes(opened, "excess", (int(overflows.sum()),))
+    if ((excess < 0) | (excess > n)).any():
+        raise WireError("an entry exceeds the sample count")
     rows = np.arange(seen)
     gram[triangle.start(rows, statistics.dim) + rows] = diagonal
-    least = kernels.complete(streams.dropped, offsets, statistics.dim, gram, diagonal)
-    if least < 0:
-        raise WireError("the pair counts exceed their margins")
+    if not unpack_pairs(gram, statistics.dim, streams, offsets, diagonal, pairs, overflows, excess):
+        raise WireError("the pair counts do not fit their margins")
 
 
 def _read_codes(opened: container.Container, layout: Layout) -> NDArray[np.int64]:
@@ -182,23 +184,10 @@ def _read_codes(opened: container.Container, layout: Layout) -> NDArray[np.int64
 def _read_planes(
     opened: container.Container, name: str, shape: tuple[int, ...]
 ) -> NDArray[np.int64]:
-    return _planes_section(opened, name, opened.header["planes"][name], shape)
-
-
-def _planes_section(
-    opened: container.Container,
-    name: str,
-    planes: Any,
-    shape: tuple[int, ...],
-    most: int | None = None,
-) -> NDArray[np.int64]:
+    planes = opened.header["planes"][name]
     if type(planes) is not int or not 1 <= planes <= 8:
         raise WireError(f"section {name!r} has {planes!r} planes; expected 1..8")
-    count = 1
-    for size in shape:
-        if type(size) is not int or size < 0 or (most is not None and size > most):
-            raise WireError(f"section {name!r} has an impossible length")
-        count *= size
+    count = int(np.prod(shape, dtype=object))
     return from_planes(opened.section(name, planes * count), planes, shape)
 
 

@@ -1,0 +1,183 @@
+"""Counting: ready codes -> gram and cross, against SciPy's sparse and a dense product.
+
+Timed, with n=5000 samples: safle's `Counter` from uint8 symbols to finished statistics;
+for the rivals the two products ``Phi.T @ Phi`` and ``Phi.T @ Y`` alone. Turning codes
+into a CSR matrix (int32 and float32, the faster counts) or into a dense float32 one is
+not timed, and neither is encoding.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from benchmarks import data
+from benchmarks.report import Bar, Disagreement, Outcome, note
+from benchmarks.settings import Settings
+from benchmarks.timing import Contestant, Times, race
+from safle import Counter, Encoder, Statistics
+from safle.codes import Codes, Layout
+from safle.encoders.base import Arrays
+from safle.kernels.triangle import start
+
+SAMPLES = 5_000
+SHAPES = {"512x16": (4, 4), "1024x16": (8, 4), "341x64": (4, 6), "2048x4": (8, 2)}
+"""E x V of 512 features -> digits a feature, digits an expert."""
+BARS = {"512x16": 25.0, "1024x16": 25.0, "341x64": 20.0, "2048x4": 25.0}
+COMPARED_ROWS = 1024
+
+
+class ReadyCodes(Encoder):
+    """An encoder whose features are sample numbers, (samples, 1): it hands out ready codes."""
+
+    kind = "benchmark-ready-codes"
+    feature_dim = 1
+
+    def __init__(self, symbols: NDArray[np.uint8], table_size: int) -> None:
+        self._symbols, self._table_size = symbols, table_size
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout((self._table_size,) * self._symbols.shape[1])
+
+    def settings(self) -> dict[str, Any]:
+        return {}
+
+    def arrays(self) -> Arrays:
+        return {}
+
+    @classmethod
+    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
+        raise NotImplementedError
+
+    def encode_checked(self, features: NDArray[Any]) -> Codes:
+        first = int(features[0, 0])
+        symbols = self._symbols[first : first + len(features)]
+        return Codes(symbols, np.empty((len(symbols), 0), np.int16))
+
+
+Product = tuple[Any, Any]
+"""Gram and cross, sparse or dense, over all codes."""
+
+
+def run(settings: Settings) -> Outcome:
+    """Race all four shapes."""
+    dataset = data.load(settings)
+    races = {}
+    for name, (buckets, group_size) in SHAPES.items():
+        note(f"counting {name} ...")
+        races[name] = _race(dataset, buckets, group_size, quick=settings.quick)
+    scipy = {name: _over_scipy(times) for name, (times, _) in races.items()}
+    dense = {name: times.ratio("dense", "safle") for name, (times, _) in races.items()}
+    return Outcome(
+        figures={
+            "speedup_over_scipy": scipy,
+            "speedup_over_dense": dense,
+            "increments_per_second": {
+                name: increments / times.best("safle")
+                for name, (times, increments) in races.items()
+            },
+            "seconds": {name: times.to_json() for name, (times, _) in races.items()},
+            "spread": {name: times.spread() for name, (times, _) in races.items()},
+            "dense_library": "torch" if _torch() else "numpy",
+        },
+        data=dataset.source,
+        compared="every count of gram and cross, exactly",
+        bars=[
+            Bar(f"counting {name}: times faster than SciPy", scipy[name], BARS[name])
+            for name in SHAPES
+        ],
+    )
+
+
+def _race(
+    dataset: data.Dataset, buckets: int, group_size: int, *, quick: bool
+) -> tuple[Times, int]:
+    """Times, and how many pairs of codes were counted."""
+    features, labels = dataset.head(SAMPLES)
+    encoder = data.embedding(features, buckets=buckets, group_size=group_size)
+    # Whole groups only: 341 experts of 64, without the remainder of two digits.
+    whole = buckets * encoder.feature_dim // group_size
+    symbols = np.ascontiguousarray(encoder.encode(features).symbols[:, :whole])
+    ready = ReadyCodes(symbols, 2**group_size)
+    places = symbols + ready.layout.bases[:-1]
+    onehot = np.eye(data.CLASSES, dtype=np.float32)[labels]
+    rivals: dict[str, Contestant] = {
+        f"scipy-{kind.__name__}": _sparse_product(places, ready.layout.code_count, onehot, kind)
+        for kind in (np.int32, np.float32)
+    }
+    rivals["dense"] = _dense_product(places, ready.layout.code_count, onehot)
+    numbers = np.arange(len(labels), dtype=np.float64)[:, None]
+    times = race(
+        ("safle", partial(_count, ready, numbers, labels)),
+        rivals,
+        same=_same,
+        repeats=2 if quick else 5,
+        rival_repeats=1,
+    )
+    return times, len(labels) * whole * (whole + 1) // 2
+
+
+def _over_scipy(times: Times) -> float:
+    return times.best("scipy-int32", "scipy-float32") / times.best("safle")
+
+
+def _count(
+    ready: ReadyCodes, numbers: NDArray[np.float64], labels: NDArray[np.int64]
+) -> Statistics:
+    counter = Counter(ready)
+    counter.add(numbers, labels)
+    return counter.statistics()
+
+
+def _sparse_product(
+    places: NDArray[np.int64], width: int, onehot: NDArray[np.float32], kind: Any
+) -> Contestant:
+    samples, experts = places.shape
+    starts = np.arange(0, samples * experts + 1, experts, dtype=np.int32)
+    columns = places.astype(np.int32).ravel()
+    phi = sparse.csr_array((np.ones(columns.size, kind), columns, starts), (samples, width))
+    target = onehot.astype(kind)
+    return lambda: (phi.T @ phi, phi.T @ target)
+
+
+def _dense_product(
+    places: NDArray[np.int64], width: int, onehot: NDArray[np.float32]
+) -> Contestant:
+    phi = np.zeros((len(places), width), np.float32)
+    np.put_along_axis(phi, places, 1.0, axis=1)
+    torch = _torch()
+    if torch is None:
+        return lambda: (phi.T @ phi, phi.T @ onehot)
+    left, right = torch.from_numpy(phi), torch.from_numpy(onehot)
+    return lambda: ((left.T @ left).numpy(), (left.T @ right).numpy())
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch
+
+
+def _same(found: Product, expected: Statistics) -> None:
+    """Compare a full product with packed statistics, some rows at a time."""
+    gram, cross = found
+    codes, dim = expected.codes, expected.dim
+    agree = np.array_equal(cross[codes], expected.cross)
+    # Each sample adds E^2 ones: with the seen part equal, nothing is left for the unseen.
+    total = expected.layout.experts**2 * expected.sample_count
+    agree = agree and gram.sum(dtype=np.float64) == total
+    for first in range(0, dim, COMPARED_ROWS):
+        rows = gram[codes[first : first + COMPARED_ROWS]]
+        rows = rows.toarray() if sparse.issparse(rows) else rows
+        for row, values in enumerate(rows, first):
+            ours = expected.gram[start(row, dim) + row : start(row, dim) + dim]
+            agree = agree and np.array_equal(values[codes[row:]], ours)
+    if not agree:
+        raise Disagreement("counting: the products differ")

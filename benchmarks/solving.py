@@ -1,0 +1,108 @@
+"""Solving: statistics -> weights at D=8192, against SciPy's float64 Cholesky.
+
+Timed: `safle.solve` from packed integers to float64 weights, forming its matrix
+included; for SciPy ``cho_factor`` and ``cho_solve`` on a ready float64 matrix, in
+place and without its check for infinities. Peak memory: see `benchmarks.memory`, after a
+small solve that loads the libraries.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from benchmarks import data
+from benchmarks.memory import Work, peak_of
+from benchmarks.report import Bar, Disagreement, Outcome, note
+from benchmarks.settings import Settings
+from benchmarks.timing import race
+from safle import Solution, Statistics, count, solve
+from safle.solver.torch_backend import installed
+
+RIDGE = 1000.0
+REPEATS = 4
+BAR_SPEEDUP, BAR_RESIDUAL, BAR_PEAK = 1.8, 1e-10, 14.0
+SAME_WITHIN = 1e-8
+"""Relative difference of the two weights: SciPy's own rounding is about 1e-11."""
+
+Matrix = NDArray[np.float64]
+
+
+def run(settings: Settings) -> Outcome:
+    """Race the two solvers, then solve once more in a process of its own."""
+    dataset = data.load(settings)
+    statistics = count(data.embedding(dataset.train), dataset.train, dataset.train_labels)
+    matrix, target = _dense(statistics)
+    scratch = np.empty_like(matrix, order="F")
+    times = race(
+        ("safle", partial(solve, statistics, ridge=RIDGE)),
+        {"scipy": partial(_cholesky, scratch, target)},
+        same=_same,
+        repeats=REPEATS,
+        # SciPy factors in place: a fresh copy, off the clock, for every run.
+        before=partial(np.copyto, scratch, matrix.T),
+    )
+    solution = solve(statistics, ridge=RIDGE)
+    residual = max(solution.residual, _residual(matrix, target, solution.weights))
+    del matrix, scratch
+    note("solving: peak memory ...")
+    peak = peak_of(prepare, settings)
+    speedup = times.ratio("scipy", "safle")
+    peak_over_d2 = peak.size / statistics.dim**2
+    return Outcome(
+        figures={
+            "speedup": speedup,
+            "residual": residual,
+            "peak_bytes_over_d2": peak_over_d2,
+            "dim": statistics.dim,
+            "precision": solution.precision,
+            "backend": solution.backend,
+            "seconds": times.to_json(),
+            "spread": times.spread(),
+        },
+        data=dataset.source,
+        compared=f"weights, relative difference at most {SAME_WITHIN:g}",
+        bars=[
+            Bar("solving: times faster than SciPy float64", speedup, BAR_SPEEDUP),
+            Bar("solving: relative residual", residual, BAR_RESIDUAL, at_most=True),
+            Bar("solving: peak bytes over D^2", peak_over_d2, BAR_PEAK, at_most=True),
+        ],
+    )
+
+
+def prepare(settings: Settings) -> Work:
+    """Statistics in memory and libraries loaded; what is left to do is the solve."""
+    dataset = data.load(settings)
+    encoder = data.embedding(dataset.train)
+    small = count(encoder, *dataset.head(40))
+    solve(small, ridge=RIDGE, backend="torch" if installed() else "scipy")
+    statistics = count(encoder, dataset.train, dataset.train_labels)
+    return partial(solve, statistics, ridge=RIDGE)
+
+
+def _dense(statistics: Statistics) -> tuple[Matrix, Matrix]:
+    """``C + ridge`` and M, float64."""
+    matrix = statistics.gram_square().astype(np.float64)
+    matrix[np.diag_indices(len(matrix))] += RIDGE
+    return matrix, statistics.cross.astype(np.float64)
+
+
+def _cholesky(matrix: Matrix, target: Matrix) -> Matrix:
+    factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+    weights: Matrix = cho_solve(factor, target, check_finite=False)
+    return weights
+
+
+def _residual(matrix: Matrix, target: Matrix, weights: Matrix) -> float:
+    """Computed apart from what the solver says of itself."""
+    return float(np.linalg.norm(matrix @ weights - target) / np.linalg.norm(target))
+
+
+def _same(found: Any, expected: Solution) -> None:
+    difference = np.linalg.norm(found - expected.weights) / np.linalg.norm(found)
+    if not difference <= SAME_WITHIN:
+        raise Disagreement(f"solving: the weights differ by {difference:g}")

@@ -1,0 +1,75 @@
+"""``safle count``: features and labels -> one statistics file, all that a client sends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from safle.cli.options import (
+    Command,
+    batch_option,
+    encoder_file,
+    features_argument,
+    output,
+    refuse_overwriting,
+    table_options,
+)
+from safle.cli.session import Session
+
+EXAMPLE = """\
+Examples:
+
+  safle count hospital_a.csv --encoder encoder.safetensors -o a.stats
+
+  safle count x.npy --labels y.npy --encoder encoder.safetensors -o b.stats
+"""
+
+
+@click.command(cls=Command, panel="At a client", epilog=EXAMPLE)
+@features_argument
+@encoder_file()
+@table_options(labels=True)
+@click.option(
+    "--classes",
+    metavar="A,B,C",
+    help="The only labels there may be; anything else is refused.",
+    show_default="all",
+)
+@batch_option
+@output("The statistics file to write; send it to the server.")
+@click.pass_obj
+def count(
+    session: Session,
+    features: Path,
+    encoder_path: Path,
+    classes: str | None,
+    batch: int,
+    output: Path,
+    **selection: Any,
+) -> None:
+    """Count a client's features and labels into one statistics file.
+
+    The file holds exact counts of codes, pairs of codes and classes, not samples. It is
+    the only thing that leaves the client.
+    """
+    from safle.cli.describe import digest_of, statistics_facts
+    from safle.cli.reading import batches, declared_classes, open_labelled
+    from safle.counting import Counter
+    from safle.encoders import load_encoder
+    from safle.wire import write_statistics
+
+    refuse_overwriting(output, features, encoder_path, selection["labels"])
+    encoder = load_encoder(encoder_path)
+    table = open_labelled(features, **selection)
+    counter = Counter(encoder, classes=declared_classes(classes, table))
+    session.announce_compilation()
+    with session.progress(f"counting {features.name}") as advance:
+        for block, labels, named in batches(features, table, batch, advance):
+            with named():
+                counter.add(block, labels)
+        statistics = counter.statistics()
+    write_statistics(output, statistics)
+    facts = statistics_facts(statistics, path=output, digest=digest_of(output))
+    session.facts(f"{output}: statistics", facts)

@@ -1,0 +1,202 @@
+"""``safle encoder make``: an encoder file from a calibration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from safle.cli.options import FILE, Command, output, refuse_overwriting, table_options
+from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from safle.calibration import Calibration
+    from safle.encoders import Encoder
+
+EXAMPLE = """\
+Examples:
+
+  safle encoder make --range 0 16 --features 64 -o encoder.safetensors
+
+  safle encoder make --histogram total.hist --kind hybrid -o encoder.safetensors
+"""
+SOURCES = ("range", "mean", "sample", "histogram")
+EMBEDDING_OPTIONS = ("bucketing", "buckets", "group_size", "seed")
+LINEAR_OPTIONS = ("fraction_bits",)
+
+
+@click.command(cls=Command, epilog=EXAMPLE)
+@click.option(
+    "--range",
+    type=(float, float),
+    metavar="LOW HIGH",
+    help="Calibrate by a declared range, the same for every feature; needs --features.",
+)
+@click.option("--features", type=click.IntRange(min=1), metavar="D", help="How many features.")
+@click.option(
+    "--mean",
+    metavar="NUMBER|FILE",
+    help="Calibrate by moments: a number (needs --features) or a .npy or .txt file.",
+)
+@click.option("--deviation", metavar="NUMBER|FILE", help="Goes with --mean.")
+@click.option(
+    "--sample", type=FILE, metavar="FILE", help="Calibrate by a table of public features."
+)
+@click.option(
+    "--histogram", type=FILE, metavar="FILE", help="Calibrate by the clients' summed histograms."
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["embedding", "linear", "hybrid"]),
+    default="embedding",
+    help="SAFLe's codes, AFL's fixed-point features, or both side by side.",
+)
+@click.option(
+    "--bucketing",
+    type=click.Choice(["binary-overlap", "one-hot", "integer"]),
+    default="binary-overlap",
+    help="How a value becomes digits.",
+)
+@click.option(
+    "--buckets",
+    type=int,
+    metavar="B",
+    show_default="8, fewer for many features",
+    help="Buckets a feature.",
+)
+@click.option(
+    "--group-size",
+    type=int,
+    metavar="G",
+    show_default="the largest up to 6 with about 12,000 columns",
+    help="Digits an expert.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, help="Of the permutation of digits."
+)
+@click.option(
+    "--fraction-bits",
+    type=int,
+    default=8,
+    metavar="BITS",
+    help="Bits behind the point of linear codes.",
+)
+@table_options(labels=False)
+@output("The encoder file to write; give it to every client.")
+@click.pass_context
+def make(context: click.Context, output: Path, kind: str, **options: Any) -> None:
+    """Make an encoder, calibrated by exactly one of --range, --mean, --sample, --histogram.
+
+    Thresholds must not come from one client's private data: declare them, take a public
+    sample, or let every client send a histogram ([b]safle histogram[/b]) and sum those.
+    """
+    from safle.cli.describe import encoder_facts
+
+    _check_usage(context, kind, options)
+    for name in ("sample", "histogram"):
+        refuse_overwriting(output, options[name])
+    encoder = _build(kind, _calibration(options), options)
+    encoder.save(output)
+    session = context.find_object(Session) or Session()
+    session.facts(f"{output}: encoder", encoder_facts(encoder))
+
+
+def _check_usage(context: click.Context, kind: str, options: dict[str, Any]) -> None:
+    given = [name for name in SOURCES if options[name] is not None]
+    if len(given) != 1:
+        found = " and ".join(f"--{name}" for name in given) or "none of them"
+        raise click.UsageError(
+            f"calibrate by exactly one of --{', --'.join(SOURCES)}; found {found}"
+        )
+    if (options["mean"] is None) != (options["deviation"] is None):
+        raise click.UsageError("--mean and --deviation go together")
+    if given == ["range"] and options["features"] is None:
+        raise click.UsageError("--range needs --features, the number of features")
+    unused = {"linear": EMBEDDING_OPTIONS, "embedding": LINEAR_OPTIONS}.get(kind, ())
+    for name in unused:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            flag = name.replace("_", "-")
+            raise click.UsageError(f"--{flag} does not apply to a {kind} encoder; leave it out")
+
+
+def _calibration(options: dict[str, Any]) -> Calibration:
+    from safle.calibration import DeclaredRange
+
+    if options["range"] is not None:
+        return DeclaredRange(*options["range"], options["features"])
+    if options["mean"] is not None:
+        return _moments(options["mean"], options["deviation"], options["features"])
+    if options["sample"] is not None:
+        return _sample(options)
+    from safle.wire import read_histogram
+
+    return _checked(read_histogram(options["histogram"]), options)
+
+
+def _sample(options: dict[str, Any]) -> Calibration:
+    import numpy as np
+
+    from safle.calibration import PublicSample
+    from safle.tables import open_table
+
+    selection = {name: options[name] for name in ("split", "features_key", "label_column")}
+    table = open_table(options["sample"], **selection)
+    return _checked(PublicSample(np.asarray(table.features)), options)
+
+
+def _checked(calibration: Calibration, options: dict[str, Any]) -> Calibration:
+    declared = options["features"]
+    if declared is not None and declared != calibration.feature_dim:
+        raise click.UsageError(
+            f"--features {declared}, but the calibration has {calibration.feature_dim}"
+        )
+    return calibration
+
+
+def _moments(mean: str, deviation: str, features: int | None) -> Calibration:
+    import numpy as np
+
+    from safle.calibration import DeclaredMoments
+    from safle.cli.vectors import number_or_vector
+    from safle.errors import InvalidInput
+
+    given = {"--mean": number_or_vector(mean), "--deviation": number_or_vector(deviation)}
+    sizes = {name: len(value) for name, value in given.items() if isinstance(value, np.ndarray)}
+    if features is not None:
+        sizes["--features"] = features
+    if not sizes:
+        raise click.UsageError("--mean and --deviation are numbers; say --features as well")
+    if len(set(sizes.values())) > 1:
+        found = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+        raise InvalidInput(f"the numbers of features differ: {found}")
+    (size,) = set(sizes.values())
+    return DeclaredMoments(*(np.broadcast_to(value, size) for value in given.values()))
+
+
+def _build(kind: str, calibration: Calibration, options: dict[str, Any]) -> Encoder:
+    from safle.encoders import HybridEncoder, LinearEncoder
+
+    if kind == "embedding":
+        return _embedding(calibration, options)
+    linear = LinearEncoder.calibrated(calibration, fraction_bits=options["fraction_bits"])
+    if kind == "linear":
+        return linear
+    return HybridEncoder([_embedding(calibration, options), linear])
+
+
+def _embedding(calibration: Calibration, options: dict[str, Any]) -> Encoder:
+    from safle.bucketing import make_bucketing
+    from safle.encoders.embedding import EmbeddingEncoder, default_buckets
+
+    buckets = options["buckets"]
+    if buckets is None:
+        buckets = default_buckets(calibration.feature_dim)
+    group_size = options["group_size"]
+    return EmbeddingEncoder.calibrated(
+        calibration,
+        bucketing=make_bucketing(options["bucketing"], buckets),
+        group_size=group_size,
+        seed=options["seed"],
+    )

@@ -1,0 +1,86 @@
+"""``safle histogram``: one client's part of a federated calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from safle.cli.options import (
+    Command,
+    batch_option,
+    features_argument,
+    output,
+    refuse_overwriting,
+    table_options,
+)
+from safle.cli.session import Advance, Session
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from safle.tables import Table
+
+EXAMPLE = """\
+Example:
+
+  safle histogram hospital_a.csv --low 0 --high 16 -o a.hist
+
+  safle sum a.hist b.hist c.hist -o total.hist
+
+  safle encoder make --histogram total.hist -o encoder.safetensors
+"""
+
+
+@click.command(cls=Command, panel="Before the round", epilog=EXAMPLE)
+@features_argument
+@click.option("--low", type=float, required=True, help="Lower end of the grid.")
+@click.option("--high", type=float, required=True, help="Upper end of the grid.")
+@click.option("--bins", type=int, default=256, help="Equal bins between the two.")
+@table_options(labels=False)
+@batch_option
+@output("The histogram file to write.")
+@click.pass_obj
+def histogram(
+    session: Session,
+    features: Path,
+    low: float,
+    high: float,
+    bins: int,
+    batch: int,
+    output: Path,
+    **selection: Any,
+) -> None:
+    """Count a client's features into histograms, to calibrate the encoder together.
+
+    Every client uses the same --low, --high and --bins. The summed histograms give the
+    same thresholds however the data are split, and no client shows its features.
+    """
+    from safle.cli.describe import histogram_facts
+    from safle.histogram import Grid, Histogram
+    from safle.tables import open_table
+    from safle.wire import write_histogram
+
+    refuse_overwriting(output, features)
+    grid = Grid(low, high, bins)
+    table = open_table(features, **selection)
+    session.announce_compilation()
+    with session.progress(f"histogram of {features.name}") as advance:
+        counted = Histogram.of(_batches(features, table, batch, advance), grid)
+    write_histogram(output, counted)
+    session.facts(f"{output}: histogram", histogram_facts(counted))
+
+
+def _batches(path: Path, table: Table, size: int, advance: Advance) -> Iterator[NDArray[Any]]:
+    import numpy as np
+
+    from safle.cli.reading import batches
+    from safle.features import as_features
+
+    # Nothing, first: a client without samples has a histogram too, of the right width.
+    yield np.empty((0, table.feature_dim))
+    for block, _, named in batches(path, table, size, advance):
+        with named():
+            yield as_features(block)

@@ -1,0 +1,126 @@
+"""The ``safle`` command: its list of commands, its errors and its exit codes.
+
+0: done. 1: an error, in one line. 2: wrong usage. 130: Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import rich_click as click
+
+from safle.cli.count import count
+from safle.cli.encoder import encoder
+from safle.cli.evaluate import evaluate
+from safle.cli.export import export
+from safle.cli.histogram import histogram
+from safle.cli.inspect_file import inspect_file
+from safle.cli.options import session_options
+from safle.cli.predict import predict
+from safle.cli.remove import remove
+from safle.cli.session import Session, printable
+from safle.cli.solve import solve
+from safle.cli.sum import add_up
+from safle.errors import SafleError
+
+COMMANDS = (
+    encoder,
+    histogram,
+    count,
+    add_up,
+    remove,
+    solve,
+    predict,
+    evaluate,
+    export,
+    inspect_file,
+)
+SETTINGS = {
+    "help_option_names": ["-h", "--help"],
+    "show_default": True,
+    "rich_help_config": {"text_markup": "rich", "max_width": 100},
+}
+EXAMPLE = """\
+A federation by files:
+
+  safle encoder make --range 0 16 --features 64 -o encoder.safetensors
+
+  safle count hospital_a.csv --encoder encoder.safetensors -o a.stats
+
+  safle sum a.stats b.stats c.stats -o total.stats
+
+  safle solve total.stats --encoder encoder.safetensors -o model.safetensors
+
+  safle evaluate model.safetensors test.csv
+"""
+
+
+def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        click.echo(f"safle {version('safle')}")
+        context.exit()
+
+
+@click.group(context_settings=SETTINGS, epilog=EXAMPLE)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
+def app() -> None:
+    """Single-round analytic federated learning: exact, order-free, one message a client.
+
+    Clients count codes of their features into one small file each; the server adds the
+    files up and solves one linear system. Files may travel by any way you like.
+    """
+
+
+app.params += session_options(hidden=False)
+for command in COMMANDS:
+    app.add_command(command)
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    # A stopped batch job cleans up its scratch files as Ctrl-C does.
+    signal.signal(signal.SIGTERM, _terminate)
+    session = Session()
+    try:
+        code = app.main(arguments, prog_name="safle", standalone_mode=False, obj=session)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = _fail("interrupted", 130)
+    except Exception as error:
+        if session.debug:
+            raise
+        code = _fail(_explained(error), 1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explained(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, SafleError | OSError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return f"out of memory: {error}"
+    return f"unexpected {type(error).__name__}: {error}; please report it, with --debug's output"
+
+
+def _fail(text: str, code: int) -> int:
+    click.echo(f"error: {printable(text)}", err=True)
+    return code
+
+
+def _terminate(_number: int, _frame: Any) -> None:
+    raise SystemExit(_fail("terminated", 143))

@@ -1,0 +1,64 @@
+"""Tables as commands read them: batch by batch, with errors that say where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from safle.cli.session import Advance
+from safle.errors import InvalidInput, TableError
+from safle.features import ClassName
+from safle.tables import Table, open_table
+from safle.tables.labels import parse_labels
+
+Named = Callable[[], AbstractContextManager[None]]
+"""Opens a block in which errors name the file and the batch."""
+
+
+def open_labelled(path: Path, **selection: Any) -> Table:
+    """A table that has labels."""
+    table = open_table(path, **selection)
+    if table.labels is None:
+        raise TableError(
+            f"{path}: has no labels; expected one a sample: name them with --labels FILE, "
+            "--labels-key or --label-column"
+        )
+    return table
+
+
+def batches(
+    path: Path, table: Table, size: int, advance: Advance
+) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None, Named]]:
+    """All batches of features and labels, each with a block that names it in errors."""
+    done = 0
+    for features, labels in table.batches(size):
+        yield features, labels, partial(_naming, path, done, len(table) > size)
+        done += len(features)
+        advance(done / len(table))
+
+
+@contextmanager
+def _naming(path: Path, first: int, several: bool) -> Iterator[None]:
+    try:
+        yield
+    except InvalidInput as error:
+        where = f", batch from sample {first} on" if several else ""
+        raise InvalidInput(f"{path}{where}: {error}") from error
+
+
+def declared_classes(text: str | None, table: Table) -> Sequence[ClassName] | None:
+    """``a,b,c`` as class names of the same type as the table's labels."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if "" in names:
+        raise InvalidInput(f"--classes {text!r}; expected names separated by commas")
+    if table.labels is not None and table.labels.dtype.kind == "U" and len(table):
+        return names
+    parsed: Sequence[ClassName] = parse_labels(names, where="--classes").tolist()
+    return parsed

@@ -1,0 +1,37 @@
+"""``safle remove``: unlearn a client, exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from safle.cli.options import FILE, Command, output, refuse_overwriting
+from safle.cli.session import Session
+
+EXAMPLE = "Example:\n\n  safle remove total.stats hospital_b.stats -o total.stats"
+
+
+@click.command(cls=Command, panel="At the server", epilog=EXAMPLE)
+@click.argument("total", type=FILE, help="The sum.")
+@click.argument("client", type=FILE, help="The contribution to take back.")
+@click.option("--force", is_flag=True, help="Even if the sum's manifest does not list it.")
+@output("The sum without the client; may be TOTAL itself.")
+@click.pass_obj
+def remove(session: Session, total: Path, client: Path, force: bool, output: Path) -> None:
+    """Take a client's contribution back out of a sum.
+
+    The result is byte for byte the sum that never saw the client, and so is the model
+    solved from it.
+    """
+    from safle.federation.files import remove_file
+
+    refuse_overwriting(output, client)
+    session.announce_compilation()
+    manifest = remove_file(total, client, output, force=force)
+    facts = {
+        "contributions": len(manifest.contributions),
+        "samples": f"{manifest.samples:,}",
+        "digest": manifest.digest,
+    }
+    session.facts(f"{output}: sum without {client.name}", facts)

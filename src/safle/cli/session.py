@@ -1,0 +1,118 @@
+"""What one run of the command says, and where: results on stdout, the rest on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Advance = Callable[[float], None]
+"""Called with the finished share, 0 to 1."""
+
+PIPED_WIDTH = 1000
+"""Nothing is wrapped or cut where no terminal sets a width."""
+SECONDS_BETWEEN_LINES = 10.0
+
+
+@dataclass
+class Session:
+    """Options that every command shares, and the ways it talks to its user."""
+
+    quiet: bool = False
+    debug: bool = False
+
+    def note(self, text: str) -> None:
+        """A remark on stderr; none with --quiet."""
+        if not self.quiet:
+            _console(sys.stderr).print(printable(text), markup=False, soft_wrap=True)
+
+    def facts(self, title: str, rows: Mapping[str, object]) -> None:
+        """A result on stdout: names and values, one pair a line."""
+        from rich.table import Table
+        from rich.text import Text
+
+        console, grid = _console(sys.stdout), Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in rows.items():
+            grid.add_row(Text(f"  {name}", style="cyan"), Text(printable(str(value))))
+        console.print(Text(printable(title), style="bold"), soft_wrap=True)
+        console.print(grid)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """A result on stdout: the first column is a name, the others are numbers."""
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for at, name in enumerate(columns):
+            table.add_column(name, justify="left" if at == 0 else "right")
+        for row in rows:
+            table.add_row(*(Text(printable(str(cell))) for cell in row))
+        _console(sys.stdout).print(table)
+
+    def text(self, lines: Sequence[str]) -> None:
+        """A result on stdout: lines that are already laid out, never wrapped."""
+        console = _console(sys.stdout)
+        for line in lines:
+            console.print(printable(line), markup=False, no_wrap=True, soft_wrap=True)
+
+    def announce_compilation(self) -> None:
+        """Say so if the kernels about to run have never been compiled here."""
+        from safle.kernels import compiled_before
+
+        if not compiled_before():
+            self.note("compiling the kernels: only the first time after an install")
+
+    @contextmanager
+    def progress(self, title: str) -> Iterator[Advance]:
+        """A bar on a terminal; elsewhere a line now and then, if it takes long."""
+        if self.quiet:
+            yield lambda _: None
+        elif sys.stderr.isatty():
+            with _bar(title) as advance:
+                yield advance
+        else:
+            yield self._lines(title)
+
+    def _lines(self, title: str) -> Advance:
+        last = time.monotonic()
+
+        def advance(share: float) -> None:
+            nonlocal last
+            if time.monotonic() - last > SECONDS_BETWEEN_LINES:
+                last = time.monotonic()
+                self.note(f"{title}: {share:.0%}")
+
+        return advance
+
+
+def printable(text: str) -> str:
+    """``text`` on one line and without control characters: names in files are not ours."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def _console(file: TextIO) -> Console:
+    from rich.console import Console
+
+    return Console(file=file, highlight=False, width=None if file.isatty() else PIPED_WIDTH)
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Advance]:
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), Remaining()
+    with Progress(*columns, console=_console(sys.stderr), transient=True) as bars:
+        task = bars.add_task(printable(title).replace("[", "\\["), total=1.0)
+        yield lambda share: bars.update(task, completed=share)

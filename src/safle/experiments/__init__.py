@@ -1,0 +1,1 @@
+"""Experiments: whole federations, measured, on data that is at hand."""

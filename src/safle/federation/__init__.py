@@ -1,0 +1,1 @@
+"""Federations: contributions that come together, by files alone or over a network."""

@@ -1,0 +1,108 @@
+"""Where thresholds come from: each kind against its textbook formula."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from safle.bucketing import Integer
+from safle.calibration import DeclaredMoments, DeclaredRange, PublicSample
+from safle.encoders import EmbeddingEncoder, LinearEncoder
+from safle.errors import InvalidInput
+
+
+def test_a_declared_range_is_cut_evenly():
+    levels = DeclaredRange(-2.0, 6.0, 3).thresholds(3)
+    assert levels.tolist() == [[0.0] * 3, [2.0] * 3, [4.0] * 3]
+
+
+def test_a_declared_range_has_the_moments_of_a_uniform():
+    mean, deviation = DeclaredRange(-2.0, 6.0, 2).moments()
+    grid = np.linspace(-2, 6, 200_001)
+    assert mean.tolist() == [2.0, 2.0]
+    assert np.allclose(deviation, grid.std(), rtol=1e-4)
+
+
+def test_declared_moments_are_cut_at_gaussian_quantiles():
+    mean, deviation = [1.0, -3.0, 0.0], [2.0, 0.5, 0.0]
+    levels = DeclaredMoments(mean, deviation).thresholds(4)
+    for column in range(2):
+        normal = NormalDist(mean[column], deviation[column])
+        expected = [normal.inv_cdf(part / 5) for part in range(1, 5)]
+        assert np.allclose(levels[:, column], expected, rtol=1e-12)
+    assert (levels[:, 2] == 0).all()
+
+
+def test_declared_moments_standardise_and_leave_constants_alone():
+    mean, deviation = DeclaredMoments([1.0, 5.0], [2.0, 0.0]).moments()
+    assert mean.tolist() == [1.0, 5.0]
+    assert deviation.tolist() == [2.0, 1.0]
+
+
+def test_one_deviation_serves_all_features():
+    assert DeclaredMoments(np.zeros(4), 2.0).thresholds(1).shape == (1, 4)
+    assert DeclaredMoments(np.zeros(4), 2.0).feature_dim == 4
+
+
+def test_a_public_sample_is_cut_at_its_quantiles():
+    sample = np.random.default_rng(0).gamma(2.0, size=(999, 3))
+    levels = PublicSample(sample).thresholds(4)
+    below = (sample[None] <= levels[:, None]).mean(axis=1)
+    assert np.allclose(below, np.array([0.2, 0.4, 0.6, 0.8])[:, None], atol=0.002)
+
+
+def test_a_public_sample_gives_equally_full_bins():
+    sample = np.random.default_rng(0).normal(size=(1000, 5))
+    encoder = EmbeddingEncoder.calibrated(PublicSample(sample), bucketing=Integer(4), group_size=1)
+    symbols = encoder.encode(sample).symbols
+    for expert in range(5):
+        assert np.bincount(symbols[:, expert]).tolist() == [250] * 4
+
+
+def test_a_public_sample_standardises_to_mean_0_and_deviation_1():
+    sample = np.random.default_rng(0).normal(3, 5, size=(2000, 4)).astype(np.float32)
+    encoder = LinearEncoder.calibrated(PublicSample(sample), fraction_bits=12)
+    real = encoder.encode(sample).dense[:, :4] / 4096
+    assert np.allclose(real.mean(axis=0), 0, atol=1e-4)
+    assert np.allclose(real.std(axis=0), 1, atol=1e-3)
+
+
+@pytest.mark.parametrize("constant", [0.1, 0.7, -1e9 / 3, 1e300])
+def test_a_constant_feature_gets_deviation_one(constant):
+    _, deviation = PublicSample(np.full((777, 2), constant)).moments()
+    assert deviation.tolist() == [1.0, 1.0]
+
+
+def test_the_type_of_a_public_sample_does_not_matter():
+    sample = np.random.default_rng(0).integers(-5, 5, (50, 3))
+    expected = EmbeddingEncoder.calibrated(PublicSample(sample))
+    for copy in (sample.astype(np.float16), sample.astype(np.float32), np.asfortranarray(sample)):
+        assert EmbeddingEncoder.calibrated(PublicSample(copy)) == expected
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: DeclaredRange(1.0, 1.0, 2),
+        lambda: DeclaredRange(2.0, 1.0, 2),
+        lambda: DeclaredRange(-np.inf, 1.0, 2),
+        lambda: DeclaredRange(0.0, np.nan, 2),
+        lambda: DeclaredRange(0.0, 1.0, 0),
+        lambda: DeclaredMoments([0.0], [-1.0]),
+        lambda: DeclaredMoments([np.nan], [1.0]),
+        lambda: DeclaredMoments([0.0], [np.inf]),
+        lambda: DeclaredMoments(np.zeros((2, 3)), np.ones((2, 3))),
+        lambda: DeclaredMoments([0.0, 1.0], [1.0, 1.0, 1.0]),
+        lambda: DeclaredMoments([], []),
+        lambda: PublicSample(np.empty((0, 3))),
+        lambda: PublicSample(np.empty((3, 0))),
+        lambda: PublicSample(np.zeros(3)),
+        lambda: PublicSample(np.array([[1.0, np.nan]])),
+        lambda: PublicSample([["a"]]),
+    ],
+)
+def test_what_cannot_be_a_calibration_is_refused(make):
+    with pytest.raises(InvalidInput):
+        make()

@@ -1,0 +1,308 @@
+"""`SafleClassifier`: scikit-learn's own checks, and that counting in parts changes nothing."""
+
+from __future__ import annotations
+
+import copy
+import doctest
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import safle.estimator
+from safle import (
+    EmbeddingEncoder,
+    HybridEncoder,
+    LinearEncoder,
+    PublicSample,
+    SafleClassifier,
+    count,
+)
+from safle.bucketing import BinaryOverlap
+from safle.errors import EncoderMismatch, InvalidInput, SettingsError
+
+SMALL = {"buckets": 3, "group_size": 3}
+
+
+@parametrize_with_checks(
+    [
+        SafleClassifier(),
+        SafleClassifier(head="discriminant"),
+        SafleClassifier(encoder="linear"),
+        SafleClassifier(encoder="hybrid"),
+        SafleClassifier(bucketing="integer"),
+        SafleClassifier(bucketing="one-hot", criterion="evidence"),
+    ]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
+
+
+@pytest.fixture(scope="module")
+def encoder(digits):
+    sample = PublicSample(digits[0][:200])
+    return EmbeddingEncoder.calibrated(sample, bucketing=BinaryOverlap(3), group_size=3)
+
+
+@pytest.fixture(scope="module")
+def pooled(encoder, digits):
+    return SafleClassifier(encoder=encoder).fit(digits[0], digits[2])
+
+
+def test_accuracy_on_digits(digits):
+    train, test, train_labels, test_labels = digits
+    assert SafleClassifier().fit(train, train_labels).score(test, test_labels) > 0.96
+
+
+@pytest.mark.parametrize("size", [1, 7, 400, 5000])
+def test_batches_in_any_order_are_one_fit(encoder, pooled, digits, size):
+    X, y = digits[0], digits[2]
+    order = np.random.default_rng(size).permutation(len(X))
+    parts = SafleClassifier(encoder=encoder)
+    for first in range(0, len(X), size):
+        batch = order[first : first + size]
+        parts.partial_fit(X[batch], y[batch])
+    assert parts.get_statistics() == pooled.get_statistics()
+    assert parts.model_.to_bytes() == pooled.model_.to_bytes()
+
+
+@pytest.mark.parametrize("read", ["model_", "statistics_"])
+def test_reading_between_batches_changes_nothing(encoder, pooled, digits, read):
+    X, y = digits[0], digits[2]
+    parts = SafleClassifier(encoder=encoder)
+    for batch in np.array_split(np.arange(len(X)), 3):
+        parts.partial_fit(X[batch], y[batch])
+        getattr(parts, read)
+    assert parts.model_.to_bytes() == pooled.model_.to_bytes()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda fitted: fitted])
+def test_partial_fit_continues_a_fit(encoder, pooled, digits, copied):
+    X, y = digits[0], digits[2]
+    half = copied(SafleClassifier(encoder=encoder).fit(X[:600], y[:600]))
+    before = half.model_.to_bytes()
+    assert half.partial_fit(X[600:], y[600:]).model_.to_bytes() == pooled.model_.to_bytes()
+    assert half.fit(X[:600], y[:600]).model_.to_bytes() == before
+
+
+def test_solving_waits_until_a_result_is_asked_for(encoder, digits, monkeypatch):
+    X, y = digits[0], digits[2]
+    calls = []
+    solve = safle.estimator.solve
+    monkeypatch.setattr(safle.estimator, "solve", lambda *a, **k: calls.append(1) or solve(*a, **k))
+    parts = SafleClassifier(encoder=encoder)
+    for first in range(0, 300, 100):
+        parts.partial_fit(X[first : first + 100], y[first : first + 100])
+    parts.get_statistics()
+    assert not calls
+    parts.predict(X[:2])
+    parts.predict(X[:2])
+    assert len(calls) == 1
+
+
+def test_without_an_encoder_the_first_batch_calibrates(digits):
+    X, y = digits[0], digits[2]
+    first = SafleClassifier(**SMALL).partial_fit(X[:100], y[:100])
+    calibrated = first.encoder_
+    assert calibrated == SafleClassifier(**SMALL).fit(X[:100], y[:100]).encoder_
+    assert first.partial_fit(X[100:], y[100:]).encoder_ is calibrated
+
+
+def test_from_statistics_is_fit(encoder, pooled, digits):
+    statistics = count(encoder, digits[0], digits[2])
+    given = SafleClassifier.from_statistics(encoder, statistics)
+    assert given.model_.to_bytes() == pooled.model_.to_bytes()
+    assert given.n_features_in_ == 64
+    assert np.array_equal(given.predict(digits[1]), pooled.predict(digits[1]))
+    assert clone(given).fit(digits[0], digits[2]).model_.digest == pooled.model_.digest
+
+
+@pytest.mark.parametrize("head", ["least-squares", "discriminant"])
+def test_two_hospitals_are_their_pooled_data(encoder, digits, head):
+    X, y = digits[0], digits[2]
+    mine = y < 6  # Each has classes that the other has never seen.
+    hospital_a, hospital_b = (
+        SafleClassifier(encoder=encoder).partial_fit(X[part], y[part]).get_statistics()
+        for part in (mine, ~mine)
+    )
+    together = SafleClassifier.from_statistics(encoder, hospital_a + hospital_b, head=head)
+    pooled = SafleClassifier(encoder=encoder, head=head).fit(X, y)
+    assert together.model_.to_bytes() == pooled.model_.to_bytes()
+
+
+def test_from_statistics_can_go_on_counting(encoder, pooled, digits):
+    X, y = digits[0], digits[2]
+    begun = SafleClassifier.from_statistics(encoder, count(encoder, X[:500], y[:500]), ridge=1.0)
+    begun.partial_fit(X[500:], y[500:])
+    assert begun.get_statistics() == pooled.get_statistics()
+    assert begun.solution_.ridge == 1.0
+
+
+def test_from_statistics_of_another_encoder(encoder, digits):
+    other = EmbeddingEncoder(encoder.thresholds, bucketing=encoder.bucketing, group_size=3, seed=1)
+    with pytest.raises(EncoderMismatch, match="encoder file"):
+        SafleClassifier.from_statistics(other, count(encoder, digits[0], digits[2]))
+
+
+def test_pipeline_and_grid_search(digits):
+    train, test, train_labels, test_labels = digits
+    pipeline = make_pipeline(StandardScaler(), SafleClassifier(**SMALL, seed=np.int64(3)))
+    search = GridSearchCV(
+        pipeline,
+        {
+            "safleclassifier__ridge": ["auto", 10.0],
+            "safleclassifier__encoder": ["linear", "embedding"],
+        },
+        cv=2,
+    )
+    search.fit(train[:600], train_labels[:600])
+    assert search.best_params_["safleclassifier__encoder"] == "embedding"
+    assert search.score(test, test_labels) > 0.9
+
+
+def test_cross_validation_with_a_given_encoder(encoder, digits):
+    scores = cross_val_score(SafleClassifier(encoder=encoder), digits[0], digits[2], cv=3)
+    assert scores.min() > 0.9
+
+
+LABELS = [
+    np.array([3, -1, 7], np.int8),
+    np.array([3, 2**40, 7], np.int64),
+    np.array([1, 2, 3], np.uint64),
+    np.array([0.0, 2.0, -4.0], np.float32),
+    np.array(["cat", "dog", "Äpfel"]),
+    np.array(["cat", "a much longer name", "b"], dtype=object),
+    np.array([False, True]),
+]
+
+
+@pytest.mark.parametrize("names", LABELS, ids=lambda names: str(names.dtype))
+@pytest.mark.parametrize("head", ["least-squares", "discriminant"])
+def test_labels_come_back_as_they_were(names, head):
+    rng = np.random.default_rng(0)
+    y = names[np.arange(120) % len(names)]
+    X = rng.normal(size=(120, 4)) + 4 * (np.arange(120) % len(names))[:, None]
+    fitted = SafleClassifier(**SMALL, head=head).fit(X, y)
+    assert fitted.classes_.dtype == names.dtype
+    assert np.array_equal(fitted.classes_, np.unique(names))
+    predicted = fitted.predict(X)
+    assert predicted.dtype == names.dtype
+    assert (predicted == y).mean() > 0.9
+    best = fitted.predict_proba(X).argmax(axis=1)
+    assert np.array_equal(fitted.classes_[best], predicted)
+
+
+def test_two_classes_have_one_score(digits):
+    X, y = digits[0][digits[2] < 2], digits[2][digits[2] < 2]
+    fitted = SafleClassifier(**SMALL).fit(X, y)
+    scores = fitted.decision_function(X)
+    assert scores.shape == (len(X),)
+    assert np.array_equal((scores > 0).astype(int), fitted.predict(X))
+
+
+def test_one_class_is_always_predicted(digits):
+    fitted = SafleClassifier(**SMALL).fit(digits[0][:50], np.full(50, "only"))
+    assert set(fitted.predict(digits[1])) == {"only"}
+    assert np.array_equal(fitted.predict_proba(digits[1][:3]), np.ones((3, 1)))
+
+
+@pytest.mark.parametrize("head", ["least-squares", "discriminant"])
+def test_declared_classes_without_samples_are_never_predicted(digits, head):
+    X, y = digits[0], digits[2]
+    seen = y < 5
+    fitted = SafleClassifier(**SMALL, head=head)
+    fitted.partial_fit(X[seen], y[seen], classes=range(10))
+    assert fitted.classes_.tolist() == list(range(10))
+    assert fitted.predict_proba(X).shape == (len(X), 10)
+    assert not fitted.predict_proba(X)[:, 5:].any()
+    assert np.isneginf(fitted.decision_function(X)[:, 5:]).all()
+    assert fitted.predict(X).max() < 5
+    fitted.partial_fit(X[~seen], y[~seen], classes=range(10))
+    assert set(fitted.predict(X)) == set(range(10))
+
+
+def test_undeclared_classes_grow(encoder, digits):
+    X, y = digits[0], digits[2].astype(str)
+    fitted = SafleClassifier(encoder=encoder).partial_fit(X[y < "3"], y[y < "3"])
+    assert fitted.classes_.tolist() == ["0", "1", "2"]
+    fitted.partial_fit(X[y >= "3"], y[y >= "3"])
+    assert fitted.model_.digest == SafleClassifier(encoder=encoder).fit(X, y).model_.digest
+
+
+def test_a_refused_batch_changes_nothing(encoder, digits):
+    X, y = digits[0], digits[2]
+    fitted = SafleClassifier(encoder=encoder).partial_fit(X[:300], y[:300], classes=range(10))
+    before = fitted.model_.digest
+    for labels, classes in [
+        (y[:300] + 1, None),
+        (y[:300].astype(str), None),
+        (y[:300], range(11)),
+        (y[:300] + 0.5, None),
+    ]:
+        with pytest.raises(ValueError, match="class|label"):
+            fitted.partial_fit(X[:300], labels, classes=classes)
+    with pytest.raises(ValueError, match="64 features"):
+        fitted.partial_fit(X[:300, :60], y[:300])
+    assert fitted.model_.digest == before
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"encoder": "quadratic"}, "expected an Encoder"),
+        ({"encoder": ["linear"]}, "expected an Encoder"),
+        ({"bucketing": "fuzzy"}, "unknown bucketing"),
+        ({"buckets": 0}, "buckets"),
+        ({"group_size": 40}, "group_size"),
+        ({"group_size": 17, "buckets": 9}, r"2\^17"),
+        ({"ridge": -1}, "ridge"),
+        ({"head": "two"}, "head"),
+        ({"criterion": "aic"}, "criterion"),
+    ],
+)
+def test_wrong_parameters(params, message):
+    X = np.arange(12.0).reshape(6, 2)
+    with pytest.raises((SettingsError, InvalidInput), match=message):
+        SafleClassifier(**params).fit(X, [0, 1] * 3)
+
+
+def test_an_encoder_for_other_features(encoder):
+    estimator = SafleClassifier(encoder=encoder)
+    with pytest.raises(InvalidInput, match="expects 64"):
+        estimator.partial_fit(np.ones((4, 3)), [0, 1, 0, 1])
+    for name in ("model_", "solution_", "statistics_"):
+        with pytest.raises(NotFittedError):
+            getattr(estimator, name)
+
+
+@pytest.mark.parametrize("bucketing", ["binary-overlap", "one-hot", "integer"])
+@pytest.mark.parametrize("feature_dim", [1, 2, 13_000])
+def test_defaults_suit_any_number_of_features(bucketing, feature_dim):
+    X = np.random.default_rng(0).normal(size=(30, feature_dim))
+    fitted = SafleClassifier(bucketing=bucketing, ridge=1.0)
+    fitted.partial_fit(X, np.arange(30) % 2)
+    assert fitted.encoder_.feature_dim == feature_dim
+
+
+def test_hybrid_is_linear_and_embedding_side_by_side(digits):
+    X, y = digits[0][:300], digits[2][:300]
+    fitted = SafleClassifier(encoder="hybrid", **SMALL).fit(X, y)
+    sample = PublicSample(X)
+    embedding = EmbeddingEncoder.calibrated(sample, bucketing=BinaryOverlap(3), group_size=3)
+    assert fitted.encoder_ == HybridEncoder([LinearEncoder.calibrated(sample), embedding])
+
+
+def test_the_example_in_the_docstring():
+    assert doctest.testmod(safle.estimator).failed == 0
