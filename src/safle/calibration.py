@@ -74,10 +74,14 @@ class DeclaredMoments:
     deviation: Vector
 
     def __post_init__(self) -> None:
-        mean, deviation = np.broadcast_arrays(
-            np.atleast_1d(np.asarray(self.mean, np.float64)),
-            np.atleast_1d(np.asarray(self.deviation, np.float64)),
-        )
+        mean = np.atleast_1d(np.asarray(self.mean, np.float64))
+        deviation = np.atleast_1d(np.asarray(self.deviation, np.float64))
+        if mean.ndim != 1 or not mean.size or deviation.shape not in {(1,), mean.shape}:
+            raise InvalidInput(
+                f"mean has shape {mean.shape} and deviation {deviation.shape}; expected one "
+                "number a feature, or one deviation for all"
+            )
+        deviation = np.broadcast_to(deviation, mean.shape)
         if not (np.isfinite(mean).all() and np.isfinite(deviation).all()) or (deviation < 0).any():
             raise InvalidInput("moments must be finite, and deviations not negative")
         object.__setattr__(self, "mean", mean)
@@ -99,7 +103,7 @@ class PublicSample:
 
     def __init__(self, features: ArrayLike) -> None:
         sample = as_features(features)
-        if not len(sample):
+        if not sample.size:
             raise InvalidInput("the public sample is empty; expected at least one sample")
         self._sample = sample.astype(np.float64)
 

@@ -32,7 +32,6 @@ from safle.statistics import Statistics
 
 EncoderName = Literal["embedding", "linear", "hybrid"]
 _FLOATS = (np.float64, np.float32)
-_COMPUTED = ("statistics_", "solution_", "model_")
 
 
 class SafleClassifier(ClassifierMixin, BaseEstimator):
@@ -72,9 +71,6 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
     classes_: NDArray[Any]
     encoder_: Encoder
-    n_features_in_: int
-    _declared: bool
-    _counter: Counter
     _earlier: Statistics | None
 
     def __init__(
@@ -170,7 +166,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Labels of the largest score, (samples,), of the type `fit` was given."""
-        return self.classes_[np.argmax(self._scores(X), axis=1)]
+        best = np.argmax(self._scores(X), axis=1)
+        return self.classes_[best]
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities, (samples, class_count); see `Model.predict_proba`."""
@@ -218,7 +215,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _forget(self) -> None:
-        for name in _COMPUTED:
+        for name in ("statistics_", "solution_", "model_"):
             self.__dict__.pop(name, None)
 
     def _known_classes(

@@ -16,11 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle.calibration import Vector, positive
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput
-from safle.features import as_features
+from safle.features import as_features, as_integer
 from safle.kernels.bins import add_to_bins
 
 MAX_BINS = 1 << 16
 MAX_CELLS = 1 << 28
+MAX_SAMPLES = 1 << 46
+"""Times 65,536 levels, a cumulative count still fits int64."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,20 @@ class Grid:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
             raise InvalidInput(f"grid [{self.low}, {self.high}); expected finite low < high")
+        object.__setattr__(self, "bins", as_integer("bins", self.bins))
         if not 1 <= self.bins <= MAX_BINS:
             raise InvalidInput(f"grid of {self.bins} bins; expected 1..{MAX_BINS}")
+        if not 0 < self.rate < np.inf or (np.diff(self.edges) <= 0).any():
+            raise InvalidInput(
+                f"grid [{self.low}, {self.high}) is too narrow or too wide for {self.bins} bins "
+                "of floating-point numbers"
+            )
+
+    @property
+    def rate(self) -> float:
+        """Bins per unit."""
+        with np.errstate(over="ignore"):
+            return float(self.bins / (np.float64(self.high) - np.float64(self.low)))
 
     @property
     def edges(self) -> Vector:
@@ -64,6 +78,9 @@ class Histogram:
             )
         if (counts < 0).any():
             raise InvalidInput("a histogram holds negative counts")
+        # In floating point: the integer sum could wrap around.
+        if counts.sum(axis=1, dtype=np.float64).max() > MAX_SAMPLES:
+            raise CountOverflow(f"a histogram of more than {MAX_SAMPLES} samples")
         if len(np.unique(counts.sum(axis=1))) != 1:
             raise InvalidInput("the features of a histogram count different numbers of samples")
         counts.setflags(write=False)
@@ -73,12 +90,11 @@ class Histogram:
         """Count one array, or an iterable of batches."""
         batches: Iterable[Any] = [features] if hasattr(features, "ndim") else features  # type: ignore[assignment]
         counts: NDArray[np.int64] | None = None
-        rate = grid.bins / (grid.high - grid.low)
         for batch in batches:
             checked = as_features(batch, None if counts is None else len(counts))
             if counts is None:
                 counts = np.zeros((checked.shape[1], grid.bins + 2), np.int64)
-            add_to_bins(checked, grid.low, rate, grid.bins, counts)
+            add_to_bins(checked, grid.low, grid.rate, grid.bins, counts)
         if counts is None:
             raise InvalidInput("no features to count; expected at least one batch")
         return Histogram(grid, counts)
@@ -99,8 +115,6 @@ class Histogram:
                 f"histograms on {self.grid} with {self.feature_dim} features and on "
                 f"{other.grid} with {other.feature_dim} cannot be added: count again on one grid"
             )
-        if self.sample_count + other.sample_count > np.iinfo(np.int64).max:
-            raise CountOverflow("the summed histogram would exceed int64")
         return Histogram(self.grid, self.counts + other.counts)
 
     def __eq__(self, other: object) -> bool:
@@ -116,19 +130,18 @@ class Histogram:
         """Quantiles, linear inside a bin; beyond the grid, the grid's border."""
         self._require_samples()
         result = np.empty((count, self.feature_dim))
-        cumulative = np.cumsum(self.counts, axis=1)
         edges = self.grid.edges
-        for level in range(1, count + 1):
+        targets = np.arange(1, count + 1) * self.sample_count
+        for feature, counts in enumerate(self.counts):
+            cumulative = np.cumsum(counts)
             # The target stays a fraction of integers, so no rounding moves a bin.
-            target = level * self.sample_count
-            bins = np.argmax(cumulative * (count + 1) >= target, axis=1)
+            bins = np.searchsorted(cumulative * (count + 1), targets)
             inside = np.clip(bins - 1, 0, self.grid.bins - 1)
-            rows = np.arange(self.feature_dim)
-            before = cumulative[rows, bins] - self.counts[rows, bins]
-            share = (target / (count + 1) - before) / np.maximum(self.counts[rows, bins], 1)
+            before = cumulative[bins] - counts[bins]
+            share = (targets / (count + 1) - before) / np.maximum(counts[bins], 1)
             value = edges[inside] + share * (edges[inside + 1] - edges[inside])
             value = np.where(bins == 0, self.grid.low, value)
-            result[level - 1] = np.where(bins == self.grid.bins + 1, self.grid.high, value)
+            result[:, feature] = np.where(bins == self.grid.bins + 1, self.grid.high, value)
         return np.maximum.accumulate(result, axis=0)
 
     def moments(self) -> tuple[Vector, Vector]:

@@ -69,7 +69,7 @@ def test_a_public_sample_standardises_to_mean_0_and_deviation_1():
     assert np.allclose(real.std(axis=0), 1, atol=1e-3)
 
 
-@pytest.mark.parametrize("constant", [0.1, 0.7, -1e9 / 3, 1e300])
+@pytest.mark.parametrize("constant", [0.1, 0.7, -1e9 / 3, 1e100])
 def test_a_constant_feature_gets_deviation_one(constant):
     _, deviation = PublicSample(np.full((777, 2), constant)).moments()
     assert deviation.tolist() == [1.0, 1.0]

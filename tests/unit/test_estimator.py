@@ -33,11 +33,9 @@ SMALL = {"buckets": 3, "group_size": 3}
 @parametrize_with_checks(
     [
         SafleClassifier(),
-        SafleClassifier(head="discriminant"),
         SafleClassifier(encoder="linear"),
-        SafleClassifier(encoder="hybrid"),
-        SafleClassifier(bucketing="integer"),
-        SafleClassifier(bucketing="one-hot", criterion="evidence"),
+        SafleClassifier(encoder="hybrid", head="discriminant"),
+        SafleClassifier(bucketing="integer", criterion="evidence"),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
@@ -45,30 +43,35 @@ def test_scikit_learn_checks(estimator, check):
 
 
 @pytest.fixture(scope="module")
-def digits():
+def split():
     X, y = load_digits(return_X_y=True)
     return train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
 
 
 @pytest.fixture(scope="module")
-def encoder(digits):
-    sample = PublicSample(digits[0][:200])
+def train(split):
+    return split[0][:500], split[2][:500]
+
+
+@pytest.fixture(scope="module")
+def encoder(train):
+    sample = PublicSample(train[0][:200])
     return EmbeddingEncoder.calibrated(sample, bucketing=BinaryOverlap(3), group_size=3)
 
 
 @pytest.fixture(scope="module")
-def pooled(encoder, digits):
-    return SafleClassifier(encoder=encoder).fit(digits[0], digits[2])
+def pooled(encoder, train):
+    return SafleClassifier(encoder=encoder).fit(*train)
 
 
-def test_accuracy_on_digits(digits):
-    train, test, train_labels, test_labels = digits
+def test_accuracy_on_digits(split):
+    train, test, train_labels, test_labels = split
     assert SafleClassifier().fit(train, train_labels).score(test, test_labels) > 0.96
 
 
-@pytest.mark.parametrize("size", [1, 7, 400, 5000])
-def test_batches_in_any_order_are_one_fit(encoder, pooled, digits, size):
-    X, y = digits[0], digits[2]
+@pytest.mark.parametrize("size", [1, 60, 5000])
+def test_batches_in_any_order_are_one_fit(encoder, pooled, train, size):
+    X, y = train
     order = np.random.default_rng(size).permutation(len(X))
     parts = SafleClassifier(encoder=encoder)
     for first in range(0, len(X), size):
@@ -79,8 +82,8 @@ def test_batches_in_any_order_are_one_fit(encoder, pooled, digits, size):
 
 
 @pytest.mark.parametrize("read", ["model_", "statistics_"])
-def test_reading_between_batches_changes_nothing(encoder, pooled, digits, read):
-    X, y = digits[0], digits[2]
+def test_reading_between_batches_changes_nothing(encoder, pooled, train, read):
+    X, y = train
     parts = SafleClassifier(encoder=encoder)
     for batch in np.array_split(np.arange(len(X)), 3):
         parts.partial_fit(X[batch], y[batch])
@@ -89,16 +92,16 @@ def test_reading_between_batches_changes_nothing(encoder, pooled, digits, read):
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda fitted: fitted])
-def test_partial_fit_continues_a_fit(encoder, pooled, digits, copied):
-    X, y = digits[0], digits[2]
-    half = copied(SafleClassifier(encoder=encoder).fit(X[:600], y[:600]))
+def test_partial_fit_continues_a_fit(encoder, pooled, train, copied):
+    X, y = train
+    half = copied(SafleClassifier(encoder=encoder).fit(X[:300], y[:300]))
     before = half.model_.to_bytes()
-    assert half.partial_fit(X[600:], y[600:]).model_.to_bytes() == pooled.model_.to_bytes()
-    assert half.fit(X[:600], y[:600]).model_.to_bytes() == before
+    assert half.partial_fit(X[300:], y[300:]).model_.to_bytes() == pooled.model_.to_bytes()
+    assert half.fit(X[:300], y[:300]).model_.to_bytes() == before
 
 
-def test_solving_waits_until_a_result_is_asked_for(encoder, digits, monkeypatch):
-    X, y = digits[0], digits[2]
+def test_solving_waits_until_a_result_is_asked_for(encoder, train, monkeypatch):
+    X, y = train
     calls = []
     solve = safle.estimator.solve
     monkeypatch.setattr(safle.estimator, "solve", lambda *a, **k: calls.append(1) or solve(*a, **k))
@@ -112,26 +115,26 @@ def test_solving_waits_until_a_result_is_asked_for(encoder, digits, monkeypatch)
     assert len(calls) == 1
 
 
-def test_without_an_encoder_the_first_batch_calibrates(digits):
-    X, y = digits[0], digits[2]
+def test_without_an_encoder_the_first_batch_calibrates(train):
+    X, y = train
     first = SafleClassifier(**SMALL).partial_fit(X[:100], y[:100])
     calibrated = first.encoder_
     assert calibrated == SafleClassifier(**SMALL).fit(X[:100], y[:100]).encoder_
     assert first.partial_fit(X[100:], y[100:]).encoder_ is calibrated
 
 
-def test_from_statistics_is_fit(encoder, pooled, digits):
-    statistics = count(encoder, digits[0], digits[2])
+def test_from_statistics_is_fit(encoder, pooled, train):
+    statistics = count(encoder, *train)
     given = SafleClassifier.from_statistics(encoder, statistics)
     assert given.model_.to_bytes() == pooled.model_.to_bytes()
     assert given.n_features_in_ == 64
-    assert np.array_equal(given.predict(digits[1]), pooled.predict(digits[1]))
-    assert clone(given).fit(digits[0], digits[2]).model_.digest == pooled.model_.digest
+    assert np.array_equal(given.predict(train[0]), pooled.predict(train[0]))
+    assert clone(given).fit(*train).model_.digest == pooled.model_.digest
 
 
 @pytest.mark.parametrize("head", ["least-squares", "discriminant"])
-def test_two_hospitals_are_their_pooled_data(encoder, digits, head):
-    X, y = digits[0], digits[2]
+def test_two_hospitals_are_their_pooled_data(encoder, train, head):
+    X, y = train
     mine = y < 6  # Each has classes that the other has never seen.
     hospital_a, hospital_b = (
         SafleClassifier(encoder=encoder).partial_fit(X[part], y[part]).get_statistics()
@@ -142,22 +145,21 @@ def test_two_hospitals_are_their_pooled_data(encoder, digits, head):
     assert together.model_.to_bytes() == pooled.model_.to_bytes()
 
 
-def test_from_statistics_can_go_on_counting(encoder, pooled, digits):
-    X, y = digits[0], digits[2]
-    begun = SafleClassifier.from_statistics(encoder, count(encoder, X[:500], y[:500]), ridge=1.0)
-    begun.partial_fit(X[500:], y[500:])
+def test_from_statistics_can_go_on_counting(encoder, pooled, train):
+    X, y = train
+    begun = SafleClassifier.from_statistics(encoder, count(encoder, X[:200], y[:200]), ridge=1.0)
+    begun.partial_fit(X[200:], y[200:])
     assert begun.get_statistics() == pooled.get_statistics()
     assert begun.solution_.ridge == 1.0
 
 
-def test_from_statistics_of_another_encoder(encoder, digits):
+def test_from_statistics_of_another_encoder(encoder, train):
     other = EmbeddingEncoder(encoder.thresholds, bucketing=encoder.bucketing, group_size=3, seed=1)
     with pytest.raises(EncoderMismatch, match="encoder file"):
-        SafleClassifier.from_statistics(other, count(encoder, digits[0], digits[2]))
+        SafleClassifier.from_statistics(other, count(encoder, *train))
 
 
-def test_pipeline_and_grid_search(digits):
-    train, test, train_labels, test_labels = digits
+def test_pipeline_and_grid_search(train, split):
     pipeline = make_pipeline(StandardScaler(), SafleClassifier(**SMALL, seed=np.int64(3)))
     search = GridSearchCV(
         pipeline,
@@ -167,14 +169,14 @@ def test_pipeline_and_grid_search(digits):
         },
         cv=2,
     )
-    search.fit(train[:600], train_labels[:600])
+    search.fit(*train)
     assert search.best_params_["safleclassifier__encoder"] == "embedding"
-    assert search.score(test, test_labels) > 0.9
+    assert search.score(split[1], split[3]) > 0.9
 
 
-def test_cross_validation_with_a_given_encoder(encoder, digits):
-    scores = cross_val_score(SafleClassifier(encoder=encoder), digits[0], digits[2], cv=3)
-    assert scores.min() > 0.9
+def test_cross_validation_with_a_given_encoder(encoder, train):
+    scores = cross_val_score(SafleClassifier(encoder=encoder), *train, cv=3)
+    assert scores.min() > 0.85
 
 
 LABELS = [
@@ -204,23 +206,23 @@ def test_labels_come_back_as_they_were(names, head):
     assert np.array_equal(fitted.classes_[best], predicted)
 
 
-def test_two_classes_have_one_score(digits):
-    X, y = digits[0][digits[2] < 2], digits[2][digits[2] < 2]
+def test_two_classes_have_one_score(train):
+    X, y = train[0][train[1] < 2], train[1][train[1] < 2]
     fitted = SafleClassifier(**SMALL).fit(X, y)
     scores = fitted.decision_function(X)
     assert scores.shape == (len(X),)
     assert np.array_equal((scores > 0).astype(int), fitted.predict(X))
 
 
-def test_one_class_is_always_predicted(digits):
-    fitted = SafleClassifier(**SMALL).fit(digits[0][:50], np.full(50, "only"))
-    assert set(fitted.predict(digits[1])) == {"only"}
-    assert np.array_equal(fitted.predict_proba(digits[1][:3]), np.ones((3, 1)))
+def test_one_class_is_always_predicted(train):
+    fitted = SafleClassifier(**SMALL).fit(train[0][:50], np.full(50, "only"))
+    assert set(fitted.predict(train[0])) == {"only"}
+    assert np.array_equal(fitted.predict_proba(train[0][:3]), np.ones((3, 1)))
 
 
 @pytest.mark.parametrize("head", ["least-squares", "discriminant"])
-def test_declared_classes_without_samples_are_never_predicted(digits, head):
-    X, y = digits[0], digits[2]
+def test_declared_classes_without_samples_are_never_predicted(train, head):
+    X, y = train
     seen = y < 5
     fitted = SafleClassifier(**SMALL, head=head)
     fitted.partial_fit(X[seen], y[seen], classes=range(10))
@@ -233,16 +235,16 @@ def test_declared_classes_without_samples_are_never_predicted(digits, head):
     assert set(fitted.predict(X)) == set(range(10))
 
 
-def test_undeclared_classes_grow(encoder, digits):
-    X, y = digits[0], digits[2].astype(str)
+def test_undeclared_classes_grow(encoder, train):
+    X, y = train[0], train[1].astype(str)
     fitted = SafleClassifier(encoder=encoder).partial_fit(X[y < "3"], y[y < "3"])
     assert fitted.classes_.tolist() == ["0", "1", "2"]
     fitted.partial_fit(X[y >= "3"], y[y >= "3"])
     assert fitted.model_.digest == SafleClassifier(encoder=encoder).fit(X, y).model_.digest
 
 
-def test_a_refused_batch_changes_nothing(encoder, digits):
-    X, y = digits[0], digits[2]
+def test_a_refused_batch_changes_nothing(encoder, train):
+    X, y = train
     fitted = SafleClassifier(encoder=encoder).partial_fit(X[:300], y[:300], classes=range(10))
     before = fitted.model_.digest
     for labels, classes in [
@@ -251,7 +253,7 @@ def test_a_refused_batch_changes_nothing(encoder, digits):
         (y[:300], range(11)),
         (y[:300] + 0.5, None),
     ]:
-        with pytest.raises(ValueError, match="class|label"):
+        with pytest.raises(ValueError, match=r"class|label"):
             fitted.partial_fit(X[:300], labels, classes=classes)
     with pytest.raises(ValueError, match="64 features"):
         fitted.partial_fit(X[:300, :60], y[:300])
@@ -296,8 +298,8 @@ def test_defaults_suit_any_number_of_features(bucketing, feature_dim):
     assert fitted.encoder_.feature_dim == feature_dim
 
 
-def test_hybrid_is_linear_and_embedding_side_by_side(digits):
-    X, y = digits[0][:300], digits[2][:300]
+def test_hybrid_is_linear_and_embedding_side_by_side(train):
+    X, y = train
     fitted = SafleClassifier(encoder="hybrid", **SMALL).fit(X, y)
     sample = PublicSample(X)
     embedding = EmbeddingEncoder.calibrated(sample, bucketing=BinaryOverlap(3), group_size=3)

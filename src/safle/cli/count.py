@@ -42,6 +42,7 @@ Examples:
 @click.pass_obj
 def count(
     session: Session,
+    /,
     features: Path,
     encoder_path: Path,
     classes: str | None,
@@ -54,11 +55,11 @@ def count(
     The file holds exact counts of codes, pairs of codes and classes, not samples. It is
     the only thing that leaves the client.
     """
-    from safle.cli.describe import digest_of, statistics_facts
+    from safle.cli.describe import statistics_facts
     from safle.cli.reading import batches, declared_classes, open_labelled
     from safle.counting import Counter
     from safle.encoders import load_encoder
-    from safle.wire import write_statistics
+    from safle.wire import container, encode_statistics
 
     refuse_overwriting(output, features, encoder_path, selection["labels"])
     encoder = load_encoder(encoder_path)
@@ -70,6 +71,7 @@ def count(
             with named():
                 counter.add(block, labels)
         statistics = counter.statistics()
-    write_statistics(output, statistics)
-    facts = statistics_facts(statistics, path=output, digest=digest_of(output))
+    data = encode_statistics(statistics)
+    container.write_file(output, data)
+    facts = statistics_facts(statistics, size=len(data), digest=container.declared_digest(data))
     session.facts(f"{output}: statistics", facts)

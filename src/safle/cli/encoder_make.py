@@ -50,30 +50,36 @@ LINEAR_OPTIONS = ("fraction_bits",)
     "--kind",
     type=click.Choice(["embedding", "linear", "hybrid"]),
     default="embedding",
-    help="SAFLe's codes, AFL's fixed-point features, or both side by side.",
+    metavar="NAME",
+    help="embedding (SAFLe), linear (AFL), or hybrid: both side by side.",
 )
 @click.option(
     "--bucketing",
     type=click.Choice(["binary-overlap", "one-hot", "integer"]),
     default="binary-overlap",
-    help="How a value becomes digits.",
+    metavar="NAME",
+    help="How a value becomes digits: binary-overlap, one-hot or integer.",
 )
 @click.option(
     "--buckets",
-    type=int,
+    type=click.IntRange(min=1),
     metavar="B",
     show_default="8, fewer for many features",
     help="Buckets a feature.",
 )
 @click.option(
     "--group-size",
-    type=int,
+    type=click.IntRange(min=1),
     metavar="G",
     show_default="the largest up to 6 with about 12,000 columns",
     help="Digits an expert.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, help="Of the permutation of digits."
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Of the permutation of digits.",
 )
 @click.option(
     "--fraction-bits",
@@ -85,7 +91,7 @@ LINEAR_OPTIONS = ("fraction_bits",)
 @table_options(labels=False)
 @output("The encoder file to write; give it to every client.")
 @click.pass_context
-def make(context: click.Context, output: Path, kind: str, **options: Any) -> None:
+def make(context: click.RichContext, /, output: Path, kind: str, **options: Any) -> None:
     """Make an encoder, calibrated by exactly one of --range, --mean, --sample, --histogram.
 
     Thresholds must not come from one client's private data: declare them, take a public
@@ -125,7 +131,8 @@ def _calibration(options: dict[str, Any]) -> Calibration:
     from safle.calibration import DeclaredRange
 
     if options["range"] is not None:
-        return DeclaredRange(*options["range"], options["features"])
+        low, high = options["range"]
+        return DeclaredRange(low, high, options["features"])
     if options["mean"] is not None:
         return _moments(options["mean"], options["deviation"], options["features"])
     if options["sample"] is not None:
@@ -193,10 +200,9 @@ def _embedding(calibration: Calibration, options: dict[str, Any]) -> Encoder:
     buckets = options["buckets"]
     if buckets is None:
         buckets = default_buckets(calibration.feature_dim)
-    group_size = options["group_size"]
     return EmbeddingEncoder.calibrated(
         calibration,
         bucketing=make_bucketing(options["bucketing"], buckets),
-        group_size=group_size,
+        group_size=options["group_size"],
         seed=options["seed"],
     )

@@ -13,7 +13,7 @@ from safle.cli.session import Session
 @click.command(cls=Command, epilog="Example:\n\n  safle encoder show encoder.safetensors")
 @click.argument("file", type=FILE, help="An encoder file.")
 @click.pass_obj
-def show(session: Session, file: Path) -> None:
+def show(session: Session, /, file: Path) -> None:
     """Show an encoder's settings, sizes and fingerprint."""
     from safle.cli.describe import encoder_facts
     from safle.encoders import load_encoder

@@ -45,6 +45,7 @@ Example:
 @click.pass_obj
 def histogram(
     session: Session,
+    /,
     features: Path,
     low: float,
     high: float,

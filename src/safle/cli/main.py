@@ -13,6 +13,7 @@ from typing import Any
 import rich_click as click
 
 from safle.cli.count import count
+from safle.cli.demo import demo
 from safle.cli.encoder import encoder
 from safle.cli.evaluate import evaluate
 from safle.cli.export import export
@@ -37,6 +38,7 @@ COMMANDS = (
     evaluate,
     export,
     inspect_file,
+    demo,
 )
 SETTINGS = {
     "help_option_names": ["-h", "--help"],
@@ -58,6 +60,14 @@ A federation by files:
 """
 
 
+class Commands(click.RichGroup):
+    """Commands in the order in which a federation needs them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(self.commands)
+
+
 def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
@@ -66,7 +76,7 @@ def _show_version(context: click.Context, _option: click.Parameter, wanted: bool
         context.exit()
 
 
-@click.group(context_settings=SETTINGS, epilog=EXAMPLE)
+@click.group(cls=Commands, context_settings=SETTINGS, epilog=EXAMPLE)
 @click.option(
     "--version",
     is_flag=True,
@@ -96,8 +106,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     try:
         code = app.main(arguments, prog_name="safle", standalone_mode=False, obj=session)
     except click.ClickException as error:
-        error.show()
-        code = error.exit_code
+        code = _fail(_usage(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         code = _fail("interrupted", 130)
     except Exception as error:
@@ -105,6 +114,12 @@ def run(arguments: Sequence[str] | None = None) -> None:
             raise
         code = _fail(_explained(error), 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _usage(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    hint = f" (see '{context.command_path} --help')" if context is not None else ""
+    return error.format_message() + hint
 
 
 def _explained(error: Exception) -> str:

@@ -6,14 +6,20 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import rich_click as click
 
 from safle.cli.session import Session
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Decorator = Callable[[Function], Function]
+
+
+class Decorator(Protocol):
+    """Adds options to a command's function."""
+
+    def __call__(self, function: Function, /) -> Function: ...
+
 
 # Existence is not click's to check: a missing file is an error (1), not wrong usage (2).
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -60,19 +66,19 @@ def _check_place(
     return path
 
 
-def written(*names: str, required: bool = False, **settings: Any) -> Decorator[Function]:
+def written(*names: str, required: bool = False, **settings: Any) -> Decorator:
     """An option that names a file to write."""
     return click.option(
         *names, type=FILE, metavar="FILE", required=required, callback=_check_place, **settings
     )
 
 
-def output(text: str) -> Decorator[Function]:
+def output(text: str) -> Decorator:
     """-o FILE."""
     return written("-o", "--output", required=True, help=text)
 
 
-def encoder_file(text: str = "The encoder that all clients share.") -> Decorator[Function]:
+def encoder_file(text: str = "The encoder that all clients share.") -> Decorator:
     """--encoder FILE."""
     return click.option(
         "--encoder", "encoder_path", type=FILE, metavar="FILE", required=True, help=text
@@ -85,7 +91,7 @@ def features_argument(function: Function) -> Function:
     return click.argument("features", type=FILE, help=text)(function)
 
 
-def table_options(*, labels: bool) -> Decorator[Function]:
+def table_options(*, labels: bool) -> Decorator:
     """How a table is read; with ``labels``, where its labels are."""
     options = [
         _text("--split", "Which <split>_features (.npz, .safetensors), if there are several."),
@@ -122,7 +128,7 @@ def batch_option(function: Function) -> Function:
     )(function)
 
 
-def _text(name: str, text: str, default: str | None = None) -> Decorator[Function]:
+def _text(name: str, text: str, default: str | None = None) -> Decorator:
     return click.option(name, metavar="NAME", default=default, help=text)
 
 

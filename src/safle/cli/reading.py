@@ -33,8 +33,8 @@ def open_labelled(path: Path, **selection: Any) -> Table:
 
 def batches(
     path: Path, table: Table, size: int, advance: Advance
-) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None, Named]]:
-    """All batches of features and labels, each with a block that names it in errors."""
+) -> Iterator[tuple[NDArray[Any], Any, Named]]:
+    """All batches of features and labels (or None), each with a block that names it."""
     done = 0
     for features, labels in table.batches(size):
         yield features, labels, partial(_naming, path, done, len(table) > size)
@@ -47,7 +47,7 @@ def _naming(path: Path, first: int, several: bool) -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        where = f", batch from sample {first} on" if several else ""
+        where = f", in the batch that begins with sample {first}" if several else ""
         raise InvalidInput(f"{path}{where}: {error}") from error
 
 

@@ -18,7 +18,7 @@ EXAMPLE = "Example:\n\n  safle remove total.stats hospital_b.stats -o total.stat
 @click.option("--force", is_flag=True, help="Even if the sum's manifest does not list it.")
 @output("The sum without the client; may be TOTAL itself.")
 @click.pass_obj
-def remove(session: Session, total: Path, client: Path, force: bool, output: Path) -> None:
+def remove(session: Session, /, total: Path, client: Path, force: bool, output: Path) -> None:
     """Take a client's contribution back out of a sum.
 
     The result is byte for byte the sum that never saw the client, and so is the model

@@ -34,33 +34,36 @@ class Session:
 
     def facts(self, title: str, rows: Mapping[str, object]) -> None:
         """A result on stdout: names and values, one pair a line."""
-        from rich.table import Table
         from rich.text import Text
 
-        console, grid = _console(sys.stdout), Table.grid(padding=(0, 2, 0, 0))
-        grid.add_column(no_wrap=True)
-        grid.add_column(overflow="fold")
-        for name, value in rows.items():
-            grid.add_row(Text(f"  {name}", style="cyan"), Text(printable(str(value))))
+        console, width = _console(sys.stdout), max(map(len, rows), default=0)
         console.print(Text(printable(title), style="bold"), soft_wrap=True)
-        console.print(grid)
+        for name, value in rows.items():
+            line = Text(f"  {name:<{width}}  ", style="cyan")
+            line.append(printable(str(value)), style="default")
+            console.print(line, soft_wrap=True)
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """A result on stdout: the first column is a name, the others are numbers."""
+    def table(
+        self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, names: int = 1
+    ) -> None:
+        """A result on stdout: the first ``names`` columns are text, the others numbers."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for at, name in enumerate(columns):
-            table.add_column(name, justify="left" if at == 0 else "right")
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for at, title in enumerate(columns):
+            table.add_column(title, justify="left" if at < names else "right")
         for row in rows:
             table.add_row(*(Text(printable(str(cell))) for cell in row))
-        _console(sys.stdout).print(table)
+        console = _console(sys.stdout)
+        console.print()
+        console.print(table)
 
     def text(self, lines: Sequence[str]) -> None:
         """A result on stdout: lines that are already laid out, never wrapped."""
         console = _console(sys.stdout)
+        console.print()
         for line in lines:
             console.print(printable(line), markup=False, no_wrap=True, soft_wrap=True)
 

@@ -35,6 +35,7 @@ Examples:
 @click.pass_obj
 def add_up(
     session: Session,
+    /,
     files: tuple[Path, ...],
     encoder_path: Path | None,
     allow_duplicates: bool,

@@ -26,10 +26,7 @@ def number_or_vector(text: str) -> float | NDArray[np.float64]:
 
 
 def _read(path: Path) -> NDArray[np.float64]:
-    if path.suffix.lower() == ".npy":
-        vector = read_npy(path)
-    else:
-        vector = _read_text(path)
+    vector = read_npy(path) if path.suffix.lower() == ".npy" else _read_text(path)
     if vector.ndim != 1 or vector.dtype.kind not in "fiu" or not len(vector):
         raise TableError(
             f"{path}: {vector.dtype} numbers of shape {vector.shape}; expected one number a feature"

@@ -35,8 +35,8 @@ TEST_SAMPLES = 500
 INK = DeclaredRange(0, 16, 64)
 """A digit is 8 x 8 pixels of 0 to 16: a range everybody knows without seeing data."""
 
-Report = Callable[[str, float], None]
-"""Called with what is being done and its finished share."""
+Progress = Callable[[float], None]
+"""Called with the finished share, 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def run_demo(
     clients: int = 100,
     alpha: float = 0.1,
     seed: int = 0,
-    report: Report = lambda task, done: None,
+    progress: Progress | None = None,
 ) -> list[Result]:
     """Run the demo; pictures, results and all files of the federation go to ``output``."""
     pixels, digits = load_digits(return_X_y=True)
@@ -80,8 +80,9 @@ def run_demo(
     folder = output / "federation"
     folder.mkdir(parents=True, exist_ok=True)
     tables = _write_clients(folder, train, train_labels, parts)
-    everything = folder / "everyone.npz"
+    everything = folder / "train.npz"
     write_table(everything, train, train_labels)
+    write_table(folder / "test.npz", test, test_labels)
 
     results = []
     encoders: dict[str, Encoder] = {
@@ -91,10 +92,12 @@ def run_demo(
     for method, encoder in encoders.items():
         place = folder / encoder.kind
         place.mkdir(exist_ok=True)
-        result, model, curve = _federate(method, encoder, place, tables, everything, report)
+        result, model, curve = _federate(method, encoder, place, tables, everything)
         predicted = model.predict(test)
         accuracy = float((predicted == test_labels).mean())
         results.append(Result(accuracy=accuracy, **result))
+        if progress is not None:
+            progress(len(results) / len(encoders))
     names = [str(name) for name in model.class_names]
     pictures.class_mix(class_mix(train_labels, parts), output / "class-mix.png")
     pictures.ridge_curve(curve, output / "ridge-curve.png")
@@ -133,23 +136,17 @@ def _federate(
     place: Path,
     tables: Sequence[Path],
     everything: Path,
-    report: Report,
 ) -> tuple[dict[str, Any], Model, RidgeCurve]:
     """One round of one method, and the same data split in other ways."""
     encoder.save(place / "encoder.safetensors")
     begin = time.perf_counter()
-    sent = []
-    for index, table in enumerate(tables):
-        sent.append(_count_file(encoder, table, place / f"{table.stem}.stats"))
-        report(f"{method}: clients count", (index + 1) / len(tables))
+    sent = [_count_file(encoder, table, place / f"{table.stem}.stats") for table in tables]
     model, curve = _sum_and_solve(encoder, sent, place / "total")
     seconds = time.perf_counter() - begin
-    report(f"{method}: the same with one client, and in another order", 0.0)
-    alone = _count_file(encoder, everything, place / "everyone.stats")
+    alone = _count_file(encoder, everything, place / "train.stats")
     pooled, _ = _sum_and_solve(encoder, [alone], place / "pooled")
     shuffled = [sent[i] for i in np.random.default_rng(1).permutation(len(sent))]
     reordered, _ = _sum_and_solve(encoder, shuffled, place / "shuffled")
-    report(f"{method}: the same with one client, and in another order", 1.0)
     fields = {
         "method": method,
         "rounds": 1,

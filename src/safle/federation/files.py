@@ -162,7 +162,7 @@ def _without(
                 raise InvalidInput(
                     f"{manifest_path(total)} does not list {entry.digest[:12]}… "
                     f"({contribution}); it was not part of this sum, or only inside another "
-                    "one: force the removal if you are sure"
+                    "one: if you are sure, use --force (force= in Python)"
                 )
             shorter = replace(left, removed=(*left.removed, entry))
         left = shorter

@@ -91,16 +91,18 @@ class Received:
 
     def add(self, contributions: Iterable[Contribution], path: Path) -> None:
         """Note the contributions that ``path`` brings."""
-        for entry in contributions:
+        brought = tuple(contributions)
+        for entry in brought:
             # Nothing, twice, is nothing: empty clients all have the same digest.
             if entry.samples and not self._allow and entry.digest in self._where:
                 raise DuplicateContribution(
                     f"{path} brings contribution {entry.digest[:12]}… ({entry.file}), which "
-                    f"{self._where[entry.digest]} has brought already; leave one out, or allow "
-                    "duplicates if two clients really hold the same data"
+                    f"{self._where[entry.digest]} has brought already; leave one out, or, if two "
+                    "clients really hold the same data, use --allow-duplicates "
+                    "(allow_duplicates= in Python)"
                 )
-            self._where.setdefault(entry.digest, str(path))
-            self.contributions.append(entry)
+        self._where |= {entry.digest: str(path) for entry in brought}
+        self.contributions += brought
 
 
 def manifest_path(path: str | os.PathLike[str]) -> Path:

@@ -1,0 +1,131 @@
+"""What our files hold, in words: one function a kind, names -> values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from safle.encoders import EmbeddingEncoder, Encoder, HybridEncoder, LinearEncoder
+from safle.features import ClassName
+from safle.memory import readable
+
+if TYPE_CHECKING:
+    from safle.federation.manifest import Manifest
+    from safle.histogram import Histogram
+    from safle.model import Model
+    from safle.statistics import Statistics
+
+Facts = dict[str, object]
+NAMES_SHOWN = 12
+
+
+def encoder_facts(encoder: Encoder) -> Facts:
+    """Kind, settings, sizes, fingerprint."""
+    layout = encoder.layout
+    facts: Facts = {"kind": encoder.kind, "features": f"{encoder.feature_dim:,}"}
+    parts = encoder.parts if isinstance(encoder, HybridEncoder) else (encoder,)
+    for part in parts:
+        facts |= _settings(part)
+    if layout.experts:
+        tables = Counter(layout.table_sizes)
+        facts["tables"] = ", ".join(f"{count:,} x {size:,} rows" for size, count in tables.items())
+    facts["columns"] = (
+        f"{layout.embedding_dim:,} (codes {layout.code_count:,}, dense {layout.dense_dim:,})"
+    )
+    entries = layout.embedding_dim * (layout.embedding_dim + 1) // 2
+    size = entries * np.dtype(layout.gram_type).itemsize
+    facts["gram, if all are seen"] = readable(size)
+    return facts | {"fingerprint": encoder.fingerprint}
+
+
+def _settings(part: Encoder) -> Facts:
+    if isinstance(part, EmbeddingEncoder):
+        bucketing, thresholds = part.bucketing, part.thresholds
+        return {
+            "bucketing": f"{bucketing.name}, {bucketing.buckets} buckets, "
+            f"{bucketing.functions} digits a feature in base {bucketing.radix}",
+            "group size": f"{part.group_size} digits an expert (seed {part.seed})",
+            "thresholds": f"{thresholds.min():.6g} to {thresholds.max():.6g}",
+        }
+    if isinstance(part, LinearEncoder):
+        return {
+            "fixed point": f"{part.fraction_bits} fraction bits",
+            "means": f"{part.mean.min():.6g} to {part.mean.max():.6g}",
+            "deviations": f"{part.deviation.min():.6g} to {part.deviation.max():.6g}",
+        }
+    return {f"{part.kind} settings": part.settings()}
+
+
+def statistics_facts(statistics: Statistics, *, size: int, digest: str) -> Facts:
+    """Samples, classes, codes seen, density, sizes, identity."""
+    layout, entries = statistics.layout, max(statistics.gram.size, 1)
+    filled = np.count_nonzero(statistics.gram) / entries
+    facts: Facts = {
+        "samples": f"{statistics.sample_count:,}",
+        "classes": listing(statistics.class_names),
+    }
+    if layout.experts:
+        facts["codes seen"] = f"{len(statistics.codes):,} of {layout.code_count:,}"
+        facts["experts"] = f"{layout.experts:,}"
+    if layout.dense_dim:
+        facts["dense columns"] = f"{layout.dense_dim:,}"
+    facts["gram"] = f"{statistics.dim:,} rows, {filled:.1%} of its pairs occur"
+    return facts | {
+        "in memory": readable(statistics.gram.nbytes + statistics.cross.nbytes),
+        "file": readable(size),
+        "encoder": statistics.fingerprint,
+        "digest": digest,
+    }
+
+
+def histogram_facts(histogram: Histogram) -> Facts:
+    """Grid, samples, how much lies outside."""
+    grid, counts = histogram.grid, histogram.counts
+    outside = int(counts[:, 0].sum() + counts[:, -1].sum())
+    share = outside / max(int(counts.sum()), 1)
+    return {
+        "features": f"{histogram.feature_dim:,}",
+        "samples": f"{histogram.sample_count:,}",
+        "grid": f"{grid.bins:,} bins over {grid.low:g} to {grid.high:g}",
+        "values outside": f"{share:.2%}" + (" (widen the grid)" if share > 0.01 else ""),
+    }
+
+
+def model_facts(model: Model, *, size: int) -> Facts:
+    """Classes, head, ridge, sizes, identity."""
+    return {
+        "classes": listing(model.class_names),
+        "head": model.head,
+        "ridge": f"{model.ridge:.6g}",
+        "encoder kind": model.encoder.kind,
+        "features": f"{model.encoder.feature_dim:,}",
+        "weights": " x ".join(f"{length:,}" for length in model.weights.shape)
+        + f" for {model.encoder.layout.embedding_dim:,} columns",
+        "file": readable(size),
+        "encoder": model.encoder.fingerprint,
+        "digest": model.digest,
+    }
+
+
+def manifest_facts(manifest: Manifest) -> Facts:
+    """What a sum is made of."""
+    facts: Facts = {
+        "of": manifest.kind,
+        "contributions": f"{len(manifest.contributions):,}",
+        "samples": f"{manifest.samples:,}",
+        "digest of the sum": manifest.digest,
+    }
+    if manifest.removed:
+        facts["removed by force"] = f"{len(manifest.removed):,}"
+    return facts
+
+
+def listing(names: Sequence[ClassName]) -> str:
+    """How many names, and the first of them."""
+    if not names:
+        return "0"
+    shown = ", ".join(str(name) for name in names[:NAMES_SHOWN])
+    return f"{len(names):,} ({shown}{', …' if len(names) > NAMES_SHOWN else ''})"

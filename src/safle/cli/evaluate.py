@@ -1,0 +1,65 @@
+"""``safle evaluate``: how often a model is right, class by class."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from safle.cli.options import (
+    FILE,
+    Command,
+    batch_option,
+    features_argument,
+    refuse_overwriting,
+    table_options,
+    written,
+)
+from safle.cli.session import Session
+
+EXAMPLE = "Example:\n\n  safle evaluate model.safetensors test.npz --png confusion.png"
+
+
+@click.command(cls=Command, panel="With a model", epilog=EXAMPLE)
+@click.argument("model", type=FILE, help="A model file.")
+@features_argument
+@written("--png", help="Also draw the confusion matrix.")
+@written("--json", "json_path", help="Also write all figures.")
+@table_options(labels=True)
+@batch_option
+@click.pass_obj
+def evaluate(
+    session: Session,
+    /,
+    model: Path,
+    features: Path,
+    png: Path | None,
+    json_path: Path | None,
+    batch: int,
+    **selection: Any,
+) -> None:
+    """Evaluate a model on labelled features: accuracy, every class, confusion matrix.
+
+    A class that the model has never seen counts as an error.
+    """
+    from safle import atomic, pictures
+    from safle.cli.scores import Scores, score
+    from safle.model import load_model
+
+    if png is not None:
+        pictures.require_matplotlib()
+    for written_path in (png, json_path):
+        if written_path is not None:
+            refuse_overwriting(written_path, model, features, selection["labels"])
+    session.announce_compilation()
+    with session.progress(f"evaluating on {features.name}") as advance:
+        scores: Scores = score(load_model(model), features, batch, advance, **selection)
+    if png is not None:
+        pictures.confusion(scores.matrix, scores.names, png)
+    if json_path is not None:
+        atomic.write_text(json_path, json.dumps(scores.to_json(), indent=1) + "\n")
+    session.facts(f"{model.name} on {features.name}", scores.facts())
+    session.table(["class", "precision", "recall", "F1", "support"], scores.rows())
+    session.text(scores.confusion_lines())

@@ -1,0 +1,36 @@
+"""``safle export``: a model for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from safle.cli.options import FILE, Command, output, refuse_overwriting
+from safle.cli.session import Session
+
+EXAMPLE = "Example:\n\n  safle export model.safetensors --to onnx -o model.onnx"
+
+
+@click.command(cls=Command, panel="With a model", epilog=EXAMPLE)
+@click.argument("model", type=FILE, help="A model file.")
+@click.option(
+    "--to",
+    "target",
+    type=click.Choice(["torch", "onnx"]),
+    required=True,
+    help="A torch state dict (.safetensors), or an ONNX graph.",
+)
+@output("The file to write.")
+@click.pass_obj
+def export(session: Session, /, model: Path, target: str, output: Path) -> None:
+    """Export a model to torch or ONNX; both predict the same classes."""
+    from safle.export import export_onnx, export_torch
+    from safle.memory import readable
+    from safle.model import load_model
+
+    refuse_overwriting(output, model)
+    write = {"torch": export_torch, "onnx": export_onnx}[target]
+    write(load_model(model), output)
+    facts = {"format": target, "file": readable(output.stat().st_size)}
+    session.facts(f"{output}: exported model", facts)

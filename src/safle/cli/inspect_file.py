@@ -1,0 +1,152 @@
+"""``safle inspect``: what any file of ours is, and whether it is sound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from safle.cli.options import FILE, Command, table_options
+from safle.cli.session import Session
+
+CLASSES_SHOWN = 30
+
+
+@click.command(
+    "inspect", cls=Command, panel="Any file", epilog="Example:\n\n  safle inspect a.stats"
+)
+@click.argument(
+    "file", type=FILE, help="An encoder, statistics, histogram, model, manifest or features file."
+)
+@table_options(labels=True)
+@click.pass_obj
+def inspect_file(session: Session, /, file: Path, **selection: Any) -> None:
+    """Say what a file is, what it holds, and which checks it passes.
+
+    Works on every file that safle writes, and on tables of features.
+    """
+    kind = _kind(file)
+    if kind == "table":
+        _table(session, file, **selection)
+    else:
+        _SHOWS[kind](session, file)
+
+
+def _kind(path: Path) -> str:
+    from safle.federation.manifest import SUFFIX
+    from safle.wire import peek_kind
+
+    if path.suffix == ".safetensors":
+        return _safetensors_kind(path)
+    if path.name.endswith(SUFFIX):
+        return "manifest"
+    return peek_kind(path) or "table"
+
+
+def _safetensors_kind(path: Path) -> str:
+    from safetensors import SafetensorError, safe_open
+
+    from safle.encoders.base import FORMAT as ENCODER
+    from safle.model import FORMAT as MODEL
+
+    try:
+        with path.open("rb"), safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get("safle", "{}"))
+        found = header.get("format")
+    except (SafetensorError, ValueError, AttributeError):
+        found = None
+    return {ENCODER: "encoder", MODEL: "model"}.get(found, "table")
+
+
+def _encoder(session: Session, path: Path) -> None:
+    from safle.cli.describe import encoder_facts
+    from safle.encoders import load_encoder
+    from safle.memory import readable
+
+    facts = encoder_facts(load_encoder(path))
+    facts["file"] = readable(path.stat().st_size)
+    session.facts(f"{path}: encoder", facts | {"checks": "sizes, thresholds"})
+
+
+def _model(session: Session, path: Path) -> None:
+    from safle.cli.describe import model_facts
+    from safle.model import load_model
+
+    facts = model_facts(load_model(path), size=path.stat().st_size)
+    session.facts(f"{path}: model", facts | {"checks": "sizes, codes, finite weights"})
+
+
+def _statistics(session: Session, path: Path) -> None:
+    from safle.cli.describe import statistics_facts
+    from safle.federation.manifest import read_manifest
+    from safle.wire import container, read_statistics
+
+    session.announce_compilation()
+    statistics = read_statistics(path)
+    with path.open("rb") as file:
+        digest = container.declared_digest(file.read(64))
+    facts = statistics_facts(statistics, size=path.stat().st_size, digest=digest)
+    manifest = read_manifest(path, digest=digest)
+    facts["contributions"] = "no manifest" if manifest is None else len(manifest.contributions)
+    facts["checks"] = "checksum, digest, sizes, all invariants of counts"
+    session.facts(f"{path}: statistics", facts)
+    counts = list(zip(statistics.class_names, statistics.class_counts.tolist(), strict=True))
+    session.table(["class", "samples"], [[n, f"{c:,}"] for n, c in counts[:CLASSES_SHOWN]])
+    if len(counts) > CLASSES_SHOWN:
+        session.text([f"and {len(counts) - CLASSES_SHOWN} more classes"])
+
+
+def _histogram(session: Session, path: Path) -> None:
+    from safle.cli.describe import histogram_facts
+    from safle.memory import readable
+    from safle.wire import container, read_histogram
+
+    facts = histogram_facts(read_histogram(path))
+    with path.open("rb") as file:
+        facts["digest"] = container.declared_digest(file.read(64))
+    facts["file"] = readable(path.stat().st_size)
+    checks = "checksum, digest, sizes, every feature counts all samples"
+    session.facts(f"{path}: histogram", facts | {"checks": checks})
+
+
+def _manifest(session: Session, path: Path) -> None:
+    from safle.cli.describe import listing, manifest_facts
+    from safle.federation.manifest import load_manifest
+    from safle.memory import readable
+
+    manifest = load_manifest(path)
+    session.facts(f"{path}: manifest of a sum", manifest_facts(manifest))
+    rows = [
+        [c.file, c.digest[:12], listing(c.classes), f"{c.samples:,}", readable(c.bytes)]
+        for c in manifest.contributions
+    ]
+    session.table(["file", "digest", "classes", "samples", "size"], rows, names=3)
+
+
+def _table(session: Session, path: Path, **selection: Any) -> None:
+    from safle.cli.describe import listing
+    from safle.memory import readable
+    from safle.tables import open_table
+
+    table = open_table(path, **selection)
+    facts: dict[str, object] = {
+        "samples": f"{len(table):,}",
+        "features": f"{table.feature_dim:,} ({table.features.dtype})",
+        "labels": "none",
+        "file": readable(path.stat().st_size),
+    }
+    if table.labels is not None:
+        facts["labels"] = listing(sorted(set(table.labels.tolist())))
+    session.facts(f"{path}: table of features", facts)
+
+
+_SHOWS: dict[str, Callable[[Session, Path], None]] = {
+    "encoder": _encoder,
+    "model": _model,
+    "statistics": _statistics,
+    "histogram": _histogram,
+    "manifest": _manifest,
+}

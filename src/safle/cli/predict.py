@@ -1,0 +1,72 @@
+"""``safle predict``: a model and features -> classes, in a .csv file."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from safle.cli.options import (
+    FILE,
+    Command,
+    batch_option,
+    features_argument,
+    output,
+    refuse_overwriting,
+    table_options,
+)
+from safle.cli.session import Session
+
+EXAMPLE = "Example:\n\n  safle predict model.safetensors new.csv --proba -o predictions.csv"
+
+
+@click.command(cls=Command, panel="With a model", epilog=EXAMPLE)
+@click.argument("model", type=FILE, help="A model file.")
+@features_argument
+@click.option("--proba", is_flag=True, help="Add a column with each class's probability.")
+@table_options(labels=False)
+@batch_option
+@output("The .csv file to write: one line a sample.")
+@click.pass_obj
+def predict(
+    session: Session,
+    /,
+    model: Path,
+    features: Path,
+    proba: bool,
+    batch: int,
+    output: Path,
+    **selection: Any,
+) -> None:
+    """Predict the class of every sample of a table.
+
+    Labels are not needed; a column of labels is ignored.
+    """
+    from safle.atomic import replacing
+    from safle.cli.reading import batches
+    from safle.model import load_model
+    from safle.tables import open_table
+
+    refuse_overwriting(output, model, features)
+    classifier = load_model(model)
+    table = open_table(features, **selection)
+    names = [f"probability_{name}" for name in classifier.class_names] if proba else []
+    session.announce_compilation()
+    with (
+        session.progress(f"predicting {features.name}") as advance,
+        replacing(output) as scratch,
+        scratch.open("w", encoding="utf-8", newline="") as file,
+    ):
+        writer, sample = csv.writer(file, lineterminator="\n"), 0
+        writer.writerow(["sample", "class", *names])
+        for block, _, named in batches(features, table, batch, advance):
+            with named():
+                rows = [[name] for name in classifier.predict(block).tolist()]
+                if proba:
+                    odds = classifier.predict_proba(block).tolist()
+                    rows = [row + more for row, more in zip(rows, odds, strict=True)]
+            writer.writerows([at, *row] for at, row in enumerate(rows, start=sample))
+            sample += len(block)
+    session.facts(f"{output}: predictions", {"samples": f"{len(table):,}"})

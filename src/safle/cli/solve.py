@@ -1,0 +1,165 @@
+"""``safle solve``: a sum of statistics -> a model file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import rich_click as click
+
+from safle.cli.options import FILE, Command, encoder_file, output, refuse_overwriting, written
+from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from safle.model import Model
+    from safle.solver import Solution
+    from safle.statistics import Statistics
+
+EXAMPLE = """\
+Examples:
+
+  safle solve total.stats --encoder encoder.safetensors -o model.safetensors
+
+  safle solve total.stats --encoder encoder.safetensors --curve ridge.png -o m.safetensors
+"""
+CURVE_SUFFIXES = (".png", ".csv", ".json")
+
+
+def _ridge(_context: click.Context, _option: click.Parameter, text: str) -> float | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise click.BadParameter(f"{text!r}; expected 'auto', 0 or a positive number")
+    return number
+
+
+@click.command(cls=Command, panel="At the server", epilog=EXAMPLE)
+@click.argument("total", type=FILE, help="Summed statistics.")
+@encoder_file("The encoder the clients counted with; the model carries a copy.")
+@click.option(
+    "--ridge",
+    callback=_ridge,
+    default="auto",
+    metavar="auto|0|NUMBER",
+    help="Regularisation: chosen from the statistics alone, none (minimum norm), or given.",
+)
+@click.option(
+    "--head",
+    type=click.Choice(["least-squares", "discriminant"]),
+    default="least-squares",
+    metavar="NAME",
+    help="least-squares (the paper's) or discriminant (LDA), from the same statistics.",
+)
+@click.option(
+    "--criterion",
+    type=click.Choice(["gcv", "evidence"]),
+    default="gcv",
+    help="How auto chooses: generalised cross-validation or marginal likelihood.",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["auto", "scipy", "torch"]),
+    default="auto",
+    help="Who factors; auto takes torch for large systems where it is installed.",
+)
+@written("--curve", help="Also write the ridge curve: .png, .csv or .json.")
+@output("The model file to write.")
+@click.pass_obj
+def solve(
+    session: Session,
+    /,
+    total: Path,
+    encoder_path: Path,
+    curve: Path | None,
+    output: Path,
+    **how: Any,
+) -> None:
+    """Solve for the weights: one linear system, no rounds, no held-out data.
+
+    Equal sums give equal model bytes, whoever counted what.
+    """
+    from safle import pictures
+    from safle.encoders import load_encoder
+    from safle.model import Model
+    from safle.solver import solve as solve_statistics
+    from safle.wire import read_statistics
+
+    _check_curve(curve, how["ridge"])
+    if curve is not None and curve.suffix == ".png":
+        pictures.require_matplotlib()
+    refuse_overwriting(output, total, encoder_path)
+    session.announce_compilation()
+    encoder = load_encoder(encoder_path)
+    statistics = read_statistics(total, fingerprint=encoder.fingerprint)
+    _state_memory(session, statistics, how["ridge"])
+    with session.progress("solving") as advance:
+        solution = solve_statistics(statistics, **how, progress=advance)
+    model = Model.from_solution(encoder, statistics, solution)
+    model.save(output)
+    if curve is not None and solution.curve is not None:
+        write_curve(solution.curve, curve)
+    session.facts(f"{output}: model", _facts(model, solution, statistics))
+
+
+def _check_curve(curve: Path | None, ridge: float | str) -> None:
+    if curve is None:
+        return
+    if curve.suffix not in CURVE_SUFFIXES:
+        raise click.UsageError(f"--curve {curve}: expected {', '.join(CURVE_SUFFIXES)}")
+    if ridge != "auto":
+        raise click.UsageError("--curve needs --ridge auto: a given ridge has no curve")
+
+
+def _state_memory(session: Session, statistics: Statistics, ridge: float | str) -> None:
+    from safle.memory import readable
+    from safle.solver import solve_bytes
+
+    rows, classes = statistics.dim, len(statistics.class_names)
+    needed = 4 * 8 * rows**2 if ridge == 0 else solve_bytes(rows)
+    held = statistics.gram.nbytes + statistics.cross.nbytes
+    session.note(
+        f"solving {rows:,} columns for {classes:,} class{'' if classes == 1 else 'es'}: needs "
+        f"up to {readable(needed)} of memory beside the statistics' {readable(held)}"
+    )
+
+
+def write_curve(curve: Any, path: Path) -> None:
+    """The ridge curve as a picture or as numbers, by suffix, atomically."""
+    import json
+
+    from safle import atomic, pictures
+
+    columns = {
+        "ridge": curve.ridges.tolist(),
+        curve.criterion: curve.scores.tolist(),
+        "degrees_of_freedom": curve.degrees_of_freedom.tolist(),
+    }
+    if path.suffix == ".png":
+        pictures.ridge_curve(curve, path)
+    elif path.suffix == ".csv":
+        rows = zip(*columns.values(), strict=True)
+        lines = [",".join(columns), *(",".join(map(repr, row)) for row in rows)]
+        atomic.write_text(path, "\n".join(lines) + "\n")
+    else:
+        atomic.write_text(path, json.dumps({"best": curve.best, **columns}, indent=1) + "\n")
+
+
+def _facts(model: Model, solution: Solution, statistics: Statistics) -> dict[str, object]:
+    from safle.cli.describe import listing
+
+    chosen = "" if solution.curve is None else f" (chosen by {solution.curve.criterion})"
+    rank = "full: the ridge is positive" if solution.rank is None else f"{solution.rank:,}"
+    return {
+        "samples": f"{statistics.sample_count:,}",
+        "classes": listing(model.class_names),
+        "head": solution.head,
+        "ridge": f"{solution.ridge:.6g}{chosen}",
+        "residual": f"{solution.residual:.1e}",
+        "rank": rank,
+        "precision": f"{solution.precision} by {solution.backend}",
+        "digest": model.digest,
+    }

@@ -1,0 +1,244 @@
+"""Statistics are Phi'Phi, Phi'Y and n, exactly, however the data were counted."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safle import counting
+from safle.counting import Counter, count
+from safle.errors import CountOverflow, InvalidInput
+from safle.kernels import count as kernels
+from safle.statistics import Statistics
+from safle.wire import encode_statistics
+
+
+def dense_statistics(statistics):
+    """Gram and cross over the whole code space, with zeros where nothing was seen."""
+    layout = statistics.layout
+    dense = np.arange(layout.code_count, layout.embedding_dim)
+    rows = np.concatenate([statistics.codes, dense])
+    gram = np.zeros((layout.embedding_dim,) * 2, np.int64)
+    gram[np.ix_(rows, rows)] = statistics.gram_square()
+    cross = np.zeros((layout.embedding_dim, len(statistics.class_names)), np.int64)
+    cross[rows] = statistics.cross
+    return gram, cross
+
+
+def onehot(labels, names):
+    return np.array([[label == name for name in names] for label in labels], np.int64).reshape(
+        len(labels), len(names)
+    )
+
+
+@given(data=st.data())
+def test_statistics_are_the_products_of_the_one_hot_codes(data_sets, phi, data):
+    drawn = data.draw(data_sets())
+    statistics = drawn.count()
+    Phi = phi(drawn.encoder, drawn.features)
+    gram, cross = dense_statistics(statistics)
+    labels = drawn.labels.tolist()
+    names = sorted(set(labels))
+    assert list(statistics.class_names) == names
+    assert np.array_equal(gram, Phi.T @ Phi)
+    assert np.array_equal(cross, Phi.T @ onehot(labels, names))
+    assert statistics.class_counts.tolist() == [labels.count(name) for name in names]
+    assert statistics.sample_count == len(drawn)
+    assert statistics.fingerprint == drawn.encoder.fingerprint
+    seen = Phi[:, : drawn.encoder.layout.code_count].any(axis=0)
+    assert statistics.codes.tolist() == np.flatnonzero(seen).tolist()
+
+
+@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
+@pytest.mark.usefixtures("threads")
+def test_statistics_are_those_of_scipys_sparse_product(make_data, kind):
+    # More samples than two chunks, more columns than a block of the kernel.
+    data = make_data(kind, samples=9_000, feature_dim=40)
+    codes, layout = data.encoder.encode(data.features), data.encoder.layout
+    samples = np.repeat(np.arange(len(data)), layout.experts)
+    columns = (codes.symbols + layout.bases[:-1]).ravel().astype(np.int64)
+    shape = (len(data), layout.code_count)
+    sparse = scipy.sparse.csr_matrix((np.ones(len(columns), np.int64), (samples, columns)), shape)
+    Phi = scipy.sparse.hstack([sparse, codes.dense.astype(np.int64)]).tocsr()
+    gram, cross = dense_statistics(data.count())
+    assert np.array_equal(gram, (Phi.T @ Phi).toarray())
+    assert np.array_equal(cross, Phi.T @ np.eye(3, dtype=np.int64)[data.labels])
+
+
+@given(data=st.data())
+def test_batches_of_any_size_count_like_one(data_sets, data):
+    drawn = data.draw(data_sets())
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(drawn)), max_size=4)))
+    counter = Counter(drawn.encoder)
+    for first, last in zip([0, *cuts], [*cuts, len(drawn)], strict=True):
+        counter.add(drawn.features[first:last], drawn.labels[first:last])
+    assert counter.statistics() == drawn.count()
+
+
+@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
+@pytest.mark.parametrize("size", [1, 7, 2_047, 2_049])
+def test_batches_and_chunks_may_end_anywhere(make_data, kind, size):
+    data = make_data(kind, samples=5_000 if size > 7 else 300)
+    counter = Counter(data.encoder)
+    for first in range(0, len(data), size):
+        part = slice(first, first + size)
+        counter.add(data.features[part].astype(np.float64), data.labels[part])
+    assert encode_statistics(counter.statistics()) == encode_statistics(data.count())
+
+
+@given(data=st.data())
+@settings(max_examples=50)
+def test_both_counting_kernels_agree(data_sets, data):
+    drawn = data.draw(data_sets(1, 40))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "WIDE_TABLE", 0)
+        single = drawn.count()
+        patch.setattr(counting, "WIDE_TABLE", 10**9)
+        block = drawn.count()
+    assert single == block
+
+
+@pytest.mark.parametrize("experts", [1, 2, 33])
+def test_both_counting_kernels_agree_beyond_their_counters(experts):
+    # One code holds 700 samples: the 4-bit and 8-bit counters of the block kernel must carry.
+    generator = np.random.default_rng(experts)
+    columns = np.minimum(generator.geometric(0.6, (experts, 1_000)), 12) - 1
+    columns = (columns + 12 * np.arange(experts)[:, None]).astype(np.int32)
+    offsets = 12 * np.arange(experts + 1)
+    order = np.empty(columns.shape, np.uint32)
+    starts = np.empty(12 * experts, np.int64)
+    kernels.group_samples(columns, offsets, order, starts)
+    Phi = np.zeros((1_000, 12 * experts), np.int64)
+    Phi[np.arange(1_000), columns] = 1
+    expected = np.triu(Phi.T @ Phi, 1)
+    for counted in (kernels.count_single_pairs, kernels.count_block_pairs):
+        gram = np.zeros(6 * experts * (12 * experts + 1), np.int32)
+        counted(columns, offsets, order, starts, 12 * experts, gram)
+        assert np.array_equal(gram, expected[np.triu_indices(12 * experts)])
+
+
+def test_a_counter_that_has_seen_nothing_gives_the_empty_statistics(make_encoder):
+    for kind in ("embedding", "linear", "hybrid"):
+        encoder = make_encoder(kind)
+        counter = Counter(encoder)
+        counter.add(np.empty((0, 6)), [])
+        counter.add(np.empty((0, 6), np.float32), np.empty(0, str))
+        assert counter.statistics() == Statistics.empty(encoder)
+        assert Statistics.empty(encoder).sample_count == 0
+
+
+def test_labels_may_be_of_any_integer_type_or_whole_floats_or_objects(make_data):
+    data = make_data()
+    expected = encode_statistics(data.count())
+    for dtype in (np.int8, np.uint64, np.float32, np.float64):
+        assert encode_statistics(count(data.encoder, data.features, data.labels.astype(dtype))) == (
+            expected
+        )
+    words = np.array(["b", "a", "č"])[data.labels]
+    named = count(data.encoder, data.features, words)
+    assert named.class_names == ("a", "b", "č")
+    assert count(data.encoder, data.features, words.astype(object)) == named
+    assert count(data.encoder, data.features, words.tolist()) == named
+
+
+def test_a_declared_class_that_never_occurs_leaves_no_trace(make_data):
+    data = make_data()
+    declared = count(data.encoder, data.features, data.labels, classes=[5, 2, 1, 0, 9])
+    assert encode_statistics(declared) == encode_statistics(data.count())
+
+
+@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
+def test_more_samples_than_the_integers_can_count_are_refused(make_data, repeated, kind):
+    statistics = make_data(kind).count()
+    most = statistics.layout.most_samples
+    large = repeated(statistics, most // statistics.sample_count)
+    large.verify()
+    with pytest.raises(CountOverflow, match=r"\d+ \+ 120 samples exceed"):
+        large + statistics
+    assert (large - statistics) + statistics == large
+    # What is within the limit has not wrapped around.
+    assert large.diagonal.min() > 0
+
+
+def test_a_counter_refuses_to_overflow_before_it_counts(make_data, monkeypatch):
+    data = make_data()
+    monkeypatch.setattr(type(data.encoder.layout), "most_samples", 200)
+    counter = Counter(data.encoder)
+    counter.add(data.features, data.labels)
+    with pytest.raises(CountOverflow, match="120 samples exceed the 200"):
+        counter.add(data.features, data.labels)
+    assert counter.statistics() == data.count()
+
+
+def test_the_number_of_threads_does_not_change_a_byte(make_data):
+    before = numba.get_num_threads()
+    for kind in ("embedding", "hybrid"):
+        data = make_data(kind, samples=3_000, feature_dim=30)
+        found = set()
+        for threads in range(1, numba.config.NUMBA_NUM_THREADS + 1):
+            numba.set_num_threads(threads)
+            found.add(encode_statistics(data.count()))
+        numba.set_num_threads(before)
+        assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        ([0], "one label for each of 2 samples"),
+        ([0, 1, 2], "one label for each of 2 samples"),
+        ([[0], [1]], r"shape \(2, 1\)"),
+        ([0.5, 1.0], "float64"),
+        ([np.nan, 1.0], "float64"),
+        ([1, "a"], "integers or strings"),
+        ([1j, 0], "complex"),
+        (np.array([1, "a"], object), "object"),
+        (np.array([None, "a"], object), "object"),
+        (np.array([2**63, 0], np.uint64), "int64"),
+        ([b"a", b"b"], r"\|S1"),
+        (["a", "\ud800"], "UTF-8"),
+    ],
+)
+def test_labels_that_are_not_one_class_each_are_refused(make_encoder, labels, found):
+    with pytest.raises(InvalidInput, match=found):
+        count(make_encoder("embedding"), np.zeros((2, 6)), labels)
+
+
+def test_a_refused_batch_leaves_the_counter_as_it_was(make_data):
+    data = make_data()
+    counter = Counter(data.encoder, classes=[0, 1, 2])
+    counter.add(data.features, data.labels)
+    broken = data.features.copy()
+    broken[5, 1] = np.inf
+    for features, labels in (
+        (broken, data.labels),
+        (data.features, data.labels[:-1]),
+        (data.features, data.labels + 1),
+        (data.features, data.labels.astype(str)),
+        (data.features[:, :-1], data.labels),
+    ):
+        with pytest.raises(InvalidInput):
+            counter.add(features, labels)
+    assert counter.statistics() == data.count()
+
+
+def test_unknown_names_under_a_declared_list_are_named(make_data):
+    data = make_data()
+    with pytest.raises(InvalidInput, match=r"contain 2, which are not among .* 0, 1"):
+        count(data.encoder, data.features, data.labels, classes=[0, 1])
+    with pytest.raises(InvalidInput, match="repeat"):
+        count(data.encoder, data.features, data.labels, classes=[0, 1, 1, 2])
+
+
+@pytest.mark.parametrize("first", [7, 5_000])
+def test_integers_and_strings_are_not_mixed_even_before_a_chunk_is_full(make_data, first):
+    data = make_data(samples=first)
+    counter = Counter(data.encoder)
+    counter.add(data.features, data.labels)
+    with pytest.raises(InvalidInput, match="all integers or all strings"):
+        counter.add(data.features[:2], ["0", "1"])
+    assert counter.statistics() == data.count()

@@ -1,0 +1,190 @@
+"""The same data, however split, lead to the same bytes: of the sum and of the model."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safle.counting import count
+from safle.encoders import EmbeddingEncoder
+from safle.errors import EncoderMismatch, InvalidInput, InvariantError
+from safle.calibration import DeclaredRange
+from safle.statistics import Statistics, sum_statistics
+from safle.wire import encode_statistics
+
+RIDGES = [0, 0.5, 3.0, "auto"]
+
+
+def draw_parts(data, drawn, clients):
+    owner = data.draw(
+        st.lists(st.integers(0, clients - 1), min_size=len(drawn), max_size=len(drawn))
+    )
+    owner = np.array(owner, np.int64)
+    order = data.draw(st.permutations(range(clients)))
+    return [drawn.part(np.flatnonzero(owner == client)) for client in order]
+
+
+@given(data=st.data(), ridge=st.sampled_from(RIDGES))
+@settings(max_examples=60)
+def test_any_partition_in_any_order_gives_the_same_bytes(data_sets, model_bytes, data, ridge):
+    drawn = data.draw(data_sets(1))
+    clients = data.draw(st.integers(1, 8))
+    whole = drawn.count()
+    total = sum_statistics(part.count() for part in draw_parts(data, drawn, clients))
+    assert total == whole
+    assert encode_statistics(total) == encode_statistics(whole)
+    head = data.draw(st.sampled_from(["least-squares", "discriminant"])) if ridge else "least-squares"
+    saved = [
+        model_bytes(drawn.encoder, statistics, ridge=ridge, head=head)
+        for statistics in (whole, total)
+    ]
+    assert saved[0] == saved[1]
+
+
+@given(data=st.data(), ridge=st.sampled_from(RIDGES))
+@settings(max_examples=60)
+def test_taking_a_client_away_gives_the_model_that_never_saw_it(
+    data_sets, model_bytes, data, ridge
+):
+    drawn = data.draw(data_sets(1))
+    stays = np.array(
+        data.draw(st.lists(st.booleans(), min_size=len(drawn), max_size=len(drawn))), bool
+    )
+    client, rest = drawn.part(~stays).count(), drawn.part(stays).count()
+    left = drawn.count() - client
+    assert left == rest
+    assert encode_statistics(left) == encode_statistics(rest)
+    if rest.sample_count:
+        saved = [model_bytes(drawn.encoder, kept, ridge=ridge) for kept in (left, rest)]
+        assert saved[0] == saved[1]
+
+
+@given(data=st.data())
+@settings(max_examples=50)
+def test_statistics_are_an_abelian_group_under_plus_and_minus(data_sets, data):
+    drawn = data.draw(data_sets())
+    a, b, c = (part.count() for part in draw_parts(data, drawn, 3))
+    zero = Statistics.empty(drawn.encoder)
+    assert a + b == b + a
+    assert (a + b) + c == a + (b + c)
+    assert a + zero == a
+    assert a - a == zero
+    assert (a + b) - b == a
+    assert a + b + c - a - c == b
+
+
+@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
+@pytest.mark.parametrize("clients", [1, 2, 100, 1000])
+def test_one_to_a_thousand_clients_give_the_same_model(make_data, model_bytes, kind, clients):
+    data = make_data(kind, samples=700)
+    generator = np.random.default_rng(clients)
+    # Skewed: most clients hold little, many nothing at all.
+    share = generator.dirichlet(np.full(clients, 0.05))
+    owner = generator.choice(clients, len(data), p=share)
+    parts = [data.part(owner == client).count() for client in generator.permutation(clients)]
+    total = sum_statistics(parts)
+    assert clients < 100 or sum(part.sample_count == 0 for part in parts) > 10
+    assert encode_statistics(total) == encode_statistics(data.count())
+    for options in ({"ridge": 2.0}, {}, {"ridge": 0}, {"ridge": 1.0, "head": "discriminant"}):
+        expected = model_bytes(data.encoder, data.count(), **options)
+        assert model_bytes(data.encoder, total, **options) == expected
+
+
+@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
+def test_the_number_of_threads_does_not_change_the_model(make_data, model_bytes, kind):
+    data = make_data(kind, samples=900, feature_dim=24)
+    before = numba.get_num_threads()
+    saved = set()
+    for threads in range(1, numba.config.NUMBA_NUM_THREADS + 1):
+        numba.set_num_threads(threads)
+        statistics = data.count()
+        saved.add(model_bytes(data.encoder, statistics, ridge=1.5))
+        saved.add(model_bytes(data.encoder, statistics, ridge=1.5, backend="scipy"))
+    numba.set_num_threads(before)
+    assert len(saved) == 1
+
+
+@pytest.mark.parametrize("names", [[7, -3, 40], ["zebra", "Ähre", "ape"]])
+def test_classes_a_client_has_never_seen_are_aligned_by_name(make_data, names):
+    data = make_data("hybrid")
+    labels = np.array(names)[data.labels]
+    whole = count(data.encoder, data.features, labels)
+    assert whole.class_names == tuple(sorted(names))
+    alone = [
+        count(data.encoder, data.features[labels == name], labels[labels == name])
+        for name in names
+    ]
+    assert all(len(part.class_names) == 1 for part in alone)
+    for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
+        total = sum_statistics(alone[place] for place in order)
+        assert encode_statistics(total) == encode_statistics(whole)
+    assert (whole - alone[1]).class_names == tuple(sorted([names[0], names[2]]))
+
+
+def test_integers_and_strings_are_not_added(make_data):
+    data = make_data()
+    named = count(data.encoder, data.features, data.labels.astype(str))
+    for left, right in ((data.count(), named), (named, data.count())):
+        with pytest.raises(InvalidInput, match="all integers or all strings"):
+            left + right
+
+
+def test_another_encoder_is_refused_naming_both(make_data):
+    data, other = make_data(), make_data(buckets=2)
+    a, b = data.count(), other.count()
+    for combine in (lambda: a + b, lambda: a - b, lambda: sum_statistics([a, b])):
+        with pytest.raises(EncoderMismatch) as error:
+            combine()
+        assert data.encoder.fingerprint[:12] in str(error.value)
+        assert other.encoder.fingerprint[:12] in str(error.value)
+
+
+def test_nothing_to_sum_is_refused():
+    with pytest.raises(InvalidInput, match="at least one"):
+        sum_statistics([])
+
+
+@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
+def test_what_was_never_added_cannot_be_taken_away(make_data, kind):
+    data = make_data(kind)
+    few, many = data.part(slice(0, 40)).count(), data.part(slice(40, None)).count()
+    before = encode_statistics(few)
+    with pytest.raises(InvariantError, match="part of"):
+        few - many
+    assert encode_statistics(few) == before
+
+
+def test_taking_away_never_leaves_counts_of_no_data_set(make_data):
+    # The same margins and classes, but other pairs: 00+11 is not part of 01+10.
+    encoder = EmbeddingEncoder.calibrated(DeclaredRange(-1, 1, 2), group_size=8)
+    hybrid = make_data("hybrid", feature_dim=2, group_size=3).encoder
+    for chosen in (encoder, hybrid):
+        equal = np.array([[-2.0, -2.0], [2.0, 2.0]])
+        mixed = np.array([[-2.0, 2.0], [2.0, -2.0]])
+        total = reduce(add, [count(chosen, equal, [0, 0]), count(chosen, equal, [0, 0])])
+        with pytest.raises(InvariantError):
+            (total - count(chosen, mixed, [0, 0])).verify()
+        with pytest.raises(InvariantError):
+            total - count(chosen, mixed, [0, 0])
+
+
+@pytest.mark.slow
+def test_the_digits_give_one_model_for_1_and_100_and_1000_clients(digits, model_bytes):
+    features, labels = digits
+    encoder = EmbeddingEncoder.calibrated(DeclaredRange(0, 16, 64), group_size=6)
+    generator = np.random.default_rng(0)
+    saved = set()
+    for clients in (1, 100, 1000):
+        owner = generator.integers(0, clients, len(labels))
+        total = sum_statistics(
+            count(encoder, features[owner == client], labels[owner == client])
+            for client in range(clients)
+        )
+        saved.add(model_bytes(encoder, total))
+    assert len(saved) == 1
