@@ -72,8 +72,8 @@ def generated(train: int, test: int, feature_dim: int) -> Dataset:
     mixing = generator.standard_normal((latent, feature_dim), np.float32)
     noise = generator.standard_normal((train + test, feature_dim), np.float32)
     # float16 and back: the real file holds float16, and ties are part of its nature.
-    features = np.logaddexp(0.0, hidden @ mixing + 0.5 * noise).astype(np.float16)
-    features = features.astype(np.float32)
+    rounded = np.logaddexp(0.0, hidden @ mixing + 0.5 * noise).astype(np.float16)
+    features = rounded.astype(np.float32)
     return Dataset(features[:train], labels[:train], features[train:], labels[train:], "generated")
 
 

@@ -22,9 +22,9 @@ from benchmarks import data
 from benchmarks.memory import Peak, Work, peak_of
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
+from benchmarks.warming import load_solver
 from safle import Encoder, Model, count, read_statistics, solve, sum_statistics, write_statistics
 from safle.partitions import iid
-from safle.solver.torch_backend import installed
 from safle.statistics import RunningTotal
 
 CLIENTS, FEW_CLIENTS = 100, 10
@@ -149,19 +149,14 @@ def _warm_up(encoder: Encoder, dataset: data.Dataset, path: Path) -> None:
     features, labels = dataset.head(40)
     write_statistics(path, count(encoder, features, labels))
     total = sum_statistics([read_statistics(path), count(encoder, features[:20], labels[:20])])
-    solve(total)
-    solve(total, ridge=1.0, backend=_fastest_backend())
-
-
-def _fastest_backend() -> str:
-    return "torch" if installed() else "scipy"
+    load_solver(total)
 
 
 def prepare(paths: Sequence[Path], solving: bool) -> Work:
     """A server with its libraries loaded; the work is to sum the files, and maybe solve."""
     first = read_statistics(paths[0])
     sum_statistics([first, first])
-    solve(first, ridge=1000.0, backend=_fastest_backend())
+    load_solver(first)
 
     def work() -> None:
         total = sum_statistics(read_statistics(path) for path in paths)

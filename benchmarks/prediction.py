@@ -81,7 +81,8 @@ def _race_features(model: Model, features: NDArray[np.float32], bag: Bag) -> Tim
 
     def theirs() -> NDArray[Any]:
         indices = model.encoder.encode(features).symbols + bases
-        return names[np.argmax(bag(indices), axis=1)]
+        best: NDArray[Any] = names[np.argmax(bag(indices), axis=1)]
+        return best
 
     def same(found: NDArray[Any], expected: NDArray[Any]) -> None:
         if (found != expected)[_margin(scores) > TOLERANCE].any():

@@ -18,8 +18,8 @@ from benchmarks.federation import prepare as prepare_server
 from benchmarks.memory import Work, peak_of
 from benchmarks.report import Disagreement, Outcome, note
 from benchmarks.settings import Settings
+from benchmarks.warming import load_solver
 from safle import Statistics, count, read_statistics, solve, write_statistics
-from safle.solver.torch_backend import installed
 
 RIDGE = 1000.0
 CLIENT_SAMPLES = 500
@@ -134,8 +134,7 @@ def prepare_count(case: Case, settings: Settings) -> Work:
 def prepare_solve(case: Case, settings: Settings) -> Work:
     """Statistics in memory, libraries loaded; the work is to solve."""
     encoder, features, labels = case.inputs(settings)
-    small = count(encoder, features[:20], labels[:20])
-    solve(small, ridge=RIDGE, backend="torch" if installed() else "scipy")
+    load_solver(count(encoder, features[:20], labels[:20]))
     return partial(solve, count(encoder, features, labels), ridge=RIDGE)
 
 

@@ -20,8 +20,8 @@ from benchmarks.memory import Work, peak_of
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from benchmarks.timing import race
+from benchmarks.warming import load_solver
 from safle import Solution, Statistics, count, solve
-from safle.solver.torch_backend import installed
 
 RIDGE = 1000.0
 REPEATS = 4
@@ -78,8 +78,7 @@ def prepare(settings: Settings) -> Work:
     """Statistics in memory and libraries loaded; what is left to do is the solve."""
     dataset = data.load(settings)
     encoder = data.embedding(dataset.train)
-    small = count(encoder, *dataset.head(40))
-    solve(small, ridge=RIDGE, backend="torch" if installed() else "scipy")
+    load_solver(count(encoder, *dataset.head(40)))
     statistics = count(encoder, dataset.train, dataset.train_labels)
     return partial(solve, statistics, ridge=RIDGE)
 

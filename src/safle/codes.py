@@ -103,10 +103,14 @@ class Layout:
 
     @property
     def most_samples(self) -> int:
-        """How many samples a gram of this layout can count without overflow."""
-        if self.dense_dim:
-            return int(np.iinfo(np.int64).max) // DENSE_LIMIT**2
-        return int(np.iinfo(np.int32).max)
+        """How many samples a gram of this layout can count without overflow.
+
+        Counts of codes stay 255 below the end of int32: a file states an entry as up to
+        255 and the rest.
+        """
+        if self.experts:
+            return int(np.iinfo(np.int32).max) - 255
+        return int(np.iinfo(np.int64).max) // DENSE_LIMIT**2
 
     def to_json(self) -> dict[str, Any]:
         """Run-length form: thousands of equal experts take a few bytes."""

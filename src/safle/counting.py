@@ -46,6 +46,7 @@ class Counter:
     def __init__(self, encoder: Encoder, *, classes: Sequence[ClassName] | None = None) -> None:
         self.encoder = encoder
         self._declared = None if classes is None else as_class_names(classes)
+        self._found: set[ClassName] = set()
         self._total = RunningTotal.of(encoder)
         self._pending: list[tuple[Codes, NDArray[Any]]] = []
         self._pending_samples = 0
@@ -57,8 +58,9 @@ class Counter:
         """Count a batch; nothing of a refused batch is counted."""
         checked = as_features(features, self.encoder.feature_dim)
         names = as_labels(labels, len(checked))
-        self._check_names(names)
+        found = self._check_names(names)
         self._total.reserve(self._pending_samples + len(checked))
+        self._found |= found
         for first in range(0, len(checked), self._chunk):
             part = slice(first, first + self._chunk)
             self._add_part(self.encoder.encode_checked(checked[part]), names[part])
@@ -74,7 +76,7 @@ class Counter:
         if self._pending_samples >= self._chunk:
             self._flush()
 
-    def _check_names(self, labels: NDArray[Any]) -> None:
+    def _check_names(self, labels: NDArray[Any]) -> set[ClassName]:
         found = set(labels.tolist())
         if self._declared is not None and not found <= set(self._declared):
             unknown = sorted(found - set(self._declared), key=str)
@@ -82,7 +84,8 @@ class Counter:
                 f"labels contain {_listing(unknown)}, which are not among the declared classes "
                 f"{_listing(self._declared)}"
             )
-        as_class_names([*{*self._total.class_names, *found}])
+        as_class_names([*(self._found | found)])
+        return found
 
     def _flush(self) -> None:
         if not self._pending:

@@ -61,6 +61,9 @@ def as_labels(labels: ArrayLike, sample_count: int) -> NDArray[Any]:
         )
     if array.dtype.kind == "O" and all(isinstance(label, str) for label in array):
         array = array.astype(str)
+    elif array.dtype.kind == "U" and isinstance(labels, list | tuple):
+        # NumPy turns the integers of a mixed list into strings.
+        as_class_names([*{*labels}])
     if array.dtype.kind == "f" and (np.abs(array) < 2.0**53).all():
         whole = array.astype(np.int64)
         array = whole if np.array_equal(array, whole) else array
@@ -83,6 +86,19 @@ def as_class_names(names: Sequence[Any]) -> tuple[ClassName, ...]:
             f"class names are of types {found}; expected all integers or all strings: "
             "use the same labels at every client"
         )
+    for name in plain:
+        _check_name(name)
     if len(set(plain)) != len(plain):
         raise InvalidInput("class names repeat; expected each once")
     return tuple(sorted(plain))
+
+
+def _check_name(name: ClassName) -> None:
+    if isinstance(name, int):
+        if not -(1 << 63) <= name < 1 << 63:
+            raise InvalidInput(f"class name {name} exceeds the int64 range")
+        return
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"class name {name!r} is not valid UTF-8") from error

@@ -95,7 +95,14 @@ class Statistics:
             return NotImplemented
         total = RunningTotal.starting_from(self)
         total.subtract(other)
-        return total.statistics()
+        left = total.statistics()
+        try:
+            left.verify()
+        except InvariantError as error:
+            raise InvariantError(
+                f"without the contribution, {error}; it was not part of the sum"
+            ) from error
+        return left
 
     def __eq__(self, other: object) -> bool:
         return (

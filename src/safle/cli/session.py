@@ -68,11 +68,12 @@ class Session:
             console.print(printable(line), markup=False, no_wrap=True, soft_wrap=True)
 
     def announce_compilation(self) -> None:
-        """Say so if the kernels about to run have never been compiled here."""
-        from safle.kernels import compiled_before
+        """Say so when a kernel has to be compiled: a silent half minute looks like a hang."""
+        from safle.kernels import when_compiling
 
-        if not compiled_before():
-            self.note("compiling the kernels: only the first time after an install")
+        when_compiling(
+            lambda: self.note("compiling the kernels: only the first time after an install")
+        )
 
     @contextmanager
     def progress(self, title: str) -> Iterator[Advance]:

@@ -7,14 +7,20 @@ Numba's user cache directory where the package cannot be written to.
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 
-def compiled_before() -> bool:
-    """Whether an earlier run left compiled kernels in Numba's cache."""
-    from safle.kernels.count import count_block_pairs
+def when_compiling(say: Callable[[], None]) -> None:
+    """Call ``say`` once, when a kernel is about to be compiled rather than loaded."""
+    from numba.core import event
 
-    # Numba has no public way to ask; without the attribute we only lose a notice.
-    cache = getattr(count_block_pairs, "_cache", None)
-    folder = getattr(cache, "cache_path", None)
-    return folder is None or any(Path(folder).glob("*.nbi"))
+    class Watch(event.Listener):
+        def on_start(self, _event: Any) -> None:
+            event.unregister("numba:compile", self)
+            say()
+
+        def on_end(self, _event: Any) -> None:
+            """Only the start matters."""
+
+    event.register("numba:compile", Watch())
