@@ -148,15 +148,15 @@ def _warm_up(encoder: Encoder, dataset: data.Dataset, path: Path) -> None:
     """Compile every kernel, load every library."""
     features, labels = dataset.head(40)
     write_statistics(path, count(encoder, features, labels))
-    total = sum_statistics([read_statistics(path), count(encoder, features[:20], labels[:20])])
-    load_solver(total)
+    sum_statistics([read_statistics(path), count(encoder, features[:20], labels[:20])])
+    load_solver()
 
 
 def prepare(paths: Sequence[Path], solving: bool) -> Work:
     """A server with its libraries loaded; the work is to sum the files, and maybe solve."""
     first = read_statistics(paths[0])
     sum_statistics([first, first])
-    load_solver(first)
+    load_solver()
 
     def work() -> None:
         total = sum_statistics(read_statistics(path) for path in paths)

@@ -134,7 +134,7 @@ def prepare_count(case: Case, settings: Settings) -> Work:
 def prepare_solve(case: Case, settings: Settings) -> Work:
     """Statistics in memory, libraries loaded; the work is to solve."""
     encoder, features, labels = case.inputs(settings)
-    load_solver(count(encoder, features[:20], labels[:20]))
+    load_solver()
     return partial(solve, count(encoder, features, labels), ridge=RIDGE)
 
 

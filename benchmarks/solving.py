@@ -78,7 +78,7 @@ def prepare(settings: Settings) -> Work:
     """Statistics in memory and libraries loaded; what is left to do is the solve."""
     dataset = data.load(settings)
     encoder = data.embedding(dataset.train)
-    load_solver(count(encoder, *dataset.head(40)))
+    load_solver()
     statistics = count(encoder, dataset.train, dataset.train_labels)
     return partial(solve, statistics, ridge=RIDGE)
 

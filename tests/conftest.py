@@ -6,7 +6,7 @@ Strategies and helpers are session fixtures, so that Hypothesis tests can use th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -250,10 +250,18 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     return features, labels
 
 
-@pytest.fixture(params=[1, 2])
-def threads(request: pytest.FixtureRequest) -> Any:
+MOST_THREADS = min(2, numba.config.NUMBA_NUM_THREADS)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    """Tiny kernels on cores that parallel test runs share: waiting for a thread is 8x slower."""
+    numba.set_num_threads(1)
+
+
+@pytest.fixture(params=[1, MOST_THREADS])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     """The test runs once for every number of kernel threads."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(min(request.param, numba.config.NUMBA_NUM_THREADS))
+    numba.set_num_threads(request.param)
     yield request.param
-    numba.set_num_threads(before)
+    numba.set_num_threads(1)

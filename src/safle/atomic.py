@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 
@@ -38,6 +38,18 @@ def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
     """Write ``data`` to ``path`` atomically."""
     with replacing(path) as scratch:
         scratch.write_bytes(data)
+
+
+def write_together(files: Mapping[Path, bytes]) -> None:
+    """Write several files atomically, the last one renamed first.
+
+    All data are on the disk before any file is replaced, so a full disk replaces none.
+    """
+    with contextlib.ExitStack() as stack:
+        for path, data in files.items():
+            scratch = stack.enter_context(replacing(path))
+            scratch.write_bytes(data)
+            _flush(scratch)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -19,6 +19,8 @@ from safle.errors import SettingsError
 
 MAX_TABLE_SIZE = 65_536
 MAX_EMBEDDING_DIM = 1 << 26
+MAX_EXPERTS = 1 << 20
+"""Most experts, and most dense columns: each has a row of the gram at least."""
 DENSE_LIMIT = 32_767
 """Largest magnitude of a dense integer: they are int16."""
 
@@ -63,12 +65,18 @@ class Layout:
     constants: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        if max(self.experts, self.dense_dim) > MAX_EXPERTS:
+            raise SettingsError(
+                f"{self.experts} experts and {self.dense_dim} dense columns; at most {MAX_EXPERTS}"
+            )
         if any(not 1 <= size <= MAX_TABLE_SIZE for size in set(self.table_sizes)):
             raise SettingsError(f"table sizes must lie in 1..{MAX_TABLE_SIZE}")
         if any(not 1 <= s <= DENSE_LIMIT or s & (s - 1) for s in set(self.dense_scales)):
             raise SettingsError(f"dense scales must be powers of two in 1..{DENSE_LIMIT}")
         if any(not 0 <= column < self.dense_dim for column in self.constants):
             raise SettingsError("a constant column lies outside the dense block")
+        if list(self.constants) != sorted(set(self.constants)):
+            raise SettingsError("the constant columns are not ascending")
         if not 1 <= self.embedding_dim <= MAX_EMBEDDING_DIM:
             raise SettingsError(
                 f"{self.code_count} codes + {self.dense_dim} dense columns = "
@@ -165,6 +173,6 @@ def _expand(runs: Any) -> tuple[int, ...]:
         if run[1] < 1 or run[0] < 1:
             raise SettingsError("layout runs must be positive")
         total += run[1]
-        if total > MAX_EMBEDDING_DIM:
-            raise SettingsError(f"a layout of more than {MAX_EMBEDDING_DIM} columns")
+        if total > MAX_EXPERTS:
+            raise SettingsError(f"a layout of more than {MAX_EXPERTS} experts or dense columns")
     return tuple(value for value, count in runs for _ in range(count))

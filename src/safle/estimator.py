@@ -22,7 +22,7 @@ from safle.bucketing import BinaryOverlap, make_bucketing
 from safle.calibration import Calibration, PublicSample
 from safle.counting import Counter
 from safle.encoders import EmbeddingEncoder, Encoder, HybridEncoder, LinearEncoder
-from safle.encoders.embedding import default_buckets, default_group_size
+from safle.encoders.embedding import default_buckets
 from safle.errors import EncoderMismatch, InvalidInput, SettingsError
 from safle.features import as_class_names, as_features, as_labels
 from safle.model import Model
@@ -262,19 +262,16 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         return makers[kind](PublicSample(features))
 
     def _embedding(self, sample: Calibration) -> EmbeddingEncoder:
-        features, buckets, group_size = sample.feature_dim, self.buckets, self.group_size
+        buckets, group_size = self.buckets, self.group_size
         if buckets is None:
             # One threshold makes a thermometer, but a single bin tells nothing apart.
             least = 1 if self.bucketing == BinaryOverlap.name else 2
-            buckets = max(least, default_buckets(features))
+            buckets = max(least, default_buckets(sample.feature_dim))
         bucketing = make_bucketing(self.bucketing, operator.index(buckets))
-        if group_size is None:
-            digits = features * bucketing.functions
-            group_size = min(digits, default_group_size(features, bucketing))
         return EmbeddingEncoder.calibrated(
             sample,
             bucketing=bucketing,
-            group_size=operator.index(group_size),
+            group_size=None if group_size is None else operator.index(group_size),
             seed=operator.index(self.seed),
         )
 

@@ -17,7 +17,7 @@ ClassName = int | str
 def as_integer(name: str, value: Any) -> int:
     """A setting as a plain int: NumPy's own would not go into a JSON header."""
     try:
-        return operator.index(value)
+        return int(operator.index(value))
     except TypeError as error:
         raise SettingsError(f"{name} is {value!r}; expected an integer") from error
 

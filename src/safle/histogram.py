@@ -20,7 +20,7 @@ from safle.features import as_features, as_integer
 from safle.kernels.bins import add_to_bins
 
 MAX_BINS = 1 << 16
-MAX_CELLS = 1 << 28
+MAX_CELLS = 1 << 26
 MAX_SAMPLES = 1 << 46
 """Times 65,536 levels, a cumulative count still fits int64."""
 

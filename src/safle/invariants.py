@@ -5,13 +5,14 @@ With n samples, expert blocks a, b and dense columns x:
 - every expert's diagonal block is diagonal and sums to n;
 - a block of two experts is non-negative and its margins are their diagonals;
 - rows of cross sum to the diagonal, an expert's rows to the class counts;
+- no entry exceeds the count it is a part of (without that, sums could wrap around);
 - dense sums: ``|sum x y|^2 <= sum x^2 sum y^2``, the rows of any expert sum to the same
   total, which the class columns and the constant column repeat.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +84,9 @@ def _check_codes(s: Statistics) -> None:
     if (cross < 0).any():
         row = int(np.argmax((cross < 0).any(axis=1)))
         _fail("cross is non-negative", f"{cross[row].min()} at {_place(s, row)}")
+    if (cross > s.class_counts).any():
+        row = int(np.argmax((cross > s.class_counts).any(axis=1)))
+        _fail("cross is at most the class counts", f"{cross[row].max()} at {_place(s, row)}")
     rows = cross.sum(axis=1)
     if (rows != diagonal).any():
         row = int(np.argmax(rows != diagonal))
@@ -114,8 +118,10 @@ def _check_dense(s: Statistics) -> None:
         _fail("dense squares", "outside 0..n * 32767^2")
     # Integers beyond 2**53: a relative slack of 1e-9 covers the float rounding.
     bound = np.sqrt(np.outer(power.astype(float), power.astype(float)))
-    if (np.abs(square) > bound * (1 + 1e-9)).any():
+    if _outside(square, bound * (1 + 1e-9)):
         _fail("Cauchy-Schwarz on the dense block", "a product exceeds its squares")
+    if _outside(s.cross[first:], DENSE_LIMIT * s.class_counts):
+        _fail("class sums of dense columns", "larger than the class's count allows")
     totals = s.cross[first:].sum(axis=1)
     for column in s.layout.constants:
         _check_constant(s, square, totals, column)
@@ -139,7 +145,7 @@ def _check_mixed(s: Statistics, totals: NDArray[np.int64]) -> None:
     for row in range(seen):
         at = triangle.start(row, s.dim) + seen
         mixed[row] = s.gram[at : at + s.layout.dense_dim]
-    if (np.abs(mixed) > DENSE_LIMIT * s.diagonal[:seen, None]).any():
+    if _outside(mixed, DENSE_LIMIT * s.diagonal[:seen, None]):
         _fail("code sums of dense columns", "larger than the code's count allows")
     for expert, (first, last) in enumerate(zip(s.offsets[:-1], s.offsets[1:], strict=True)):
         if not np.array_equal(mixed[first:last].sum(axis=0), totals):
@@ -148,6 +154,11 @@ def _check_mixed(s: Statistics, totals: NDArray[np.int64]) -> None:
         scale = s.layout.dense_scales[column]
         if not np.array_equal(mixed[:, column], scale * s.diagonal[:seen]):
             _fail("the constant column counts the codes", f"not in dense column {column}")
+
+
+def _outside(values: NDArray[np.int64], bound: NDArray[Any]) -> bool:
+    """Whether any value is beyond ±bound; abs would miss the least int64."""
+    return bool(((values > bound) | (values < -bound)).any())
 
 
 def _place(s: Statistics, row: int) -> str:

@@ -62,6 +62,11 @@ class Model:
                 f"the statistics were counted with encoder {statistics.fingerprint[:12]}…, "
                 f"not with {encoder.fingerprint[:12]}…; use the federation's encoder file"
             )
+        if encoder.layout != statistics.layout:
+            raise EncoderMismatch(
+                f"the statistics claim encoder {encoder.fingerprint[:12]}… but have another "
+                "layout of codes"
+            )
         return Model(
             encoder,
             statistics.codes,

@@ -114,10 +114,11 @@ def class_mix(matrix: ArrayLike, path: StrPath, names: Sequence[object] | None =
     colours = _colours(classes)
     bottom = np.zeros(clients)
     for at, label in enumerate(labels):
+        holders = np.flatnonzero(mix[:, at])
         axes.bar(
-            np.arange(clients),
-            mix[:, at],
-            bottom=bottom,
+            holders,
+            mix[holders, at],
+            bottom=bottom[holders],
             width=0.9,
             color=colours[at],
             label=_shortened(label),

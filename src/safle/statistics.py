@@ -275,3 +275,7 @@ class RunningTotal:
                 f"counted with encoder {other.fingerprint[:12]}…, this federation uses "
                 f"{self.fingerprint[:12]}…; give the client that encoder file and count again"
             )
+        if other.layout != self.layout:
+            raise EncoderMismatch(
+                f"claims encoder {other.fingerprint[:12]}… but has another layout of codes"
+            )

@@ -175,14 +175,14 @@ def test_a_counter_refuses_to_overflow_before_it_counts(make_data, monkeypatch):
 
 
 def test_the_number_of_threads_does_not_change_a_byte(make_data):
-    before = numba.get_num_threads()
+    most = numba.config.NUMBA_NUM_THREADS
     for kind in ("embedding", "hybrid"):
         data = make_data(kind, samples=3_000, feature_dim=30)
         found = set()
-        for threads in range(1, numba.config.NUMBA_NUM_THREADS + 1):
+        for threads in sorted({1, min(2, most), most}):
             numba.set_num_threads(threads)
             found.add(encode_statistics(data.count()))
-        numba.set_num_threads(before)
+        numba.set_num_threads(1)
         assert len(found) == 1
 
 

@@ -96,14 +96,14 @@ def test_one_to_a_thousand_clients_give_the_same_model(make_data, model_bytes, k
 @pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
 def test_the_number_of_threads_does_not_change_the_model(make_data, model_bytes, kind):
     data = make_data(kind, samples=900, feature_dim=24)
-    before = numba.get_num_threads()
+    most = numba.config.NUMBA_NUM_THREADS
     saved = set()
-    for threads in range(1, numba.config.NUMBA_NUM_THREADS + 1):
+    for threads in sorted({1, min(2, most), most}):
         numba.set_num_threads(threads)
         statistics = data.count()
         saved.add(model_bytes(data.encoder, statistics, ridge=1.5))
         saved.add(model_bytes(data.encoder, statistics, ridge=1.5, backend="scipy"))
-    numba.set_num_threads(before)
+    numba.set_num_threads(1)
     assert len(saved) == 1
 
 

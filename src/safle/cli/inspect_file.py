@@ -49,16 +49,17 @@ def _kind(path: Path) -> str:
 def _safetensors_kind(path: Path) -> str:
     from safetensors import SafetensorError, safe_open
 
-    from safle.encoders.base import FORMAT as ENCODER
-    from safle.model import FORMAT as MODEL
-
     try:
         with path.open("rb"), safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("safle", "{}"))
-        found = header.get("format")
+        found = str(header.get("format"))
     except (SafetensorError, ValueError, AttributeError):
-        found = None
-    return {ENCODER: "encoder", MODEL: "model"}.get(found, "table")
+        found = ""
+    # By prefix: a file of a later version is told apart by its own reader.
+    for kind in ("encoder", "model"):
+        if found.startswith(f"safle-{kind}-"):
+            return kind
+    return "table"
 
 
 def _encoder(session: Session, path: Path) -> None:

@@ -8,12 +8,10 @@ The whole is the sum of the shares and the intercept.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from safle.codes import DENSE_LIMIT
@@ -57,7 +55,7 @@ class Graph:
 
 
 def _bits(graph: Graph, features: str, encoder: EmbeddingEncoder, digits: Digits) -> str:
-    """``low_i < x_f(i) <= high_i`` as int64, [batch, experts * G]."""
+    """``low_i < x_f(i) <= high_i`` as int64, [batch, G * experts]."""
     low, high = (graph.constant(border, np.float64) for border in intervals(encoder, digits))
     values = graph.add("Gather", features, graph.constant(digits.feature, np.int64), axis=1)
     inside = graph.add(
@@ -67,14 +65,14 @@ def _bits(graph: Graph, features: str, encoder: EmbeddingEncoder, digits: Digits
 
 
 def _levels(graph: Graph, features: str, encoder: EmbeddingEncoder, digits: Digits) -> str:
-    """How many thresholds lie below x_f(i), by bisection; int64, [batch, experts * G]."""
+    """How many thresholds lie below x_f(i), by bisection; int64, [batch, G * experts]."""
     steps = len(encoder.thresholds).bit_length()
     # To 2^steps - 1 thresholds, so that every step halves what is left.
     padded = np.full((encoder.feature_dim, (1 << steps) - 1), np.inf)
     padded[:, : len(encoder.thresholds)] = encoder.thresholds.T
     flat = graph.constant(padded.ravel(), np.float64)
     first = graph.constant(np.arange(encoder.feature_dim) * padded.shape[1], np.int64)
-    level = graph.add("Cast", graph.add("Sub", features, features), to=TensorProto.INT64)
+    level = graph.constant(np.zeros(encoder.feature_dim), np.int64)
     for step in reversed(range(steps)):
         half = graph.constant(1 << step, np.int64)
         before = graph.constant((1 << step) - 1, np.int64)
@@ -89,14 +87,15 @@ def _tables(graph: Graph, features: str, encoder: EmbeddingEncoder, weights: Wei
     """``sum_j W_j[idx_j]`` with ``idx_j = sum_i digit_ji k^i``."""
     digits = Digits.of(encoder)
     made = _levels if encoder.bucketing.rule == LEVEL else _bits
-    experts, group = digits.places.shape
+    group, experts = digits.places.shape
     # A 0 in a shape stands for the size there already is: the batch.
-    shape = graph.constant([0, experts, group], np.int64)
+    shape = graph.constant([0, group, experts], np.int64)
     grouped = graph.add("Reshape", made(graph, features, encoder, digits), shape)
     valued = graph.add("Mul", grouped, graph.constant(digits.places, np.int64))
-    symbols = graph.add("ReduceSum", valued, graph.constant([2], np.int64), keepdims=0)
+    axis = graph.constant([1], np.int64)
+    symbols = graph.add("ReduceSum", valued, axis, keepdims=0)
     rows = graph.add("Add", symbols, graph.constant(encoder.layout.bases[:-1], np.int64))
-    tables, axis = graph.constant(weights.tables, np.float32), graph.constant([1], np.int64)
+    tables = graph.constant(weights.tables, np.float32)
     block, total = max(1, GATHERED // weights.tables.shape[1]), ""
     for start in range(0, experts, block):
         ends = [graph.constant([end], np.int64) for end in (start, min(experts, start + block))]
@@ -185,16 +184,8 @@ def _proto(graph: Graph, model: Model) -> onnx.ModelProto:
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
         producer_name="safle",
-        producer_version=_version(),
     )
 
 
 def _value(name: str, kind: int, *sizes: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, ["batch", *sizes])
-
-
-def _version() -> str:
-    try:
-        return version("safle")
-    except PackageNotFoundError:
-        return ""

@@ -1,9 +1,9 @@
 """What a model does, laid out for tensor libraries: no loops, only gathers and comparisons.
 
-A digit of the one-hot and thermometer bucketings asks ``low < x_f <= high``. Digits are
-laid out in the permuted order, G for every expert, so that a composite index is one
-product with the place values ``k^i``; the digits missing in a smaller last expert have
-place value 0.
+A digit of the one-hot and thermometer bucketings asks ``low < x_f <= high``. The permuted
+digits are laid out place by place, the first digits of all experts before the second
+ones: a composite index ``sum_i g_{j,i} k^i`` is then a sum of G long vectors. The digits
+missing in a smaller last expert have place value 0.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Digits:
 
     Attributes
     ----------
-    feature : int64, (experts * G,), the feature each digit looks at
-    function : int64, (experts * G,), which of that feature's L functions it is
-    places : int64, (experts, G), its place value k^i
+    feature : int64, (G * experts,), the feature each digit looks at
+    function : int64, (G * experts,), which of that feature's L functions it is
+    places : int64, (G, experts), its place value k^i
     """
 
     feature: NDArray[np.int64]
@@ -69,12 +69,13 @@ class Digits:
     def of(encoder: EmbeddingEncoder) -> Digits:
         functions, group = encoder.bucketing.functions, encoder.group_size
         count, experts = encoder.feature_dim * functions, encoder.layout.experts
+        # Expert by expert, the last one filled up with digits that count for nothing.
         shuffled = np.zeros(experts * group, np.int64)
         shuffled[:count] = permutation(count, encoder.seed)
-        feature, function = np.divmod(shuffled, functions)
         places = np.tile(encoder.bucketing.radix ** np.arange(group), experts)
         places[count:] = 0
-        return Digits(feature, function, places.reshape(experts, group))
+        feature, function = np.divmod(shuffled.reshape(experts, group).T.ravel(), functions)
+        return Digits(feature, function, places.reshape(experts, group).T)
 
 
 def intervals(
@@ -82,7 +83,7 @@ def intervals(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(low, high], the values that set each digit of a one-hot or thermometer bucketing.
 
-    Float64, (experts * G,) each. Level l lies above t_l-1 and not above t_l; the first and
+    Float64, (G * experts,) each. Level l lies above t_l-1 and not above t_l; the first and
     the last reach to infinity.
     """
     infinite = np.full((1, encoder.feature_dim), np.inf)

@@ -37,7 +37,7 @@ class Scores(nn.Module):
 
 
 class BitDigits(nn.Module):
-    """Digit i is ``low_i < x_f(i) <= high_i``; bool, (samples, experts * G)."""
+    """Digit i is ``low_i < x_f(i) <= high_i``; bool, (samples, G * experts)."""
 
     def __init__(self, encoder: EmbeddingEncoder, digits: Digits) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class BitDigits(nn.Module):
 
 
 class LevelDigits(nn.Module):
-    """Digit i is how many thresholds lie below x_f(i); int64, (samples, experts * G)."""
+    """Digit i is how many thresholds lie below x_f(i); int64, (samples, G * experts)."""
 
     def __init__(self, encoder: EmbeddingEncoder, digits: Digits) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class TableShare(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         digits = self.digits(features).unflatten(1, self.places.shape)
-        return self.tables((digits * self.places).sum(2) + self.bases)
+        return self.tables((digits * self.places).sum(1) + self.bases)
 
 
 class LinearShare(nn.Module):

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from safle.atomic import replacing
+from safle.atomic import write_together
 from safle.errors import EncoderMismatch, InvalidInput, SafleError
 from safle.federation.manifest import (
     Contribution,
@@ -189,9 +189,7 @@ def _open(path: Path, *, fingerprint: str | None = None) -> _Opened:
 
 def _write(output: StrPath, data: bytes, manifest: Manifest) -> None:
     # The sum is renamed last: there is never one without a manifest that lists its parts.
-    with replacing(output) as scratch, replacing(manifest_path(output)) as beside:
-        scratch.write_bytes(data)
-        beside.write_text(manifest.to_json(), encoding="utf-8")
+    write_together({Path(output): data, manifest_path(output): manifest.to_json().encode()})
 
 
 def _each(paths: Iterable[StrPath], progress: Progress | None) -> Iterator[Path]:

@@ -16,9 +16,12 @@ def when_compiling(say: Callable[[], None]) -> None:
     from numba.core import event
 
     class Watch(event.Listener):
+        said = False
+
         def on_start(self, _event: Any) -> None:
-            event.unregister("numba:compile", self)
-            say()
+            if not self.said:
+                self.said = True
+                say()
 
         def on_end(self, _event: Any) -> None:
             """Only the start matters."""

@@ -26,12 +26,14 @@ def _check_expert(expert, offsets, dim, gram, diagonal):  # type: ignore[no-unty
         for other in range(expert + 1, experts):
             margin = np.int64(0)
             least = np.int64(0)
+            largest = np.int64(0)
             for column in range(offsets[other], offsets[other + 1]):
                 entry = np.int64(gram[origin + column])
                 least = min(least, entry)
+                largest = max(largest, entry)
                 margin += entry
                 column_sums[column] += entry
-            if least < 0 or margin != diagonal[row]:
+            if least < 0 or largest > diagonal[row] or margin != diagonal[row]:
                 return row, offsets[other]
     for column in range(last, offsets[experts]):
         if column_sums[column] != diagonal[column]:
@@ -48,7 +50,7 @@ def find_broken_pair(
 ) -> NDArray[np.int64]:
     """First (row, column) where a block of two experts does not add up; int64, (2,).
 
-    Entries are non-negative with margins equal to the diagonal, so none can exceed it.
+    Entries lie between 0 and the diagonal, so that no margin can wrap around to it.
     """
     experts = offsets.shape[0] - 1
     found = np.full((experts, 2), -1, np.int64)

@@ -156,6 +156,10 @@ def _unpack(packed, columns, bits, excess, at, row):  # type: ignore[no-untyped-
         # a branch that is taken at random.
         row[columns[index]] = value + full * excess[min(at, len(excess) - 1)]
         at += full
+    over = len(columns) % per_byte
+    if over and packed[len(columns) // per_byte] >> (bits * over):
+        # The padding is not zero: another text of the same counts.
+        return at + len(excess)
     return at
 
 
@@ -194,7 +198,8 @@ def unpack_rows(
 ) -> bool:
     """The inverse of `pack_rows`, with everything that the margins determine filled in.
 
-    Returns whether every row uses just its excess and no entry comes out negative.
+    Returns whether every row uses just its excess, its padding is zero and no entry
+    comes out negative.
 
     Parameters
     ----------

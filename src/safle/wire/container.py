@@ -10,8 +10,8 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,26 +37,52 @@ _SEAL_BYTES = 32
 
 @dataclass(frozen=True)
 class Container:
-    """A checked file: its header, its raw sections and the digest over both."""
+    """A sealed file: its header, and sections that unfold when their size is known.
+
+    Attributes
+    ----------
+    digest : over header and sections, as declared; true once `finish` has passed
+    frames : compressed section and raw size by name, in the order of the file
+    """
 
     kind: int
     header: dict[str, Any]
-    sections: dict[str, bytes]
     digest: str
+    text: bytes
+    frames: dict[str, tuple[memoryview, int]]
+    _unfolded: dict[str, bytes] = field(default_factory=dict)
 
     def section(self, name: str, size: int) -> bytes:
-        """A section that must have exactly ``size`` raw bytes."""
-        found = self.sections.get(name)
-        if found is None or len(found) != size:
-            length = "none" if found is None else f"{len(found)} bytes"
+        """A section that must have exactly ``size`` raw bytes; nothing else is unfolded."""
+        frame, raw = self.frames.get(name, (None, None))
+        if frame is None or raw != size:
+            length = "none" if frame is None else f"{raw} bytes"
             raise WireError(f"section {name!r} has {length}; its header implies {size} bytes")
-        return found
+        self._unfolded[name] = _decompress(frame, size, name)
+        return self._unfolded[name]
+
+    def finish(self) -> None:
+        """Check that all sections were needed and that the digest is theirs."""
+        if spare := [name for name in self.frames if name not in self._unfolded]:
+            raise WireError(f"section {spare[0]!r} does not belong in this file")
+        content = [self._unfolded[name] for name in self.frames]
+        if _digest(self.kind, self.text, content).hex() != self.digest:
+            raise WireError(
+                "the digest does not match the content: the file claims another identity"
+            )
 
 
-def _digest(kind: int, header: bytes, sections: Mapping[str, bytes]) -> bytes:
+def canonical(header: Mapping[str, Any]) -> bytes:
+    """The one text of a header: what is equal has equal bytes."""
+    return json.dumps(
+        header, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode()
+
+
+def _digest(kind: int, header: bytes, sections: Iterable[bytes]) -> bytes:
     """SHA-256 over the uncompressed content: no compressor's version can change it."""
     digest = hashlib.sha256(struct.pack("<HHI", VERSION, kind, len(header)) + header)
-    for content in sections.values():
+    for content in sections:
         digest.update(content)
     return digest.digest()
 
@@ -66,22 +92,23 @@ def to_bytes(kind: int, header: Mapping[str, Any], sections: Mapping[str, bytes]
     compressor = zstandard.ZstdCompressor(level=LEVEL)
     packed = [compressor.compress(content) for content in sections.values()]
     table = [[name, len(content)] for name, content in sections.items()]
-    text = json.dumps(
-        {**header, "sections": table}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
-    ).encode()
+    text = canonical({**header, "sections": table})
+    if len(text) > MAX_HEADER_BYTES:
+        raise WireError(f"the header has {len(text)} bytes; a file holds {MAX_HEADER_BYTES}")
     sizes = struct.pack(f"<{len(packed)}Q", *map(len, packed))
-    prefix = _PREFIX.pack(MAGIC, VERSION, kind, len(text), _digest(kind, text, sections))
+    prefix = _PREFIX.pack(MAGIC, VERSION, kind, len(text), _digest(kind, text, sections.values()))
     body = b"".join([prefix, text, sizes, *packed])
     return body + hashlib.sha256(body).digest()
 
 
 def from_bytes(data: bytes | memoryview, *, kind: int, limit: int = DEFAULT_LIMIT) -> Container:
-    """Check and open a file's bytes; `WireError` for anything but a whole, true file."""
+    """Check a file's bytes and open them; `WireError` for anything but a whole file."""
     view = memoryview(data)
-    header_size, expected_digest = _check_prefix(view, kind, limit)
+    header_size, digest = _check_prefix(view, kind, limit)
     view = _check_seal(view)
     at = _PREFIX.size + header_size
-    header, table = _parse_header(bytes(view[_PREFIX.size : at]))
+    text = bytes(view[_PREFIX.size : at])
+    header, table = _parse_header(text)
     raw_total = sum(size for _, size in table)
     if raw_total > limit:
         raise WireError(f"unfolds to {readable(raw_total)}; the limit is {readable(limit)}")
@@ -93,14 +120,11 @@ def from_bytes(data: bytes | memoryview, *, kind: int, limit: int = DEFAULT_LIMI
         raise WireError(
             f"the sections fill {len(view) - at} bytes; the section table says {sum(sizes)}"
         )
-    sections = {}
+    frames = {}
     for (name, raw), size in zip(table, sizes, strict=True):
-        sections[name] = _decompress(view[at : at + size], raw, name)
+        frames[name] = (view[at : at + size], raw)
         at += size
-    header_bytes = bytes(view[_PREFIX.size : _PREFIX.size + header_size])
-    if _digest(kind, header_bytes, sections) != expected_digest:
-        raise WireError("the digest does not match the content: the file claims another identity")
-    return Container(kind, header, sections, expected_digest.hex())
+    return Container(kind, header, digest.hex(), text, frames)
 
 
 def _check_prefix(view: memoryview, kind: int, limit: int) -> tuple[int, bytes]:
@@ -131,9 +155,13 @@ def _check_seal(view: memoryview) -> memoryview:
 def _parse_header(text: bytes) -> tuple[dict[str, Any], list[tuple[str, int]]]:
     try:
         header = json.loads(text)
+        known = canonical(header) == text
         table = [(name, size) for name, size in header.pop("sections")]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise WireError("the header is not valid") from error
+    if not known:
+        # Two texts of one header would be two identities of one contribution.
+        raise WireError("the header is not written as the format says: sorted, without spaces")
     names = [name for name, _ in table]
     for name, size in table:
         if type(name) is not str or type(size) is not int or size < 0:

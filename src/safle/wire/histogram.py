@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from safle.errors import InvalidInput, WireError
 from safle.histogram import MAX_CELLS, Grid, Histogram
+from safle.memory import require
 from safle.wire import container
 from safle.wire.planes import from_planes, plane_count, to_planes
 
 
 def encode_histogram(histogram: Histogram) -> bytes:
     """The bytes of a histogram file."""
+    sections = {"counts": to_planes(histogram.counts, plane_count(histogram.counts))}
+    return container.to_bytes(container.HISTOGRAM, _header(histogram), sections)
+
+
+def _header(histogram: Histogram) -> dict[str, Any]:
     grid = histogram.grid
-    planes = plane_count(histogram.counts)
-    header = {
+    return {
         "grid": [float(grid.low).hex(), float(grid.high).hex(), grid.bins],
         "features": histogram.feature_dim,
-        "planes": planes,
+        "planes": plane_count(histogram.counts),
     }
-    sections = {"counts": to_planes(histogram.counts, planes)}
-    return container.to_bytes(container.HISTOGRAM, header, sections)
 
 
 def write_histogram(path: str | os.PathLike[str], histogram: Histogram) -> None:
@@ -52,9 +56,18 @@ def from_container(opened: container.Container) -> Histogram:
             raise WireError(f"a histogram of {features!r} features")
         if type(planes) is not int or not 1 <= planes <= 8:
             raise WireError(f"a histogram of {planes!r} planes")
+        require(
+            48 * features * (grid.bins + 2),
+            purpose=f"a histogram of {features} features and {grid.bins} bins",
+            advice="read it on a larger machine",
+        )
         data = opened.section("counts", planes * features * (grid.bins + 2))
-        return Histogram(grid, from_planes(data, planes, (features, grid.bins + 2)))
-    except (InvalidInput, KeyError, TypeError, ValueError, OverflowError) as error:
+        histogram = Histogram(grid, from_planes(data, planes, (features, grid.bins + 2)))
+        if container.canonical(_header(histogram)) != container.canonical(opened.header):
+            raise WireError("the header is not the one that this histogram has")
+        opened.finish()
+        return histogram
+    except (InvalidInput, KeyError, TypeError, ValueError, OverflowError, MemoryError) as error:
         if isinstance(error, WireError):
             raise
         raise WireError(f"not a valid histogram: {error}") from error

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.codes import Layout
-from safle.errors import InvalidInput, InvariantError, NotEnoughMemory, SettingsError, WireError
+from safle.errors import InvalidInput, InvariantError, SettingsError, WireError
 from safle.features import as_class_names
 from safle.invariants import verify
 from safle.kernels import triangle
@@ -92,7 +92,8 @@ def from_container(
         statistics = _restore(opened, fingerprint, limit)
         # Blocks unpacked from their margins cannot but have them.
         verify(statistics, pairs=False)
-    except (InvariantError, InvalidInput, SettingsError, NotEnoughMemory) as error:
+        opened.finish()
+    except (InvariantError, InvalidInput, SettingsError, MemoryError) as error:
         raise WireError(str(error)) from error
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, WireError):
@@ -112,21 +113,58 @@ def _restore(opened: container.Container, fingerprint: str | None, limit: int) -
             "give the client that encoder file and count again"
         )
     layout = Layout.from_json(header["layout"])
-    codes = _read_codes(opened, layout)
-    dim = len(codes) + layout.dense_dim
-    size = triangle.packed_size(dim) * np.dtype(layout.gram_type).itemsize
-    if size > limit:
-        raise WireError(f"its gram has {readable(size)}; the limit is {readable(limit)}")
-    require(size, purpose=f"a gram of {dim} rows", advice="read it on a larger machine")
     classes = header["classes"]
     if not isinstance(classes, list) or as_class_names(classes) != tuple(classes):
         raise WireError("the class names are not a list in ascending order")
+    _check_header(opened, layout)
+    _check_memory(layout, header["seen"], len(classes), limit)
+    codes = _read_codes(opened, layout)
+    dim = len(codes) + layout.dense_dim
     counts = _read_planes(opened, "counts", (len(classes),))
     cross = _read_planes(opened, "cross", (dim, len(classes)))
     gram = np.zeros(triangle.packed_size(dim), layout.gram_type)
     statistics = Statistics(found, layout, codes, gram, cross, tuple(classes), counts)
     _fill_gram(opened, statistics)
     return statistics
+
+
+def _check_header(opened: container.Container, layout: Layout) -> None:
+    """Exactly the fields and sections that statistics of this layout have."""
+    header, seen = opened.header, opened.header["seen"]
+    if set(header) != {"fingerprint", "layout", "classes", "seen", "planes"}:
+        raise WireError("the header does not hold exactly the fields of statistics")
+    if type(seen) is not int or not 0 <= seen <= layout.code_count:
+        raise WireError(f"{seen!r} seen codes of {layout.code_count}")
+    if layout.to_json() != header["layout"]:
+        raise WireError("the layout is not written in its shortest form")
+    expected = {
+        "codes": True,
+        "pairs": seen > 0,
+        "counts": True,
+        "cross": True,
+        "mixed": layout.dense_dim > 0,
+        "dense": layout.dense_dim > 0,
+        "overflows": seen > 0,
+        "excess": seen > 0,
+    }
+    names = [name for name, needed in expected.items() if needed]
+    if list(opened.frames) != names or set(header["planes"]) != set(names) - {"codes", "pairs"}:
+        raise WireError(f"expected just the sections {', '.join(names)}")
+
+
+def _check_memory(layout: Layout, seen: int, class_count: int, limit: int) -> None:
+    dim = seen + layout.dense_dim
+    gram = triangle.packed_size(dim) * np.dtype(layout.gram_type).itemsize
+    numbers = dim * class_count + seen * layout.dense_dim
+    size = gram + 8 * numbers
+    if size > limit:
+        raise WireError(f"its sums take {readable(size)}; the limit is {readable(limit)}")
+    # Unfolding planes takes a few copies.
+    require(
+        gram + 48 * numbers,
+        purpose=f"a gram of {dim} rows and {class_count} classes",
+        advice="read it on a larger machine",
+    )
 
 
 def _fill_gram(opened: container.Container, statistics: Statistics) -> None:
@@ -174,9 +212,11 @@ def _fill_pairs(
 
 def _read_codes(opened: container.Container, layout: Layout) -> NDArray[np.int64]:
     bitmap = np.frombuffer(opened.section("codes", -(-layout.code_count // 8)), np.uint8)
-    bits = np.unpackbits(bitmap, bitorder="little")
-    codes = np.flatnonzero(bits)
-    if len(codes) != opened.header["seen"] or (len(codes) and codes[-1] >= layout.code_count):
+    # Counted first: the header's number is within the limit, the bitmap's might not be.
+    if int(np.bitwise_count(bitmap).sum(dtype=np.int64)) != opened.header["seen"]:
+        raise WireError("the bitmap of seen codes does not match its count")
+    codes = np.flatnonzero(np.unpackbits(bitmap, bitorder="little"))
+    if len(codes) and codes[-1] >= layout.code_count:
         raise WireError("the bitmap of seen codes does not match its count")
     return codes.astype(np.int64)
 
@@ -188,7 +228,10 @@ def _read_planes(
     if type(planes) is not int or not 1 <= planes <= 8:
         raise WireError(f"section {name!r} has {planes!r} planes; expected 1..8")
     count = int(np.prod(shape, dtype=object))
-    return from_planes(opened.section(name, planes * count), planes, shape)
+    values = from_planes(opened.section(name, planes * count), planes, shape)
+    if plane_count(values) != planes:
+        raise WireError(f"section {name!r} has more planes than its values need")
+    return values
 
 
 def _mixed_rows(gram: NDArray[Any], dim: int, seen: int) -> NDArray[Any]:

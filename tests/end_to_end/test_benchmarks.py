@@ -1,0 +1,108 @@
+"""Every benchmark runs, says what the issue asks for, and compared its contestants."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SHAPES = {"512x16", "1024x16", "341x64", "2048x4"}
+SAMPLES = {"500", "50"}
+CLIENTS = {"10", "100"}
+
+# Benchmark -> key -> the keys of its object, or None where it is a number.
+FIGURES = {
+    "counting": {
+        "speedup_over_scipy": SHAPES,
+        "speedup_over_dense": SHAPES,
+        "increments_per_second": SHAPES,
+    },
+    "encoding": {"speedup": None},
+    "solving": {"speedup": None, "residual": None, "peak_bytes_over_d2": None},
+    "wire": {
+        "bytes": SAMPLES,
+        "encode_seconds": SAMPLES,
+        "decode_seconds": SAMPLES,
+        "zstd_seconds": SAMPLES,
+    },
+    "prediction": {"speedup": None},
+    "federation": {
+        "overhead": None,
+        "client_seconds": None,
+        "server_seconds_per_client": None,
+        "server_peak_bytes": CLIENTS,
+    },
+}
+BARS = {"counting": 4, "encoding": 1, "solving": 3, "wire": 2, "prediction": 2, "federation": 2}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+
+def last_object(*arguments: str) -> dict:
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIGURES)
+def test_prints_its_figures_and_compares_its_contestants(name):
+    found = last_object(name, "--quick", "--json")
+    for key, inner in FIGURES[name].items():
+        values = [found[key]] if inner is None else list(found[key].values())
+        assert inner is None or set(found[key]) == inner
+        assert all(value >= 0 for value in values)
+    assert found["equal"] is True
+    assert found["compared"]
+    assert found["data"] == "generated"
+    assert len(found["bars"]) == BARS[name]
+    assert all(set(bar) == {"figure", "value", "bar", "met"} for bar in found["bars"])
+
+
+@pytest.mark.slow
+def test_scaling_has_a_row_for_everything_that_grows():
+    found = last_object("scaling", "--quick", "--json")
+    assert {row["grows"] for row in found["sizes"]} == {"n", "E", "V"}
+    assert [row["K"] for row in found["clients"]] == [1, 10, 100]
+
+
+@pytest.mark.slow
+def test_without_json_it_prints_a_table():
+    done = run("wire", "--quick")
+    assert done.returncode == 0, done.stderr
+    assert "figure" in done.stdout
+    assert "met" in done.stdout
+
+
+def test_refuses_an_unknown_name():
+    assert run("nonsense").returncode == 2
+
+
+WRONG_ENCODING = """
+import numpy as np
+from benchmarks import encoding
+from benchmarks.settings import Settings
+right = encoding.plain
+encoding.plain = lambda *arguments: right(*arguments) ^ 1
+encoding.run(Settings(quick=True))
+"""
+
+
+@pytest.mark.slow
+def test_fails_when_contestants_disagree():
+    done = subprocess.run(
+        [sys.executable, "-c", WRONG_ENCODING],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Disagreement" in done.stderr

@@ -1,0 +1,171 @@
+"""A stranger's reader, written from docs/wire-format.md alone, in plain Python."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safle.histogram import Grid, Histogram
+from safle.wire import encode_histogram, encode_statistics
+
+
+def open_container(data):
+    magic, version, kind, size = struct.unpack_from("<8sHHI", data)
+    assert (magic, version) == (b"\x89SAFLE\r\n", 1)
+    assert hashlib.sha256(data[:-32]).digest() == data[-32:]
+    header = json.loads(data[48 : 48 + size].decode())
+    at = 48 + size
+    lengths = struct.unpack_from(f"<{len(header['sections'])}Q", data, at)
+    at += 8 * len(lengths)
+    digest = hashlib.sha256(struct.pack("<HHI", version, kind, size) + data[48 : 48 + size])
+    sections = {}
+    for (name, raw), length in zip(header["sections"], lengths, strict=True):
+        sections[name] = zstandard.decompress(data[at : at + length])
+        assert len(sections[name]) == raw
+        digest.update(sections[name])
+        at += length
+    assert at == len(data) - 32
+    assert digest.digest() == data[16:48]
+    return kind, header, sections
+
+
+def unfold(raw, planes):
+    count = len(raw) // planes
+    folded = [sum(raw[p * count + i] << 8 * p for p in range(planes)) for i in range(count)]
+    return [u // 2 if u % 2 == 0 else -(u + 1) // 2 for u in folded]
+
+
+def read_statistics(data):
+    """(codes, gram, cross, class counts) of a statistics file, all as plain numbers."""
+    kind, header, sections = open_container(data)
+    assert kind == 1
+    planes = header["planes"]
+    tables = [size for size, times in header["layout"]["tables"] for _ in range(times)]
+    F = sum(times for _, times in header["layout"]["dense"])
+    K = len(header["classes"])
+    codes = [i for i in range(sum(tables)) if sections["codes"][i // 8] >> i % 8 & 1]
+    S = len(codes)
+    assert header["seen"] == S
+    counts = unfold(sections["counts"], planes["counts"])
+    cross = np.array(unfold(sections["cross"], planes["cross"]), object).reshape(S + F, K)
+    gram = np.zeros((S + F, S + F), object)
+    if F:
+        mixed = np.array(unfold(sections["mixed"], planes["mixed"]), object).reshape(S, F)
+        gram[:S, S:], gram[S:, :S] = mixed, mixed.T
+        triangle = iter(unfold(sections["dense"], planes["dense"]))
+        for i in range(S, S + F):
+            for j in range(i, S + F):
+                gram[i, j] = gram[j, i] = next(triangle)
+    if S:
+        borders = np.cumsum([0, *tables])
+        owner = [int(np.searchsorted(borders, code, side="right")) - 1 for code in codes]
+        fill_pairs(gram, cross, owner, sum(counts), sections, planes)
+    return codes, gram, cross, counts
+
+
+def fill_pairs(gram, cross, owner, n, sections, planes):
+    S = len(owner)
+    c = [int(sum(cross[i])) for i in range(S)]
+    experts = sorted(set(owner))
+    rows = {e: [i for i in range(S) if owner[i] == e] for e in experts}
+    dropped = {e: max(rows[e], key=lambda i: (c[i], -i)) for e in experts}
+    kept = [i for i in range(S) if i != dropped[owner[i]]]
+    q = {i: (c[i] ** 2).bit_length() - 1 for i in kept}
+    streams = pair_streams(kept, owner, q)
+    values, at = {}, 0
+    for total, parts in sorted(streams.items()):
+        power = 2 ** (total + 1)
+        bits = 1 if 64 * power <= n**2 else 2 if 4 * power <= n**2 else 4
+        bits = bits if power <= 16 * n**2 else 8
+        for pairs in parts:
+            width = -(-len(pairs) * bits // 8)
+            word = int.from_bytes(sections["pairs"][at : at + width], "little")
+            for place, pair in enumerate(pairs):
+                values[pair] = (word >> bits * place & (1 << bits) - 1, (1 << bits) - 1)
+            at += width
+    assert at == len(sections["pairs"])
+    overflows = unfold(sections["overflows"], planes["overflows"])
+    excess = iter(unfold(sections["excess"], planes["excess"]))
+    for i, expected in zip(kept, overflows, strict=True):
+        mine = sorted((p for p in values if p[0] == i), key=lambda p: (q[p[0]] + q[p[1]], p[1]))
+        full = [p for p in mine if values[p][0] == values[p][1]]
+        assert len(full) == expected
+        for pair in full:
+            values[pair] = (values[pair][0] + next(excess), None)
+    assert next(excess, None) is None
+    for (i, j), (value, _) in values.items():
+        gram[i, j] = value
+    for a in experts:
+        for b in (e for e in experts if e > a):
+            for i in rows[a]:
+                if i != dropped[a]:
+                    gram[i, dropped[b]] = c[i] - sum(gram[i, j] for j in rows[b])
+            for j in rows[b]:
+                gram[dropped[a], j] = c[j] - sum(gram[i, j] for i in rows[a])
+    for i in range(S):
+        gram[i, i] = c[i]
+        for j in range(i):
+            gram[i, j] = gram[j, i]
+
+
+def pair_streams(kept, owner, q):
+    """Magnitude sum -> for every row, ascending, its pairs in ascending order."""
+    streams = {}
+    for i in kept:
+        by_total = {}
+        for j in kept:
+            if owner[j] > owner[i]:
+                by_total.setdefault(q[i] + q[j], []).append((i, j))
+        for total, pairs in by_total.items():
+            streams.setdefault(total, []).append(pairs)
+    return streams
+
+
+@given(data=st.data(), times=st.sampled_from([1, 1, 7, 1000, 123_456]))
+@settings(max_examples=60)
+def test_a_stranger_reads_the_same_statistics(data_sets, repeated, data, times):
+    statistics = repeated(data.draw(data_sets()).count(), times)
+    codes, gram, cross, counts = read_statistics(encode_statistics(statistics))
+    assert codes == statistics.codes.tolist()
+    assert counts == statistics.class_counts.tolist()
+    assert cross.tolist() == statistics.cross.tolist()
+    assert gram.tolist() == statistics.gram_square().tolist()
+
+
+@pytest.mark.parametrize("kind", ["embedding", "hybrid"])
+def test_a_stranger_reads_a_client_with_many_contexts(make_data, kind):
+    statistics = make_data(kind, samples=400).count()
+    _, gram, _, _ = read_statistics(encode_statistics(statistics))
+    assert gram.tolist() == statistics.gram_square().tolist()
+
+
+def test_a_stranger_reads_the_same_histogram():
+    histogram = Histogram.of(np.random.default_rng(0).normal(size=(300, 3)), Grid(-1.5, 2.25, 11))
+    kind, header, sections = open_container(encode_histogram(histogram))
+    low, high, bins = header["grid"]
+    assert (kind, header["features"], bins) == (2, 3, 11)
+    assert (float.fromhex(low), float.fromhex(high)) == (-1.5, 2.25)
+    counts = unfold(sections["counts"], header["planes"])
+    assert counts == histogram.counts.ravel().tolist()
+
+
+def test_the_header_is_sorted_json_without_spaces(make_data):
+    for kind in ("embedding", "linear", "hybrid"):
+        data = encode_statistics(make_data(kind).count())
+        size = struct.unpack_from("<I", data, 12)[0]
+        text = data[48 : 48 + size].decode()
+        header = json.loads(text)
+        assert text == json.dumps(
+            header, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
+        order = ["codes", "pairs", "counts", "cross", "mixed", "dense", "overflows", "excess"]
+        places = [order.index(name) for name, _ in header["sections"]]
+        assert all(a < b for a, b in pairwise(places))

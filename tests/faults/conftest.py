@@ -1,0 +1,108 @@
+"""A forger's tools: files with a correct checksum and digest, and any content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import zstandard
+
+PREFIX = struct.Struct("<8sHHI32s")
+
+
+@dataclass
+class Forgery:
+    """The parts of a wire file, to be changed and put together again.
+
+    ``text`` replaces the header's bytes; ``frames`` replaces compressed sections.
+    """
+
+    kind: int
+    header: dict[str, Any]
+    sections: dict[str, bytes]
+    text: bytes | None = None
+    frames: dict[str, bytes] = field(default_factory=dict)
+    raw_sizes: dict[str, Any] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        table = [[name, self.raw_sizes.get(name, len(s))] for name, s in self.sections.items()]
+        text = self.text or json.dumps(
+            {**self.header, "sections": table},
+            sort_keys=True,
+            separators=(",", ":"),
+            ensure_ascii=False,
+        ).encode(errors="surrogatepass")
+        digest = hashlib.sha256(struct.pack("<HHI", 1, self.kind, len(text)) + text)
+        for content in self.sections.values():
+            digest.update(content)
+        frames = [self.frames.get(n) or zstandard.compress(s, 1) for n, s in self.sections.items()]
+        sizes = struct.pack(f"<{len(frames)}Q", *map(len, frames))
+        prefix = PREFIX.pack(b"\x89SAFLE\r\n", 1, self.kind, len(text), digest.digest())
+        return sealed(b"".join([prefix, text, sizes, *frames]))
+
+
+def sealed(body: bytes) -> bytes:
+    return body + hashlib.sha256(body).digest()
+
+
+def taken_apart(data: bytes) -> Forgery:
+    _, _, kind, size, _ = PREFIX.unpack_from(data)
+    header = json.loads(data[48 : 48 + size])
+    table = header.pop("sections")
+    at = 48 + size + 8 * len(table)
+    sections = {}
+    for (name, _), length in zip(
+        table, struct.unpack_from(f"<{len(table)}Q", data, 48 + size), strict=True
+    ):
+        sections[name] = zstandard.decompress(data[at : at + length])
+        at += length
+    return Forgery(kind, header, sections)
+
+
+def planes_of(values: Any, planes: int | None = None) -> tuple[int, bytes]:
+    """Byte planes of folded integers, and how many there are."""
+    folded = [2 * v if v >= 0 else -2 * v - 1 for v in np.asarray(values, object).ravel()]
+    planes = planes or max([1, *((u.bit_length() + 7) // 8 for u in folded)])
+    return planes, bytes(u >> 8 * plane & 255 for plane in range(planes) for u in folded)
+
+
+@pytest.fixture(scope="session")
+def forge() -> Callable[[bytes], Forgery]:
+    """Take a file apart."""
+    return taken_apart
+
+
+@pytest.fixture(scope="session")
+def seal() -> Callable[[bytes], bytes]:
+    """Append the checksum that a body needs."""
+    return sealed
+
+
+@pytest.fixture(scope="session")
+def planes() -> Callable[..., tuple[int, bytes]]:
+    return planes_of
+
+
+@pytest.fixture(scope="session")
+def at_most() -> Callable[[int], Any]:
+    """``with at_most(bytes)``: the block allocates no more at its peak."""
+
+    @contextmanager
+    def measure(limit: int) -> Iterator[None]:
+        tracemalloc.start()
+        try:
+            yield
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < limit, f"{peak} bytes at the peak"
+
+    return measure

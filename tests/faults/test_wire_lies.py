@@ -1,0 +1,308 @@
+"""Files with a correct checksum and digest whose content lies: `WireError`, cheaply."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import zstandard
+
+from safle.errors import EncoderMismatch, WireError
+from safle.model import Model
+from safle.solver import solve
+from safle.statistics import Statistics
+from safle.wire import container, decode_statistics, encode_statistics
+
+KINDS = ["embedding", "linear", "hybrid"]
+NONSENSE = [None, True, -1, 0.5, 1e400, 2**70, "x", [], [[]], {}, {"a": 1}]
+
+
+@pytest.fixture(params=KINDS)
+def forged(request, make_data, forge):
+    """A true file, taken apart."""
+    return forge(encode_statistics(make_data(request.param).count()))
+
+
+@pytest.fixture
+def hybrid(make_data, forge):
+    return forge(encode_statistics(make_data("hybrid").count()))
+
+
+@pytest.fixture
+def refuses(at_most):
+    def check(data, match=None):
+        started = time.perf_counter()
+        with at_most(20_000_000), pytest.raises(WireError, match=match):
+            decode_statistics(data)
+        assert time.perf_counter() - started < 2
+
+    return check
+
+
+def test_the_forger_can_make_a_true_file(forged):
+    data = forged.to_bytes()
+    statistics = decode_statistics(data)
+    assert data == encode_statistics(statistics)
+    assert data == container.to_bytes(1, forged.header, forged.sections)
+
+
+def test_every_section_must_have_its_size(forged, refuses):
+    for name, content in list(forged.sections.items()):
+        for lie in (content[:-1], content + b"\0", b"", b"\0" * 4_000_000):
+            if lie != content:
+                forged.sections[name] = lie
+                refuses(forged.to_bytes())
+        forged.sections[name] = content
+
+
+def test_no_section_may_be_missing_added_renamed_or_moved(forged, refuses):
+    true = dict(forged.sections)
+    for name in true:
+        forged.sections = {k: v for k, v in true.items() if k != name}
+        refuses(forged.to_bytes())
+        forged.sections = {("other" if k == name else k): v for k, v in true.items()}
+        refuses(forged.to_bytes())
+    for name in ("other", "", "cross "):
+        forged.sections = {**true, name: b""}
+        refuses(forged.to_bytes())
+    forged.sections = dict(reversed(true.items()))
+    refuses(forged.to_bytes())
+
+
+def test_every_header_field_must_make_sense(forged, refuses):
+    for name, value in list(forged.header.items()):
+        for lie in NONSENSE:
+            forged.header[name] = lie
+            refuses(forged.to_bytes())
+        del forged.header[name]
+        refuses(forged.to_bytes())
+        forged.header[name] = value
+    forged.header["other"] = 1
+    refuses(forged.to_bytes(), "header")
+
+
+def test_planes_must_be_the_fewest_that_hold_the_values(forged, refuses, planes):
+    for name, count in list(forged.header["planes"].items()):
+        content = forged.sections[name]
+        for lie in (0, 9, 2**60, count - 1, *NONSENSE):
+            forged.header["planes"][name] = lie
+            refuses(forged.to_bytes())
+        forged.header["planes"][name] = count + 1
+        forged.sections[name] = content + b"\0" * (len(content) // count)
+        refuses(forged.to_bytes())
+        forged.header["planes"][name], forged.sections[name] = count, content
+    forged.header["planes"]["codes"] = 1
+    refuses(forged.to_bytes())
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[2, 1, 0], [0, 0, 1], [0, 1, "2"], [0, 1], [0, 1, 2, 3], [0.0, 1.0, 2.0], [False, True, 2]]
+    + [[[0], [1], [2]], [0, 1, 2**63], [0, 1, None], list(range(1000)), {"0": 0}, "abc"],
+)
+def test_class_names_must_be_ascending_and_of_one_type(forged, refuses, names):
+    forged.header["classes"] = names
+    refuses(forged.to_bytes())
+
+
+@pytest.mark.parametrize("value", ["", "ab" * 31, "AB" * 32, "zz" * 32, "ab" * 33])
+def test_a_fingerprint_is_64_hexadecimal_digits(forged, refuses, value):
+    forged.header["fingerprint"] = value
+    refuses(forged.to_bytes(), "fingerprint")
+
+
+@pytest.mark.parametrize(
+    ("part", "lie"),
+    [
+        ("tables", [[65_537, 1]]),
+        ("tables", [[65_536, 2**40]]),
+        ("tables", [[1, 2**26]]),
+        ("tables", [[65_536, 1024]]),
+        ("tables", [[16, 1]] * 100_000),
+        ("tables", [[0, 5]]),
+        ("tables", [[16, 0]]),
+        ("tables", [[16, -1]]),
+        ("tables", [[16.0, 5]]),
+        ("tables", [[True, 5]]),
+        ("tables", [[16]]),
+        ("tables", [16, 5]),
+        ("dense", [[256, 2**26]]),
+        ("dense", [[256, 100_000]]),
+        ("dense", [[3, 7]]),
+        ("dense", [[65_536, 7]]),
+        ("constants", [7]),
+        ("constants", [-1]),
+        ("constants", [6, 6]),
+        ("constants", [6, 5]),
+        ("constants", [6.0]),
+        ("constants", list(range(100_000))),
+        ("other", []),
+    ],
+)
+def test_a_layout_must_be_possible_and_that_of_the_sections(hybrid, refuses, part, lie):
+    hybrid.header["layout"][part] = lie
+    refuses(hybrid.to_bytes())
+
+
+def test_a_layout_has_one_form(hybrid, refuses):
+    (size, times), *rest = hybrid.header["layout"]["tables"]
+    hybrid.header["layout"]["tables"] = [[size, 1], [size, times - 1], *rest]
+    refuses(hybrid.to_bytes(), "shortest form")
+
+
+@pytest.mark.parametrize("seen", [0, 1, 60, 2**26, 2**62])
+def test_the_number_of_seen_codes_must_be_that_of_the_bitmap(hybrid, refuses, seen):
+    hybrid.header["seen"] = seen
+    refuses(hybrid.to_bytes())
+
+
+def test_the_bitmap_must_not_go_beyond_the_last_code(make_data, forge, refuses):
+    data = make_data("embedding", buckets=1, feature_dim=3, group_size=1)
+    forged = forge(encode_statistics(data.count()))
+    bitmap = forged.sections["codes"]
+    assert len(bitmap) == 1
+    forged.sections["codes"] = bytes([bitmap[0] ^ 0x81])
+    refuses(forged.to_bytes())
+    forged.sections["codes"] = bytes([bitmap[0] | 0x80])
+    refuses(forged.to_bytes())
+
+
+def put(forged, planes, name, values):
+    forged.header["planes"][name], forged.sections[name] = planes(values)
+
+
+def test_class_counts_must_be_positive_and_within_range(forged, refuses, planes):
+    for lie in ([-1, 60, 61], [0, 60, 60], [2**62] * 3, [2**63 - 1] * 3, [2**31] * 3):
+        put(forged, planes, "counts", lie)
+        refuses(forged.to_bytes())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("section", ["counts", "cross", "mixed", "overflows", "excess"])
+@pytest.mark.parametrize("change", [1, -1, 300, -(2**40), 2**62])
+def test_a_changed_number_breaks_an_invariant(
+    make_data, forge, refuses, planes, kind, section, change
+):
+    statistics = make_data(kind, 30).count()
+    forged = forge(encode_statistics(statistics))
+    if not forged.sections.get(section):
+        pytest.skip("not in this kind of file")
+    count, raw = forged.header["planes"][section], forged.sections[section]
+    size = len(raw) // count
+    folded = [sum(raw[p * size + i] << 8 * p for p in range(count)) for i in range(size)]
+    values = [u // 2 if u % 2 == 0 else -(u + 1) // 2 for u in folded]
+    for place in (0, len(values) // 2, len(values) - 1):
+        put(forged, planes, section, [v + change * (i == place) for i, v in enumerate(values)])
+        refuses(forged.to_bytes())
+
+
+def test_cross_that_wraps_around_is_refused(make_data, forge, refuses, planes):
+    data = make_data()
+    names = np.arange(len(data)) % 4
+    statistics = type(data)(data.encoder, data.features, names).count()
+    forged = forge(encode_statistics(statistics))
+    cross = statistics.cross.astype(object)
+    cross[:4] += 2**62
+    put(forged, planes, "cross", cross)
+    refuses(forged.to_bytes())
+
+
+@pytest.mark.parametrize("kind", ["embedding", "hybrid"])
+def test_changed_pair_bytes_are_refused_or_are_another_true_file(make_data, forge, kind):
+    forged = forge(encode_statistics(make_data(kind, 60).count()))
+    true = forged.sections["pairs"]
+    accepted = 0
+    for place in range(0, len(true), max(1, len(true) // 300)):
+        for bit in (0, 3, 7):
+            lie = bytearray(true)
+            lie[place] ^= 1 << bit
+            forged.sections["pairs"] = bytes(lie)
+            data = forged.to_bytes()
+            try:
+                statistics = decode_statistics(data)
+            except WireError:
+                continue
+            statistics.verify()
+            assert encode_statistics(statistics) == data
+            accepted += 1
+    assert accepted < 100
+
+
+def test_padding_bits_must_be_zero(make_data, forge, refuses):
+    # Two experts of two codes each: one kept pair, alone in its byte.
+    data = make_data("embedding", buckets=1, feature_dim=2, group_size=1)
+    forged = forge(encode_statistics(data.count()))
+    (byte,) = forged.sections["pairs"]
+    flips = [byte ^ 1 << bit for bit in range(8)]
+    accepted = []
+    for flip in flips:
+        forged.sections["pairs"] = bytes([flip])
+        try:
+            accepted.append(encode_statistics(decode_statistics(forged.to_bytes())))
+        except WireError:
+            continue
+        assert accepted[-1] == forged.to_bytes()
+
+
+def test_excess_must_not_be_negative_too_large_too_long_or_too_short(
+    make_data, repeated, forge, refuses, planes
+):
+    statistics = repeated(make_data("embedding").count(), 1000)
+    forged = forge(encode_statistics(statistics))
+    true, count = forged.sections["excess"], forged.header["planes"]["excess"]
+    size = len(true) // count
+    assert size > 100
+    for values in ([0] * (size - 1), [0] * (size + 1), [0] * 10 * size, [], [-1] * size):
+        put(forged, planes, "excess", values)
+        refuses(forged.to_bytes())
+    for value in (statistics.sample_count + 1, 2**31, 2**62):
+        put(forged, planes, "excess", [value] + [0] * (size - 1))
+        refuses(forged.to_bytes())
+    put(forged, planes, "excess", [0] * size)
+    put(forged, planes, "overflows", [10**6] * (len(statistics.codes) - statistics.layout.experts))
+    refuses(forged.to_bytes())
+
+
+def test_entries_do_not_wrap_around_at_the_largest_counts(make_data, repeated, forge, planes):
+    statistics = make_data("embedding", buckets=1, feature_dim=2, group_size=1).count()
+    large = repeated(statistics, statistics.layout.most_samples // statistics.sample_count)
+    forged = forge(encode_statistics(large))
+    for value in range(2**31 - 600, 2**31 + 600, 7):
+        put(forged, planes, "excess", [value])
+        with pytest.raises(WireError):
+            decode_statistics(forged.to_bytes())
+
+
+def test_a_layout_that_is_not_the_encoders_is_refused_when_used(make_data, forge):
+    data = make_data("linear")
+    true = data.count()
+    forged = forge(encode_statistics(Statistics.empty(make_data("embedding").encoder)))
+    forged.header["fingerprint"] = true.fingerprint
+    lie = decode_statistics(forged.to_bytes())
+    for use in (lambda: true + lie, lambda: lie + true, lambda: true - lie):
+        with pytest.raises(EncoderMismatch, match="layout"):
+            use()
+    other = make_data("embedding").count()
+    liar = Statistics(true.fingerprint, *(getattr(other, f) for f in list(vars(other))[1:7]))
+    with pytest.raises(EncoderMismatch, match="layout"):
+        Model.from_solution(data.encoder, liar, solve(liar, ridge=1.0))
+
+
+def test_frames_must_be_exactly_what_is_declared(forged, refuses):
+    content = forged.sections["counts"]
+    silent = zstandard.ZstdCompressor(write_content_size=False).compress(content)
+    for frame in (
+        silent,
+        zstandard.compress(content) + b"\0",
+        zstandard.compress(content) + zstandard.compress(b"more"),
+        zstandard.compress(content)[:-1],
+        zstandard.compress(content + b"\0"),
+        b"\0" * 40,
+    ):
+        forged.frames = {"counts": frame}
+        refuses(forged.to_bytes())
+    forged.frames = {}
+    for size in (len(content) + 1, 2**62, -1, True, 1.5, "1", None):
+        forged.raw_sizes = {"counts": size}
+        refuses(forged.to_bytes())

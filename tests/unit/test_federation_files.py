@@ -1,0 +1,206 @@
+"""Sums by files: any grouping gives the same bytes, and nothing is taken twice or half."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safle.errors import (
+    DuplicateContribution,
+    EncoderMismatch,
+    InvalidInput,
+    InvariantError,
+    SafleError,
+    WireError,
+)
+from safle.federation.files import remove_file, sum_files, sum_histograms
+from safle.federation.manifest import load_manifest, manifest_path
+from safle.histogram import Grid, Histogram
+from safle.wire import encode_statistics, write_histogram, write_statistics
+
+
+@pytest.fixture
+def folder(make_data: Callable, tmp_path: Path) -> Path:
+    """Statistics of three clients (a, b, c), of nobody (empty) and of another encoder (other)."""
+    data = make_data()
+    parts = {"a": slice(0, 40), "b": slice(40, 90), "c": slice(90, None), "empty": slice(0, 0)}
+    for name, part in parts.items():
+        write_statistics(tmp_path / name, data.part(part).count())
+    write_statistics(tmp_path / "other", make_data("linear").count())
+    return tmp_path
+
+
+@pytest.fixture
+def pooled(make_data: Callable) -> bytes:
+    return encode_statistics(make_data().count())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_sum_is_the_pooled_count_and_the_manifest_lists_its_parts(
+    folder: Path, pooled: bytes
+) -> None:
+    shares: list[float] = []
+    manifest = sum_files(
+        [folder / name for name in "abc"], folder / "total", progress=shares.append
+    )
+    assert (folder / "total").read_bytes() == pooled
+    assert load_manifest(manifest_path(folder / "total")) == manifest
+    assert [entry.file for entry in manifest.contributions] == ["a", "b", "c"]
+    assert [entry.samples for entry in manifest.contributions] == [40, 50, 30]
+    assert [entry.bytes for entry in manifest.contributions] == [
+        (folder / name).stat().st_size for name in "abc"
+    ]
+    assert manifest.contributions[0].classes == (0, 1, 2)
+    assert shares == [1 / 3, 2 / 3, 1]
+
+
+def test_a_sum_stands_for_its_parts(folder: Path, pooled: bytes) -> None:
+    sum_files([folder / "b", folder / "c"], folder / "part")
+    with pytest.raises(DuplicateContribution, match=r"part brings .*\(b\), which .*/b has"):
+        sum_files([folder / "b", folder / "part"], folder / "total")
+    manifest = sum_files([folder / "part", folder / "a"], folder / "part")
+    assert (folder / "part").read_bytes() == pooled
+    assert [entry.file for entry in manifest.contributions] == ["b", "c", "a"]
+
+
+def test_duplicates_only_if_told_and_empty_clients_any_number(folder: Path) -> None:
+    twice = [folder / "a", folder / "a"]
+    with pytest.raises(DuplicateContribution, match="allow-duplicates"):
+        sum_files(twice, folder / "total")
+    assert sum_files(twice, folder / "total", allow_duplicates=True).samples == 80
+    # A sum that holds a twice is no duplicate of itself.
+    assert sum_files([folder / "total", folder / "b"], folder / "more").samples == 130
+    nobody = [folder / "empty"] * 3
+    assert sum_files([*nobody, folder / "a"], folder / "one").samples == 40
+    assert (folder / "one").read_bytes() == (folder / "a").read_bytes()
+
+
+def test_remove_is_the_inverse_of_adding(folder: Path) -> None:
+    never = sum_files([folder / "a", folder / "c"], folder / "never")
+    sum_files([folder / name for name in "abc"], folder / "total")
+    assert remove_file(folder / "total", folder / "b", folder / "total") == never
+    assert (folder / "total").read_bytes() == (folder / "never").read_bytes()
+    assert manifest_path(folder / "total").read_bytes() == (
+        manifest_path(folder / "never").read_bytes()
+    )
+
+
+def test_a_sum_can_be_removed_with_all_it_lists(folder: Path) -> None:
+    sum_files([folder / name for name in "abc"], folder / "total")
+    sum_files([folder / "a", folder / "b"], folder / "part")
+    left = remove_file(folder / "total", folder / "part", folder / "left")
+    assert [entry.file for entry in left.contributions] == ["c"]
+    assert (folder / "left").read_bytes() == (folder / "c").read_bytes()
+
+
+def test_forced_removal_is_noted(folder: Path) -> None:
+    sum_files([folder / "a", folder / "b"], folder / "part")
+    manifest_path(folder / "part").unlink()
+    sum_files([folder / "part", folder / "c"], folder / "total")
+    with pytest.raises(InvalidInput, match="does not list"):
+        remove_file(folder / "total", folder / "b", folder / "total")
+    left = remove_file(folder / "total", folder / "b", folder / "total", force=True)
+    assert [entry.file for entry in left.contributions] == ["part", "c"]
+    assert [entry.file for entry in left.removed] == ["b"]
+    assert left.samples == 70
+    assert load_manifest(manifest_path(folder / "total")) == left
+
+
+def test_without_a_manifest_the_algebra_decides(folder: Path) -> None:
+    left = remove_file(folder / "a", folder / "empty", folder / "left")
+    assert (left.samples, [entry.file for entry in left.removed]) == (40, ["empty"])
+    with pytest.raises(InvariantError, match="/b: "):
+        remove_file(folder / "a", folder / "b", folder / "left")
+
+
+def _damage(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "said"),
+    [
+        (lambda f: (f / "c").write_bytes((f / "other").read_bytes()), EncoderMismatch, "/c: "),
+        (lambda f: (f / "c").write_bytes((f / "a").read_bytes()), DuplicateContribution, "/c "),
+        (lambda f: (f / "c").write_bytes((f / "c").read_bytes()[:-9]), WireError, "/c: "),
+        (lambda f: (f / "c").write_bytes(b"PK"), WireError, "not a safle file"),
+        (lambda f: _damage(f / "c"), WireError, "/c: "),
+        (lambda f: (f / "c").unlink(), FileNotFoundError, "/c"),
+        (lambda f: manifest_path(f / "c").write_text("[]"), WireError, "c.manifest.json"),
+        (
+            lambda f: (
+                sum_files([f / "a"], f / "x")
+                and manifest_path(f / "x").rename(manifest_path(f / "c"))
+            ),
+            InvalidInput,
+            "not written together",
+        ),
+    ],
+)
+def test_a_failed_sum_changes_nothing(
+    folder: Path, spoil: Callable, error: type[Exception], said: str
+) -> None:
+    sum_files([folder / "b"], folder / "total")
+    spoil(folder)
+    before = contents(folder)
+    with pytest.raises(error, match=said):
+        sum_files([folder / name for name in "abc"], folder / "total")
+    assert contents(folder) == before
+
+
+def test_nothing_to_sum_and_a_declared_encoder(folder: Path) -> None:
+    with pytest.raises(InvalidInput, match="nothing to sum"):
+        sum_files([], folder / "total")
+    with pytest.raises(EncoderMismatch, match="/a: counted with"):
+        sum_files([folder / "a"], folder / "total", fingerprint="0" * 64)
+    assert not (folder / "total").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": "safle-manifest-9"},
+        {"samples": "many"},
+        {"contributions": [{"digest": "x"}]},
+        {"contributions": 7},
+        {"removed": None},
+    ],
+)
+def test_broken_manifests_are_refused(folder: Path, change: dict[str, object]) -> None:
+    sum_files([folder / "a"], folder / "total")
+    beside = manifest_path(folder / "total")
+    beside.write_text(json.dumps(json.loads(beside.read_text()) | change))
+    with pytest.raises(WireError, match="manifest"):
+        load_manifest(beside)
+
+
+def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).random((30, 4))
+    grid = Grid(0, 1, 16)
+    for name, part in {"a": values[:10], "b": values[10:], "whole": values}.items():
+        write_histogram(tmp_path / name, Histogram.of(part, grid))
+    write_histogram(tmp_path / "other", Histogram.of(values, Grid(0, 2, 16)))
+    manifest = sum_histograms([tmp_path / "b", tmp_path / "a"], tmp_path / "total")
+    assert (tmp_path / "total").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert (manifest.kind, manifest.samples) == ("histogram", 30)
+    before = contents(tmp_path)
+    for names, error in {
+        ("a", "a"): DuplicateContribution,
+        ("total", "a"): DuplicateContribution,
+        ("a", "other"): EncoderMismatch,
+        (): InvalidInput,
+    }.items():
+        with pytest.raises(error):
+            sum_histograms([tmp_path / name for name in names], tmp_path / "total")
+    with pytest.raises(SafleError, match="histogram"):
+        sum_files([tmp_path / "a"], tmp_path / "total")
+    assert contents(tmp_path) == before
