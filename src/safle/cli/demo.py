@@ -8,6 +8,7 @@ import rich_click as click
 
 from safle.cli.options import Command
 from safle.cli.session import Session
+from safle.errors import SafleError
 
 EXAMPLE = """\
 Example:
@@ -72,7 +73,7 @@ def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: in
         ],
     )
     same = all(result.same_model for result in results)
-    verdict = "identical model bytes for every split" if same else "THE MODELS DIFFER: a bug"
-    session.text([verdict, f"pictures and files: {folder}/"])
+    verdict = ["identical model bytes for every split"] if same else []
+    session.text([*verdict, f"pictures and files: {folder}/"])
     if not same:
-        raise click.exceptions.Exit(1)
+        raise SafleError("equal data gave different models")

@@ -125,6 +125,7 @@ def _write_clients(
 def _count_file(encoder: Encoder, table: Path, output: Path) -> Path:
     counter = Counter(encoder)
     for features, labels in open_table(table).batches(1024):
+        assert labels is not None, "the demo writes every table with its labels"
         counter.add(features, labels)
     write_statistics(output, counter.statistics())
     return output

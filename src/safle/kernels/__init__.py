@@ -15,7 +15,7 @@ def when_compiling(say: Callable[[], None]) -> None:
     """Call ``say`` once, when a kernel is about to be compiled rather than loaded."""
     from numba.core import event
 
-    class Watch(event.Listener):
+    class Watch(event.Listener):  # type: ignore[misc]
         said = False
 
         def on_start(self, _event: Any) -> None:

@@ -240,4 +240,4 @@ def unpack_rows(
                 target[column] = missing[column]
                 sound &= missing[column] >= 0
             good[expert] = sound
-    return good.all()
+    return bool(good.all())
