@@ -9,20 +9,19 @@ dense float32 one is not timed, and neither is encoding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from benchmarks import data
+from benchmarks.ready import ReadyCodes
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from benchmarks.timing import Contestant, Times, race
-from safle import Counter, Encoder, Statistics
-from safle.codes import Codes, Layout
-from safle.encoders.base import Arrays
+from safle import Counter, Statistics
 from safle.kernels.triangle import start
 
 SAMPLES = 5_000
@@ -31,35 +30,6 @@ SHAPES = {"512x16": (4, 4), "1024x16": (8, 4), "341x64": (4, 6), "2048x4": (8, 2
 BARS = {"512x16": 25.0, "1024x16": 25.0, "341x64": 20.0, "2048x4": 25.0}
 REPEATS, RIVAL_REPEATS = 6, 2
 COMPARED_ROWS = 1024
-
-
-class ReadyCodes(Encoder):
-    """An encoder whose features are sample numbers, (samples, 1): it hands out ready codes."""
-
-    kind = "benchmark-ready-codes"
-    feature_dim = 1
-
-    def __init__(self, symbols: NDArray[np.uint8], table_size: int) -> None:
-        self._symbols, self._table_size = symbols, table_size
-
-    @cached_property
-    def layout(self) -> Layout:
-        return Layout((self._table_size,) * self._symbols.shape[1])
-
-    def settings(self) -> dict[str, Any]:
-        return {}
-
-    def arrays(self) -> Arrays:
-        return {}
-
-    @classmethod
-    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
-        raise NotImplementedError
-
-    def encode_checked(self, features: NDArray[Any]) -> Codes:
-        first = int(features[0, 0])
-        symbols = self._symbols[first : first + len(features)]
-        return Codes(symbols, np.empty((len(symbols), 0), np.int16))
 
 
 Product = tuple[Any, Any]
@@ -111,16 +81,15 @@ def _race(
     # Whole groups only: 341 experts of 64, without the remainder of two digits.
     whole = buckets * encoder.feature_dim // group_size
     symbols = np.ascontiguousarray(encoder.encode(features).symbols[:, :whole])
-    ready = ReadyCodes(symbols, 2**group_size)
+    ready = ReadyCodes(symbols, (2**group_size,) * whole)
     places = symbols + ready.layout.bases[:-1]
     onehot = np.eye(data.CLASSES, dtype=np.float32)[labels]
     rivals: dict[str, Contestant] = {
         kind: _sparse_product(places, ready.layout.code_count, onehot, kind) for kind in kinds
     }
     rivals["dense"] = _dense_product(places, ready.layout.code_count, onehot)
-    numbers = np.arange(len(labels), dtype=np.float64)[:, None]
     times = race(
-        ("safle", partial(_count, ready, numbers, labels)),
+        ("safle", partial(_count, ready, labels)),
         rivals,
         same=_same,
         repeats=REPEATS,
@@ -129,11 +98,9 @@ def _race(
     return times, len(labels) * whole * (whole + 1) // 2
 
 
-def _count(
-    ready: ReadyCodes, numbers: NDArray[np.float64], labels: NDArray[np.int64]
-) -> Statistics:
+def _count(ready: ReadyCodes, labels: NDArray[np.int64]) -> Statistics:
     counter = Counter(ready)
-    counter.add(numbers, labels)
+    counter.add(ready.numbers, labels)
     return counter.statistics()
 
 

@@ -1,7 +1,7 @@
 """Prediction: scores of 10k samples, against torch's ``nn.EmbeddingBag``.
 
-- ``speedup``: from codes. safle's look-up of uint8 symbols against the bag's forward on
-  ready int64 indices; making either is not timed.
+- ``speedup``: from codes. `Model.decision_function` on ready uint8 symbols against the
+  bag's forward on ready int64 indices; making either is not timed.
 - ``speedup_from_features``: the whole of `Model.predict` against the same encoding
   followed by the bag: indices, sums, best class.
 
@@ -11,6 +11,7 @@ Where torch is not installed the rival is NumPy: ``tables[indices].sum(axis=1)``
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import data
+from benchmarks.ready import ReadyCodes
 from benchmarks.report import Bar, Disagreement, Outcome
 from benchmarks.settings import Settings
 from benchmarks.timing import Times, race
 from safle import Model, count, solve
-from safle.kernels.lookup import look_up
 
 FITTED_SAMPLES = 5_000
 RIDGE = 1000.0
@@ -65,14 +66,10 @@ def run(settings: Settings) -> Outcome:
 
 def _race_codes(model: Model, features: NDArray[np.float32], bag: Bag) -> Times:
     symbols, layout = model.encoder.encode(features).symbols, model.encoder.layout
-    indices = symbols + layout.bases[:-1]
-
-    def ours() -> NDArray[np.float64]:
-        scores = np.zeros((len(symbols), len(model.class_names)))
-        look_up(symbols, layout.bases, model.tables, scores)
-        return scores
-
-    return race(("safle", ours), {"bag": partial(bag, indices)}, same=_same, repeats=REPEATS)
+    ready = ReadyCodes(symbols, layout.table_sizes)
+    ours = partial(replace(model, encoder=ready).decision_function, ready.numbers)
+    theirs = partial(bag, symbols + layout.bases[:-1])
+    return race(("safle", ours), {"bag": theirs}, same=_same, repeats=REPEATS)
 
 
 def _race_features(model: Model, features: NDArray[np.float32], bag: Bag) -> Times:

@@ -27,12 +27,15 @@ from safle.features import ClassName, as_class_names, as_features
 from safle.kernels.lookup import look_up
 from safle.memory import require
 from safle.solver import Solution
+from safle.solver.heads import HEADS
 from safle.statistics import Statistics
 
 FORMAT = "safle-model-1"
 MAX_FILE_BYTES = 1 << 32
 PRECISION_BITS = 24
 BATCH = 8_192
+_MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+"""What Python raises where a header does not hold what it should."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +196,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         return _restore(header, arrays)
     except WireError as error:
         raise WireError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
-    except (SafetensorError, SafleError, ValueError, TypeError, KeyError) as error:
+    except (SafetensorError, SafleError, *_MALFORMED) as error:
         raise WireError(f"{path} is not a valid safle model: {error}") from error
 
 
@@ -220,5 +223,7 @@ def _restore(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Model:
     limit = encoder.layout.code_count
     if (np.diff(codes) <= 0).any() or (len(codes) and not 0 <= codes[0] <= codes[-1] < limit):
         raise WireError("the codes are not ascending columns of the encoder")
-    ridge = float.fromhex(header["ridge"])
-    return Model(encoder, codes, weights, intercept, tuple(classes), str(header["head"]), ridge)
+    head, ridge = header["head"], float.fromhex(header["ridge"])
+    if head not in HEADS or not 0 <= ridge < np.inf:
+        raise WireError(f"head {head!r} and ridge {ridge}; expected one of {', '.join(HEADS)}")
+    return Model(encoder, codes, weights, intercept, tuple(classes), head, ridge)

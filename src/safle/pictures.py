@@ -76,22 +76,11 @@ def confusion(matrix: ArrayLike, names: Sequence[object], path: StrPath) -> None
     norm = PowerNorm(ERROR_GAMMA, vmin=0, vmax=1)
     image = axes.imshow(shares, cmap="Blues", norm=norm)
     figure.colorbar(image, ax=axes, label="share of the true class", fraction=0.046, pad=0.03)
-    axes.grid(visible=False)
-    axes.set_xticks(np.arange(size + 1) - 0.5, minor=True)
-    axes.set_yticks(np.arange(size + 1) - 0.5, minor=True)
-    axes.grid(visible=True, which="minor", color="white", linewidth=1.0 if size <= 40 else 0.2)
-    axes.tick_params(which="both", length=0)
-    axes.spines[:].set_visible(False)
     axes.set_xlabel("predicted class")
     axes.set_ylabel("true class")
     total = max(int(counts.sum()), 1)
     axes.set_title(f"accuracy {np.trace(counts) / total:.2%} of {total:,} samples", color=INK)
-    if size <= NAMES_SHOWN:
-        labels = [_shortened(name) for name in names]
-        long = max(map(len, labels)) > 3
-        turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if long else {}
-        axes.set_xticks(range(size), labels, **turned)
-        axes.set_yticks(range(size), labels)
+    _mark_cells(axes, names)
     if size <= NUMBERS_SHOWN:
         _write_counts(axes, counts, shares)
     _save(figure, path)
@@ -111,21 +100,9 @@ def class_mix(matrix: ArrayLike, path: StrPath, names: Sequence[object] | None =
     clients, classes = mix.shape
     labels = [str(name) for name in (names if names is not None else range(classes))]
     figure, axes = _figure(float(np.clip(3 + 0.09 * clients, 6.0, 14.0)), 4.2)
-    colours = _colours(classes)
-    bottom = np.zeros(clients)
-    for at, label in enumerate(labels):
-        holders = np.flatnonzero(mix[:, at])
-        axes.bar(
-            holders,
-            mix[holders, at],
-            bottom=bottom[holders],
-            width=0.9,
-            color=colours[at],
-            label=_shortened(label),
-        )
-        bottom += mix[:, at]
+    _stack(axes, mix, labels)
     axes.set_xlim(-0.8, clients - 0.2)
-    axes.set_ylim(0, 1.05 * max(float(bottom.max()), 1.0))
+    axes.set_ylim(0, 1.05 * max(float(mix.sum(axis=1).max()), 1.0))
     axes.set_xlabel("client")
     axes.set_ylabel("samples")
     axes.grid(visible=False, axis="x")
@@ -157,6 +134,23 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
     return figure, axes
 
 
+def _mark_cells(axes: Any, names: Sequence[object]) -> None:
+    """White lines between the cells of a matrix, and names where they can be read."""
+    size = len(names)
+    axes.grid(visible=False)
+    axes.set_xticks(np.arange(size + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(size + 1) - 0.5, minor=True)
+    axes.grid(visible=True, which="minor", color="white", linewidth=1.0 if size <= 40 else 0.2)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    if size <= NAMES_SHOWN:
+        labels = [_shortened(name) for name in names]
+        long = max(map(len, labels)) > 3
+        turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if long else {}
+        axes.set_xticks(range(size), labels, **turned)
+        axes.set_yticks(range(size), labels)
+
+
 def _write_counts(axes: Any, counts: Any, shares: Any) -> None:
     for row, column in np.argwhere(counts):
         axes.text(
@@ -168,6 +162,24 @@ def _write_counts(axes: Any, counts: Any, shares: Any) -> None:
             fontsize=9,
             color="white" if shares[row, column] ** ERROR_GAMMA > 0.6 else INK,
         )
+
+
+def _stack(axes: Any, mix: Any, labels: Sequence[str]) -> None:
+    """Bars of one class on top of those of the classes before it."""
+    bottom, colours = np.zeros(len(mix)), _colours(len(labels))
+    for at, label in enumerate(labels):
+        holders = np.flatnonzero(mix[:, at])
+        if not len(holders):
+            continue
+        axes.bar(
+            holders,
+            mix[holders, at],
+            bottom=bottom[holders],
+            width=0.9,
+            color=colours[at],
+            label=_shortened(label),
+        )
+        bottom += mix[:, at]
 
 
 def _colours(count: int) -> Any:

@@ -185,6 +185,7 @@ def test_evaluation_as_text_json_and_picture(
     assert (folder / "matrix.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_inspect_tells_every_file(solved: Run, folder: Path) -> None:
     told = {
         "encoder.safetensors": ("encoder", load_encoder(folder / ENCODER[1]).fingerprint),

@@ -163,9 +163,7 @@ def test_the_header_is_sorted_json_without_spaces(make_data):
         size = struct.unpack_from("<I", data, 12)[0]
         text = data[48 : 48 + size].decode()
         header = json.loads(text)
-        assert text == json.dumps(
-            header, sort_keys=True, separators=(",", ":"), ensure_ascii=False
-        )
+        assert text == json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         order = ["codes", "pairs", "counts", "cross", "mixed", "dense", "overflows", "excess"]
         places = [order.index(name) for name, _ in header["sections"]]
         assert all(a < b for a, b in pairwise(places))

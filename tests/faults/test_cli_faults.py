@@ -206,6 +206,7 @@ def test_a_stopped_command_cleans_up(folder: Path, number: int, code: int, said:
     assert contents(folder) == before
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_solving(folder: Path) -> None:
     before = contents(folder)
     process = start(folder, "solve", "total.stats", *ENCODER, "--ridge", "0", "-o", "old")

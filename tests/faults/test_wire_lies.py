@@ -178,23 +178,24 @@ def test_class_counts_must_be_positive_and_within_range(forged, refuses, planes)
         refuses(forged.to_bytes())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("section", ["counts", "cross", "mixed", "overflows", "excess"])
-@pytest.mark.parametrize("change", [1, -1, 300, -(2**40), 2**62])
-def test_a_changed_number_breaks_an_invariant(
-    make_data, forge, refuses, planes, kind, section, change
-):
-    statistics = make_data(kind, 30).count()
-    forged = forge(encode_statistics(statistics))
-    if not forged.sections.get(section):
-        pytest.skip("not in this kind of file")
-    count, raw = forged.header["planes"][section], forged.sections[section]
+def numbers(forged, name):
+    count, raw = forged.header["planes"][name], forged.sections[name]
     size = len(raw) // count
     folded = [sum(raw[p * size + i] << 8 * p for p in range(count)) for i in range(size)]
-    values = [u // 2 if u % 2 == 0 else -(u + 1) // 2 for u in folded]
-    for place in (0, len(values) // 2, len(values) - 1):
-        put(forged, planes, section, [v + change * (i == place) for i, v in enumerate(values)])
-        refuses(forged.to_bytes())
+    return [u // 2 if u % 2 == 0 else -(u + 1) // 2 for u in folded]
+
+
+@pytest.mark.parametrize("change", [1, -1, 300, -(2**40), 2**62])
+def test_a_changed_number_breaks_an_invariant(forged, refuses, planes, change):
+    for section in ("counts", "cross", "mixed", "overflows", "excess"):
+        if not forged.sections.get(section):
+            continue
+        true, values = forged.sections[section], numbers(forged, section)
+        count = forged.header["planes"][section]
+        for place in (0, len(values) // 2, len(values) - 1):
+            put(forged, planes, section, [v + change * (i == place) for i, v in enumerate(values)])
+            refuses(forged.to_bytes())
+        forged.sections[section], forged.header["planes"][section] = true, count
 
 
 def test_cross_that_wraps_around_is_refused(make_data, forge, refuses, planes):

@@ -36,7 +36,9 @@ def test_any_partition_in_any_order_gives_the_same_bytes(data_sets, model_bytes,
     total = sum_statistics(part.count() for part in draw_parts(data, drawn, clients))
     assert total == whole
     assert encode_statistics(total) == encode_statistics(whole)
-    head = data.draw(st.sampled_from(["least-squares", "discriminant"] if ridge else ["least-squares"]))
+    head = data.draw(
+        st.sampled_from(["least-squares", "discriminant"] if ridge else ["least-squares"])
+    )
     saved = [
         model_bytes(drawn.encoder, statistics, ridge=ridge, head=head)
         for statistics in (whole, total)
@@ -114,8 +116,7 @@ def test_classes_a_client_has_never_seen_are_aligned_by_name(make_data, names):
     whole = count(data.encoder, data.features, labels)
     assert whole.class_names == tuple(sorted(names))
     alone = [
-        count(data.encoder, data.features[labels == name], labels[labels == name])
-        for name in names
+        count(data.encoder, data.features[labels == name], labels[labels == name]) for name in names
     ]
     assert all(len(part.class_names) == 1 for part in alone)
     for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):

@@ -127,7 +127,9 @@ def test_other_grids_are_refused_naming_both():
         Histogram.of(features, Grid(-1, 1, 8)),
         Histogram.of(np.zeros((2, 4)), Grid(0, 1, 8)),
     ):
-        with pytest.raises(EncoderMismatch, match=r"bins=8\) with 3 features and on .*bins=\d\) with \d"):
+        with pytest.raises(
+            EncoderMismatch, match=r"bins=8\) with 3 features and on .*bins=\d\) with \d"
+        ):
             first + other
         assert first != other
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Any
 
 import rich_click as click
@@ -102,6 +103,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     # A stopped batch job cleans up its scratch files as Ctrl-C does.
     signal.signal(signal.SIGTERM, _terminate)
+    if isinstance(sys.stdout, TextIOWrapper):
+        # Class names are anybody's: a terminal that cannot show one still gets the rest.
+        sys.stdout.reconfigure(errors="backslashreplace")
     session = Session()
     try:
         code = app.main(arguments, prog_name="safle", standalone_mode=False, obj=session)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
@@ -18,6 +18,11 @@ from safle.cli.options import (
     table_options,
 )
 from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from safle.model import Model
 
 EXAMPLE = "Example:\n\n  safle predict model.safetensors new.csv --proba -o predictions.csv"
 
@@ -63,10 +68,16 @@ def predict(
         writer.writerow(["sample", "class", *names])
         for block, _, named in batches(features, table, batch, advance):
             with named():
-                rows = [[name] for name in classifier.predict(block).tolist()]
-                if proba:
-                    odds = classifier.predict_proba(block).tolist()
-                    rows = [row + more for row, more in zip(rows, odds, strict=True)]
+                rows = _rows(classifier, block, proba=proba)
             writer.writerows([at, *row] for at, row in enumerate(rows, start=sample))
             sample += len(block)
     session.facts(f"{output}: predictions", {"samples": f"{len(table):,}"})
+
+
+def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any]]:
+    """Class and, if wanted, probabilities of each sample."""
+    rows = [[name] for name in model.predict(features).tolist()]
+    if proba:
+        odds = model.predict_proba(features).tolist()
+        rows = [row + more for row, more in zip(rows, odds, strict=True)]
+    return rows

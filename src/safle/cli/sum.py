@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from safle.cli.options import FILE, Command, output
 from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from safle.federation.manifest import Manifest
 
 EXAMPLE = """\
 Examples:
@@ -46,8 +51,6 @@ def add_up(
     One file is in memory at a time. Order and grouping do not matter: the sum's bytes
     are the same, and a sum can be summed again.
     """
-    from safle.encoders import load_encoder
-    from safle.federation.files import sum_files, sum_histograms
     from safle.memory import readable
 
     histograms = _are_histograms(files)
@@ -55,18 +58,10 @@ def add_up(
         raise click.UsageError("--encoder does not apply to histograms; leave it out")
     session.announce_compilation()
     with session.progress(f"summing {len(files)} files") as advance:
-        if histograms:
-            manifest = sum_histograms(
-                files, output, allow_duplicates=allow_duplicates, progress=advance
-            )
-        else:
-            manifest = sum_files(
-                files,
-                output,
-                fingerprint=load_encoder(encoder_path).fingerprint if encoder_path else None,
-                allow_duplicates=allow_duplicates,
-                progress=advance,
-            )
+        options: dict[str, Any] = {"allow_duplicates": allow_duplicates, "progress": advance}
+        if not histograms:
+            options["fingerprint"] = _fingerprint(encoder_path)
+        manifest = _summation(histograms)(files, output, **options)
     facts = {
         "files": len(files),
         "contributions": len(manifest.contributions),
@@ -82,3 +77,15 @@ def _are_histograms(files: tuple[Path, ...]) -> bool:
     from safle.wire import peek_kind
 
     return peek_kind(files[0]) == "histogram"
+
+
+def _summation(histograms: bool) -> Callable[..., Manifest]:
+    from safle.federation.files import sum_files, sum_histograms
+
+    return sum_histograms if histograms else sum_files
+
+
+def _fingerprint(encoder_path: Path | None) -> str | None:
+    from safle.encoders import load_encoder
+
+    return None if encoder_path is None else load_encoder(encoder_path).fingerprint

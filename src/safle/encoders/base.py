@@ -140,7 +140,7 @@ def load_encoder(path: str | os.PathLike[str]) -> Encoder:
             if not header or json.loads(header).get("format") != FORMAT:
                 raise WireError(f"{path} is a safetensors file but not a safle encoder")
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, ValueError, AttributeError, TypeError) as error:
+    except (SafetensorError, ValueError, AttributeError, TypeError, RecursionError) as error:
         if isinstance(error, WireError):
             raise
         raise WireError(f"{path} is not a safle encoder: {error}") from error

@@ -82,17 +82,8 @@ def sum_files(
         del opened
     if total is None:
         raise InvalidInput("nothing to sum; expected at least one statistics file")
-    statistics = total.statistics()
-    data = encode_statistics(statistics)
-    manifest = Manifest(
-        "statistics",
-        container.declared_digest(data),
-        statistics.sample_count,
-        tuple(received.contributions),
-        tuple(removed),
-    )
-    _write(output, data, manifest)
-    return manifest
+    made = Manifest("statistics", "", 0, tuple(received.contributions), tuple(removed))
+    return _write_sum(output, total.statistics(), made)
 
 
 def sum_histograms(
@@ -143,11 +134,7 @@ def remove_file(
         statistics = whole.statistics - part.statistics
         statistics.verify()
     left = _without(whole, part, force=force, total=total, contribution=contribution)
-    data = encode_statistics(statistics)
-    digest = container.declared_digest(data)
-    manifest = replace(left, digest=digest, samples=statistics.sample_count)
-    _write(output, data, manifest)
-    return manifest
+    return _write_sum(output, statistics, left)
 
 
 def _without(
@@ -185,6 +172,16 @@ def _open(path: Path, *, fingerprint: str | None = None) -> _Opened:
         opened.digest, path.name, statistics.sample_count, size, statistics.class_names
     )
     return _Opened(statistics, itself, read_manifest(path, digest=opened.digest))
+
+
+def _write_sum(output: StrPath, statistics: Statistics, manifest: Manifest) -> Manifest:
+    """Write a sum and its manifest, completed by what the sum turned out to be."""
+    data = encode_statistics(statistics)
+    complete = replace(
+        manifest, digest=container.declared_digest(data), samples=statistics.sample_count
+    )
+    _write(output, data, complete)
+    return complete
 
 
 def _write(output: StrPath, data: bytes, manifest: Manifest) -> None:
