@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numba
@@ -52,7 +53,7 @@ def reference_digits(bucketing: Bucketing, thresholds: list[float], value: float
     if isinstance(bucketing, BinaryOverlap):
         return [int(value > threshold) for threshold in thresholds]
     borders = [-np.inf, *thresholds, np.inf]
-    inside = [int(low < value <= high) for low, high in zip(borders, borders[1:], strict=False)]
+    inside = [int(low < value <= high) for low, high in pairwise(borders)]
     return [inside.index(1)] if isinstance(bucketing, Integer) else inside
 
 
@@ -103,7 +104,7 @@ def reference_row(encoder: Encoder, row: np.ndarray) -> tuple[list[int], list[in
 
 def dense_phi(encoder: Encoder, features: np.ndarray) -> np.ndarray:
     """Phi over the whole code space, seen or not; int64, (samples, embedding_dim)."""
-    rows = [sum(reference_row(encoder, row), []) for row in features]
+    rows = [[*onehot, *dense] for onehot, dense in (reference_row(encoder, x) for x in features)]
     return np.array(rows, np.int64).reshape(len(rows), -1 if rows else encoder.layout.embedding_dim)
 
 

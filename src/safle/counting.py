@@ -50,12 +50,15 @@ class Counter:
         self._total = RunningTotal.of(encoder)
         self._pending: list[tuple[Codes, NDArray[Any]]] = []
         self._pending_samples = 0
+        self._used_up = False
         sizes = encoder.layout.table_sizes
         mean_size = sum(sizes) // max(len(sizes), 1)
         self._chunk = int(np.clip(ROWS_WORTH_A_PASS * mean_size, SMALLEST_CHUNK, LARGEST_CHUNK))
 
     def add(self, features: ArrayLike, labels: ArrayLike) -> None:
         """Count a batch; nothing of a refused batch is counted."""
+        if self._used_up:
+            raise InvalidInput("this counter has given its statistics; count on in a new one")
         checked = as_features(features, self.encoder.feature_dim)
         names = as_labels(labels, len(checked))
         found = self._check_names(names)
@@ -68,6 +71,7 @@ class Counter:
     def statistics(self) -> Statistics:
         """What has been counted so far; the counter is used up."""
         self._flush()
+        self._used_up = True
         return self._total.statistics()
 
     def _add_part(self, codes: Codes, labels: NDArray[Any]) -> None:

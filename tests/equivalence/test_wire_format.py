@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -79,19 +79,7 @@ def fill_pairs(gram, cross, owner, n, sections, planes):
     dropped = {e: max(rows[e], key=lambda i: (c[i], -i)) for e in experts}
     kept = [i for i in range(S) if i != dropped[owner[i]]]
     q = {i: (c[i] ** 2).bit_length() - 1 for i in kept}
-    streams = pair_streams(kept, owner, q)
-    values, at = {}, 0
-    for total, parts in sorted(streams.items()):
-        power = 2 ** (total + 1)
-        bits = 1 if 64 * power <= n**2 else 2 if 4 * power <= n**2 else 4
-        bits = bits if power <= 16 * n**2 else 8
-        for pairs in parts:
-            width = -(-len(pairs) * bits // 8)
-            word = int.from_bytes(sections["pairs"][at : at + width], "little")
-            for place, pair in enumerate(pairs):
-                values[pair] = (word >> bits * place & (1 << bits) - 1, (1 << bits) - 1)
-            at += width
-    assert at == len(sections["pairs"])
+    values = unpack(pair_streams(kept, owner, q), n, sections["pairs"])
     overflows = unfold(sections["overflows"], planes["overflows"])
     excess = iter(unfold(sections["excess"], planes["excess"]))
     for i, expected in zip(kept, overflows, strict=True):
@@ -103,17 +91,37 @@ def fill_pairs(gram, cross, owner, n, sections, planes):
     assert next(excess, None) is None
     for (i, j), (value, _) in values.items():
         gram[i, j] = value
-    for a in experts:
-        for b in (e for e in experts if e > a):
-            for i in rows[a]:
-                if i != dropped[a]:
-                    gram[i, dropped[b]] = c[i] - sum(gram[i, j] for j in rows[b])
-            for j in rows[b]:
-                gram[dropped[a], j] = c[j] - sum(gram[i, j] for i in rows[a])
-    for i in range(S):
-        gram[i, i] = c[i]
-        for j in range(i):
-            gram[i, j] = gram[j, i]
+    complete(gram, c, experts, rows, dropped)
+
+
+def unpack(streams, n, packed):
+    """(i, j) -> the value as packed, and the largest one its bits can hold."""
+    values, at = {}, 0
+    for total, parts in sorted(streams.items()):
+        power = 2 ** (total + 1)
+        bits = 1 if 64 * power <= n**2 else 2 if 4 * power <= n**2 else 4
+        bits = bits if power <= 16 * n**2 else 8
+        for pairs in parts:
+            width = -(-len(pairs) * bits // 8)
+            word = int.from_bytes(packed[at : at + width], "little")
+            for place, pair in enumerate(pairs):
+                values[pair] = (word >> bits * place & (1 << bits) - 1, (1 << bits) - 1)
+            at += width
+    assert at == len(packed)
+    return values
+
+
+def complete(gram, c, experts, rows, dropped):
+    """What the margins say: dropped columns, then dropped rows, then the diagonal."""
+    for a, b in combinations(experts, 2):
+        for i in rows[a]:
+            if i != dropped[a]:
+                gram[i, dropped[b]] = c[i] - sum(gram[i, j] for j in rows[b])
+        for j in rows[b]:
+            gram[dropped[a], j] = c[j] - sum(gram[i, j] for i in rows[a])
+    for i, count in enumerate(c):
+        gram[i, i] = count
+        gram[i, :i] = gram[:i, i]
 
 
 def pair_streams(kept, owner, q):

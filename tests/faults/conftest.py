@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 import zstandard
+
+from safle.errors import WireError
+from safle.wire import decode_statistics
 
 PREFIX = struct.Struct("<8sHHI32s")
 
@@ -106,3 +110,16 @@ def at_most() -> Callable[[int], Any]:
         assert peak < limit, f"{peak} bytes at the peak"
 
     return measure
+
+
+@pytest.fixture(scope="session")
+def refuses(at_most: Any) -> Callable[..., None]:
+    """``refuses(data)``: a statistics file gives a `WireError`, quickly and in little memory."""
+
+    def check(data: bytes, match: str | None = None) -> None:
+        started = time.perf_counter()
+        with at_most(20_000_000), pytest.raises(WireError, match=match):
+            decode_statistics(data)
+        assert time.perf_counter() - started < 5
+
+    return check

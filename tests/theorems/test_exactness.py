@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numba
 import numpy as np
 import pytest
@@ -182,3 +186,36 @@ def test_the_digits_give_one_model_for_1_and_100_and_1000_clients(digits, model_
         )
         saved.add(model_bytes(encoder, total))
     assert len(saved) == 1
+
+
+PROGRAM = """
+import sys
+import numpy as np
+from safle import BinaryOverlap, DeclaredRange, EmbeddingEncoder, HybridEncoder, LinearEncoder
+from safle import Model, count, solve
+from sklearn.datasets import load_digits
+features, labels = load_digits(return_X_y=True)
+range_ = DeclaredRange(0, 16, 64)
+embedding = EmbeddingEncoder.calibrated(range_, bucketing=BinaryOverlap(3), group_size=6)
+encoder = HybridEncoder([LinearEncoder.calibrated(range_), embedding])
+statistics = count(encoder, features, labels)
+for options in ({}, {"ridge": 1.0}, {"head": "discriminant"}, {"criterion": "evidence"}):
+    print(Model.from_solution(encoder, statistics, solve(statistics, **options)).digest)
+"""
+
+
+@pytest.mark.slow
+def test_another_process_with_other_threads_saves_the_same_model():
+    found = set()
+    for threads in ("1", "2"):
+        names = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "PYTHONHASHSEED"]
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, **dict.fromkeys(names, threads)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found.add(done.stdout)
+        assert len(done.stdout.split()) == 4
+    assert len(found) == 1

@@ -119,8 +119,8 @@ def test_cross_is_within_its_class_and_adds_up(embedded):
     first = embedded.cross[0, 0]
     with pytest.raises(InvariantError, match="cross is non-negative"):
         with_cross(embedded, (0, 0, -first - 1), (0, 1, first + 1)).verify()
+    row = int(np.argmax(embedded.cross[:, 0] > 0))
     with pytest.raises(InvariantError, match="cross rows sum to the class counts"):
-        row = int(np.argmax(embedded.cross[:, 0] > 0))
         with_cross(embedded, (row, 0, -1), (row, 1, 1)).verify()
 
 

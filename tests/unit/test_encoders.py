@@ -57,7 +57,7 @@ def embedding(features=4, buckets=3, group_size=2, **settings):
         (lambda: HybridEncoder([HybridEncoder([embedding()])]), "inner parts"),
         (lambda: Layout((65_537,)), "1..65536"),
         (lambda: Layout((65_536,) * 1025), "67174400"),
-        (lambda: Layout(), "expected 1.."),
+        (Layout, "expected 1.."),
     ],
 )
 def test_wrong_settings_are_refused_with_the_arithmetic(make, arithmetic):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from safle.solver.digits import ExactSolution, System, solve_exactly
 from safle.solver.heads import HEADS, discriminant
 from safle.solver.minimum_norm import minimum_norm
 from safle.solver.reduction import Reduction
-from safle.solver.ridge import RidgeCurve, ridge_curve
+from safle.solver.ridge import CRITERIA, RidgeCurve, ridge_curve
 from safle.solver.spectrum import spectrum_of
 from safle.solver.tiles import Backend, Cholesky, Progress, ScipyBackend, TiledMatrix
 from safle.solver.torch_backend import TorchBackend, installed
@@ -78,11 +79,17 @@ def solve(
     """
     if head not in HEADS:
         raise InvalidInput(f"head {head!r}; expected one of {', '.join(HEADS)}")
+    if criterion not in CRITERIA:
+        raise InvalidInput(f"criterion {criterion!r}; expected one of {', '.join(CRITERIA)}")
+    _check_ridge(ridge, head)
     if not statistics.sample_count:
         raise InvalidInput("the statistics hold no samples; nothing can be solved")
     reduction = Reduction(statistics)
+    progress = _rising(progress)
     curve = None
     if ridge == "auto":
+        # Before the sweep, not after it: it takes about as long as the factorisation.
+        _require(reduction.reduced_dim, np.float32)
         spectrum = spectrum_of(statistics, reduction, _share(progress, 0.0, 0.6))
         curve = ridge_curve(
             spectrum,
@@ -91,15 +98,27 @@ def solve(
             criterion=criterion,
         )
         ridge = curve.best
-    if not np.isfinite(ridge) or ridge < 0:
-        raise InvalidInput(f"ridge {ridge}; expected 'auto', 0 or a positive finite number")
     begun = 0.6 if curve is not None else 0.0
-    fields = _weights(statistics, reduction, ridge, backend, _share(progress, begun, 1.0))
+    fields = _weights(statistics, reduction, ridge, backend, _share(progress, begun, 0.95))
     weights, intercept = fields.pop("weights"), np.zeros(len(statistics.class_names))
     if head == "discriminant":
         target = statistics.cross * reduction.real[:, None]
         weights, intercept = discriminant(weights, target, statistics.class_counts)
+    if progress is not None:
+        progress(1.0)
     return Solution(weights, intercept, statistics.class_names, head=head, curve=curve, **fields)
+
+
+def _check_ridge(ridge: Any, head: str) -> None:
+    if isinstance(ridge, str) and ridge == "auto":
+        return
+    if not isinstance(ridge, Real) or not 0 <= float(ridge) < np.inf:
+        raise InvalidInput(f"ridge {ridge!r}; expected 'auto', 0 or a positive finite number")
+    if ridge == 0 and head == "discriminant":
+        raise InvalidInput(
+            "the discriminant head needs a positive ridge: within classes, the constant "
+            "direction has no scatter to divide by"
+        )
 
 
 def _weights(
@@ -143,11 +162,7 @@ def _factored(
     progress: Progress | None,
 ) -> ExactSolution:
     size = reduction.reduced_dim
-    require(
-        solve_bytes(size, np.dtype(dtype).itemsize),
-        purpose=f"factoring {size} columns in {np.dtype(dtype).name}",
-        advice="use a smaller encoder, or solve on a machine with more memory",
-    )
+    _require(size, dtype)
     matrix = TiledMatrix(size, lambda rows, columns: reduction.tile(rows, columns, dtype))
     ridge = system.ridge.value
     matrix.add_to_diagonal(ridge)
@@ -166,6 +181,14 @@ def _factored(
     return solve_exactly(system, approximate)
 
 
+def _require(size: int, dtype: Any) -> None:
+    require(
+        solve_bytes(size, np.dtype(dtype).itemsize),
+        purpose=f"factoring {size} columns in {np.dtype(dtype).name}",
+        advice="use a smaller encoder, or solve on a machine with more memory",
+    )
+
+
 def solve_bytes(size: int, itemsize: int = 4) -> int:
     """Memory that factoring ``size`` columns takes: half a square, and the inverses."""
     return itemsize * size * (size + 1) // 2 + 4 * itemsize * size * 1024
@@ -177,6 +200,20 @@ def _backend(name: BackendName, size: int) -> Backend:
     if name not in ("auto", "scipy"):
         raise InvalidInput(f"backend {name!r}; expected auto, scipy or torch")
     return ScipyBackend()
+
+
+def _rising(progress: Progress | None) -> Progress | None:
+    """Never back: a factorisation that is tried again has been counted once."""
+    if progress is None:
+        return None
+    reached = 0.0
+
+    def report(done: float) -> None:
+        nonlocal reached
+        reached = max(reached, done)
+        progress(reached)
+
+    return report
 
 
 def _share(progress: Progress | None, begin: float, end: float) -> Progress | None:

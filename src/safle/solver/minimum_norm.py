@@ -11,6 +11,8 @@ from safle.memory import require
 from safle.solver.reduction import Reduction
 from safle.statistics import Statistics
 
+ROUNDING_UNITS = 1_000
+
 
 def minimum_norm(
     statistics: Statistics, reduction: Reduction
@@ -29,8 +31,11 @@ def minimum_norm(
     gram = reduction.tile((0, size), (0, size), np.float64)
     target = reduction.forward(statistics.cross * reduction.real[:, None])
     values, vectors = eigh(gram, lower=True, overwrite_a=True)
-    cutoff = size * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
+    # The change of basis rounds too, by some dozen units: a direction kept by mistake
+    # would add noise of the size of the solution itself.
+    cutoff = (size + ROUNDING_UNITS) * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
     kept = values > cutoff
+    kept[: max(0, size - statistics.sample_count)] = False
     if not kept.any():
         raise SolveError("there is nothing to fit: the gram is zero")
     part = vectors[:, kept]

@@ -1,0 +1,160 @@
+"""The ridge chosen from sums alone, against the criteria computed from the samples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from safle.bucketing import BinaryOverlap
+from safle.calibration import DeclaredRange
+from safle.counting import count
+from safle.encoders import EmbeddingEncoder, LinearEncoder
+from safle.errors import InvalidInput
+from safle.model import Model
+from safle.solver import solve, spectrum
+from safle.solver.reduction import Reduction
+from safle.solver.ridge import ridge_curve
+
+KINDS = ["embedding", "linear", "hybrid"]
+
+
+def real_phi(phi, data):
+    layout = data.encoder.layout
+    Phi = phi(data.encoder, data.features).astype(np.float64)
+    Phi[:, layout.code_count :] /= np.array(layout.dense_scales)
+    return Phi, np.eye(3)[data.labels]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gcv_is_that_of_the_hat_matrix(make_data, phi, kind):
+    data = make_data(kind)
+    curve = solve(data.count()).curve
+    Phi, Y = real_phi(phi, data)
+    n = len(data)
+    C = Phi.T @ Phi
+    for ridge, score, freedom in zip(
+        curve.ridges, curve.scores, curve.degrees_of_freedom, strict=True
+    ):
+        H = Phi @ np.linalg.solve(C + ridge * np.eye(len(C)), Phi.T)
+        if n - np.trace(H) < 0.01 * n:
+            continue
+        expected = n * np.sum((Y - H @ Y) ** 2) / (n - np.trace(H)) ** 2
+        assert freedom == pytest.approx(np.trace(H), rel=1e-6)
+        assert score == pytest.approx(expected, rel=1e-5)
+    assert curve.best == curve.ridges[np.argmin(curve.scores)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_evidence_is_the_marginal_likelihood_of_the_labels(make_data, phi, kind):
+    data = make_data(kind)
+    curve = solve(data.count(), criterion="evidence").curve
+    Phi, Y = real_phi(phi, data)
+    n, K = Y.shape
+    for ridge, score in zip(curve.ridges[::3], curve.scores[::3], strict=True):
+        # Weights of variance 1/ridge and unit noise give the labels this covariance.
+        S = np.eye(n) + Phi @ Phi.T / ridge
+        noise = np.sum(Y * np.linalg.solve(S, Y)) / (n * K)
+        expected = n * K * np.log(noise) + K * np.linalg.slogdet(S)[1]
+        if noise * K > 1e-6:
+            assert score == pytest.approx(expected, rel=1e-5, abs=1e-4)
+    assert curve.criterion == "evidence"
+
+
+def leave_one_out(Phi, Y, ridge):
+    """Mean squared error of predicting every sample from all others."""
+    total = 0.0
+    for i in range(len(Y)):
+        rest = np.arange(len(Y)) != i
+        A = Phi[rest].T @ Phi[rest] + ridge * np.eye(Phi.shape[1])
+        total += np.sum((Y[i] - Phi[i] @ np.linalg.solve(A, Phi[rest].T @ Y[rest])) ** 2)
+    return total / len(Y)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gcv_is_close_to_leaving_one_out(make_data, phi, kind):
+    data = make_data(kind, samples=60)
+    curve = solve(data.count()).curve
+    Phi, Y = real_phi(phi, data)
+    near = [curve.best * 4.0**k for k in range(-3, 4)]
+    actual = np.array([leave_one_out(Phi, Y, ridge) for ridge in near])
+    gcv = np.exp(np.interp(np.log(near), np.log(curve.ridges), np.log(curve.scores)))
+    assert np.abs(np.log(gcv / actual)).max() < np.log(1.5)
+    # The chosen ridge costs at most a few percent of error against the best one.
+    assert actual[3] <= 1.05 * actual.min()
+
+
+@pytest.mark.parametrize("criterion", ["gcv", "evidence"])
+def test_a_probed_spectrum_chooses_the_decomposed_ones_ridge(digits, criterion):
+    features, labels = digits
+    encoder = EmbeddingEncoder.calibrated(
+        DeclaredRange(0, 16, 64), bucketing=BinaryOverlap(8), group_size=6
+    )
+    statistics = count(encoder, features, labels)
+    reduction = Reduction(statistics)
+    assert 1_000 < reduction.reduced_dim < 2_500
+    options = {
+        "sample_count": statistics.sample_count,
+        "class_count": len(statistics.class_names),
+        "criterion": criterion,
+    }
+    exact = ridge_curve(spectrum._decomposed(statistics, reduction), **options)
+    probed = ridge_curve(spectrum._probed(statistics, reduction, None), **options)
+    assert abs(np.log2(probed.best / exact.best)) < 0.51
+    shared = np.isfinite(exact.scores) & (exact.degrees_of_freedom < 0.5 * len(labels))
+    there = np.interp(np.log(exact.ridges), np.log(probed.ridges), probed.degrees_of_freedom)
+    assert np.allclose(there[shared], exact.degrees_of_freedom[shared], rtol=0.05, atol=0.5)
+
+
+@pytest.mark.slow
+def test_more_classes_than_probes_choose_the_same_ridge():
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 60, 4_000)
+    features = generator.normal(size=(60, 40))[labels] + 1.5 * generator.normal(size=(4_000, 40))
+    encoder = EmbeddingEncoder.calibrated(
+        DeclaredRange(-2, 2, 40), bucketing=BinaryOverlap(6), group_size=4
+    )
+    statistics = count(encoder, features, labels)
+    reduction = Reduction(statistics)
+    options = {"sample_count": 4_000, "class_count": 60}
+    exact = ridge_curve(spectrum._decomposed(statistics, reduction), **options)
+    probed = ridge_curve(spectrum._probed(statistics, reduction, None), **options)
+    assert abs(np.log2(probed.best / exact.best)) < 1.01
+
+
+def test_large_problems_are_probed_and_small_ones_decomposed(make_data, monkeypatch):
+    statistics = make_data("embedding", samples=300, feature_dim=20).count()
+    exact = solve(statistics)
+    monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", 10)
+    probed = solve(statistics)
+    assert not np.array_equal(exact.curve.scores, probed.curve.scores)
+    assert abs(np.log2(probed.ridge / exact.ridge)) < 0.51
+
+
+@pytest.mark.parametrize("criterion", ["gcv", "evidence"])
+def test_the_digits_are_read_as_well_as_measured_before(digits, criterion):
+    features, labels = digits
+    embedding = EmbeddingEncoder.calibrated(
+        DeclaredRange(0, 16, 64), bucketing=BinaryOverlap(8), group_size=6
+    )
+    linear = LinearEncoder.calibrated(DeclaredRange(0, 16, 64))
+    accuracy = {}
+    for name, encoder in (("embedding", embedding), ("linear", linear)):
+        statistics = count(encoder, features[:1297], labels[:1297])
+        model = Model.from_solution(encoder, statistics, solve(statistics, criterion=criterion))
+        accuracy[name] = (model.predict(features[1297:]) == labels[1297:]).mean()
+    assert accuracy["embedding"] > accuracy["linear"] + 0.02
+    assert accuracy["embedding"] >= 0.94
+
+
+def test_the_chosen_ridge_is_on_a_grid_that_rounding_does_not_move(make_data):
+    curve = solve(make_data().count()).curve
+    steps = np.log2(curve.ridges) * 2
+    assert np.allclose(steps, np.rint(steps), atol=1e-5)
+    assert np.allclose(np.diff(np.rint(steps)), 1)
+    assert curve.criterion == "gcv"
+
+
+def test_an_unknown_criterion_is_refused(make_data):
+    for ridge in ("auto", 1.0, 0):
+        with pytest.raises(InvalidInput, match="gcv, evidence"):
+            solve(make_data().count(), ridge=ridge, criterion="aic")

@@ -1,0 +1,215 @@
+"""Weights against dense textbook solutions, whoever factors and however precisely."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.linalg
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safle.errors import SolveError
+from safle.solver import facade, solve, tiles
+from safle.solver.intermediary import aggregate, regularize, solve_regularized, solve_restored
+
+KINDS = ["embedding", "linear", "hybrid"]
+
+
+@pytest.fixture(scope="module")
+def real_phi(phi):
+    """Phi in real units (a fixed-point integer over its scale) and one-hot labels."""
+
+    def make(data):
+        encoder, layout = data.encoder, data.encoder.layout
+        Phi = phi(encoder, data.features).astype(np.float64)
+        Phi[:, layout.code_count :] /= np.array(layout.dense_scales)
+        names = sorted(set(data.labels.tolist()))
+        Y = np.array([[label == name for name in names] for label in data.labels.tolist()], float)
+        return Phi, Y
+
+    return make
+
+
+def full_weights(data, solution, statistics):
+    """Weights over the whole code space: zero where nothing was seen."""
+    layout = data.encoder.layout
+    rows = np.concatenate([statistics.codes, np.arange(layout.code_count, layout.embedding_dim)])
+    weights = np.zeros((layout.embedding_dim, len(solution.class_names)))
+    weights[rows] = solution.weights
+    return weights
+
+
+def close(found, expected, tolerance=1e-9):
+    scale = np.abs(expected).max()
+    return np.abs(found - expected).max() <= tolerance * max(scale, 1e-300)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ridge", [1e-3, 0.02, 0.7, 1, 33.3, 1e3, 1e6])
+def test_ridge_solutions_are_those_of_a_dense_solve(make_data, real_phi, kind, ridge):
+    data = make_data(kind)
+    statistics = data.count()
+    solution = solve(statistics, ridge=ridge)
+    Phi, Y = real_phi(data)
+    A = Phi.T @ Phi + solution.ridge * np.eye(Phi.shape[1])
+    expected = scipy.linalg.solve(A, Phi.T @ Y, assume_a="pos")
+    found = full_weights(data, solution, statistics)
+    assert abs(solution.ridge / ridge - 1) <= 2.0**-20
+    assert close(found, expected, 1e-9 * max(1, np.linalg.cond(A) / 1e6))
+    assert solution.residual <= 1e-10
+    actual = np.linalg.norm(A @ found - Phi.T @ Y) / np.linalg.norm(Phi.T @ Y)
+    assert actual <= 1e-10
+
+
+@given(data=st.data(), ridge=st.floats(0.01, 1e5))
+@settings(max_examples=40)
+def test_any_data_set_and_ridge_is_solved(data_sets, real_phi, data, ridge):
+    drawn = data.draw(data_sets(1))
+    statistics = drawn.count()
+    solution = solve(statistics, ridge=ridge)
+    Phi, Y = real_phi(drawn)
+    A = Phi.T @ Phi + solution.ridge * np.eye(Phi.shape[1])
+    found = full_weights(drawn, solution, statistics)
+    left = np.linalg.norm(A @ found - Phi.T @ Y)
+    assert left <= 1e-10 * np.linalg.norm(Phi.T @ Y) + 1e-15 * np.linalg.norm(A)
+    assert solution.residual <= 1e-10
+
+
+@given(data=st.data())
+@settings(max_examples=40)
+def test_ridge_0_is_the_pseudo_inverse_and_reports_the_rank(data_sets, real_phi, data):
+    drawn = data.draw(data_sets(1))
+    statistics = drawn.count()
+    solution = solve(statistics, ridge=0)
+    Phi, Y = real_phi(drawn)
+    # The true rank, of exact integers: the smallest singular value is far from rounding.
+    singular = np.linalg.svd(Phi, compute_uv=False)
+    rank = int((singular > 1e-9 * singular[0]).sum())
+    if singular[rank - 1] < 1e-5 * singular[0]:
+        # Squared in the gram, it lies at the edge of float64: either rank is right.
+        return
+    assert solution.rank == rank
+    assert close(full_weights(drawn, solution, statistics), np.linalg.pinv(Phi, 1e-9) @ Y, 1e-5)
+    assert solution.precision == "spectral"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_minimum_norm_solution_fits_best_and_is_shortest(make_data, real_phi, kind):
+    data = make_data(kind, samples=40)
+    statistics = data.count()
+    solution = solve(statistics, ridge=0)
+    Phi, Y = real_phi(data)
+    expected = np.linalg.pinv(Phi) @ Y
+    found = full_weights(data, solution, statistics)
+    assert solution.rank == np.linalg.matrix_rank(Phi)
+    assert solution.ridge == 0
+    assert close(found, expected, 1e-8)
+    assert np.linalg.norm(found) <= np.linalg.norm(expected) * (1 + 1e-9)
+    assert solution.residual <= 1e-10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_papers_protocol_with_dense_matrices_gives_the_same(make_data, real_phi, kind):
+    data, gamma = make_data(kind), 0.25
+    bounds = [0, 17, 18, 60, 120]
+    parts = [data.part(slice(a, b)) for a, b in pairwise(bounds)]
+    Phi, Y = real_phi(data)
+    identity = np.eye(Phi.shape[1])
+    # As written: every client regularises its own dense matrix, the server sums.
+    sent = [(Phi[a:b], Y[a:b]) for a, b in pairwise(bounds)]
+    C = sum(P.T @ P + gamma * identity for P, _ in sent)
+    M = sum(P.T @ labels for P, labels in sent)
+    total = aggregate(regularize(part.count(), gamma) for part in parts)
+    assert total.intermediary == len(parts) * gamma
+    regularised, restored = solve_regularized(total), solve_restored(total)
+    found = full_weights(data, regularised, total.statistics)
+    assert close(found, np.linalg.inv(C) @ M)
+    assert close(found, full_weights(data, solve(data.count(), ridge=1.0), data.count()))
+    found = full_weights(data, restored, total.statistics)
+    assert close(found, np.linalg.pinv(C - len(parts) * gamma * identity, 1e-10) @ M, 1e-6)
+    assert close(found, np.linalg.pinv(Phi) @ Y, 1e-6)
+    two = regularize(parts[0].count(), gamma) + regularize(parts[1].count(), gamma)
+    assert two.intermediary == 2 * gamma
+
+
+@pytest.fixture
+def only_float64(monkeypatch):
+    factored = facade._factored
+
+    def refuse(system, reduction, backend, dtype, progress):
+        if np.dtype(dtype) == np.float32:
+            raise SolveError("float32 is not allowed in this test")
+        return factored(system, reduction, backend, dtype, progress)
+
+    monkeypatch.setattr(facade, "_factored", refuse)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ridge", [0.05, 1.0, 300.0])
+def test_both_precisions_give_the_same_model(make_data, model_bytes, request, kind, ridge):
+    data = make_data(kind, samples=400, feature_dim=12)
+    statistics = data.count()
+    assert solve(statistics, ridge=ridge).precision == "float32"
+    low = model_bytes(data.encoder, statistics, ridge=ridge)
+    request.getfixturevalue("only_float64")
+    assert solve(statistics, ridge=ridge).precision == "float64"
+    assert model_bytes(data.encoder, statistics, ridge=ridge) == low
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("head", ["least-squares", "discriminant"])
+def test_torch_and_scipy_give_the_same_model(make_data, model_bytes, kind, head):
+    pytest.importorskip("torch")
+    data = make_data(kind, samples=400, feature_dim=12)
+    statistics = data.count()
+    for ridge in (0.05, 1.0, 300.0):
+        by_scipy = solve(statistics, ridge=ridge, backend="scipy")
+        by_torch = solve(statistics, ridge=ridge, backend="torch")
+        assert (by_scipy.backend, by_torch.backend) == ("scipy", "torch")
+        saved = {
+            model_bytes(data.encoder, statistics, ridge=ridge, head=head, backend=backend)
+            for backend in ("scipy", "torch")
+        }
+        assert len(saved) == 1
+
+
+@pytest.mark.parametrize("backend", ["scipy", "torch"])
+def test_the_size_of_the_tiles_does_not_change_the_model(
+    make_data, model_bytes, monkeypatch, backend
+):
+    pytest.importorskip(backend)
+    data = make_data("hybrid", samples=400, feature_dim=12)
+    statistics = data.count()
+    expected = model_bytes(data.encoder, statistics, ridge=0.5)
+    for size in (7, 64, 100):
+        monkeypatch.setattr(tiles, "TILE", size)
+        assert model_bytes(data.encoder, statistics, ridge=0.5, backend=backend) == expected
+
+
+def test_a_hopeless_float32_factorisation_falls_back_to_float64(make_data, real_phi):
+    # Nearly equal columns and a tiny ridge: a condition number that float32 cannot hold.
+    data = make_data("linear", samples=3000, feature_dim=8)
+    data.features[:, 1:] = data.features[:, :1]
+    data.features[:30, 1:] += 0.01
+    statistics = data.count()
+    solution = solve(statistics, ridge=1e-4)
+    assert solution.precision == "float64"
+    Phi, Y = real_phi(data)
+    A = Phi.T @ Phi + solution.ridge * np.eye(Phi.shape[1])
+    assert np.linalg.cond(A) > 1e7
+    assert solution.residual <= 1e-10
+    left = np.linalg.norm(A @ solution.weights - Phi.T @ Y) / np.linalg.norm(Phi.T @ Y)
+    assert left <= 1e-10
+
+
+def test_several_tiles_of_the_real_size_are_solved(make_data):
+    data = make_data("embedding", samples=1500, feature_dim=150)
+    statistics = data.count()
+    solution = solve(statistics, ridge=5.0)
+    gram = statistics.gram_square() + solution.ridge * np.eye(statistics.dim)
+    expected = scipy.linalg.solve(gram, statistics.cross, assume_a="pos")
+    assert statistics.dim - statistics.layout.experts > tiles.TILE
+    assert close(solution.weights, expected, 1e-9)
+    assert solution.residual <= 1e-10

@@ -1,0 +1,188 @@
+"""Solving: refusals, memory, progress, and the smallest problems."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from safle import memory
+from safle.errors import InvalidInput, MissingExtra, NotEnoughMemory, SolveError
+from safle.model import Model
+from safle.solver import facade, solve, solve_bytes, spectrum, tiles, torch_backend
+from safle.solver.intermediary import regularize
+from safle.statistics import Statistics
+
+KINDS = ["embedding", "linear", "hybrid"]
+RIDGES = [0, 0.5, 100.0, "auto"]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"ridge": -1.0}, "ridge -1"),
+        ({"ridge": np.nan}, "ridge nan"),
+        ({"ridge": np.inf}, "ridge inf"),
+        ({"ridge": "best"}, "ridge 'best'"),
+        ({"ridge": None}, "ridge None"),
+        ({"ridge": [1.0]}, r"ridge \[1.0\]"),
+        ({"head": "mean"}, "least-squares, discriminant"),
+        ({"ridge": 1.0, "backend": "cublas"}, "auto, scipy or torch"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(make_data, options, found):
+    with pytest.raises(InvalidInput, match=found):
+        solve(make_data().count(), **options)
+
+
+@pytest.mark.parametrize("gamma", [0.0, -1.0, np.nan])
+def test_an_intermediary_must_be_positive(make_data, gamma):
+    with pytest.raises(InvalidInput, match="positive"):
+        regularize(make_data().count(), gamma)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_statistics_without_samples_cannot_be_solved(make_encoder, kind):
+    with pytest.raises(InvalidInput, match="no samples"):
+        solve(Statistics.empty(make_encoder(kind)))
+
+
+@pytest.mark.parametrize("ridge", [1e-30, 1e-12, 1e30])
+def test_a_ridge_beyond_exact_arithmetic_is_refused_with_advice(make_data, repeated, ridge):
+    statistics = repeated(make_data("embedding").count(), 10**6)
+    with pytest.raises(SolveError, match=r"too small|too large"):
+        solve(statistics, ridge=ridge)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ridge", RIDGES)
+@pytest.mark.parametrize("samples", [1, 2])
+def test_the_smallest_clients_are_solved(make_data, kind, ridge, samples):
+    data = make_data(kind, samples)
+    statistics = data.count()
+    solution = solve(statistics, ridge=ridge)
+    assert np.isfinite(solution.weights).all()
+    assert solution.residual <= 1e-10
+    assert solution.rank is None or 1 <= solution.rank <= samples
+    model = Model.from_solution(data.encoder, statistics, solution)
+    assert np.array_equal(model.predict(data.features), data.labels)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ridge", RIDGES)
+def test_one_class_only_is_predicted_everywhere(make_data, kind, ridge):
+    data = make_data(kind)
+    only = data.part(data.labels == 2)
+    statistics = only.count()
+    solution = solve(statistics, ridge=ridge)
+    model = Model.from_solution(only.encoder, statistics, solution)
+    assert (model.predict(data.features) == 2).all()
+    assert (model.predict_proba(data.features) == 1).all()
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    monkeypatch.setattr(
+        memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=1_000_000)
+    )
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("ridge", [1.0, "auto", 0])
+def test_what_cannot_fit_is_refused_before_anything_is_computed(make_data, monkeypatch, ridge):
+    statistics = make_data("embedding", samples=400, feature_dim=60).count()
+    for module, name in (
+        (facade, "spectrum_of"),
+        (facade, "TiledMatrix"),
+        (facade.Reduction, "tile"),
+    ):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("computed"))
+    with pytest.raises(NotEnoughMemory, match=r"needs .*B, 1.0 MB are available; use") as error:
+        solve(statistics, ridge=ridge)
+    assert "columns" in str(error.value)
+
+
+def test_the_stated_memory_is_half_a_square_and_little_more():
+    assert 4 * 8192**2 / 2 < solve_bytes(8192) < 4 * 8192**2 / 2 + 4 * 4 * 8192 * 1025
+    assert solve_bytes(1000, 8) == 2 * solve_bytes(1000, 4)
+
+
+def test_byte_counts_are_written_for_people():
+    assert memory.readable(999) == "999 B"
+    assert memory.readable(1_500_000_000) == "1.5 GB"
+    assert memory.readable(2.5e15) == "2500.0 TB"
+
+
+def heard(statistics, **options):
+    calls = []
+    solve(statistics, progress=calls.append, **options)
+    return calls
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ridge", RIDGES)
+@pytest.mark.parametrize("probed", [True, False])
+def test_progress_only_rises_and_ends_at_one(make_data, monkeypatch, kind, ridge, probed):
+    monkeypatch.setattr(tiles, "TILE", 8)
+    if probed:
+        monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", 3)
+    calls = heard(make_data(kind).count(), ridge=ridge)
+    assert all(a <= b for a, b in pairwise(calls))
+    assert calls[-1] == 1.0
+    assert 0 <= calls[0] <= 1
+    assert calls.count(1.0) == 1
+
+
+def test_progress_does_not_go_back_when_the_precision_is_raised(make_data, monkeypatch):
+    monkeypatch.setattr(tiles, "TILE", 8)
+    exactly = facade.solve_exactly
+    tries = []
+
+    def inaccurate_at_first(system, approximate):
+        tries.append(system)
+        if len(tries) == 1:
+            raise SolveError("too inaccurate")
+        return exactly(system, approximate)
+
+    monkeypatch.setattr(facade, "solve_exactly", inaccurate_at_first)
+    calls = heard(make_data("hybrid").count(), ridge=1.0)
+    assert len(tries) == 2
+    assert all(a <= b for a, b in pairwise(calls))
+    assert calls[-1] == 1.0
+
+
+def test_torch_is_only_needed_where_it_is_asked_for(make_data, monkeypatch):
+    statistics = make_data().count()
+    monkeypatch.setattr(facade, "installed", lambda: False)
+    monkeypatch.setattr(facade, "TORCH_WORTHWHILE", 1)
+    assert solve(statistics, ridge=1.0).backend == "scipy"
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'safle\[torch\]'"):
+        solve(statistics, ridge=1.0, backend="torch")
+
+
+def test_large_systems_use_torch_where_it_is_installed(make_data, monkeypatch):
+    pytest.importorskip("torch")
+    statistics = make_data().count()
+    assert torch_backend.installed()
+    assert solve(statistics, ridge=1.0).backend == "scipy"
+    monkeypatch.setattr(facade, "TORCH_WORTHWHILE", 1)
+    assert solve(statistics, ridge=1.0).backend == "torch"
+
+
+def test_a_solution_says_how_it_was_obtained(make_data):
+    statistics = make_data().count()
+    numbers = solve(statistics, ridge=3)
+    assert (numbers.ridge, numbers.head, numbers.rank, numbers.curve) == (
+        3.0,
+        "least-squares",
+        None,
+        None,
+    )
+    chosen = solve(statistics)
+    assert chosen.curve is not None
+    assert chosen.ridge == chosen.curve.best
+    assert chosen.class_names == (0, 1, 2)
+    assert (chosen.intercept == 0).all()

@@ -1,0 +1,115 @@
+"""Statistics as values: immutable, comparable, and of a size that depends on D only."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+
+from safle.counting import Counter, count
+from safle.errors import InvalidInput, NotEnoughMemory
+from safle.statistics import Statistics, sum_statistics
+from safle.wire import encode_statistics
+
+
+@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
+def test_statistics_cannot_be_changed(make_data, kind):
+    statistics = make_data(kind).count()
+    for name in ("gram", "cross", "codes", "class_counts"):
+        if getattr(statistics, name).size:
+            with pytest.raises(ValueError, match="read-only"):
+                getattr(statistics, name)[0] = 7
+    with pytest.raises(FrozenInstanceError):
+        statistics.fingerprint = ""
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(statistics)
+
+
+@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
+def test_adding_and_subtracting_leave_their_operands_alone(make_data, kind):
+    data = make_data(kind)
+    a, b = data.part(slice(0, 50)).count(), data.part(slice(50, None)).count()
+    before = [encode_statistics(a), encode_statistics(b)]
+    _ = (a + b) - b, sum_statistics([a, a, b]), a - a
+    assert [encode_statistics(a), encode_statistics(b)] == before
+
+
+def test_statistics_equal_only_statistics_of_the_same_data(make_data):
+    data = make_data("hybrid")
+    statistics = data.count()
+    assert statistics == data.count()
+    assert statistics != data.part(slice(0, 119)).count()
+    assert statistics != count(data.encoder, data.features, data.labels + 1)
+    assert statistics != count(data.encoder, data.features, data.labels[::-1])
+    assert statistics != make_data("embedding").count()
+    assert statistics != "statistics"
+    for combine in (lambda: statistics + 1, lambda: statistics - None, lambda: 0 + statistics):
+        with pytest.raises(TypeError):
+            combine()
+
+
+def test_a_counter_gives_its_statistics_once(make_data):
+    data = make_data()
+    counter = Counter(data.encoder)
+    counter.add(data.features, data.labels)
+    statistics = counter.statistics()
+    with pytest.raises(InvalidInput, match="new one"):
+        counter.add(data.features, data.labels)
+    assert counter.statistics() == statistics == data.count()
+
+
+def peak_of(work):
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", ["embedding", "hybrid"])
+def test_counting_takes_memory_for_the_gram_not_for_the_samples(make_data, kind):
+    data = make_data(kind, samples=3_000, feature_dim=20)
+    data.count()
+
+    def stream(batches):
+        counter = Counter(data.encoder)
+        for _ in range(batches):
+            counter.add(data.features, data.labels)
+        counter.statistics()
+
+    assert peak_of(lambda: stream(30)) < 1.1 * peak_of(lambda: stream(6))
+
+
+def test_summing_takes_memory_for_one_client_not_for_all(make_data):
+    data = make_data("embedding", samples=2_000, feature_dim=20)
+    data.count()
+
+    def clients(number):
+        for client in range(number):
+            yield data.part(np.arange(len(data)) % 7 == client % 7).count()
+
+    few = peak_of(lambda: sum_statistics(clients(7)))
+    assert peak_of(lambda: sum_statistics(clients(70))) < 1.1 * few
+
+
+def test_a_gram_that_does_not_fit_is_refused_with_advice(make_data, monkeypatch):
+    data = make_data("embedding", samples=500, feature_dim=20)
+    halves = [data.part(slice(0, 250)).count(), data.part(slice(250, None)).count()]
+    monkeypatch.setattr(
+        "safle.memory.psutil.virtual_memory", lambda: type("Memory", (), {"available": 1000})
+    )
+    for work in (data.count, lambda: halves[0] + halves[1]):
+        with pytest.raises(NotEnoughMemory, match=r"a gram of \d+ rows .*smaller tables"):
+            work()
+
+
+def test_empty_statistics_are_the_zero_of_their_encoder(make_data):
+    data = make_data("hybrid")
+    zero = Statistics.empty(data.encoder)
+    zero.verify()
+    assert (zero.sample_count, zero.class_names) == (0, ())
+    assert zero + zero == zero
+    assert sum_statistics([zero, data.count(), zero]) == data.count()
