@@ -21,6 +21,7 @@ from safle.encoders.shuffle import permutation
 
 BUCKETS, GROUP_SIZE = 4, 4
 BAR = 8.0
+REPEATS, RIVAL_REPEATS = 12, 4
 
 Floats = NDArray[np.float32]
 
@@ -40,8 +41,8 @@ def run(settings: Settings) -> Outcome:
             "tuned": partial(tuned, features, thresholds, order),
         },
         same=_same,
-        repeats=7,
-        rival_repeats=3,
+        repeats=REPEATS,
+        rival_repeats=RIVAL_REPEATS,
     )
     speedup = times.ratio("plain", "safle")
     return Outcome(

@@ -29,7 +29,7 @@ FITTED_SAMPLES = 5_000
 RIDGE = 1000.0
 TOLERANCE = 1e-4
 """Of float32 sums over hundreds of weights below 1."""
-REPEATS = 15
+REPEATS = 60
 
 Bag = Callable[[NDArray[np.int64]], NDArray[Any]]
 

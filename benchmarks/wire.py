@@ -23,7 +23,7 @@ from safle.wire.statistics import decode_statistics, encode_statistics
 SIZES = {"500": 10.0, "50": 3.0}
 """Samples -> most megabytes."""
 MEGABYTE = 1_000_000
-REPEATS = 7
+REPEATS = 15
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from safle import atomic
 from safle.encoders.base import Encoder, encoder_header, restore_encoder
 from safle.errors import EncoderMismatch, SafleError, WireError
 from safle.features import ClassName, as_class_names, as_features
-from safle.kernels.lookup import look_up
+from safle.kernels.lookup import look_up, padded
 from safle.memory import require
 from safle.solver import Solution
 from safle.solver.heads import HEADS
@@ -81,17 +81,22 @@ class Model:
         )
 
     @cached_property
-    def tables(self) -> NDArray[np.float32]:
-        """Weights of all codes, seen or not, float32, (code_count, class_count)."""
+    def _padded_tables(self) -> NDArray[np.float32]:
+        """`tables` as the kernel wants them."""
         shape = (self.encoder.layout.code_count, len(self.class_names))
         require(
-            4 * shape[0] * shape[1],
+            8 * shape[0] * shape[1],
             purpose=f"tables of {shape[0]} codes and {shape[1]} classes",
             advice="predict on a machine with more memory",
         )
         tables = np.zeros(shape, np.float32)
         tables[self.codes] = self.weights[: len(self.codes)]
-        return tables
+        return padded(tables)
+
+    @property
+    def tables(self) -> NDArray[np.float32]:
+        """Weights of all codes, seen or not, float32, (code_count, class_count)."""
+        return self._padded_tables[:, : len(self.class_names)]
 
     @cached_property
     def dense_weights(self) -> NDArray[np.float64]:
@@ -112,7 +117,8 @@ class Model:
         codes, layout = self.encoder.encode_checked(features), self.encoder.layout
         scores = np.repeat(self.intercept[None].astype(np.float64), len(features), axis=0)
         if layout.experts:
-            look_up(codes.symbols, layout.bases, self.tables, scores)
+            sums = look_up(codes.symbols, layout.bases, self._padded_tables)
+            scores += sums[:, : len(self.class_names)]
         if layout.dense_dim:
             # 24-bit weights times 16-bit codes: up to 2**13 columns add up without rounding.
             scores += codes.dense.astype(np.float64) @ self.dense_weights
@@ -170,7 +176,9 @@ class Model:
 def on_grid(values: NDArray[np.float64]) -> NDArray[np.float32]:
     """Round to multiples of a power of two, `PRECISION_BITS` below the largest value."""
     exponent = int(np.frexp(np.abs(values).max(initial=0.0))[1]) - PRECISION_BITS
-    return np.ldexp(np.rint(np.ldexp(values, -exponent)), exponent).astype(np.float32)
+    # Plus zero: what rounds to nothing must not keep the sign of its last bits.
+    steps = np.rint(np.ldexp(values, -exponent))
+    return np.ldexp(steps, exponent).astype(np.float32) + np.float32(0)
 
 
 def _nearest_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -98,6 +98,7 @@ def test_the_grid_is_one_power_of_two_and_float32_holds_it(values):
     if largest > 1e-25:
         assert (np.abs(rounded - values) <= step / 2).all()
         assert (np.fmod(rounded, step) == 0).all()
+    assert not np.signbit(rounded[rounded == 0]).any()
 
 
 @given(

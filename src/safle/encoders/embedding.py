@@ -169,8 +169,9 @@ def _thresholds_for(dtype: Any, thresholds: NDArray[np.float64]) -> NDArray[Any]
         return thresholds
     with np.errstate(over="ignore"):
         rounded = thresholds.astype(np.float32)
+        below = np.nextafter(rounded, np.float32(-np.inf))
     above = rounded.astype(np.float64) > thresholds
-    lowered: NDArray[Any] = np.where(above, np.nextafter(rounded, np.float32(-np.inf)), rounded)
+    lowered: NDArray[Any] = np.where(above, below, rounded)
     return lowered
 
 
