@@ -40,7 +40,7 @@ class ReadyCodes(Encoder):
 
     @classmethod
     def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
-        raise NotImplementedError
+        raise TypeError("codes made beforehand are never read from a file")
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
         first = int(features[0, 0])
