@@ -40,6 +40,7 @@ class ReadyCodes(Encoder):
 
     @classmethod
     def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
+        del settings, arrays
         raise TypeError("codes made beforehand are never read from a file")
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
