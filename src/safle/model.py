@@ -33,7 +33,7 @@ from safle.statistics import Statistics
 FORMAT = "safle-model-1"
 MAX_FILE_BYTES = 1 << 32
 PRECISION_BITS = 24
-BATCH = 8_192
+BATCH = 16_384
 _MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 """What Python raises where a header does not hold what it should."""
 
@@ -107,22 +107,21 @@ class Model:
     def decision_function(self, features: ArrayLike) -> NDArray[np.float64]:
         """Scores, float64, (samples, class_count)."""
         checked = as_features(features, self.encoder.feature_dim)
-        scores = np.empty((len(checked), len(self.class_names)))
-        for first in range(0, len(checked), BATCH):
-            part = slice(first, first + BATCH)
-            scores[part] = self._score(checked[part])
-        return scores
+        if len(checked) <= BATCH:
+            return self._score(checked)
+        starts = range(0, len(checked), BATCH)
+        return np.concatenate([self._score(checked[at : at + BATCH]) for at in starts])
 
     def _score(self, features: NDArray[Any]) -> NDArray[np.float64]:
         codes, layout = self.encoder.encode_checked(features), self.encoder.layout
-        scores = np.repeat(self.intercept[None].astype(np.float64), len(features), axis=0)
+        scores = np.zeros((len(features), len(self.class_names)))
         if layout.experts:
             sums = look_up(codes.symbols, layout.bases, self._padded_tables)
-            scores += sums[:, : len(self.class_names)]
+            scores = sums[:, : len(self.class_names)]
         if layout.dense_dim:
             # 24-bit weights times 16-bit codes: up to 2**13 columns add up without rounding.
-            scores += codes.dense.astype(np.float64) @ self.dense_weights
-        return scores
+            scores = scores + codes.dense.astype(np.float64) @ self.dense_weights
+        return scores + self.intercept
 
     def predict(self, features: ArrayLike) -> NDArray[Any]:
         """Class names, (samples,)."""

@@ -95,6 +95,17 @@ def test_ridge_0_is_the_pseudo_inverse_and_reports_the_rank(data_sets, real_phi,
     assert solution.precision == "spectral"
 
 
+@given(data=st.data())
+@settings(max_examples=60)
+def test_repeating_every_sample_changes_neither_rank_nor_solution(data_sets, repeated, data):
+    # Of codes alone: their gram is far from the edge of float64.
+    drawn = data.draw(data_sets(1).filter(lambda d: not d.encoder.layout.dense_dim))
+    statistics = drawn.count()
+    once, often = solve(statistics, ridge=0), solve(repeated(statistics, 1000), ridge=0)
+    assert often.rank == once.rank <= statistics.sample_count
+    assert close(often.weights, once.weights, 1e-8)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_minimum_norm_solution_fits_best_and_is_shortest(make_data, real_phi, kind):
     data = make_data(kind, samples=40)

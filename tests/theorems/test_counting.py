@@ -103,10 +103,12 @@ def test_both_counting_kernels_agree(data_sets, data):
 
 
 @pytest.mark.parametrize("experts", [1, 2, 33])
-def test_both_counting_kernels_agree_beyond_their_counters(experts):
-    # One code holds 700 samples: the 4-bit and 8-bit counters of the block kernel must carry.
+@pytest.mark.parametrize("share", [0.6, 1.0])
+def test_both_counting_kernels_agree_beyond_their_counters(experts, share):
+    # One code holds most samples or all: the 4-bit and 8-bit counters of the block kernel
+    # must carry before any of them is full.
     generator = np.random.default_rng(experts)
-    columns = np.minimum(generator.geometric(0.6, (experts, 1_000)), 12) - 1
+    columns = np.minimum(generator.geometric(share, (experts, 1_000)), 12) - 1
     columns = (columns + 12 * np.arange(experts)[:, None]).astype(np.int32)
     offsets = 12 * np.arange(experts + 1)
     order = np.empty(columns.shape, np.uint32)
