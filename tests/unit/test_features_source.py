@@ -169,6 +169,19 @@ def test_count_checks_it(
     assert safle(*arguments, "--trust-features") == trusted
 
 
+@pytest.mark.parametrize(("found", "code"), [(OURS, 0), ("", 0), (THEIRS, 1)])
+def test_a_model_refuses_another_backbones_features(tmp_path: Path, found: str, code: int) -> None:
+    place = {name: tmp_path / f"{name}.safetensors" for name in ("encoder", "model")}
+    sample, total = table(tmp_path / "s.safetensors", OURS), tmp_path / "a.stats"
+    encoder = ("--encoder", place["encoder"])
+    safle("encoder", "make", "--sample", sample, "-o", place["encoder"])
+    safle("count", sample, *encoder, "-o", total)
+    assert safle("solve", total, *encoder, "-o", place["model"]) == 0
+    features = table(tmp_path / "f.safetensors", found)
+    assert safle("evaluate", place["model"], features) == code
+    assert safle("predict", place["model"], features, "-o", tmp_path / "p.csv") == code
+
+
 @pytest.mark.parametrize(
     "names", [("a", "b"), ("tench, Tinca tinca", "b"), (" a", "b"), ("[x]", 'say "y"'), ("[", "]")]
 )

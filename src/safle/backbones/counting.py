@@ -100,23 +100,48 @@ def count_images(
     unreadable = Unreadables.beside(output, total=len(images), most=max_unreadable)
     unreadable.add(progress.unreadable[:])
     advance(progress.images)
-    counter, written, cost = Counter(encoder), time.monotonic(), 0.0
+    running = _Running(encoder, progress, total, seconds_between)
     for part in extract(images.records(progress.images), backbone, batch=batch, workers=workers):
-        _add(counter, part)
+        _add(running.counter, part)
         progress.images += part.images
         progress.unreadable += part.unreadable
         unreadable.add(part.unreadable)
+        running.keep()
         advance(progress.images)
-        if time.monotonic() - written > max(seconds_between, cost / SHARE_OF_TIME):
-            begun = time.monotonic()
-            total, counter = total + counter.statistics(), Counter(encoder)
-            progress.write(total)
-            written = time.monotonic()
-            cost = written - begun
     unreadable.write()
-    result = total + counter.statistics() if total.sample_count else counter.statistics()
+    result = running.statistics()
     progress.path.unlink(missing_ok=True)
     return result, unreadable
+
+
+class _Running:
+    """What is counted: the total up to the last checkpoint, and the counter since then."""
+
+    def __init__(
+        self, encoder: Encoder, progress: Checkpoint, total: Statistics, seconds_between: float
+    ) -> None:
+        self.counter = Counter(encoder)
+        self._total = total
+        self._progress = progress
+        self._wait = self._least_wait = seconds_between
+        self._written = time.monotonic()
+
+    def keep(self) -> None:
+        """Write a checkpoint if it is time for one."""
+        begun = time.monotonic()
+        if begun - self._written <= self._wait:
+            return
+        self._total = self.statistics()
+        self.counter = Counter(self.counter.encoder)
+        self._progress.write(self._total)
+        self._written = time.monotonic()
+        self._wait = max(self._least_wait, (self._written - begun) / SHARE_OF_TIME)
+
+    def statistics(self) -> Statistics:
+        """Of everything so far; uses the counter up."""
+        # Without a sum where there is none to make: it would hold a wide gram twice.
+        since = self.counter.statistics()
+        return self._total + since if self._total.sample_count else since
 
 
 def _add(counter: Counter, part: Batch) -> None:

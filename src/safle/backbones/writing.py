@@ -64,10 +64,7 @@ def write_features(
     unreadable = Unreadables.beside(output, total=len(images), most=max_unreadable)
     header = {"source": backbone.source, "listing": images.digest(), "images": len(images)}
     with Journal(output, feature_dim=backbone.feature_dim, header=header) as journal:
-        if journal.discarded:
-            note("an unfinished run with other images or another backbone was begun again")
-        elif journal.resumed:
-            note(f"resuming: {journal.resumed:,} of {len(images):,} images are done")
+        _explain(journal, len(images), note)
         unreadable.add(journal.unreadable[:])
         advance(journal.images)
         records = images.records(journal.images)
@@ -88,6 +85,13 @@ def write_features(
             unreadable=unreadable,
             resumed=journal.resumed,
         )
+
+
+def _explain(journal: Journal, total: int, note: Callable[[str], None]) -> None:
+    if journal.discarded:
+        note("an unfinished run with other images or another backbone was begun again")
+    elif journal.resumed:
+        note(f"resuming: {journal.resumed:,} of {total:,} images are done")
 
 
 def _labels(found: list[Label]) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:

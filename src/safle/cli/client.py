@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
@@ -18,6 +18,9 @@ from safle.cli.image_options import (
 )
 from safle.cli.options import Command, encoder_file, output, refuse_overwriting, trust_option
 from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from safle.statistics import Statistics
 
 EXAMPLE = "Example:\n\n  safle client photographs/ --encoder encoder.safetensors -o a.stats"
 
@@ -47,10 +50,8 @@ def client(
     features are written to disk.
     """
     from safle.backbones.counting import count_images
-    from safle.cli.describe import statistics_facts
     from safle.encoders import load_encoder
     from safle.encoders.source import check_source
-    from safle.wire import container, encode_statistics
 
     refuse_overwriting(output, images, encoder_path, options["labels"], options["weights"])
     encoder = load_encoder(encoder_path)
@@ -71,11 +72,19 @@ def client(
             advance=advance,
             note=session.note,
         )
-    data = encode_statistics(statistics)
-    container.write_file(output, data)
-    facts = statistics_facts(statistics, size=len(data), digest=container.declared_digest(data))
+    facts = _written(statistics, output)
     facts["unreadable"] = unreadable_text(len(unreadable.found), unreadable.report)
     session.facts(f"{output}: statistics", facts)
+
+
+def _written(statistics: Statistics, output: Path) -> dict[str, object]:
+    """Write the statistics; what they hold."""
+    from safle.cli.describe import statistics_facts
+    from safle.wire import container, encode_statistics
+
+    data = encode_statistics(statistics)
+    container.write_file(output, data)
+    return statistics_facts(statistics, size=len(data), digest=container.declared_digest(data))
 
 
 def _named_in(source: str, encoder: Path) -> str:
