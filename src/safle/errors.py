@@ -22,6 +22,10 @@ class EncoderMismatch(SafleError, ValueError):
     """Two values that were made with different encoders."""
 
 
+class SourceMismatch(EncoderMismatch):
+    """Features that another backbone made than the one an encoder is for."""
+
+
 class CountOverflow(SafleError, OverflowError):
     """A count that would leave its integer type."""
 
@@ -40,6 +44,14 @@ class WireError(SafleError, ValueError):
 
 class TableError(SafleError, ValueError):
     """A features or labels file that cannot be read."""
+
+
+class ImageError(SafleError, ValueError):
+    """An image, or a set of them, that cannot be read."""
+
+
+class BackboneError(SafleError, ValueError):
+    """A backbone, or its weights, that cannot be used."""
 
 
 class SolveError(SafleError, ArithmeticError):

@@ -15,6 +15,7 @@ from safle.cli.options import (
     output,
     refuse_overwriting,
     table_options,
+    trust_option,
 )
 from safle.cli.session import Session
 
@@ -38,6 +39,7 @@ Examples:
     show_default="all",
 )
 @batch_option
+@trust_option
 @output("The statistics file to write; send it to the server.")
 @click.pass_obj
 def count(
@@ -47,6 +49,7 @@ def count(
     encoder_path: Path,
     classes: str | None,
     batch: int,
+    trust_features: bool,
     output: Path,
     **selection: Any,
 ) -> None:
@@ -59,11 +62,13 @@ def count(
     from safle.cli.reading import batches, declared_classes, open_labelled
     from safle.counting import Counter
     from safle.encoders import load_encoder
+    from safle.encoders.source import check_source
     from safle.wire import container, encode_statistics
 
     refuse_overwriting(output, features, encoder_path, selection["labels"])
     encoder = load_encoder(encoder_path)
     table = open_labelled(features, **selection)
+    check_source(encoder.source, table.source, where=str(features), trusted=trust_features)
     counter = Counter(encoder, classes=declared_classes(classes, table))
     session.announce_compilation()
     with session.progress(f"counting {features.name}") as advance:

@@ -38,6 +38,8 @@ def encoder_facts(encoder: Encoder) -> Facts:
     entries = layout.embedding_dim * (layout.embedding_dim + 1) // 2
     size = entries * np.dtype(layout.gram_type).itemsize
     facts["gram, if all are seen"] = readable(size)
+    if encoder.source:
+        facts["only for features of"] = encoder.source
     return facts | {"fingerprint": encoder.fingerprint}
 
 

@@ -47,6 +47,13 @@ LINEAR_OPTIONS = ("fraction_bits",)
     "--histogram", type=FILE, metavar="FILE", help="Calibrate by the clients' summed histograms."
 )
 @click.option(
+    "--features-source",
+    type=FILE,
+    metavar="FILE",
+    show_default="the sample's",
+    help="Only for features made by the same backbone as those in this file.",
+)
+@click.option(
     "--kind",
     type=click.Choice(["embedding", "linear", "hybrid"]),
     default="embedding",
@@ -100,9 +107,9 @@ def make(context: click.RichContext, /, output: Path, kind: str, **options: Any)
     from safle.cli.describe import encoder_facts
 
     _check_usage(context, kind, options)
-    for name in ("sample", "histogram"):
+    for name in ("sample", "histogram", "features_source"):
         refuse_overwriting(output, options[name])
-    encoder = _build(kind, _calibration(options), options)
+    encoder = _build(kind, _calibration(options), options).with_source(_source(options))
     encoder.save(output)
     session = context.find_object(Session) or Session()
     session.facts(f"{output}: encoder", encoder_facts(encoder))
@@ -151,6 +158,26 @@ def _sample(options: dict[str, Any]) -> Calibration:
     selection = {name: options[name] for name in ("split", "features_key", "label_column")}
     table = open_table(options["sample"], **selection)
     return _checked(PublicSample(np.asarray(table.features)), options)
+
+
+def _source(options: dict[str, Any]) -> str:
+    """What the features declare to be made by; empty if they do not."""
+    from safle.errors import TableError
+    from safle.tables import open_table
+
+    declared = options["features_source"]
+    path = declared or options["sample"]
+    if path is None:
+        return ""
+    # Only its metadata count here: any split of the file will do.
+    selection = {name: options[name] for name in ("split", "features_key", "label_column")}
+    source = open_table(path, **selection).source
+    if declared is not None and not source:
+        raise TableError(
+            f"{declared}: does not say which backbone made it; expected a file that "
+            "'safle features' wrote"
+        )
+    return source
 
 
 def _checked(calibration: Calibration, options: dict[str, Any]) -> Calibration:

@@ -141,6 +141,8 @@ def _table(session: Session, path: Path, **selection: Any) -> None:
     }
     if table.labels is not None:
         facts["labels"] = listing(sorted(set(table.labels.tolist())))
+    if table.source:
+        facts["source"] = table.source
     session.facts(f"{path}: table of features", facts)
 
 

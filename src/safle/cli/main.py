@@ -13,11 +13,14 @@ from typing import Any
 
 import rich_click as click
 
+from safle.cli.backbones import backbones
+from safle.cli.client import client
 from safle.cli.count import count
 from safle.cli.demo import demo
 from safle.cli.encoder import encoder
 from safle.cli.evaluate import evaluate
 from safle.cli.export import export
+from safle.cli.features import features
 from safle.cli.histogram import histogram
 from safle.cli.inspect_file import inspect_file
 from safle.cli.options import session_options
@@ -29,9 +32,12 @@ from safle.cli.sum import add_up
 from safle.errors import SafleError
 
 COMMANDS = (
+    backbones,
+    features,
     encoder,
     histogram,
     count,
+    client,
     add_up,
     remove,
     solve,

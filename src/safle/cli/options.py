@@ -128,6 +128,15 @@ def batch_option(function: Function) -> Function:
     )(function)
 
 
+def trust_option(function: Function) -> Function:
+    """--trust-features."""
+    return click.option(
+        "--trust-features",
+        is_flag=True,
+        help="Go on if the features or the encoder do not say which backbone they are of.",
+    )(function)
+
+
 def _text(name: str, text: str, default: str | None = None) -> Decorator:
     return click.option(name, metavar="NAME", default=default, help=text)
 

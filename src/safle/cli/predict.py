@@ -51,12 +51,15 @@ def predict(
     """
     from safle.atomic import replacing
     from safle.cli.reading import batches
+    from safle.encoders.source import check_source
     from safle.model import load_model
     from safle.tables import open_table
 
     refuse_overwriting(output, model, features)
     classifier = load_model(model)
     table = open_table(features, **selection)
+    source = classifier.encoder.source
+    check_source(source, table.source, where=str(features), trusted=True)
     names = [f"probability_{name}" for name in classifier.class_names] if proba else []
     session.announce_compilation()
     with (

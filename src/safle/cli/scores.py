@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from safle.cli.reading import batches, open_labelled
 from safle.cli.session import Advance
+from safle.encoders.source import check_source
 from safle.errors import InvalidInput
 from safle.features import ClassName, as_class_names
 from safle.model import Model
@@ -119,6 +120,8 @@ class Scores:
 def score(model: Model, path: Path, batch: int, advance: Advance, **selection: Any) -> Scores:
     """Scores of ``model`` on a labelled table, read batch by batch."""
     table = open_labelled(path, **selection)
+    # What does not say is let pass here: nothing is added to anyone's sum.
+    check_source(model.encoder.source, table.source, where=str(path), trusted=True)
     if table.labels is None or not len(table):
         raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")
     try:

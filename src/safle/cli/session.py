@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from safle.cli.pace import Pace
+
 Advance = Callable[[float], None]
 """Called with the finished share, 0 to 1."""
 
@@ -86,6 +88,35 @@ class Session:
         else:
             yield self._lines(title)
 
+    @contextmanager
+    def counting(self, title: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+        """As `progress`, for ``total`` things: also how many a second, and the time left.
+
+        Called with how many are done; the first call says how many were so before this run.
+        """
+        from safle.cli.pace import Pace
+
+        pace = Pace(total, unit)
+        if self.quiet:
+            yield lambda _: None
+        elif sys.stderr.isatty():
+            with _pace_bar(title, pace) as count:
+                yield count
+        else:
+            yield self._pace_lines(title, pace)
+
+    def _pace_lines(self, title: str, pace: Pace) -> Callable[[int], None]:
+        last = time.monotonic()
+
+        def count(done: int) -> None:
+            nonlocal last
+            pace.update(done)
+            if time.monotonic() - last > SECONDS_BETWEEN_LINES:
+                last = time.monotonic()
+                self.note(f"{title}: {pace}")
+
+        return count
+
     def _lines(self, title: str) -> Advance:
         last = time.monotonic()
 
@@ -120,3 +151,19 @@ def _bar(title: str) -> Iterator[Advance]:
     with Progress(*columns, console=_console(sys.stderr), transient=True) as bars:
         task = bars.add_task(printable(title).replace("[", "\\["), total=1.0)
         yield lambda share: bars.update(task, completed=share)
+
+
+@contextmanager
+def _pace_bar(title: str, pace: Pace) -> Iterator[Callable[[int], None]]:
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[pace]}")
+    with Progress(*columns, console=_console(sys.stderr), transient=True) as bars:
+        name = printable(title).replace("[", "\\[")
+        task = bars.add_task(name, total=max(pace.total, 1), pace=str(pace))
+
+        def count(done: int) -> None:
+            pace.update(done)
+            bars.update(task, completed=done, pace=str(pace))
+
+        yield count

@@ -6,6 +6,7 @@ arrays, restores itself from them and encodes. Nothing else changes.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ from safetensors.numpy import save as to_safetensors
 
 from safle import atomic
 from safle.codes import Codes, Layout
+from safle.encoders.source import as_source
 from safle.errors import SafleError, WireError
 from safle.features import as_features
 
@@ -42,6 +44,8 @@ class Encoder(ABC):
         _kinds[cls.kind] = cls
 
     feature_dim: int
+    source: str = ""
+    """What makes the features: empty, or a backbone's name, weights and preprocessing."""
 
     @cached_property
     @abstractmethod
@@ -69,9 +73,16 @@ class Encoder(ABC):
         """Codes of features, (samples, feature_dim)."""
         return self.encode_checked(as_features(features, self.feature_dim))
 
+    def with_source(self, source: str) -> Self:
+        """The same encoder for the features of one source only; its fingerprint differs."""
+        other = copy.copy(self)
+        other.source = as_source(source)
+        other.__dict__.pop("fingerprint", None)
+        return other
+
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over kind, settings and arrays: equal if and only if the codes are."""
+        """SHA-256 over kind, settings, source and arrays: equal if and only if the codes are."""
         digest = hashlib.sha256(encoder_header(self).encode())
         for name, array in sorted(self.arrays().items()):
             digest.update(f"\n{name} {array.shape}\n".encode())
@@ -98,8 +109,9 @@ class Encoder(ABC):
 
 
 def encoder_header(encoder: Encoder) -> str:
-    """Kind and settings as canonical JSON."""
-    content = {"format": FORMAT, "kind": encoder.kind, "settings": encoder.settings()}
+    """Kind, settings and source as canonical JSON; encoders without a source do not mention it."""
+    settings = encoder.settings() | ({"source": encoder.source} if encoder.source else {})
+    content = {"format": FORMAT, "kind": encoder.kind, "settings": settings}
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
 
@@ -126,7 +138,8 @@ def restore_kind(kind: Any, settings: Any, arrays: Arrays) -> Encoder:
     for name, array in arrays.items():
         if array.dtype != np.float64 or not np.isfinite(array).all():
             raise WireError(f"encoder array {name!r} is not finite float64")
-    return _kinds[kind].restore(settings, arrays)
+    encoder = _kinds[kind].restore(settings, arrays)
+    return encoder.with_source(settings["source"]) if settings.get("source") else encoder
 
 
 def load_encoder(path: str | os.PathLike[str]) -> Encoder:

@@ -30,6 +30,11 @@ class HybridEncoder(Encoder):
         if len(dims) > 1:
             raise SettingsError(f"the parts expect different feature counts: {dims}")
         self.feature_dim = dims[0]
+        sources = {part.source for part in self.parts}
+        if len(sources) > 1:
+            raise SettingsError(f"the parts are for features of different sources: {sources}")
+        # The hybrid's own header names it, once.
+        self.source = sources.pop()
 
     @cached_property
     def layout(self) -> Layout:

@@ -91,6 +91,7 @@ def open_table(
         contents.features,
         None if found is None else _labels(found, contents, where=where),
         contents.class_names,
+        contents.source,
     )
 
 

@@ -24,6 +24,7 @@ class Contents(NamedTuple):
     features: NDArray[Any] | Rows
     labels: NDArray[Any] | None
     class_names: tuple[str, ...] | None = None
+    source: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

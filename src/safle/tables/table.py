@@ -78,11 +78,15 @@ class Table:
     class_names : tuple of str, or None
         The names of all classes where the file declares them, in its order;
         it may name classes that no sample here has.
+    source : str
+        What made the features, where the file declares it: a backbone's name, weights
+        and preprocessing. Empty if it does not.
     """
 
     features: NDArray[Any] | Rows
     labels: NDArray[Any] | None = None
     class_names: tuple[str, ...] | None = None
+    source: str = ""
 
     @property
     def feature_dim(self) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,9 @@ class TensorRows(Rows):
 def read_safetensors_table(path: Path, selection: Selection) -> Contents:
     """Features and labels from the tensors of a file.
 
-    A metadata entry ``classes``, names separated by commas, says what class 0,
-    class 1 and so on are called.
+    A metadata entry ``classes``, names separated by commas or a JSON list of them,
+    says what class 0, class 1 and so on are called; an entry ``source`` says what made
+    the features.
     """
     with _opened(path) as file:
         features_key, labels_key = selection.keys(path, file.keys())
@@ -65,8 +67,17 @@ def read_safetensors_table(path: Path, selection: Selection) -> Contents:
         if labels_key is not None:
             _dtype(file, labels_key, path)
             labels = file.get_tensor(labels_key)
-        names = _class_names((file.metadata() or {}).get("classes"), path)
-    return Contents(TensorRows(path, features_key, shape, dtype), labels, names)
+        metadata = file.metadata() or {}
+    names = _class_names(metadata.get("classes"), path)
+    rows = TensorRows(path, features_key, shape, dtype)
+    return Contents(rows, labels, names, metadata.get("source", ""))
+
+
+def class_names_text(names: Sequence[str]) -> str:
+    """Class names as the metadata entry ``classes``; the inverse is in the reader."""
+    if all(name and name == name.strip() and not {*name} & {*',[]"'} for name in names):
+        return ",".join(names)
+    return json.dumps(list(names))
 
 
 def _dtype(file: Any, key: str, path: Path) -> type:
@@ -82,12 +93,24 @@ def _dtype(file: Any, key: str, path: Path) -> type:
 def _class_names(text: str | None, path: Path) -> tuple[str, ...] | None:
     if text is None:
         return None
-    names = tuple(name.strip() for name in text.split(","))
+    names = _json_names(text) or tuple(name.strip() for name in text.split(","))
     if "" in names or len(set(names)) != len(names):
         raise TableError(
             f"{path}: metadata 'classes' is {text!r}; expected different names separated by commas"
         )
     return names
+
+
+def _json_names(text: str) -> tuple[str, ...] | None:
+    """Names from a JSON list, as they are written if one of them holds a comma."""
+    if not text.startswith("["):
+        return None
+    try:
+        names = json.loads(text)
+    except ValueError:
+        return None
+    plain = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return tuple(names) if plain else None
 
 
 @contextlib.contextmanager

@@ -1,0 +1,139 @@
+"""Preprocessing: decoded pixels -> what a network was trained on.
+
+The shorter side is resized to ``resize`` pixels, the ``crop`` x ``crop`` middle is taken, and
+every value x of channel c becomes ``(x - mean_c) / deviation_c`` with x in 0..255. That is
+torchvision's Resize, CenterCrop and Normalize on Pillow images.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.errors import BackboneError, MissingExtra
+
+INTERPOLATIONS = ("bilinear", "bicubic")
+LARGEST_SIDE = 4096
+LONGEST = 8
+"""Times the shorter side; what lies further out is cut off first, for it is never seen."""
+Triple = tuple[float, float, float]
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preprocessing:
+    """How images become a network's input.
+
+    Attributes
+    ----------
+    resize : pixels of the shorter side, at least ``crop``
+    crop : pixels of both sides of the input
+    interpolation : "bilinear" or "bicubic", smoothed when shrinking, as Pillow does
+    mean, deviation : red, green, blue, of values 0..255
+    """
+
+    resize: int
+    crop: int
+    interpolation: str
+    mean: Triple
+    deviation: Triple
+
+    def __post_init__(self) -> None:
+        sizes = self.resize, self.crop
+        if any(type(size) is not int for size in sizes) or not (
+            1 <= self.crop <= self.resize <= LARGEST_SIDE
+        ):
+            raise BackboneError(
+                f"preprocessing resizes to {self.resize!r} and crops to {self.crop!r}; expected "
+                f"integers with 1 <= crop <= resize <= {LARGEST_SIDE}"
+            )
+        if self.interpolation not in INTERPOLATIONS:
+            raise BackboneError(
+                f"interpolation {self.interpolation!r}; expected {' or '.join(INTERPOLATIONS)}"
+            )
+        _check_triple("mean", self.mean)
+        _check_triple("deviation", self.deviation)
+        if min(self.deviation) <= 0:
+            raise BackboneError(f"deviations {self.deviation}; expected positive numbers")
+
+    def __str__(self) -> str:
+        return (
+            f"resize={self.resize} {self.interpolation} crop={self.crop} "
+            f"mean={_listed(self.mean)} deviation={_listed(self.deviation)}"
+        )
+
+    def to_json(self) -> str:
+        """As an ONNX file declares it, under ``safle.preprocessing``."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str) -> Self:
+        """The inverse of `to_json`."""
+        try:
+            content: dict[str, Any] = json.loads(text)
+            triples = {name: tuple(map(float, content[name])) for name in ("mean", "deviation")}
+            return cls(**content | triples)
+        except (ValueError, TypeError, KeyError) as error:
+            raise BackboneError(
+                f"{where}: its declared preprocessing is not valid ({error}); expected JSON with "
+                "resize, crop, interpolation, mean and deviation"
+            ) from None
+
+    def fit(self, pixels: Pixels) -> Pixels:
+        """Resized and cropped pixels, uint8, (crop, crop, 3), of pixels (height, width, 3)."""
+        from PIL import Image
+
+        pixels = _without_ends(pixels)
+        height, width = pixels.shape[:2]
+        shorter = min(height, width)
+        tall, wide = (int(self.resize * side / shorter) for side in (height, width))
+        top, left = (round((side - self.crop) / 2) for side in (tall, wide))
+        filters = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+        image = Image.fromarray(pixels).resize((wide, tall), filters[self.interpolation])
+        return np.asarray(image.crop((left, top, left + self.crop, top + self.crop)))
+
+    def normalise(self, pixels: Pixels, out: NDArray[np.float32]) -> None:
+        """Write the values of pixels (crop, crop, 3) to ``out``, float32, (3, crop, crop)."""
+        for channel, values in enumerate(self._values):
+            np.take(values, pixels[:, :, channel], out=out[channel])
+
+    @cached_property
+    def _values(self) -> NDArray[np.float32]:
+        # Looked up, not computed: 256 values a channel, the same on every machine.
+        levels = np.arange(256.0)
+        mean, deviation = np.array(self.mean), np.array(self.deviation)
+        return ((levels - mean[:, None]) / deviation[:, None]).astype(np.float32)
+
+
+def require_pillow() -> None:
+    """Say how to get Pillow if it is missing."""
+    try:
+        import PIL.Image
+    except ImportError:
+        raise MissingExtra("Pillow", "backbones", "reading images") from None
+    del PIL
+
+
+def _without_ends(pixels: Pixels) -> Pixels:
+    # A line of one by a million pixels would be resized to gigabytes.
+    most = LONGEST * min(pixels.shape[:2])
+    middle = tuple(
+        slice(max(0, (side - most) // 2), max(0, (side - most) // 2) + most)
+        for side in pixels.shape[:2]
+    )
+    return np.ascontiguousarray(pixels[middle])
+
+
+def _check_triple(name: str, values: tuple[float, ...]) -> None:
+    if len(values) != 3 or not all(math.isfinite(value) for value in values):
+        raise BackboneError(f"{name} {values}; expected three numbers, for values 0 to 255")
+
+
+def _listed(values: Triple) -> str:
+    return ",".join(f"{value:.10g}" for value in values)

