@@ -24,6 +24,7 @@ from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from benchmarks.warming import load_solver
 from safle import Encoder, Model, count, read_statistics, solve, sum_statistics, write_statistics
+from safle.memory import Scratch
 from safle.partitions import iid
 from safle.statistics import RunningTotal
 
@@ -132,10 +133,10 @@ def _federated(
             contribution = count(encoder, features, labels)
         with clock.on("write"):
             write_statistics(path, contribution)
-    total = RunningTotal.of(encoder)
+    total, scratch = RunningTotal.of(encoder), Scratch()
     for path in paths:
         with clock.on("read"):
-            contribution = read_statistics(path, fingerprint=encoder.fingerprint)
+            contribution = read_statistics(path, fingerprint=encoder.fingerprint, scratch=scratch)
         with clock.on("sum"):
             total.add(contribution)
     with clock.on("sum"):
@@ -156,10 +157,13 @@ def prepare(paths: Sequence[Path], solving: bool) -> Work:
     """A server with its libraries loaded; the work is to sum the files, and maybe solve."""
     first = read_statistics(paths[0])
     sum_statistics([first, first])
-    load_solver()
+    if solving:
+        load_solver()
 
     def work() -> None:
-        total = sum_statistics(read_statistics(path) for path in paths)
+        scratch = Scratch()
+        total = sum_statistics(read_statistics(path, scratch=scratch) for path in paths)
+        del scratch
         if solving:
             solve(total)
 

@@ -19,9 +19,11 @@ from safle.features import ClassName, as_class_names, as_features, as_labels
 from safle.kernels import count as kernels
 from safle.statistics import RunningTotal, Statistics
 
-SMALLEST_CHUNK, LARGEST_CHUNK = 2_048, 8_192
-"""Samples a chunk: the one-hot rows of a column block should stay in the L2 cache, and
-a pass over the gram should still be paid by enough samples a row."""
+GATHERED = 8_192
+"""Samples gathered before they are counted: a code first seen later makes the gram move."""
+SMALLEST_PASS = 2_048
+"""Samples counted in one pass over the gram: their one-hot rows for a block of columns
+should stay in the L2 cache, and enough of them should meet in a row to pay for it."""
 ROWS_WORTH_A_PASS = 128
 WIDE_TABLE = 160
 """Mean seen symbols per expert above which single increments beat added rows."""
@@ -53,7 +55,7 @@ class Counter:
         self._used_up = False
         sizes = encoder.layout.table_sizes
         mean_size = sum(sizes) // max(len(sizes), 1)
-        self._chunk = int(np.clip(ROWS_WORTH_A_PASS * mean_size, SMALLEST_CHUNK, LARGEST_CHUNK))
+        self._pass = int(np.clip(ROWS_WORTH_A_PASS * mean_size, SMALLEST_PASS, GATHERED))
 
     def add(self, features: ArrayLike, labels: ArrayLike) -> None:
         """Count a batch; nothing of a refused batch is counted."""
@@ -64,8 +66,8 @@ class Counter:
         found = self._check_names(names)
         self._total.reserve(self._pending_samples + len(checked))
         self._found |= found
-        for first in range(0, len(checked), self._chunk):
-            part = slice(first, first + self._chunk)
+        for first in range(0, len(checked), GATHERED):
+            part = slice(first, first + GATHERED)
             self._add_part(self.encoder.encode_checked(checked[part]), names[part])
 
     def statistics(self) -> Statistics:
@@ -77,7 +79,7 @@ class Counter:
     def _add_part(self, codes: Codes, labels: NDArray[Any]) -> None:
         self._pending.append((codes, labels))
         self._pending_samples += len(labels)
-        if self._pending_samples >= self._chunk:
+        if self._pending_samples >= GATHERED:
             self._flush()
 
     def _check_names(self, labels: NDArray[Any]) -> set[ClassName]:
@@ -107,17 +109,22 @@ class Counter:
         labels = places[labels]
         total.class_counts += np.bincount(labels, minlength=len(total.class_counts))
         if self.encoder.layout.experts:
-            self._count_symbols(symbols, dense, labels)
+            self._make_room(symbols)
+            for first in range(0, len(labels), self._pass):
+                part = slice(first, first + self._pass)
+                self._count_symbols(symbols[part], dense[part], labels[part])
         if self.encoder.layout.dense_dim:
             _count_dense(total, dense, labels)
+
+    def _make_room(self, symbols: NDArray[Any]) -> None:
+        seen = np.zeros(self.encoder.layout.code_count, np.bool_)
+        kernels.mark_seen(symbols, self.encoder.layout.bases, seen)
+        self._total.widen_codes(np.flatnonzero(seen))
 
     def _count_symbols(
         self, symbols: NDArray[Any], dense: NDArray[np.int16], labels: NDArray[np.int64]
     ) -> None:
         total, layout = self._total, self.encoder.layout
-        seen = np.zeros(layout.code_count, np.bool_)
-        kernels.mark_seen(symbols, layout.bases, seen)
-        total.widen_codes(np.flatnonzero(seen))
         ranks = np.zeros(layout.code_count, np.int32)
         ranks[total.codes] = np.arange(len(total.codes))
         offsets = np.searchsorted(total.codes, layout.bases).astype(np.int64)

@@ -1,7 +1,7 @@
 """Model: encoder + weights -> predictions. ``scores = sum_j W_j[idx_j] + dense W + b``.
 
 Weights are kept as float32 multiples of one power of two (24 bits below the largest), so
-a float64 sum of them is exact: scores do not depend on the order of summation, and equal
+a sum of them is exact: scores do not depend on the order of summation, and equal
 statistics give equal bytes, on any machine.
 """
 
@@ -24,7 +24,7 @@ from safle import atomic
 from safle.encoders.base import Encoder, encoder_header, restore_encoder
 from safle.errors import EncoderMismatch, SafleError, WireError
 from safle.features import ClassName, as_class_names, as_features
-from safle.kernels.lookup import look_up, padded
+from safle.kernels.lookup import MOST_BITS, look_up, padded
 from safle.memory import require
 from safle.solver import Solution
 from safle.solver.heads import HEADS
@@ -32,7 +32,6 @@ from safle.statistics import Statistics
 
 FORMAT = "safle-model-1"
 MAX_FILE_BYTES = 1 << 32
-PRECISION_BITS = 24
 BATCH = 16_384
 _MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 """What Python raises where a header does not hold what it should."""
@@ -81,22 +80,28 @@ class Model:
         )
 
     @cached_property
-    def _padded_tables(self) -> NDArray[np.float32]:
-        """`tables` as the kernel wants them."""
+    def _step(self) -> float:
+        """The power of two that all weights are multiples of."""
+        return float(np.ldexp(1.0, _grid_exponent(self.weights)))
+
+    @cached_property
+    def _table_steps(self) -> NDArray[np.int32]:
+        """`tables` in units of `_step`, as the kernel wants them."""
         shape = (self.encoder.layout.code_count, len(self.class_names))
         require(
             8 * shape[0] * shape[1],
             purpose=f"tables of {shape[0]} codes and {shape[1]} classes",
             advice="predict on a machine with more memory",
         )
-        tables = np.zeros(shape, np.float32)
-        tables[self.codes] = self.weights[: len(self.codes)]
-        return padded(tables)
+        steps = np.zeros(shape, np.int32)
+        steps[self.codes] = self.weights[: len(self.codes)].astype(np.float64) / self._step
+        return padded(steps)
 
     @property
     def tables(self) -> NDArray[np.float32]:
         """Weights of all codes, seen or not, float32, (code_count, class_count)."""
-        return self._padded_tables[:, : len(self.class_names)]
+        steps = self._table_steps[:, : len(self.class_names)]
+        return (steps * self._step).astype(np.float32)
 
     @cached_property
     def dense_weights(self) -> NDArray[np.float64]:
@@ -114,14 +119,14 @@ class Model:
 
     def _score(self, features: NDArray[Any]) -> NDArray[np.float64]:
         codes, layout = self.encoder.encode_checked(features), self.encoder.layout
-        scores = np.zeros((len(features), len(self.class_names)))
+        scores = np.tile(self.intercept.astype(np.float64), (len(features), 1))
         if layout.experts:
-            sums = look_up(codes.symbols, layout.bases, self._padded_tables)
-            scores = sums[:, : len(self.class_names)]
+            steps = look_up(codes.symbols, layout.bases, self._table_steps)
+            scores += steps[:, : len(self.class_names)] * self._step
         if layout.dense_dim:
             # 24-bit weights times 16-bit codes: up to 2**13 columns add up without rounding.
-            scores = scores + codes.dense.astype(np.float64) @ self.dense_weights
-        return scores + self.intercept
+            scores += codes.dense.astype(np.float64) @ self.dense_weights
+        return scores
 
     def predict(self, features: ArrayLike) -> NDArray[Any]:
         """Class names, (samples,)."""
@@ -173,11 +178,18 @@ class Model:
 
 
 def on_grid(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Round to multiples of a power of two, `PRECISION_BITS` below the largest value."""
-    exponent = int(np.frexp(np.abs(values).max(initial=0.0))[1]) - PRECISION_BITS
+    """Round to multiples of a power of two, `MOST_BITS` below the largest value."""
+    exponent = _grid_exponent(values)
     # Plus zero: what rounds to nothing must not keep the sign of its last bits.
     steps = np.rint(np.ldexp(values, -exponent))
     return np.ldexp(steps, exponent).astype(np.float32) + np.float32(0)
+
+
+def _grid_exponent(values: NDArray[np.floating[Any]]) -> int:
+    # As float32, which has as many bits: a largest value that rounds up to the next
+    # power of two belongs to that one's grid, so rounded values keep their grid.
+    largest = np.float32(np.abs(values).max(initial=0.0))
+    return int(np.frexp(largest)[1]) - MOST_BITS
 
 
 def _nearest_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -227,6 +239,8 @@ def _restore(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Model:
     for name, (array, dtype, shape) in shapes.items():
         if array.dtype != dtype or array.shape != shape or not np.isfinite(array).all():
             raise WireError(f"{name} is {array.dtype} {array.shape}; expected {shape}, finite")
+    if not np.array_equal(on_grid(weights), weights):
+        raise WireError(f"the weights are not multiples of one power of two with {MOST_BITS} bits")
     limit = encoder.layout.code_count
     if (np.diff(codes) <= 0).any() or (len(codes) and not 0 <= codes[0] <= codes[-1] < limit):
         raise WireError("the codes are not ascending columns of the encoder")

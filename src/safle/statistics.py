@@ -183,7 +183,7 @@ class RunningTotal:
             advice="use an encoder with smaller tables (group_size, buckets)",
         )
         positions = self._positions(self.codes, union)
-        gram = np.zeros(entries, self.gram.dtype)
+        gram: NDArray[np.signedinteger[Any]] = np.zeros(entries, self.layout.gram_type)
         triangle.add_spread(gram, dim, self.gram, positions, 1)
         cross = np.zeros((dim, len(self.class_names)), np.int64)
         cross[positions] = self.cross

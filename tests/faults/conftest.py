@@ -18,6 +18,7 @@ import zstandard
 
 from safle.errors import WireError
 from safle.wire import decode_statistics
+from safle.wire.container import COMPRESSION
 
 PREFIX = struct.Struct("<8sHHI32s")
 
@@ -47,7 +48,8 @@ class Forgery:
         digest = hashlib.sha256(struct.pack("<HHI", 1, self.kind, len(text)) + text)
         for content in self.sections.values():
             digest.update(content)
-        frames = [self.frames.get(n) or zstandard.compress(s, 1) for n, s in self.sections.items()]
+        compressor = zstandard.ZstdCompressor(compression_params=COMPRESSION)
+        frames = [self.frames.get(n) or compressor.compress(s) for n, s in self.sections.items()]
         sizes = struct.pack(f"<{len(frames)}Q", *map(len, frames))
         prefix = PREFIX.pack(b"\x89SAFLE\r\n", 1, self.kind, len(text), digest.digest())
         return sealed(b"".join([prefix, text, sizes, *frames]))

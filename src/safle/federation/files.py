@@ -23,6 +23,7 @@ from safle.federation.manifest import (
     read_manifest,
 )
 from safle.histogram import Histogram
+from safle.memory import Scratch
 from safle.statistics import RunningTotal, Statistics
 from safle.wire import container, encode_histogram, encode_statistics
 from safle.wire.histogram import from_container as histogram_from_container
@@ -69,17 +70,16 @@ def sum_files(
     received = Received(allow_duplicates=allow_duplicates)
     removed: list[Contribution] = []
     total: RunningTotal | None = None
+    scratch = Scratch()
     for path in _each(paths, progress):
         with _naming(path):
-            opened = _open(path, fingerprint=fingerprint)
+            opened = _open(path, fingerprint=fingerprint, scratch=scratch)
             fingerprint = opened.statistics.fingerprint
             total = total or RunningTotal(fingerprint, opened.statistics.layout)
         received.add(opened.parts, path)
         removed += opened.removed
         with _naming(path):
             total.add(opened.statistics)
-        # The next file is read while this name lives on: it must not hold the arrays.
-        del opened
     if total is None:
         raise InvalidInput("nothing to sum; expected at least one statistics file")
     made = Manifest("statistics", "", 0, tuple(received.contributions), tuple(removed))
@@ -156,7 +156,7 @@ def _without(
     return left
 
 
-def _open(path: Path, *, fingerprint: str | None = None) -> _Opened:
+def _open(path: Path, *, fingerprint: str | None = None, scratch: Scratch | None = None) -> _Opened:
     opened = container.read_file(path, kind=container.STATISTICS)
     found = opened.header.get("fingerprint")
     if fingerprint is not None and found != fingerprint:
@@ -165,7 +165,7 @@ def _open(path: Path, *, fingerprint: str | None = None) -> _Opened:
             f"{fingerprint[:12]}…; give the client that encoder file and count again"
         )
     statistics = statistics_from_container(
-        opened, fingerprint=fingerprint, limit=container.DEFAULT_LIMIT
+        opened, fingerprint=fingerprint, limit=container.DEFAULT_LIMIT, scratch=scratch
     )
     size = path.stat().st_size
     itself = Contribution(

@@ -126,17 +126,18 @@ def _count_block(left, columns, offsets, order, starts, dim, gram):  # type: ign
         if first >= right:
             break
         members = order[expert]
+        visible = counts[first - left : right - left]
         for column in range(offsets[expert], offsets[expert + 1]):
             at = starts[column]
             end = _end(starts, offsets, expert, column, samples)
             base = start(column, dim) + left
-            target = gram[base:]
+            target = gram[base + first - left : base + right - left]
             while at < end:
                 stop = min(end, at + ROWS_PER_BYTE)
                 sum_rows(rows, members, at, stop, sums, gram, base)
                 at = stop
-                for k in range(first - left, right - left):
-                    target[k] += counts[k]
+                for k in range(len(target)):
+                    target[k] += visible[k]
 
 
 @njit(cache=True, nogil=True, parallel=True)

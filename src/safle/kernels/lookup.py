@@ -1,11 +1,10 @@
-"""Scores: the sum of one table row per expert.
+"""Scores: the sum of one table row per expert, in integers.
 
-The weights are multiples of one power of two, so a float64 sum of them is exact and may
-run in any order: two rows are added at a time, in separate sums that hide the latency of
-an addition. Written as LLVM vector code because the compiler leaves the loop scalar.
+The weights are multiples of one power of two, `MOST_BITS` bits at most: 64 rows add up
+in 32 bits before the sum is widened. A sum of integers is exact and may run in any order.
+Written as LLVM vector code because the compiler leaves the loop scalar.
 
-Limit: the tables stay in L2; a row of twelve classes costs three loads that widen and
-three additions, about 1 ns.
+Limit: the tables stay in L2; a row of twelve classes costs two additions from memory.
 """
 
 from __future__ import annotations
@@ -23,47 +22,36 @@ LANES = 4
 """Classes in a vector; tables are padded to a multiple."""
 MOST_VECTORS = 4
 """Vectors of one row that are added in one pass over the experts."""
-_CHAINS = 2
-_I64 = ir.IntType(64)
-_FLOATS = ir.VectorType(ir.FloatType(), LANES)
-_DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
-
-
-def _emit_sums(
-    builder: Any, symbols: Any, bases: Any, experts: Any, tables: Any, width: Any, vectors: int
-) -> list[Any]:
-    """Sums over experts of ``vectors`` neighbouring vectors of their rows."""
-    sums = [
-        [cgutils.alloca_once(builder, _DOUBLES) for _ in range(vectors)] for _ in range(_CHAINS)
-    ]
-    for totals in sums:
-        for total in totals:
-            builder.store(ir.Constant(_DOUBLES, [0.0] * LANES), total)
-
-    def add(totals: list[Any], expert: Any) -> None:
-        symbol = builder.zext(builder.load(builder.gep(symbols, [expert])), _I64)
-        code = builder.add(builder.load(builder.gep(bases, [expert])), symbol)
-        row = builder.gep(tables, [builder.mul(code, width)])
-        row = builder.bitcast(row, _FLOATS.as_pointer())
-        for index, total in enumerate(totals):
-            part = builder.load(builder.gep(row, [_I64(index)]), align=4)
-            wide = builder.fpext(part, _DOUBLES)
-            builder.store(builder.fadd(builder.load(total), wide), total)
-
-    whole = builder.sub(experts, builder.srem(experts, _I64(_CHAINS)))
-    with cgutils.for_range_slice(builder, _I64(0), whole, _I64(_CHAINS), _I64) as (at, _):
-        for chain, totals in enumerate(sums):
-            add(totals, builder.add(at, _I64(chain)))
-    with cgutils.for_range_slice(builder, whole, experts, _I64(1), _I64) as (at, _):
-        add(sums[0], at)
-    first, second = sums
-    return [
-        builder.fadd(builder.load(a), builder.load(b)) for a, b in zip(first, second, strict=True)
-    ]
+MOST_BITS = 24
+"""Of a table's entry, beside its sign."""
+CHUNK = 256
+"""Samples a thread takes at a time."""
+ROWS_PER_WORD = 64
+"""How many rows may be added before a 32-bit sum could overflow, with a bit to spare."""
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
 def _adder(vectors: int) -> Any:
-    """Code that adds ``vectors`` vectors of every expert's row to a sample's scores."""
+    """Code that adds ``vectors * LANES`` entries of some experts' rows to a sample's scores."""
+    # Twelve lanes as eight and four: the compiler takes odd vectors apart.
+    sizes = [2 * LANES] * (vectors // 2) + [LANES] * (vectors % 2)
+
+    def emit_sums(builder: Any, symbols: Any, codes: Any, experts: Any, rows: Any) -> list[Any]:
+        tables, width = rows
+        vectors = [ir.VectorType(_I32, size) for size in sizes]
+        totals = [
+            cgutils.alloca_once_value(builder, ir.Constant(vector, [0] * vector.count))
+            for vector in vectors
+        ]
+        with cgutils.for_range_slice(builder, *experts, _I64(1), _I64) as (expert, _):
+            symbol = builder.zext(builder.load(builder.gep(symbols, [expert])), _I64)
+            code = builder.add(builder.load(builder.gep(codes, [expert])), symbol)
+            row = builder.gep(tables, [builder.mul(code, width)])
+            for index, (vector, total) in enumerate(zip(vectors, totals, strict=True)):
+                place = builder.gep(row, [_I64(2 * LANES * index)])
+                part = builder.load(builder.bitcast(place, vector.as_pointer()), align=4)
+                builder.store(builder.add(builder.load(total), part), total)
+        return [builder.load(total) for total in totals]
 
     @intrinsic
     def add_rows(
@@ -71,32 +59,36 @@ def _adder(vectors: int) -> Any:
         symbols: Any,
         origin: Any,
         bases: Any,
+        first: Any,
+        last: Any,
         tables: Any,
         width: Any,
-        first: Any,
+        lane: Any,
         scores: Any,
         target: Any,
     ) -> Any:
-        """``scores[target + l] += sum_e tables[row_e * width + first + l]``.
+        """``scores[target + l] += sum_e tables[row_e * width + lane + l]``.
 
-        For l below ``vectors * LANES`` and ``row_e = bases[e] + symbols[origin + e]``.
-        Arrays are flat and contiguous; ``bases`` has one entry more than experts.
+        For l below ``vectors * LANES``, e from ``first`` to before ``last``, at most
+        `ROWS_PER_WORD` of them, and ``row_e = bases[e] + symbols[origin + e]``. Arrays are
+        flat: taking a row of one costs more than adding it.
         """
         i64 = types.int64
-        signature = types.void(symbols, i64, bases, tables, i64, i64, scores, i64)
+        signature = types.void(symbols, i64, bases, i64, i64, tables, i64, i64, scores, i64)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            def array(position: int) -> Any:
-                return context.make_array(sig.args[position])(context, builder, args[position])
+            def data(position: int) -> Any:
+                return context.make_array(sig.args[position])(context, builder, args[position]).data
 
-            experts = builder.sub(builder.extract_value(array(2).shape, 0), _I64(1))
-            sample = builder.gep(array(0).data, [args[1]])
-            columns = builder.gep(array(3).data, [args[5]])
-            totals = _emit_sums(builder, sample, array(2).data, experts, columns, args[4], vectors)
-            output = builder.bitcast(builder.gep(array(6).data, [args[7]]), _DOUBLES.as_pointer())
-            for index, total in enumerate(totals):
-                place = builder.gep(output, [_I64(index)])
-                builder.store(builder.fadd(builder.load(place, align=8), total), place, align=8)
+            sample = builder.gep(data(0), [args[1]])
+            rows = builder.gep(data(5), [args[7]]), args[6]
+            totals = emit_sums(builder, sample, data(2), args[3:5], rows)
+            for index, (total, size) in enumerate(zip(totals, sizes, strict=True)):
+                wide = ir.VectorType(_I64, size)
+                place = builder.gep(data(8), [builder.add(args[9], _I64(2 * LANES * index))])
+                output = builder.bitcast(place, wide.as_pointer())
+                before = builder.load(output, align=8)
+                builder.store(builder.add(before, builder.sext(total, wide)), output, align=8)
             return context.get_dummy_value()
 
         return signature, codegen
@@ -108,52 +100,50 @@ _add_one, _add_two, _add_three, _add_four = map(_adder, range(1, MOST_VECTORS + 
 
 
 @njit(cache=True, nogil=True)
-def _add_sample(symbols, origin, bases, tables, width, scores, target):  # type: ignore[no-untyped-def]
+def _add_some(symbols, origin, bases, first, last, tables, width, scores, target):  # type: ignore[no-untyped-def]
     for lane in range(0, width, MOST_VECTORS * LANES):
-        left = (width - lane) // LANES
+        left, at = (width - lane) // LANES, target + lane
         if left >= MOST_VECTORS:
-            _add_four(symbols, origin, bases, tables, width, lane, scores, target + lane)
+            _add_four(symbols, origin, bases, first, last, tables, width, lane, scores, at)
         elif left == 3:
-            _add_three(symbols, origin, bases, tables, width, lane, scores, target + lane)
+            _add_three(symbols, origin, bases, first, last, tables, width, lane, scores, at)
         elif left == 2:
-            _add_two(symbols, origin, bases, tables, width, lane, scores, target + lane)
+            _add_two(symbols, origin, bases, first, last, tables, width, lane, scores, at)
         else:
-            _add_one(symbols, origin, bases, tables, width, lane, scores, target + lane)
+            _add_one(symbols, origin, bases, first, last, tables, width, lane, scores, at)
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _look_up(symbols, bases, tables, experts, width, scores):  # type: ignore[no-untyped-def]
-    samples = len(scores) // width
-    chunk = 64
-    for part in prange((samples + chunk - 1) // chunk):
-        first = np.int64(part) * chunk
-        for sample in range(first, min(samples, first + chunk)):
-            _add_sample(symbols, sample * experts, bases, tables, width, scores, sample * width)
+def _look_up(symbols, bases, tables, width, scores):  # type: ignore[no-untyped-def]
+    samples, experts = len(scores) // width, len(bases) - 1
+    for part in prange((samples + CHUNK - 1) // CHUNK):
+        start = np.int64(part) * CHUNK
+        # Samples inside experts: a few tables stay in L1 for all samples of a chunk.
+        for first in range(0, experts, ROWS_PER_WORD):
+            last = min(experts, first + ROWS_PER_WORD)
+            for sample in range(start, min(samples, start + CHUNK)):
+                origin, target = sample * experts, sample * width
+                _add_some(symbols, origin, bases, first, last, tables, width, scores, target)
 
 
-def padded(tables: NDArray[np.float32]) -> NDArray[np.float32]:
+def padded(tables: NDArray[np.int32]) -> NDArray[np.int32]:
     """``tables`` with zero columns up to a multiple of `LANES`."""
     return np.pad(tables, ((0, 0), (0, -tables.shape[1] % LANES)))
 
 
 def look_up(
-    symbols: NDArray[np.unsignedinteger], bases: NDArray[np.int64], tables: NDArray[np.float32]
-) -> NDArray[np.float64]:
+    symbols: NDArray[np.unsignedinteger], bases: NDArray[np.int64], tables: NDArray[np.int32]
+) -> NDArray[np.int64]:
     """``scores[s] = sum_e tables[bases[e] + symbols[s, e]]``, (samples, padded class_count).
 
     Parameters
     ----------
     symbols : uint8 or uint16, (samples, experts)
     bases : int64, (experts + 1,), first code of each expert and the end
-    tables : float32, (code_count, class_count), as `padded` gives them
+    tables : int32, (code_count, class_count), as `padded` gives them, at most
+        ``2**MOST_BITS`` in magnitude
     """
-    scores = np.zeros((len(symbols), tables.shape[1]))
-    _look_up(
-        np.ascontiguousarray(symbols).reshape(-1),
-        bases,
-        tables.reshape(-1),
-        symbols.shape[1],
-        tables.shape[1],
-        scores.reshape(-1),
-    )
+    scores = np.zeros((len(symbols), tables.shape[1]), np.int64)
+    flat = np.ascontiguousarray(symbols).reshape(-1)
+    _look_up(flat, bases, tables.reshape(-1), tables.shape[1], scores.reshape(-1))
     return scores

@@ -8,11 +8,16 @@ are packed and unpacked in parallel.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
 from safle.kernels.triangle import start
+
+SPARE = 8
+"""Entries that may share a byte: room to pad the last one."""
 
 
 @njit(cache=True, nogil=True)
@@ -58,25 +63,95 @@ def row_starts(
     return starts, lengths, sizes
 
 
+# Rows are taken apart a few hundred entries at a time, where slicing would cost as much as
+# the work: inner functions take whole arrays and uint64 places, which need no sign check.
+
+
 @njit(cache=True, nogil=True)
-def _pack(row, columns, bits, packed):  # type: ignore[no-untyped-def]
-    """Entries of one row and context into bytes; returns how many do not fit their bits."""
-    most = (np.int64(1) << bits) - 1
-    per_byte = 8 // bits
-    over = np.int64(0)
-    whole = len(columns) // per_byte
-    for index in range(whole):
-        byte = np.int64(0)
-        for k in range(per_byte):
-            value = np.int64(row[columns[index * per_byte + k]])
-            over += value >= most
-            byte |= min(value, most) << (bits * k)
-        packed[index] = byte
-    for index in range(whole * per_byte, len(columns)):
-        value = np.int64(row[columns[index]])
-        over += value >= most
-        packed[whole] |= np.uint8(min(value, most) << (bits * (index - whole * per_byte)))
-    return over
+def _bytes_of(count, bits):  # type: ignore[no-untyped-def]
+    return (count * bits + 7) // 8
+
+
+def _packing(bits: int) -> tuple[Any, Any]:
+    """Code that joins entries of ``bits`` bits into bytes, and that splits them again.
+
+    A function a width: with a constant the compiler unrolls and vectorises.
+    """
+    per_byte, most = np.uint64(8 // bits), np.uint8((1 << bits) - 1)
+    shifts = tuple(np.uint8(bits * k) for k in range(8 // bits))
+    places = tuple(np.uint64(k) for k in range(8 // bits))
+
+    @njit(nogil=True)
+    def join(entries, packed, first, size):  # type: ignore[no-untyped-def]
+        for index in range(size):
+            byte = np.uint8(0)
+            for k in range(len(shifts)):
+                byte |= np.uint8(entries[index * per_byte + places[k]] << shifts[k])
+            packed[first + index] = byte
+
+    @njit(nogil=True)
+    def split(packed, first, size, entries):  # type: ignore[no-untyped-def]
+        for index in range(size):
+            byte = packed[first + index]
+            for k in range(len(shifts)):
+                entries[index * per_byte + places[k]] = np.uint8(byte >> shifts[k]) & most
+
+    return join, split
+
+
+(_join_1, _split_1), (_join_2, _split_2), (_join_4, _split_4), (_join_8, _split_8) = map(
+    _packing, (1, 2, 4, 8)
+)
+
+
+@njit(cache=True, nogil=True)
+def _join(entries, count, bits, packed, first):  # type: ignore[no-untyped-def]
+    """The first ``count`` entries into bytes of ``packed``."""
+    for place in range(np.uint64(count), np.uint64(count + SPARE)):
+        entries[place] = 0
+    first, size = np.uint64(first), np.uint64(_bytes_of(count, bits))
+    if bits == 1:
+        _join_1(entries, packed, first, size)
+    elif bits == 2:
+        _join_2(entries, packed, first, size)
+    elif bits == 4:
+        _join_4(entries, packed, first, size)
+    else:
+        _join_8(entries, packed, first, size)
+
+
+@njit(cache=True, nogil=True)
+def _split(packed, first, count, bits, entries):  # type: ignore[no-untyped-def]
+    """``count`` entries out of ``packed``, and those that pad the last byte."""
+    first, size = np.uint64(first), np.uint64(_bytes_of(count, bits))
+    if bits == 1:
+        _split_1(packed, first, size, entries)
+    elif bits == 2:
+        _split_2(packed, first, size, entries)
+    elif bits == 4:
+        _split_4(packed, first, size, entries)
+    else:
+        _split_8(packed, first, size, entries)
+
+
+@njit(cache=True, nogil=True)
+def _gather(gram, base, members, first, count, most, entries):  # type: ignore[no-untyped-def]
+    """Some entries of one row, at most ``most``; returns how many reach it."""
+    # In the gram's own integers: twice as fast as in wider ones.
+    limit, over = gram.dtype.type(most), np.int32(0)
+    base, first = np.uint64(base), np.uint64(first)
+    for index in range(np.uint64(count)):
+        value = gram[base + members[first + index]]
+        over += np.int32(value >= limit)
+        entries[index] = np.uint8(min(value, limit))
+    return np.int64(over)
+
+
+@njit(cache=True, nogil=True)
+def _scatter(entries, members, first, count, gram, base):  # type: ignore[no-untyped-def]
+    base, first = np.uint64(base), np.uint64(first)
+    for index in range(np.uint64(count)):
+        gram[base + members[first + index]] = entries[index]
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -85,7 +160,7 @@ def pack_rows(
     dim: int,
     kept: NDArray[np.int64],
     classes_of: NDArray[np.int64],
-    members: NDArray[np.int64],
+    members: NDArray[np.uint32],
     class_ends: NDArray[np.int64],
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
@@ -98,19 +173,23 @@ def pack_rows(
     Parameters
     ----------
     kept : int64, (rows,), gram rows that are sent, ascending
-    members : int64, (rows,), the same sorted by class; class q ends at class_ends[q]
+    members : uint32, (rows,), the same sorted by class; class q ends at class_ends[q]
     starts, lengths : int64, (rows, class_count), first byte and number of entries
     bits : int64, (contexts,), bits an entry; the largest value means "that or more"
-    packed : uint8, all zero, written
+    packed : uint8, written
     overflows : int64, (rows,), written
     """
     for index in prange(len(kept)):
         row = np.int64(index)
-        source = gram[start(kept[row], dim) :]
+        base = start(kept[row], dim)
+        entries = np.empty(len(members) + SPARE, np.uint8)
         over = np.int64(0)
         for q in range(len(class_ends)):
-            columns = members[class_ends[q] - lengths[row, q] : class_ends[q]]
-            over += _pack(source, columns, bits[classes_of[row] + q], packed[starts[row, q] :])
+            count, width = lengths[row, q], bits[classes_of[row] + q]
+            if count:
+                most = (1 << width) - 1
+                over += _gather(gram, base, members, class_ends[q] - count, count, most, entries)
+                _join(entries, count, width, packed, starts[row, q])
         overflows[row] = over
 
 
@@ -120,46 +199,50 @@ def excess_of_rows(
     dim: int,
     kept: NDArray[np.int64],
     classes_of: NDArray[np.int64],
-    members: NDArray[np.int64],
+    members: NDArray[np.uint32],
     class_ends: NDArray[np.int64],
+    starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
     bits: NDArray[np.int64],
+    packed: NDArray[np.uint8],
     firsts: NDArray[np.int64],
     excess: NDArray[np.int64],
 ) -> None:
     """What did not fit, ``entry - most``, by row, class and column; row r at ``firsts[r]``."""
     for index in prange(len(kept)):
         row = np.int64(index)
-        at, last = firsts[row], firsts[row + 1]
-        source = gram[start(kept[row], dim) :]
+        at = firsts[row]
+        if at == firsts[row + 1]:
+            continue
+        base = start(kept[row], dim)
+        entries = np.empty(len(members) + SPARE, np.uint8)
         for q in range(len(class_ends)):
-            most = (np.int64(1) << bits[classes_of[row] + q]) - 1
-            for position in range(class_ends[q] - lengths[row, q], class_ends[q]):
-                if at == last:
-                    break
-                value = np.int64(source[members[position]])
-                if value >= most:
-                    excess[at] = value - most
+            count, width = lengths[row, q], bits[classes_of[row] + q]
+            most, first = (1 << width) - 1, class_ends[q] - count
+            _split(packed, starts[row, q], count, width, entries)
+            for place in range(count):
+                if entries[place] == most:
+                    excess[at] = gram[base + members[first + place]] - most
                     at += 1
 
 
 @njit(cache=True, nogil=True)
-def _unpack(packed, columns, bits, excess, at, row):  # type: ignore[no-untyped-def]
-    """The inverse of `_pack` with its excess; returns the place after the last one used."""
-    most = (np.int64(1) << bits) - 1
-    per_byte = 8 // bits
-    for index in range(len(columns)):
-        place = index // per_byte
-        value = (np.int64(packed[place]) >> (bits * (index - place * per_byte))) & most
-        full = np.int64(value == most)
-        # Reading past the last excess is harmless (one place is spare) and cheaper than
-        # a branch that is taken at random.
-        row[columns[index]] = value + full * excess[min(at, len(excess) - 1)]
-        at += full
-    over = len(columns) % per_byte
-    if over and packed[len(columns) // per_byte] >> (bits * over):
-        # The padding is not zero: another text of the same counts.
-        return at + len(excess)
+def _add_excess(entries, members, first, count, bits, excess, at, gram, base):  # type: ignore[no-untyped-def]
+    """Continue the entries that fill their bits; returns the place after the last one used.
+
+    A place beyond the excess says that the bytes are no row's: there is too little of it,
+    or the padding is not zero, which would be another text of the same counts.
+    """
+    most = (1 << bits) - 1
+    for place in range(count):
+        if entries[place] == most:
+            if at >= len(excess):
+                return at + 1
+            gram[base + members[first + place]] += excess[at]
+            at += 1
+    for place in range(count, 8 // bits * _bytes_of(count, bits)):
+        if entries[place]:
+            return len(excess) + 1
     return at
 
 
@@ -168,14 +251,17 @@ def _complete_row(dropped, offsets, expert, count, target, missing):  # type: ig
     """Fill in the dropped columns of one row; returns its least entry."""
     least = np.int64(0)
     for other in range(expert + 1, len(dropped)):
-        rest = count
         target[dropped[other]] = 0
-        for column in range(offsets[other], offsets[other + 1]):
-            rest -= target[column]
-            missing[column] -= target[column]
+        block = target[offsets[other] : offsets[other + 1]]
+        rest = count
+        for k in range(len(block)):
+            rest -= block[k]
         target[dropped[other]] = rest
-        missing[dropped[other]] -= rest
         least = min(least, rest)
+    first = offsets[expert + 1]
+    row, left = target[first : offsets[-1]], missing[first:]
+    for k in range(len(left)):
+        left[k] -= row[k]
     return least
 
 
@@ -187,7 +273,7 @@ def unpack_rows(
     dropped: NDArray[np.int64],
     diagonal: NDArray[np.int64],
     classes_of: NDArray[np.int64],
-    members: NDArray[np.int64],
+    members: NDArray[np.uint32],
     class_ends: NDArray[np.int64],
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
@@ -206,7 +292,6 @@ def unpack_rows(
     offsets : int64, (experts + 1,), first gram row of each expert
     dropped : int64, (experts,), the row of each expert that was not sent
     diagonal : int64, (seen,)
-    excess : int64, with one spare place at its end
     """
     experts = len(dropped)
     good = np.zeros(experts, np.bool_)
@@ -214,26 +299,27 @@ def unpack_rows(
         for side in range(2):
             expert = np.int64(index) if side == 0 else experts - 1 - np.int64(index)
             missing = diagonal.copy()
+            entries = np.empty(len(members) + SPARE, np.uint8)
             sound = True
             row = offsets[expert] - expert
             for column in range(offsets[expert], offsets[expert + 1]):
+                base = start(column, dim)
+                gram[base + column + 1 : base + offsets[expert + 1]] = 0
                 if column == dropped[expert]:
                     continue
-                target = gram[start(column, dim) :]
                 at = firsts[row]
                 for q in range(len(class_ends)):
-                    columns = members[class_ends[q] - lengths[row, q] : class_ends[q]]
-                    at = _unpack(
-                        packed[starts[row, q] :],
-                        columns,
-                        bits[classes_of[row] + q],
-                        excess,
-                        at,
-                        target,
-                    )
+                    count, width = lengths[row, q], bits[classes_of[row] + q]
+                    if count:
+                        first = class_ends[q] - count
+                        _split(packed, starts[row, q], count, width, entries)
+                        _scatter(entries, members, first, count, gram, base)
+                        at = _add_excess(
+                            entries, members, first, count, width, excess, at, gram, base
+                        )
                 sound &= at == firsts[row + 1]
-                count = diagonal[column]
-                sound &= _complete_row(dropped, offsets, expert, count, target, missing) >= 0
+                target, total = gram[base:], diagonal[column]
+                sound &= _complete_row(dropped, offsets, expert, total, target, missing) >= 0
                 row += 1
             target = gram[start(dropped[expert], dim) :]
             for column in range(offsets[expert + 1], offsets[experts]):

@@ -25,7 +25,29 @@ def packed_size(dim: int) -> int:
     return dim * (dim + 1) // 2
 
 
+@njit(cache=True, nogil=True)
+def _add_run(target, at, source, first, size, sign):  # type: ignore[no-untyped-def]
+    # Unsigned places need no sign check, so the loop is vectorised.
+    at, first = np.uint64(at), np.uint64(first)
+    for k in range(np.uint64(size)):
+        target[at + k] += sign * source[first + k]
+
+
 @njit(cache=True, nogil=True, parallel=True)
+def _add_runs(target, target_dim, source, positions, run_of, run_ends, sign):  # type: ignore[no-untyped-def]
+    dim = positions.shape[0]
+    for index in prange(dim):
+        row = np.int64(index)
+        origin = start(row, dim)
+        base = start(positions[row], target_dim)
+        column = row
+        for run in range(run_of[row], len(run_ends)):
+            size = run_ends[run] - column
+            at = base + positions[column]
+            _add_run(target, at, source, origin + column, size, target.dtype.type(sign))
+            column = run_ends[run]
+
+
 def add_spread(
     target: NDArray[np.integer],
     target_dim: int,
@@ -33,14 +55,14 @@ def add_spread(
     positions: NDArray[np.int64],
     sign: int,
 ) -> None:
-    """``target[positions_i, positions_j] += sign * source[i, j]`` for ascending positions."""
-    dim = positions.shape[0]
-    for index in prange(dim):
-        row = np.int64(index)
-        origin = start(row, dim)
-        base = start(positions[row], target_dim)
-        for column in range(row, dim):
-            target[base + positions[column]] += sign * source[origin + column]
+    """``target[positions_i, positions_j] += sign * source[i, j]`` for ascending positions.
+
+    Neighbours mostly stay neighbours, so whole runs of columns are added at a time.
+    """
+    breaks = np.flatnonzero(np.diff(positions) != 1) + 1
+    run_of = np.searchsorted(breaks, np.arange(len(positions)), side="right")
+    run_ends = np.append(breaks, len(positions))
+    _add_runs(target, target_dim, source, positions, run_of, run_ends, sign)
 
 
 @njit(cache=True, nogil=True, parallel=True)

@@ -33,7 +33,7 @@ class Streams:
     kept: NDArray[np.int64]
     dropped: NDArray[np.int64]
     classes_of: NDArray[np.int64]
-    members: NDArray[np.int64]
+    members: NDArray[np.uint32]
     class_ends: NDArray[np.int64]
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
@@ -85,7 +85,8 @@ def plan(diagonal: NDArray[np.int64], offsets: NDArray[np.int64], sample_count: 
     starts, lengths, sizes = kernels.row_starts(owners, classes_of, bits)
     firsts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     starts += firsts[classes_of[:, None] + np.arange(starts.shape[1])]
-    members = kept[np.argsort(classes_of, kind="stable")]
+    # Unsigned: an index that cannot be negative needs no check in the kernels' inner loop.
+    members = kept[np.argsort(classes_of, kind="stable")].astype(np.uint32)
     class_ends = np.cumsum(np.bincount(classes_of, minlength=starts.shape[1]))
     return Streams(
         kept, dropped, classes_of, members, class_ends, starts, lengths, bits, int(firsts[-1])
@@ -97,7 +98,7 @@ def pack_pairs(
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
     """Packed streams, the number of entries in excess of each kept row, and the excess."""
     s = streams
-    packed = np.zeros(s.size, np.uint8)
+    packed = np.empty(s.size, np.uint8)
     overflows = np.zeros(len(s.kept), np.int64)
     kernels.pack_rows(
         gram,
@@ -121,8 +122,10 @@ def pack_pairs(
         s.classes_of,
         s.members,
         s.class_ends,
+        s.starts,
         s.lengths,
         s.bits,
+        packed,
         firsts,
         excess,
     )
@@ -156,5 +159,5 @@ def unpack_pairs(
         s.bits,
         packed,
         firsts,
-        np.append(excess, 0),
+        excess,
     )

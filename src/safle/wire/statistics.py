@@ -13,7 +13,7 @@ from safle.errors import InvalidInput, InvariantError, SettingsError, WireError
 from safle.features import as_class_names
 from safle.invariants import verify
 from safle.kernels import triangle
-from safle.memory import readable, require
+from safle.memory import Scratch, readable, require
 from safle.statistics import Statistics
 from safle.wire import container
 from safle.wire.pairs import pack_pairs, plan, unpack_pairs
@@ -58,6 +58,7 @@ def decode_statistics(
     *,
     fingerprint: str | None = None,
     limit: int = container.DEFAULT_LIMIT,
+    scratch: Scratch | None = None,
 ) -> Statistics:
     """Statistics from bytes, verified; `WireError` and nothing else for bad ones.
 
@@ -65,9 +66,11 @@ def decode_statistics(
     ----------
     fingerprint : refuse other encoders before anything large is unfolded
     limit : most bytes the file may unfold to
+    scratch : memory that contributions decoded one by one share; what was decoded before
+        is lost when the next is
     """
     opened = container.from_bytes(data, kind=container.STATISTICS, limit=limit)
-    return from_container(opened, fingerprint=fingerprint, limit=limit)
+    return from_container(opened, fingerprint=fingerprint, limit=limit, scratch=scratch)
 
 
 def read_statistics(
@@ -75,21 +78,26 @@ def read_statistics(
     *,
     fingerprint: str | None = None,
     limit: int = container.DEFAULT_LIMIT,
+    scratch: Scratch | None = None,
 ) -> Statistics:
     """Read a statistics file; see `decode_statistics`."""
     opened = container.read_file(path, kind=container.STATISTICS, limit=limit)
     try:
-        return from_container(opened, fingerprint=fingerprint, limit=limit)
+        return from_container(opened, fingerprint=fingerprint, limit=limit, scratch=scratch)
     except WireError as error:
         raise WireError(f"{path}: {error}") from error
 
 
 def from_container(
-    opened: container.Container, *, fingerprint: str | None, limit: int
+    opened: container.Container,
+    *,
+    fingerprint: str | None,
+    limit: int,
+    scratch: Scratch | None = None,
 ) -> Statistics:
     """Statistics from an opened container; their digest is the contribution's identity."""
     try:
-        statistics = _restore(opened, fingerprint, limit)
+        statistics = _restore(opened, fingerprint, limit, scratch or Scratch())
         # Blocks unpacked from their margins cannot but have them.
         verify(statistics, pairs=False)
         opened.finish()
@@ -102,7 +110,9 @@ def from_container(
     return statistics
 
 
-def _restore(opened: container.Container, fingerprint: str | None, limit: int) -> Statistics:
+def _restore(
+    opened: container.Container, fingerprint: str | None, limit: int, scratch: Scratch
+) -> Statistics:
     header = opened.header
     found = header["fingerprint"]
     if type(found) is not str or len(found) != 64 or set(found) - set("0123456789abcdef"):
@@ -122,7 +132,7 @@ def _restore(opened: container.Container, fingerprint: str | None, limit: int) -
     dim = len(codes) + layout.dense_dim
     counts = _read_planes(opened, "counts", (len(classes),))
     cross = _read_planes(opened, "cross", (dim, len(classes)))
-    gram = np.zeros(triangle.packed_size(dim), layout.gram_type)
+    gram = scratch.take(triangle.packed_size(dim), layout.gram_type)
     statistics = Statistics(found, layout, codes, gram, cross, tuple(classes), counts)
     _fill_gram(opened, statistics)
     return statistics
