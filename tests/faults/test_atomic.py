@@ -125,8 +125,10 @@ def test_a_folder_that_is_not_there_is_named(writers, tmp_path):
 
 
 SLOW_WRITER = """
-import sys, time
+import signal, sys, time
 from safle import atomic
+# What a background job inherits is a SIGINT that is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with atomic.replacing(sys.argv[1]) as scratch, scratch.open("wb") as file:
     print("begun", flush=True)
     while True:
