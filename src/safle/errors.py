@@ -38,6 +38,10 @@ class DuplicateContribution(SafleError, ValueError):
     """The same contribution offered twice."""
 
 
+class StoreError(SafleError, ValueError):
+    """A store of contributions that cannot be used as asked."""
+
+
 class WireError(SafleError, ValueError):
     """Bytes that are not a valid safle file."""
 

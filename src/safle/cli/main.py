@@ -28,6 +28,7 @@ from safle.cli.predict import predict
 from safle.cli.remove import remove
 from safle.cli.session import Session, printable
 from safle.cli.solve import solve
+from safle.cli.store import store
 from safle.cli.sum import add_up
 from safle.errors import SafleError
 
@@ -41,6 +42,7 @@ COMMANDS = (
     add_up,
     remove,
     solve,
+    store,
     predict,
     evaluate,
     export,
