@@ -21,7 +21,7 @@ from pathlib import Path
 from safle.federation.store import Store
 folder, template, action = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 data = (folder / "new.stats").read_bytes()
-OURS = ("/federation/store.py", "/federation/index.py", "/federation/members.py", "/safle/atomic.py")
+OURS = tuple(f"/federation/{name}.py" for name in ("store", "index", "members")) + ("atomic.py",)
 
 def act(place):
     if action == "create":

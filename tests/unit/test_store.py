@@ -217,7 +217,7 @@ def test_a_changed_byte_of_the_index_is_damage(parts, store):
     whole = path.read_bytes()
     for at in range(0, len(whole) - 1, 7):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(StoreError, match="damaged|not valid|line"):
+        with pytest.raises(StoreError, match=r"damaged|not valid|line"):
             Store.open(store.folder)
 
 

@@ -27,6 +27,7 @@ from safle.cli.options import session_options
 from safle.cli.predict import predict
 from safle.cli.remove import remove
 from safle.cli.session import Session, printable
+from safle.cli.simulate import simulate
 from safle.cli.solve import solve
 from safle.cli.store import store
 from safle.cli.sum import add_up
@@ -47,6 +48,7 @@ COMMANDS = (
     evaluate,
     export,
     inspect_file,
+    simulate,
     demo,
 )
 SETTINGS = {
