@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -13,14 +14,17 @@ import pytest
 from safle.federation.store import Store
 from safle.wire import encode_statistics
 
-# The process forks before any kernel has run: each child kills itself at the n-th line that it
-# executes in the store's own modules, on a copy of the store of its own.
+# Each fork kills itself at the n-th line that it executes in the store's own modules, on a copy
+# of the store of its own. The kernels are loaded before, with the threads that survive a fork.
 KILLER = """
 import os, shutil, signal, sys
+from itertools import count
 from pathlib import Path
 from safle.federation.store import Store
+from safle.wire import decode_statistics
 folder, template, action = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 data = (folder / "new.stats").read_bytes()
+decode_statistics(data)
 OURS = tuple(f"/federation/{name}.py" for name in ("store", "index", "members")) + ("atomic.py",)
 
 def act(place):
@@ -47,9 +51,10 @@ def killed_at(number):
         return trace
     return trace
 
-number = 0
-while True:
-    number += 1
+numbers = []
+# Making a store takes many lines, of which the last ones are those of adding.
+for number in count(1, 3 if action == "create" else 1):
+    numbers.append(number)
     place = folder / f"{action}-{number}"
     if action != "create":
         shutil.copytree(template, place)
@@ -62,7 +67,7 @@ while True:
     if not os.WIFSIGNALED(status):
         assert os.waitstatus_to_exitcode(status) == 0
         break
-print(number)
+print(*numbers)
 """
 
 
@@ -83,13 +88,14 @@ def killed(make_data, tmp_path_factory):
         done = subprocess.run(
             [sys.executable, "-c", KILLER, folder, folder / "template", action],
             capture_output=True,
+            env=os.environ | {"NUMBA_THREADING_LAYER": "workqueue"},
             text=True,
             timeout=300,
             check=False,
         )
         assert done.returncode == 0, done.stderr
         assert done.stderr.split() == ["done"]
-        return [folder / f"{action}-{n}" for n in range(1, int(done.stdout) + 1)]
+        return [folder / f"{action}-{n}" for n in done.stdout.split()]
 
     return run, parts, folder / "template"
 

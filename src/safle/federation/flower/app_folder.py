@@ -1,4 +1,4 @@
-"""The folder that ``flwr run`` takes: a pyproject.toml that names our two apps and their settings."""
+"""The folder that ``flwr run`` takes: a pyproject.toml that names our apps and settings."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def start_run(app: Path, *options: str, env: dict[str, str]) -> str:
 
 
 def run_status(run: str, *, env: dict[str, str]) -> str:
-    """ "pending", "running", ... or "finished:completed", "finished:failed"."""
+    """Flower's word for it: "pending", "running", "finished:completed", "finished:failed"."""
     runs = flwr("list", "safle", "--run-id", run, env=env)["runs"]
     return str(runs[0]["status"])
 

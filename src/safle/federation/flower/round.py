@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from safle.errors import SafleError
+from safle.errors import FederationError, SafleError
 from safle.federation.flower import messages, report
 from safle.federation.flower.pulling import RoundOver, check_size, pull
 from safle.federation.flower.report import ClientReport
@@ -85,6 +85,7 @@ class Round:
         self._over = threading.Event()
         self._begun = self._looked = 0.0
         self._kept = [*task.names()]
+        self._unasked = True
 
     def run(self) -> list[ClientReport]:
         """Every client's line, when the round is over."""
@@ -107,20 +108,26 @@ class Round:
         rules, names = self._rules, set(self._task.names())
         if time.monotonic() - self._begun >= rules.deadline:
             return True
-        settled = [asked.row for asked in self._asked.values() if not asked.pending]
-        bad = [row for row in settled if row.status not in report.IN]
         if rules.expected:
-            return set(rules.expected) <= names | {row.client for row in bad}
-        pending = len(settled) < len(self._asked)
-        return len(names) >= rules.clients or (
-            not pending and len(names) + len(bad) >= rules.clients
-        )
+            missing = set(rules.expected) - names
+            wanted = len(missing)
+        else:
+            wanted = rules.clients - len(names)
+        if wanted <= 0:
+            return True
+        if self._unasked or any(asked.pending for asked in self._asked.values()):
+            return False
+        bad = [a.row for a in self._asked.values() if a.row.status not in report.IN]
+        if rules.expected:
+            return missing <= {row.client for row in bad}
+        return wanted <= len(bad)
 
     def _ask_new_nodes(self) -> None:
         now = time.monotonic()
         if self._looked and now - self._looked < POLL:
             return
         self._looked = now
+        self._unasked = False
         patience = self._rules.deadline * SLOT_SHARE
         waiting = [a for a in self._asked.values() if a.pending and now - a.since < patience]
         free = self._rules.at_once - len(waiting)
@@ -128,6 +135,7 @@ class Round:
             if node.node_id in self._asked or getattr(node, "name", "") in self._kept:
                 continue
             if free <= 0:
+                self._unasked = True
                 return
             free -= self._ask(node.node_id, getattr(node, "name", ""))
 
@@ -188,7 +196,10 @@ class Round:
         """Status and reason of an answer; a `SafleError` refuses it."""
         said = messages.read_answer(answer)
         row.bytes = len(said.data)
-        row.client = self._name(row.client, said.client)
+        # A registered name counts for more than what the client calls itself.
+        row.client = check_client(row.client or said.client)
+        if self._rules.expected and row.client not in self._rules.expected:
+            raise FederationError(f"{row.client!r} is not among the expected clients")
         if said.status == messages.FAILED:
             return report.FAILED, said.reason
         if said.status == messages.KNOWN and row.client in self._kept:
@@ -196,13 +207,6 @@ class Round:
         check_size(said.data, self._rules.largest)
         row.samples, row.digest = self._task.take(row.client, said.data)
         return report.ACCEPTED, ""
-
-    def _name(self, registered: str, declared: str) -> str:
-        """Who this is: a registered name counts for more than what the client calls itself."""
-        name = check_client(registered or declared)
-        if self._rules.expected and name not in self._rules.expected:
-            raise SafleError(f"{name!r} is not among the expected clients")
-        return name
 
     def _settle(self, asked: _Asked, status: str, reason: str) -> None:
         row = asked.row

@@ -1,4 +1,4 @@
-"""K clients on one machine: a table, split by a partition, through Flower's engine or in-process."""
+"""K clients on one machine: a table, split by a partition, through Flower or in-process."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _remember(path: Path, config: Config) -> None:
     if path.exists() and (before := json.loads(path.read_text())) != wanted:
         changed = [name for name in same if before.get(name) != wanted[name]]
         raise SettingsError(
-            f"{path.parent} holds a simulation with another {', '.join(changed)}: its contributions "
+            f"{path.parent} holds a simulation with another {', '.join(changed)}: what it counted "
             "would be taken for this one's; choose another folder"
         )
     atomic.write_text(path, json.dumps(wanted, indent=1) + "\n")
