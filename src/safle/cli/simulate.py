@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,8 @@ def simulate(
         **settings,
     }
     session.announce_compilation()
+    # Every client's fate is in the report; line by line it would break the progress bar.
+    logging.getLogger("flwr").setLevel(logging.ERROR)
     with session.progress(f"{clients} clients") as advance:
         found = run(config, folder, clients=clients, engine=engine, progress=advance)
     show_report(session, found, folder)
