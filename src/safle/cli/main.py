@@ -17,6 +17,7 @@ from safle.cli.backbones import backbones
 from safle.cli.client import client
 from safle.cli.count import count
 from safle.cli.demo import demo
+from safle.cli.deploy import deploy
 from safle.cli.encoder import encoder
 from safle.cli.evaluate import evaluate
 from safle.cli.export import export
@@ -49,6 +50,7 @@ COMMANDS = (
     export,
     inspect_file,
     simulate,
+    deploy,
     demo,
 )
 SETTINGS = {
