@@ -7,6 +7,7 @@ which the test says what each client shall do, and in which each client says wha
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def count(message, context):
     folder, name = Path(context.node_config["orders"]), context.node_config["client"]
     order = json.loads((folder / "orders.json").read_text()).get(name, "honest")
     note(folder, f"{name} asked")
-    while order == "wait" and not (folder / "release").exists():
+    while order in ("wait", "duplicate") and not (folder / "release").exists():
         time.sleep(0.05)
     if order == "sleep":
         time.sleep(600)
@@ -41,7 +42,8 @@ def count(message, context):
     if order == "duplicate":
         answer = Answer(name, messages.SENT, data=(folder / "stolen.stats").read_bytes())
     if order == "large":
-        answer = Answer(name, messages.SENT, data=bytes(range(256)) * (LARGE // 256))
+        # Random: Flower sends equal pieces once.
+        answer = Answer(name, messages.SENT, data=os.urandom(LARGE))
     return Message(messages.answer(answer), reply_to=message)
 
 
