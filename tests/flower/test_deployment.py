@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import os
 import shutil
@@ -85,18 +84,11 @@ def swap(first: Path, second: Path) -> None:
 
 
 def expire(folder: Path) -> None:
-    past = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=2000)
     key = certs.read_tls_key(folder / "server" / "server.key")
     authority = certs.read_certificate(folder / "ca" / "ca.crt")
     authority_key = certs.read_tls_key(folder / "ca" / "ca.key")
     with pytest.MonkeyPatch.context() as patch:
-
-        class Past(datetime.datetime):
-            @classmethod
-            def now(cls, zone=None):
-                return past
-
-        patch.setattr(certs.datetime, "datetime", Past)
+        patch.setattr(certs, "SERVER_DAYS", 0)
         hosts = ["127.0.0.1", "localhost"]
         made = certs.make_server_certificate(hosts, key, authority, authority_key)
     (folder / "server" / "server.crt").write_bytes(certs.certificate_bytes(made))
@@ -132,7 +124,7 @@ BREAKAGES = {
     "not the authority of the server": lambda f: (f / "nodes/b/ca.crt").write_bytes(
         certs.certificate_bytes(certs.make_authority(certs.new_key()))
     ),
-    "has expired on": expire,
+    "server.crt: has expired on": expire,
 }
 
 

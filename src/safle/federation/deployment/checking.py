@@ -23,6 +23,7 @@ from safle.federation.deployment import certificates as certs
 from safle.federation.flower.settings import Rules, complete
 
 SOON = datetime.timedelta(days=30)
+REFUSALS = (401, 403, 404)
 CONTROL, FLEET = "/v1/control/list-nodes", "/v1/fleet/get-run"
 _SUPERLINK = re.compile(r"--superlink (\S+):(\d+)")
 
@@ -219,7 +220,8 @@ def _probe(address: str, ca: Path) -> Iterator[Finding]:
         trust = ssl.create_default_context(cafile=str(ca))
         if _status(f"https://{address}{FLEET}", trust) in (403, 404):
             yield Finding(address, "answers, but not as a SuperLink: is a proxy in the way?")
-        if _status(f"https://{address}{CONTROL}", trust) == 200:
+        # Any answer but a refusal: the API is there, whatever it makes of an empty request.
+        if _status(f"https://{address}{CONTROL}", trust) not in REFUSALS:
             yield Finding(
                 address,
                 "the control API answers from here without a login: whoever reaches it can run "
