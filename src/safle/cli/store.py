@@ -11,7 +11,16 @@ from safle.cli.store_solve import solve
 from safle.cli.store_verify import verify
 
 
-@click.group(panel="At the server")
+EXAMPLE = """\
+Example:
+
+  safle store add store --encoder encoder.safetensors clients/*.stats
+
+  safle store solve store -o model.safetensors
+"""
+
+
+@click.group(panel="At the server", epilog=EXAMPLE)
 def store() -> None:
     """Keep contributions, add late ones, take clients back, and solve again from what is kept.
 
