@@ -10,7 +10,6 @@ from safle.cli.store_remove import remove
 from safle.cli.store_solve import solve
 from safle.cli.store_verify import verify
 
-
 EXAMPLE = """\
 Example:
 
