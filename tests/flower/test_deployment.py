@@ -6,9 +6,11 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -176,6 +178,14 @@ def script(path: Path, *arguments: str, **variables: str) -> subprocess.Complete
     )
 
 
+def wait_for_port(port: int) -> None:
+    for _ in range(600):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.1)
+    raise AssertionError("the SuperLink did not start")
+
+
 @pytest.mark.slow
 def test_the_scripts_run_a_federation_with_tls_and_known_nodes(federation, tmp_path):
     folder, port = tmp_path / "federation", processes.free_port()
@@ -204,11 +214,8 @@ def test_the_scripts_run_a_federation_with_tls_and_known_nodes(federation, tmp_p
             return {"SAFLE_FEATURES": table, "SAFLE_NODE_PORT": str(processes.free_port())}
 
         start_in_background(server)
+        wait_for_port(port)
         registered = script(server / "register.sh")
-        for _ in range(60):
-            if not registered.returncode:
-                break
-            registered = script(server / "register.sh")
         assert registered.returncode == 0, registered.stdout + registered.stderr
         for name in NAMES:
             start_in_background(folder / "nodes" / name, **node_settings(name))
