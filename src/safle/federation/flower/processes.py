@@ -53,16 +53,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def name_connection(home: Path, address: str, *, root_certificates: Path | None = None) -> None:
-    """Tell the ``flwr`` command, in its ``home``, where the SuperLink is: connection "safle"."""
+def name_connection(home: Path, address: str) -> None:
+    """Tell the ``flwr`` command, in its ``home``, of an insecure SuperLink: connection "safle"."""
     home.mkdir(parents=True, exist_ok=True)
-    secure = (
-        "insecure = true"
-        if root_certificates is None
-        else f"root-certificates = {json.dumps(str(root_certificates))}"
-    )
-    text = f'[superlink]\ndefault = "safle"\n\n[superlink.safle]\naddress = "{address}"\n{secure}\n'
-    atomic.write_text(home / "config.toml", text)
+    lines = ["[superlink]", 'default = "safle"', "", "[superlink.safle]"]
+    lines += [f'address = "{address}"', "insecure = true", ""]
+    atomic.write_text(home / "config.toml", "\n".join(lines))
 
 
 @contextlib.contextmanager

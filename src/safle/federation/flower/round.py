@@ -30,6 +30,8 @@ Progress = Callable[[float], None]
 """Called with the share of the clients that are in."""
 POLL = 0.2
 """Seconds between two looks for an answer of one client, and for new clients."""
+MARGIN = 60.0
+"""Seconds that a question outlives the deadline: the clocks of two machines differ."""
 SLOT_SHARE = 0.25
 """Share of the deadline after which a silent client no longer keeps the next from being asked."""
 ERRORS = {
@@ -149,7 +151,9 @@ class Round:
             self._settle(asked, report.REFUSED, "not among the expected clients")
             self._asked[node] = asked
             return 0
-        message = Message(self._task.content(), node, self._task.message_type)
+        # Flower forgets a question when nobody waits for its answer any more, and not before.
+        seconds = self._rules.deadline + MARGIN
+        message = Message(self._task.content(), node, self._task.message_type, ttl=seconds)
         ids = [*self._grid.push_messages([message])]
         if not ids or ids[0] is None:
             # Gone between two looks: if it comes back, it is asked then.
