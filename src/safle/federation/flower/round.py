@@ -225,10 +225,13 @@ class Round:
 
     def _rows(self) -> list[ClientReport]:
         rows = [asked.row for asked in self._asked.values()]
+        in_time = time.monotonic() - self._begun < self._rules.deadline
         for asked in self._asked.values():
             if asked.pending:
                 asked.row.seconds = round(time.monotonic() - asked.since, 3)
-                log.warning("%s: late; going on without it", asked.row.name)
+                if in_time:
+                    asked.row.reason = "the round was complete before it answered"
+                log.warning("%s: late, %s; going on without it", asked.row.name, asked.row.reason)
         named = {row.client for row in rows}
         # A client refused now may be one that is in from before: then it has two lines.
         kept = {row.client for row in rows if row.status in report.IN}
