@@ -44,7 +44,10 @@ def simulate(
     output = output.absolute()
     output.mkdir(parents=True, exist_ok=True)
     places = {"store": str(output / "store"), "output": str(output)}
-    whole = complete({**config, **places, "clients": clients})
+    # One machine counts no more clients at once than it has cores; as many again may wait, so
+    # that neither side is idle. More would only lie in the server's memory.
+    at_once = {"at-once": 2 * (os.cpu_count() or 1)}
+    whole = complete({**at_once, **config, **places, "clients": clients})
     _remember(output / SETTINGS, whole)
     if engine == "in-process":
         _in_process(whole, clients, progress)
