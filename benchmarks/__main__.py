@@ -21,6 +21,7 @@ NAMES = (
     "federation",
     "scaling",
     "backbones",
+    "flower",
 )
 LONG = ("images_end_to_end",)
 """Minutes to half an hour, and no bars: run by name only."""

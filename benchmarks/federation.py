@@ -61,11 +61,11 @@ def run(settings: Settings) -> Outcome:
     pooled: list[Stopwatch] = []
     with TemporaryDirectory() as folder:
         paths = [Path(folder) / f"client-{client}.safle" for client in range(CLIENTS)]
-        _warm_up(encoder, dataset, paths[0])
+        warm_up(encoder, dataset, paths[0])
         for turn in range(1 if settings.quick else REPEATS):
             note(f"federation, turn {turn + 1} ...")
             digests = set()
-            for clocks, fit in ((pooled, _pooled), (federated, partial(_federated, parts, paths))):
+            for clocks, fit in ((pooled, _pooled), (federated, partial(federate, parts, paths))):
                 clocks.append(Stopwatch())
                 digests.add(fit(encoder, dataset, clocks[-1]).digest)
             if len(digests) != 1:
@@ -124,9 +124,10 @@ def _pooled(encoder: Encoder, dataset: data.Dataset, clock: Stopwatch) -> Model:
         return Model.from_solution(encoder, statistics, solve(statistics))
 
 
-def _federated(
+def federate(
     parts: Parts, paths: Sequence[Path], encoder: Encoder, dataset: data.Dataset, clock: Stopwatch
 ) -> Model:
+    """The model of clients that count into files, one after the other."""
     for part, path in zip(parts, paths, strict=True):
         features, labels = dataset.train[part], dataset.train_labels[part]
         with clock.on("count"):
@@ -145,7 +146,7 @@ def _federated(
         return Model.from_solution(encoder, statistics, solve(statistics))
 
 
-def _warm_up(encoder: Encoder, dataset: data.Dataset, path: Path) -> None:
+def warm_up(encoder: Encoder, dataset: data.Dataset, path: Path) -> None:
     """Compile every kernel, load every library."""
     features, labels = dataset.head(40)
     write_statistics(path, count(encoder, features, labels))

@@ -38,6 +38,14 @@ class DuplicateContribution(SafleError, ValueError):
     """The same contribution offered twice."""
 
 
+class StoreError(SafleError, ValueError):
+    """A store of contributions that cannot be used as asked."""
+
+
+class FederationError(SafleError, ValueError):
+    """A round over the network that cannot go on, or an answer that does not belong in it."""
+
+
 class WireError(SafleError, ValueError):
     """Bytes that are not a valid safle file."""
 

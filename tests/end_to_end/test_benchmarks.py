@@ -36,8 +36,21 @@ FIGURES = {
         "server_seconds_per_client": None,
         "server_peak_bytes": CLIENTS,
     },
+    "flower": {
+        "seconds": None,
+        "server_peak_bytes": {"2", "4", "6"},
+        "overhead_over_files": None,
+    },
 }
-BARS = {"counting": 4, "encoding": 1, "solving": 3, "wire": 2, "prediction": 2, "federation": 2}
+BARS = {
+    "counting": 4,
+    "encoding": 1,
+    "solving": 3,
+    "wire": 2,
+    "prediction": 2,
+    "federation": 2,
+    "flower": 1,
+}
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,6 @@ from safle.cli.session import Session
 
 if TYPE_CHECKING:
     from safle.calibration import Calibration
-    from safle.encoders import Encoder
 
 EXAMPLE = """\
 Examples:
@@ -105,11 +104,15 @@ def make(context: click.RichContext, /, output: Path, kind: str, **options: Any)
     sample, or let every client send a histogram ([b]safle histogram[/b]) and sum those.
     """
     from safle.cli.describe import encoder_facts
+    from safle.encoders.building import build_encoder
 
     _check_usage(context, kind, options)
     for name in ("sample", "histogram", "features_source"):
         refuse_overwriting(output, options[name])
-    encoder = _build(kind, _calibration(options), options).with_source(_source(options))
+    names = (*EMBEDDING_OPTIONS, *LINEAR_OPTIONS)
+    settings = {name: options[name] for name in names}
+    encoder = build_encoder(_calibration(options), kind=kind, **settings)
+    encoder = encoder.with_source(_source(options))
     encoder.save(output)
     session = context.find_object(Session) or Session()
     session.facts(f"{output}: encoder", encoder_facts(encoder))
@@ -207,29 +210,3 @@ def _moments(mean: str, deviation: str, features: int | None) -> Calibration:
         raise InvalidInput(f"the numbers of features differ: {found}")
     (size,) = set(sizes.values())
     return DeclaredMoments(*(np.broadcast_to(value, size) for value in given.values()))
-
-
-def _build(kind: str, calibration: Calibration, options: dict[str, Any]) -> Encoder:
-    from safle.encoders import HybridEncoder, LinearEncoder
-
-    if kind == "embedding":
-        return _embedding(calibration, options)
-    linear = LinearEncoder.calibrated(calibration, fraction_bits=options["fraction_bits"])
-    if kind == "linear":
-        return linear
-    return HybridEncoder([_embedding(calibration, options), linear])
-
-
-def _embedding(calibration: Calibration, options: dict[str, Any]) -> Encoder:
-    from safle.bucketing import make_bucketing
-    from safle.encoders.embedding import EmbeddingEncoder, default_buckets
-
-    buckets = options["buckets"]
-    if buckets is None:
-        buckets = default_buckets(calibration.feature_dim)
-    return EmbeddingEncoder.calibrated(
-        calibration,
-        bucketing=make_bucketing(options["bucketing"], buckets),
-        group_size=options["group_size"],
-        seed=options["seed"],
-    )

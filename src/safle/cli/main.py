@@ -17,6 +17,7 @@ from safle.cli.backbones import backbones
 from safle.cli.client import client
 from safle.cli.count import count
 from safle.cli.demo import demo
+from safle.cli.deploy import deploy
 from safle.cli.encoder import encoder
 from safle.cli.evaluate import evaluate
 from safle.cli.export import export
@@ -27,7 +28,9 @@ from safle.cli.options import session_options
 from safle.cli.predict import predict
 from safle.cli.remove import remove
 from safle.cli.session import Session, printable
+from safle.cli.simulate import simulate
 from safle.cli.solve import solve
+from safle.cli.store import store
 from safle.cli.sum import add_up
 from safle.errors import SafleError
 
@@ -41,10 +44,13 @@ COMMANDS = (
     add_up,
     remove,
     solve,
+    store,
     predict,
     evaluate,
     export,
     inspect_file,
+    simulate,
+    deploy,
     demo,
 )
 SETTINGS = {

@@ -85,6 +85,14 @@ def encoder_file(text: str = "The encoder that all clients share.") -> Decorator
     )
 
 
+def store_argument(function: Function) -> Function:
+    """STORE, a folder."""
+    place = click.Path(file_okay=False, path_type=Path)
+    return click.argument("folder", type=place, metavar="STORE", help="The store's folder.")(
+        function
+    )
+
+
 def features_argument(function: Function) -> Function:
     """FEATURES, a table."""
     text = "Features: .npz, .npy, .safetensors, .parquet or .csv."

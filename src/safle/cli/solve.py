@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import rich_click as click
 
-from safle.cli.options import FILE, Command, encoder_file, output, refuse_overwriting, written
+from safle.cli.options import (
+    FILE,
+    Command,
+    Function,
+    encoder_file,
+    output,
+    refuse_overwriting,
+    written,
+)
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
+    from safle.encoders import Encoder
     from safle.model import Model
     from safle.solver import Solution
     from safle.statistics import Statistics
@@ -37,36 +46,46 @@ def _ridge(_context: click.Context, _option: click.Parameter, text: str) -> floa
     return number
 
 
+def solve_options(function: Function) -> Function:
+    """How statistics are solved; ``curve`` and ``how`` of `solve_and_save`."""
+    options = [
+        click.option(
+            "--ridge",
+            callback=_ridge,
+            default="auto",
+            metavar="auto|0|NUMBER",
+            help="Regularisation: chosen from the statistics alone, none (minimum norm), or given.",
+        ),
+        click.option(
+            "--head",
+            type=click.Choice(["least-squares", "discriminant"]),
+            default="least-squares",
+            metavar="NAME",
+            help="least-squares (the paper's) or discriminant (LDA), from the same statistics.",
+        ),
+        click.option(
+            "--criterion",
+            type=click.Choice(["gcv", "evidence"]),
+            default="gcv",
+            help="How auto chooses: generalised cross-validation or marginal likelihood.",
+        ),
+        click.option(
+            "--backend",
+            type=click.Choice(["auto", "scipy", "torch"]),
+            default="auto",
+            help="Who factors; auto takes torch for large systems where it is installed.",
+        ),
+        written("--curve", help="Also write the ridge curve: .png, .csv or .json."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
 @click.command(cls=Command, panel="At the server", epilog=EXAMPLE)
 @click.argument("total", type=FILE, help="Summed statistics.")
 @encoder_file("The encoder the clients counted with; the model carries a copy.")
-@click.option(
-    "--ridge",
-    callback=_ridge,
-    default="auto",
-    metavar="auto|0|NUMBER",
-    help="Regularisation: chosen from the statistics alone, none (minimum norm), or given.",
-)
-@click.option(
-    "--head",
-    type=click.Choice(["least-squares", "discriminant"]),
-    default="least-squares",
-    metavar="NAME",
-    help="least-squares (the paper's) or discriminant (LDA), from the same statistics.",
-)
-@click.option(
-    "--criterion",
-    type=click.Choice(["gcv", "evidence"]),
-    default="gcv",
-    help="How auto chooses: generalised cross-validation or marginal likelihood.",
-)
-@click.option(
-    "--backend",
-    type=click.Choice(["auto", "scipy", "torch"]),
-    default="auto",
-    help="Who factors; auto takes torch for large systems where it is installed.",
-)
-@written("--curve", help="Also write the ridge curve: .png, .csv or .json.")
+@solve_options
 @output("The model file to write.")
 @click.pass_obj
 def solve(
@@ -74,27 +93,38 @@ def solve(
     /,
     total: Path,
     encoder_path: Path,
-    curve: Path | None,
     output: Path,
+    curve: Path | None,
     **how: Any,
 ) -> None:
     """Solve for the weights: one linear system, no rounds, no held-out data.
 
     Equal sums give equal model bytes, whoever counted what.
     """
-    from safle import pictures
     from safle.encoders import load_encoder
-    from safle.model import Model
-    from safle.solver import solve as solve_statistics
     from safle.wire import read_statistics
 
-    _check_curve(curve, how["ridge"])
-    if curve is not None and curve.suffix == ".png":
-        pictures.require_matplotlib()
+    check_curve(curve, how["ridge"])
     refuse_overwriting(output, total, encoder_path)
     session.announce_compilation()
     encoder = load_encoder(encoder_path)
     statistics = read_statistics(total, fingerprint=encoder.fingerprint)
+    solve_and_save(session, encoder, statistics, output, curve=curve, **how)
+
+
+def solve_and_save(
+    session: Session,
+    encoder: Encoder,
+    statistics: Statistics,
+    output: Path,
+    *,
+    curve: Path | None,
+    **how: Any,
+) -> None:
+    """Solve, write the model and maybe the ridge curve, and say what came out."""
+    from safle.model import Model
+    from safle.solver import solve as solve_statistics
+
     _state_memory(session, statistics, how["ridge"])
     with session.progress("solving") as advance:
         solution = solve_statistics(statistics, **how, progress=advance)
@@ -105,13 +135,18 @@ def solve(
     session.facts(f"{output}: model", _facts(model, solution, statistics))
 
 
-def _check_curve(curve: Path | None, ridge: float | str) -> None:
+def check_curve(curve: Path | None, ridge: float | str) -> None:
+    """Refuse a curve that cannot be written before the work, not after it."""
     if curve is None:
         return
     if curve.suffix not in CURVE_SUFFIXES:
         raise click.UsageError(f"--curve {curve}: expected {', '.join(CURVE_SUFFIXES)}")
     if ridge != "auto":
         raise click.UsageError("--curve needs --ridge auto: a given ridge has no curve")
+    if curve.suffix == ".png":
+        from safle import pictures
+
+        pictures.require_matplotlib()
 
 
 def _state_memory(session: Session, statistics: Statistics, ridge: float | str) -> None:

@@ -72,18 +72,18 @@ def sum_files(
     total: RunningTotal | None = None
     scratch = Scratch()
     for path in _each(paths, progress):
-        with _naming(path):
+        with naming(path):
             opened = _open(path, fingerprint=fingerprint, scratch=scratch)
             fingerprint = opened.statistics.fingerprint
             total = total or RunningTotal(fingerprint, opened.statistics.layout)
         received.add(opened.parts, path)
         removed += opened.removed
-        with _naming(path):
+        with naming(path):
             total.add(opened.statistics)
     if total is None:
         raise InvalidInput("nothing to sum; expected at least one statistics file")
     made = Manifest("statistics", "", 0, tuple(received.contributions), tuple(removed))
-    return _write_sum(output, total.statistics(), made)
+    return write_sum(output, total.statistics(), made)
 
 
 def sum_histograms(
@@ -97,14 +97,14 @@ def sum_histograms(
     received = Received(allow_duplicates=allow_duplicates)
     total: Histogram | None = None
     for path in _each(paths, progress):
-        with _naming(path):
+        with naming(path):
             opened = container.read_file(path, kind=container.HISTOGRAM)
             histogram = histogram_from_container(opened)
         size = path.stat().st_size
         itself = Contribution(opened.digest, path.name, histogram.sample_count, size)
         manifest = read_manifest(path, digest=opened.digest)
         received.add((itself,) if manifest is None else manifest.contributions, path)
-        with _naming(path):
+        with naming(path):
             total = histogram if total is None else total + histogram
     if total is None:
         raise InvalidInput("nothing to sum; expected at least one histogram file")
@@ -127,14 +127,14 @@ def remove_file(
     output : may be ``total`` itself
     force : remove what the manifest does not list
     """
-    with _naming(total):
+    with naming(total):
         whole = _open(Path(total))
-    with _naming(contribution):
+    with naming(contribution):
         part = _open(Path(contribution), fingerprint=whole.statistics.fingerprint)
         statistics = whole.statistics - part.statistics
         statistics.verify()
     left = _without(whole, part, force=force, total=total, contribution=contribution)
-    return _write_sum(output, statistics, left)
+    return write_sum(output, statistics, left)
 
 
 def _without(
@@ -174,7 +174,7 @@ def _open(path: Path, *, fingerprint: str | None = None, scratch: Scratch | None
     return _Opened(statistics, itself, read_manifest(path, digest=opened.digest))
 
 
-def _write_sum(output: StrPath, statistics: Statistics, manifest: Manifest) -> Manifest:
+def write_sum(output: StrPath, statistics: Statistics, manifest: Manifest) -> Manifest:
     """Write a sum and its manifest, completed by what the sum turned out to be."""
     data = encode_statistics(statistics)
     complete = replace(
@@ -198,7 +198,7 @@ def _each(paths: Iterable[StrPath], progress: Progress | None) -> Iterator[Path]
 
 
 @contextmanager
-def _naming(path: StrPath) -> Iterator[None]:
+def naming(path: StrPath) -> Iterator[None]:
     """Errors about a file begin with its name."""
     try:
         yield

@@ -142,14 +142,15 @@ def load_manifest(path: str | os.PathLike[str]) -> Manifest:
             _typed(content, "kind", str),
             _typed(content, "digest", str),
             _typed(content, "samples", int),
-            tuple(map(_contribution, content["contributions"])),
-            tuple(map(_contribution, content["removed"])),
+            tuple(map(parse_contribution, content["contributions"])),
+            tuple(map(parse_contribution, content["removed"])),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise WireError(f"{file} is not a valid safle manifest: {error}") from error
 
 
-def _contribution(entry: Any) -> Contribution:
+def parse_contribution(entry: Any) -> Contribution:
+    """A contribution from JSON; `ValueError`, `TypeError` or `KeyError` if it is none."""
     classes = tuple(entry["classes"])
     if not all(type(name) in (int, str) for name in classes):
         raise WireError("class names must be integers or strings")

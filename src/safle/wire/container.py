@@ -198,13 +198,19 @@ def _decompress(frame: memoryview, raw: int, name: str) -> bytes:
 
 def read_file(path: str | os.PathLike[str], *, kind: int, limit: int = DEFAULT_LIMIT) -> Container:
     """Open a file; its size is checked before it is read."""
+    data = read_limited(path, limit=limit)
+    try:
+        return from_bytes(data, kind=kind, limit=limit)
+    except WireError as error:
+        raise WireError(f"{path}: {error}") from error
+
+
+def read_limited(path: str | os.PathLike[str], *, limit: int = DEFAULT_LIMIT) -> bytes:
+    """A file's bytes, if there are not too many."""
     size = Path(path).stat().st_size
     if size > limit:
         raise WireError(f"{path} has {readable(size)}; the limit is {readable(limit)}")
-    try:
-        return from_bytes(Path(path).read_bytes(), kind=kind, limit=limit)
-    except WireError as error:
-        raise WireError(f"{path}: {error}") from error
+    return Path(path).read_bytes()
 
 
 def peek_kind(path: str | os.PathLike[str]) -> str | None:

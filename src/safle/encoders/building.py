@@ -1,0 +1,44 @@
+"""An encoder from a calibration and settings by name: what commands and configurations say."""
+
+from __future__ import annotations
+
+from safle.bucketing import make_bucketing
+from safle.calibration import Calibration
+from safle.encoders.base import Encoder
+from safle.encoders.embedding import EmbeddingEncoder, default_buckets
+from safle.encoders.hybrid import HybridEncoder
+from safle.encoders.linear import LinearEncoder
+from safle.errors import SettingsError
+
+KINDS = ("embedding", "linear", "hybrid")
+
+
+def build_encoder(
+    calibration: Calibration,
+    *,
+    kind: str = "embedding",
+    bucketing: str = "binary-overlap",
+    buckets: int | None = None,
+    group_size: int | None = None,
+    seed: int = 0,
+    fraction_bits: int = 8,
+) -> Encoder:
+    """An encoder of one of `KINDS`; settings that its kind does not have are ignored.
+
+    Parameters
+    ----------
+    bucketing : "binary-overlap", "one-hot" or "integer"
+    buckets, group_size : None for the defaults that fit the number of features
+    """
+    if kind not in KINDS:
+        raise SettingsError(f"kind {kind!r}; expected one of {', '.join(KINDS)}")
+    linear = LinearEncoder.calibrated(calibration, fraction_bits=fraction_bits)
+    if kind == "linear":
+        return linear
+    embedding = EmbeddingEncoder.calibrated(
+        calibration,
+        bucketing=make_bucketing(bucketing, buckets or default_buckets(calibration.feature_dim)),
+        group_size=group_size,
+        seed=seed,
+    )
+    return embedding if kind == "embedding" else HybridEncoder([embedding, linear])

@@ -1,0 +1,1 @@
+"""A folder with all that a deployment on Flower needs: made, and checked."""

@@ -1,0 +1,181 @@
+"""A client's side: its own table, counted as the server's question says.
+
+The node's configuration names the table: ``features="/data/a.npz" client="hospital-a"``. In a
+simulation it has only a number, and the run's configuration says which table is split.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.counting import Counter
+from safle.encoders import Encoder, load_encoder
+from safle.encoders.base import MAX_FILE_BYTES
+from safle.encoders.source import check_source
+from safle.errors import EncoderMismatch, SettingsError, TableError, WireError
+from safle.features import as_features
+from safle.federation.flower import messages
+from safle.federation.flower.messages import Answer
+from safle.histogram import Grid, Histogram
+from safle.partitions import Parts, dirichlet, iid, shards
+from safle.tables import Table, open_table
+from safle.wire import encode_histogram, encode_statistics
+
+BATCH = 4096
+SELECTION = ("labels", "split", "features-key", "labels-key", "label-column")
+"""Keys of a node's configuration that say how its table is read."""
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client and its data.
+
+    Attributes
+    ----------
+    rows : sample numbers of the table that are this client's; None for all
+    pinned : the only encoder that this client counts with, if it has a copy
+    """
+
+    name: str
+    table: Table
+    where: str
+    rows: NDArray[np.int64] | None = None
+    trusted: bool = False
+    pinned: Path | None = None
+
+    def batches(self) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
+        """Features and labels, some at a time."""
+        if self.rows is None:
+            yield from self.table.batches(BATCH)
+            return
+        for start in range(0, len(self.rows), BATCH):
+            chosen = self.rows[start : start + BATCH]
+            labels = self.table.labels
+            yield self.table.features[chosen], None if labels is None else labels[chosen]
+
+
+def client_name(node_id: int, node: Settings) -> str:
+    """What this client calls itself."""
+    if "client" in node:
+        return str(node["client"])
+    if "partition-id" in node:
+        return f"client-{int(node['partition-id']):03d}"
+    return f"node-{node_id}"
+
+
+def open_client(node_id: int, node: Settings, run: Settings) -> Client:
+    """The client that a node's configuration describes."""
+    name = client_name(node_id, node)
+    if "features" in node:
+        selection = {key.replace("-", "_"): str(node[key]) for key in SELECTION if key in node}
+        where = str(node["features"])
+        return Client(
+            name,
+            open_table(where, **selection),
+            where,
+            trusted=bool(node.get("trust-features", False)),
+            pinned=Path(str(node["encoder"])) if "encoder" in node else None,
+        )
+    if "partition-id" not in node or not run.get("features"):
+        raise SettingsError(
+            'this node has no data; start it with --node-config \'features="/path/to/table" '
+            'client="its name"\''
+        )
+    table, parts = _simulated(
+        str(run["features"]),
+        str(run["split"]),
+        str(run["partition"]),
+        float(run["alpha"]),
+        int(run["shards"]),
+        int(run["seed"]),
+        int(node["num-partitions"]),
+    )
+    rows = parts[int(node["partition-id"])]
+    return Client(name, table, str(run["features"]), rows, trusted=True)
+
+
+# A process that stands for many clients reads and splits the table once.
+@lru_cache(maxsize=1)
+def _simulated(
+    features: str,
+    split: str,
+    partition: str,
+    alpha: float,
+    per_client: int,
+    seed: int,
+    clients: int,
+) -> tuple[Table, Parts]:
+    table = open_table(features, split=split or None)
+    if table.labels is None:
+        raise TableError(f"{features}: has no labels; a client counts features with labels")
+    return table, split_over(
+        table.labels, partition, clients, alpha=alpha, per_client=per_client, seed=seed
+    )
+
+
+def split_over(
+    labels: NDArray[Any], partition: str, clients: int, *, alpha: float, per_client: int, seed: int
+) -> Parts:
+    """Who holds what, by the partition's name: "iid", "dirichlet" or "shards"."""
+    generator = np.random.default_rng(seed)
+    if partition == "iid":
+        return iid(len(labels), clients=clients, generator=generator)
+    if partition == "dirichlet":
+        return dirichlet(labels, clients=clients, alpha=alpha, generator=generator)
+    if partition == "shards":
+        return shards(labels, clients=clients, shards_per_client=per_client, generator=generator)
+    raise SettingsError(f"partition {partition!r}; expected iid, dirichlet or shards")
+
+
+def answer_count(client: Client, settings: Settings, payload: bytes) -> Answer:
+    """Count everything, unless the server says that it has this client's contribution."""
+    if messages.mark(str(settings["salt"]), client.name) in list(settings["known"]):
+        return Answer(client.name, messages.KNOWN)
+    encoder = _received(payload)
+    if client.pinned is not None and load_encoder(client.pinned) != encoder:
+        raise EncoderMismatch(
+            f"the server asks for encoder {encoder.fingerprint[:12]}…, this client counts only "
+            f"with {load_encoder(client.pinned).fingerprint[:12]}… ({client.pinned.name})"
+        )
+    check_source(encoder.source, client.table.source, where=client.where, trusted=client.trusted)
+    counter = Counter(encoder)
+    for features, labels in client.batches():
+        if labels is None:
+            raise TableError(f"{client.where}: has no labels; expected one a sample")
+        counter.add(features, labels)
+    return Answer(client.name, messages.SENT, data=encode_statistics(counter.statistics()))
+
+
+def answer_histogram(client: Client, settings: Settings, payload: bytes) -> Answer:
+    """Count every feature on the server's grid."""
+    del payload
+    grid = Grid(float(settings["low"]), float(settings["high"]), int(settings["bins"]))
+    # Nothing, first: a client without samples has a histogram too, of the right width.
+    empty = np.empty((0, client.table.feature_dim))
+    blocks = (as_features(features) for features, _ in client.batches())
+    histogram = Histogram.of(_chained(empty, blocks), grid)
+    return Answer(client.name, messages.SENT, data=encode_histogram(histogram))
+
+
+def _chained(first: NDArray[Any], rest: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    yield first
+    yield from rest
+
+
+def _received(payload: bytes) -> Encoder:
+    if len(payload) > MAX_FILE_BYTES:
+        raise WireError(f"an encoder of {len(payload)} bytes; expected up to {MAX_FILE_BYTES}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "encoder.safetensors"
+        path.write_bytes(payload)
+        return load_encoder(path)

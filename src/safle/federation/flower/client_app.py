@@ -1,0 +1,51 @@
+"""Flower's ClientApp of a safle federation."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from safle.errors import SafleError
+from safle.federation.flower import messages
+from safle.federation.flower.client import (
+    Client,
+    Settings,
+    answer_count,
+    answer_histogram,
+    client_name,
+    open_client,
+)
+from safle.federation.flower.messages import Answer
+
+log = logging.getLogger("flwr")
+app = ClientApp()
+
+
+@app.train("count")
+def count(message: Message, context: Context) -> Message:
+    """Count this client's table with the server's encoder."""
+    return _reply(message, context, answer_count)
+
+
+@app.query("histogram")
+def histogram(message: Message, context: Context) -> Message:
+    """Count this client's features on the server's grid."""
+    return _reply(message, context, answer_histogram)
+
+
+def _reply(
+    message: Message, context: Context, work: Callable[[Client, Settings, bytes], Answer]
+) -> Message:
+    try:
+        settings, payload = messages.read_question(message)
+        client = open_client(context.node_id, context.node_config, context.run_config)
+        answer = work(client, settings, payload)
+    except (SafleError, OSError, MemoryError) as error:
+        # The server learns what is wrong; the whole story stays in this node's log.
+        log.exception("safle: this client cannot answer")
+        name = client_name(context.node_id, context.node_config)
+        answer = Answer(name, messages.FAILED, reason=messages.printable(error))
+    return Message(messages.answer(answer), reply_to=message)

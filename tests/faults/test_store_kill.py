@@ -1,0 +1,187 @@
+"""kill -9 at every line that a store executes: what was acknowledged is there, and no half."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from safle.federation.store import Store
+from safle.wire import encode_statistics
+
+# Each fork kills itself at the n-th line that it executes in the store's own modules, on a copy
+# of the store of its own. The kernels are loaded before, with the threads that survive a fork.
+KILLER = """
+import os, shutil, signal, sys
+from itertools import count
+from pathlib import Path
+from safle.federation.store import Store
+from safle.wire import decode_statistics
+folder, template, action = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+data = (folder / "new.stats").read_bytes()
+decode_statistics(data)
+OURS = tuple(f"/federation/{name}.py" for name in ("store", "index", "members")) + ("atomic.py",)
+
+def act(place):
+    if action == "create":
+        store = Store.create(place, Store.open(template).encoder)
+    else:
+        store = Store.open(place, writing=True)
+    if action == "remove":
+        store.remove("b")
+    else:
+        store.add("new", data)
+    os.write(2, b"done ")
+
+def killed_at(number):
+    left = number
+    def trace(frame, event, argument):
+        nonlocal left
+        if not frame.f_code.co_filename.endswith(OURS):
+            return None
+        if event == "line":
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+    return trace
+
+numbers = []
+# Making a store takes many lines, of which the last ones are those of adding.
+for number in count(1, 3 if action == "create" else 1):
+    numbers.append(number)
+    place = folder / f"{action}-{number}"
+    if action != "create":
+        shutil.copytree(template, place)
+    child = os.fork()
+    if not child:
+        sys.settrace(killed_at(number))
+        act(place)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSIGNALED(status):
+        assert os.waitstatus_to_exitcode(status) == 0
+        break
+print(*numbers)
+"""
+
+
+@pytest.fixture(scope="module")
+def killed(make_data, tmp_path_factory):
+    """``killed(action)``: a store for every line at which the action was killed, the last whole."""
+    folder = tmp_path_factory.mktemp("killed")
+    data = make_data("embedding", 40)
+    parts = [
+        encode_statistics(data.part(slice(a, b)).count()) for a, b in pairwise([0, 10, 20, 40])
+    ]
+    (folder / "new.stats").write_bytes(parts[2])
+    with Store.create(folder / "template", data.encoder) as store:
+        store.add("a", parts[0])
+        store.add("b", parts[1])
+
+    def run(action: str) -> list[Path]:
+        done = subprocess.run(
+            [sys.executable, "-c", KILLER, folder, folder / "template", action],
+            capture_output=True,
+            env=os.environ | {"NUMBA_THREADING_LAYER": "workqueue"},
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.split() == ["done"]
+        return [folder / f"{action}-{n}" for n in done.stdout.split()]
+
+    return run, parts, folder / "template"
+
+
+def members_after(place: Path) -> list[str]:
+    """What a reader sees, and that the next writer finds the same and leaves no stray file."""
+    seen = [*Store.open(place).members]
+    with Store.open(place, writing=True) as store:
+        assert [*store.members] == seen
+        assert store.problems() == []
+    return seen
+
+
+@pytest.mark.slow
+def test_killed_while_adding_a_client_is_in_or_not(killed):
+    run, parts, _ = killed
+    places = run("add")
+    outcomes = [members_after(place) for place in places]
+    assert {tuple(outcome) for outcome in outcomes} == {("a", "b"), ("a", "b", "new")}
+    assert outcomes[-1] == ["a", "b", "new"]
+    # Once in, in for good: no later kill undoes it.
+    assert outcomes == sorted(outcomes, key=len)
+    for place, outcome in zip(places, outcomes, strict=True):
+        with Store.open(place, writing=True) as store:
+            if "new" not in outcome:
+                store.add("new", parts[2])
+            assert store.sample_count == 40
+
+
+@pytest.mark.slow
+def test_killed_while_removing_a_client_is_in_or_gone(killed):
+    run, _, _ = killed
+    places = run("remove")
+    outcomes = [members_after(place) for place in places]
+    assert {tuple(outcome) for outcome in outcomes} == {("a", "b"), ("a",)}
+    assert outcomes == sorted(outcomes, key=len, reverse=True)
+    for place, outcome in zip(places, outcomes, strict=True):
+        assert len([*(place / "contributions").iterdir()]) == len(outcome)
+
+
+@pytest.mark.slow
+def test_killed_while_making_a_store_it_can_be_made_again(killed, make_data):
+    run, parts, _ = killed
+    encoder = make_data("embedding", 5).encoder
+    for place in run("create"):
+        with Store.create(place, encoder) as store:
+            if "new" not in store.members:
+                store.add("new", parts[2])
+            assert store.problems() == []
+            assert encode_statistics(store.total().statistics()) == parts[2]
+
+
+RESTLESS = """
+import sys
+from itertools import count
+from pathlib import Path
+from safle.federation.store import Store
+data = Path(sys.argv[2]).read_bytes()
+with Store.open(sys.argv[1], writing=True) as store:
+    for number in count(len(store.members)):
+        store.add(f"client {number}", data, allow_duplicates=True)
+        print(f"client {number}", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_real_kill_from_outside_loses_nothing_that_was_acknowledged(killed, tmp_path):
+    _, parts, template = killed
+    place = tmp_path / "store"
+    (tmp_path / "new.stats").write_bytes(parts[2])
+    shutil.copytree(template, place)
+    acknowledged = ["a", "b"]
+    for turn in range(4):
+        child = subprocess.Popen(
+            [sys.executable, "-c", RESTLESS, place, tmp_path / "new.stats"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        lines = [child.stdout.readline() for _ in range(5 + 3 * turn)]
+        child.kill()
+        lines += child.stdout.readlines()
+        child.wait(timeout=30)
+        child.stdout.close()
+        acknowledged += [line.strip() for line in lines if line.endswith("\n")]
+        members = members_after(place)
+        assert members[: len(acknowledged)] == acknowledged
+        # One more may have reached the disk before it could be said.
+        assert len(members) <= len(acknowledged) + 1
+        acknowledged = members

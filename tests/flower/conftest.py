@@ -1,0 +1,73 @@
+"""A federation's data: three hospitals' tables, an encoder, and what files alone make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safle.counting import count
+from safle.encoders import Encoder, load_encoder
+from safle.federation.files import sum_files
+from safle.model import Model
+from safle.solver import solve
+from safle.tables import open_table, write_table
+from safle.wire import read_statistics, write_statistics
+
+flwr = pytest.importorskip("flwr", reason="needs the extra flower")
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Tables of some clients, and their encoder."""
+
+    folder: Path
+    names: tuple[str, ...]
+
+    @property
+    def encoder_path(self) -> Path:
+        return self.folder / "encoder.safetensors"
+
+    @property
+    def encoder(self) -> Encoder:
+        return load_encoder(self.encoder_path)
+
+    def table(self, name: str) -> Path:
+        return self.folder / f"{name}.npz"
+
+    def statistics_file(self, name: str) -> Path:
+        """The contribution that ``safle count`` would write."""
+        path = self.folder / f"{name}.stats"
+        if not path.exists():
+            table = open_table(self.table(name))
+            write_statistics(path, count(self.encoder, table.features, table.labels))
+        return path
+
+    def by_files(self, names: Sequence[str], output: Path) -> bytes:
+        """The model of a federation by files of exactly these clients."""
+        sum_files([self.statistics_file(name) for name in names], output / "by-files.stats")
+        statistics = read_statistics(output / "by-files.stats")
+        return Model.from_solution(self.encoder, statistics, solve(statistics)).to_bytes()
+
+    def pooled(self, names: Sequence[str]) -> bytes:
+        """The model of these clients' tables in one."""
+        tables = [open_table(self.table(name)) for name in names]
+        features = np.concatenate([np.asarray(table.features) for table in tables])
+        labels = np.concatenate([table.labels for table in tables])
+        statistics = count(self.encoder, features, labels)
+        return Model.from_solution(self.encoder, statistics, solve(statistics)).to_bytes()
+
+
+@pytest.fixture(scope="session")
+def federation(make_data, tmp_path_factory) -> Federation:
+    """Five unequal clients; the first three are those of a small federation."""
+    folder = tmp_path_factory.mktemp("federation")
+    data = make_data("hybrid", 200)
+    data.encoder.save(folder / "encoder.safetensors")
+    names = ("a", "b", "c", "d", "e")
+    for name, part in zip(names, np.split(np.arange(200), [20, 70, 130, 170]), strict=True):
+        write_table(folder / f"{name}.npz", data.features[part], data.labels[part])
+    return Federation(folder, names)

@@ -1,0 +1,246 @@
+"""A deployment folder: what `init` writes works as it is, and `check` names what is broken."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from safle.errors import SettingsError
+from safle.federation.deployment import certificates as certs
+from safle.federation.deployment.checking import check_folder
+from safle.federation.deployment.folder import make_folder
+from safle.federation.flower import processes
+
+SAFLE = Path(sys.executable).with_name("safle")
+NAMES = ("a", "b", "c")
+
+
+@pytest.fixture(scope="module")
+def template(federation, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("deployment") / "made"
+    make_folder(folder, NAMES, host="127.0.0.1", port=18443)
+    shutil.copy(federation.encoder_path, folder / "server")
+    return folder
+
+
+@pytest.fixture
+def folder(template, tmp_path) -> Path:
+    return shutil.copytree(template, tmp_path / "federation")
+
+
+def errors(folder: Path) -> list[str]:
+    return [str(finding) for finding in check_folder(folder) if finding.serious]
+
+
+def test_a_new_folder_is_right_as_a_whole_and_in_its_parts(folder):
+    assert check_folder(folder) == []
+    assert check_folder(folder / "server") == []
+    assert check_folder(folder / "nodes" / "b") == []
+
+
+def test_secrets_are_for_their_owner_alone(folder):
+    secrets = [*folder.rglob("*.key")]
+    assert len(secrets) == 2 + len(NAMES)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in secrets} == {0o600}
+
+
+def test_a_node_gets_its_own_key_and_no_other_secret(folder):
+    keys = {path.read_bytes() for path in folder.rglob("node.key")}
+    assert len(keys) == len(NAMES)
+    for name in NAMES:
+        secrets = [path.name for path in (folder / "nodes" / name).rglob("*.key")]
+        assert secrets == ["node.key"]
+
+
+def test_openssl_and_ssh_keygen_accept_what_we_make(folder):
+    server = folder / "server"
+    done = subprocess.run(
+        [
+            *("openssl", "verify", "-purpose", "sslserver", "-verify_ip", "127.0.0.1"),
+            *("-CAfile", server / "ca.crt", server / "server.crt"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    key = folder / "nodes" / "a" / "node.key"
+    public = subprocess.run(["ssh-keygen", "-y", "-f", key], capture_output=True, check=True).stdout
+    assert public.split()[:2] == (server / "keys" / "a.pub").read_bytes().split()[:2]
+
+
+def swap(first: Path, second: Path) -> None:
+    a, b = first.read_bytes(), second.read_bytes()
+    first.write_bytes(b)
+    second.write_bytes(a)
+
+
+def expire(folder: Path) -> None:
+    key = certs.read_tls_key(folder / "server" / "server.key")
+    authority = certs.read_certificate(folder / "ca" / "ca.crt")
+    authority_key = certs.read_tls_key(folder / "ca" / "ca.key")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(certs, "SERVER_DAYS", 0)
+        hosts = ["127.0.0.1", "localhost"]
+        made = certs.make_server_certificate(hosts, key, authority, authority_key)
+    (folder / "server" / "server.crt").write_bytes(certs.certificate_bytes(made))
+
+
+BREAKAGES = {
+    "others may read": lambda f: (f / "nodes/a/node.key").chmod(0o644),
+    "server.key: others may read": lambda f: (f / "server/server.key").chmod(0o640),
+    "server.crt: missing": lambda f: (f / "server/server.crt").unlink(),
+    "node.key: missing": lambda f: (f / "nodes/c/node.key").unlink(),
+    "encoder.safetensors: missing": lambda f: (f / "server/encoder.safetensors").unlink(),
+    "not a safle encoder|safetensors": lambda f: (f / "server/encoder.safetensors").write_bytes(
+        b"no"
+    ),
+    "not the key of server.crt": lambda f: swap(f / "server/server.key", f / "ca/ca.key"),
+    "not signed by the authority": lambda f: (f / "server/ca.crt").write_bytes(
+        certs.certificate_bytes(certs.make_authority(certs.new_key()))
+    ),
+    "not the public half": lambda f: swap(f / "nodes/a/node.key", f / "nodes/b/node.key"),
+    "is not the key in": lambda f: swap(f / "server/keys/a.pub", f / "server/keys/b.pub"),
+    "keys/b.pub is missing": lambda f: (f / "server/keys/b.pub").unlink(),
+    "not a public key": lambda f: (f / "server/keys/b.pub").write_text("hello"),
+    "its certificate is for": lambda f: (f / "nodes/a/start.sh").write_text(
+        (f / "nodes/a/start.sh").read_text().replace("127.0.0.1:18443", "elsewhere.org:18443")
+    ),
+    "where the server is": lambda f: (f / "nodes/a/start.sh").write_text("#!/bin/sh\n"),
+    "nobody is waited for": lambda f: (f / "server/app/pyproject.toml").write_text(
+        (f / "server/app/pyproject.toml").read_text().replace('expected = "a,b,c"', 'expected = ""')
+    ),
+    "unknown setting": lambda f: (f / "server/app/pyproject.toml").write_text(
+        (f / "server/app/pyproject.toml").read_text() + 'nosuch = "x"\n'
+    ),
+    "not the authority of the server": lambda f: (f / "nodes/b/ca.crt").write_bytes(
+        certs.certificate_bytes(certs.make_authority(certs.new_key()))
+    ),
+    "server.crt: has expired on": expire,
+}
+
+
+@pytest.mark.parametrize("said", BREAKAGES)
+def test_every_breakage_is_named(folder, said):
+    BREAKAGES[said](folder)
+    found = errors(folder)
+    assert any(part in error for part in said.split("|") for error in found), found
+
+
+def test_a_folder_of_something_else_is_no_deployment(tmp_path):
+    assert "neither a server's nor a node's" in errors(tmp_path)[0]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "host"),
+    [
+        ([], "h"),
+        (["a", "a"], "h"),
+        (["../a"], "h"),
+        (["a b"], "h"),
+        (['a"; rm'], "h"),
+        (["a"], "h; rm -rf"),
+        (["a"], ""),
+    ],
+)
+def test_names_that_could_do_harm_are_refused(tmp_path, nodes, host):
+    with pytest.raises(SettingsError):
+        make_folder(tmp_path / "new", nodes, host=host, port=8443)
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_existing_folder_is_left_alone(folder):
+    before = (folder / "ca" / "ca.key").read_bytes()
+    with pytest.raises(SettingsError, match="already"):
+        make_folder(folder, NAMES, host="h", port=8443)
+    assert (folder / "ca" / "ca.key").read_bytes() == before
+
+
+def script(path: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """One of the folder's scripts, as an operator runs it from anywhere."""
+    return subprocess.run(
+        [path, *arguments],
+        env=os.environ | {"SAFLE_VENV": sys.prefix} | variables,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+
+
+def wait_for_port(port: int) -> None:
+    for _ in range(600):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.1)
+    raise AssertionError("the SuperLink did not start")
+
+
+@pytest.mark.slow
+def test_the_scripts_run_a_federation_with_tls_and_known_nodes(federation, tmp_path):
+    folder, port = tmp_path / "federation", processes.free_port()
+    command = [SAFLE, "deploy", "init", folder, "--host", "127.0.0.1", "--listen", "127.0.0.1"]
+    command += ["--nodes", ",".join(NAMES), "--port", str(port), "--deadline", "90"]
+    subprocess.run(command, check=True, capture_output=True)
+    server = folder / "server"
+    shutil.copy(federation.encoder_path, server / "encoder.safetensors")
+    # Node c calls itself a: its registered name counts, not what it says.
+    start = folder / "nodes" / "c" / "start.sh"
+    start.write_text(start.read_text().replace('client=\\"c\\"', 'client=\\"a\\"'))
+    stranger = shutil.copytree(folder / "nodes" / "a", tmp_path / "stranger")
+    (stranger / "node.key").write_bytes(certs.node_key_bytes(certs.new_key()))
+
+    env = os.environ | {"SAFLE_VENV": sys.prefix, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    with contextlib.ExitStack() as stack:
+
+        def start_in_background(place: Path, **variables: str) -> subprocess.Popen[bytes]:
+            log = tmp_path / f"{place.name}.log"
+            return stack.enter_context(
+                processes.running([place / "start.sh"], env=env | variables, log=log)
+            )
+
+        def node_settings(name: str) -> dict[str, str]:
+            table = str(federation.table(name))
+            return {"SAFLE_FEATURES": table, "SAFLE_NODE_PORT": str(processes.free_port())}
+
+        start_in_background(server)
+        wait_for_port(port)
+        registered = script(server / "register.sh")
+        assert registered.returncode == 0, registered.stdout + registered.stderr
+        for name in NAMES:
+            start_in_background(folder / "nodes" / name, **node_settings(name))
+        unknown = start_in_background(stranger, **node_settings("d"))
+        done = script(server / "run.sh")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert unknown.wait(60) != 0
+        check = subprocess.run(
+            [SAFLE, "deploy", "check", folder, "--connect"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert check.returncode == 0, check.stdout
+        assert "the control API answers from here without a login" in check.stdout
+        status = script(server / "status.sh")
+        assert status.returncode == 0, status.stderr
+        assert "finished" in status.stdout
+    report = json.loads((server / "results" / "report.json").read_text())
+    assert sorted(report["accepted"]) == ["a", "b", "c"]
+    assert {row["client"] for row in report["clients"]} == {"a", "b", "c"}
+    assert len(report["clients"]) == 3
+    model = (server / "results" / "model.safetensors").read_bytes()
+    assert model == federation.by_files(NAMES, tmp_path)
+    assert model == federation.pooled(NAMES)
+    assert "3 accepted" in done.stdout
+    gone = check_folder(folder, connect=True)
+    assert "cannot be reached" in str(gone[0])

@@ -1,0 +1,368 @@
+"""The rules of a round, in one process, every message through Flower's own serialisation."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from safle.errors import FederationError, SettingsError
+from safle.federation.files import sum_histograms
+from safle.federation.flower import messages
+from safle.federation.flower.client_app import app as honest_app
+from safle.federation.flower.inprocess import InProcessGrid
+from safle.federation.flower.messages import Answer
+from safle.federation.flower.server import serve
+from safle.federation.flower.settings import DEFAULTS
+from safle.federation.store import Store
+from safle.histogram import Grid, Histogram
+from safle.tables import open_table
+from safle.wire import read_histogram, write_histogram
+
+Mischief = Callable[[Message, Answer], Message]
+
+
+def reply(message: Message, answer: Answer) -> Message:
+    return Message(messages.answer(answer), reply_to=message)
+
+
+def altered(change: Callable[[Answer], Answer]) -> Mischief:
+    return lambda message, honest: reply(message, change(honest))
+
+
+def raising(message: Message, honest: Answer) -> Message:
+    raise ZeroDivisionError("a bug")
+
+
+def shapeless(message: Message, honest: Answer) -> Message:
+    return Message(RecordDict({"x": ConfigRecord({"y": 1})}), reply_to=message)
+
+
+def of_another_type(message: Message, honest: Answer) -> Message:
+    content = messages.answer(honest)
+    array = Array("float64", (3,), "numpy.ndarray", b"x" * 24)
+    content["payload"] = ArrayRecord({"bytes": array})
+    return Message(content, reply_to=message)
+
+
+def many_arrays(message: Message, honest: Answer) -> Message:
+    content = messages.answer(honest)
+    array = content["payload"]["bytes"]
+    content["payload"] = ArrayRecord({"bytes": array, "more": array})
+    return Message(content, reply_to=message)
+
+
+def with_data(data: bytes) -> Mischief:
+    return altered(lambda honest: Answer(honest.client, honest.status, data=data))
+
+
+def named(name: str) -> Mischief:
+    return altered(lambda honest: Answer(name, honest.status, data=honest.data))
+
+
+def client_app(mischief: dict[str, Mischief], counted: list[str]) -> ClientApp:
+    """The real client, but some of them do something else with their answer."""
+    app = ClientApp()
+
+    @app.train("count")
+    def count(message, context):
+        name = context.node_config["client"]
+        honest = messages.read_answer(honest_app(message, context))
+        if honest.status == messages.SENT:
+            counted.append(name)
+        return mischief.get(name, reply)(message, honest)
+
+    @app.query("histogram")
+    def histogram(message, context):
+        return honest_app(message, context)
+
+    return app
+
+
+class Deployment:
+    """A folder of results and a store; `run` is one ``flwr run``."""
+
+    def __init__(self, federation, folder: Path) -> None:
+        self.federation = federation
+        self.folder = folder
+        self.counted: list[str] = []
+
+    def grid(self, names, mischief=None, kind=InProcessGrid):
+        nodes = [
+            {"client": name, "features": str(self.federation.table(name))}
+            if (self.federation.folder / f"{name}.npz").exists()
+            else {"client": name, "features": "/nowhere.npz"}
+            for name in names
+        ]
+        return kind(client_app(mischief or {}, self.counted), nodes, DEFAULTS)
+
+    def run(self, names, mischief=None, *, grid=None, progress=None, **settings):
+        config = {
+            "store": str(self.folder / "store"),
+            "output": str(self.folder / "results"),
+            "encoder": str(self.federation.encoder_path),
+            "clients": len(names),
+            "deadline": 60.0,
+            **settings,
+        }
+        grid = grid or self.grid(names, mischief)
+        report = serve(grid, config, progress=progress)
+        written = json.loads((self.folder / "results" / "report.json").read_text())
+        assert written["accepted"] == report.accepted
+        return report
+
+    def model(self) -> bytes:
+        return (self.folder / "results" / "model.safetensors").read_bytes()
+
+
+@pytest.fixture
+def deployment(federation, tmp_path):
+    return Deployment(federation, tmp_path)
+
+
+def statuses(report) -> dict[str, str]:
+    return {row.name: row.status for row in report.clients}
+
+
+def reasons(report) -> dict[str, str]:
+    return {row.client: row.reason for row in report.clients if row.reason}
+
+
+def test_the_model_is_that_of_files_and_of_the_pooled_data(deployment, federation, tmp_path):
+    report = deployment.run(federation.names)
+    assert statuses(report) == dict.fromkeys(federation.names, "accepted")
+    assert deployment.model() == federation.by_files(federation.names, tmp_path)
+    assert deployment.model() == federation.pooled(federation.names)
+    total = tmp_path / "results" / "total.stats"
+    assert total.read_bytes() == (tmp_path / "by-files.stats").read_bytes()
+    manifest = json.loads((tmp_path / "results" / "total.stats.manifest.json").read_text())
+    assert sorted(entry["file"] for entry in manifest["contributions"]) == [*federation.names]
+    sizes = [federation.statistics_file(name).stat().st_size for name in federation.names]
+    assert [row.bytes for row in report.clients] == sizes
+    assert report.bytes_received == sum(sizes)
+    assert all(row.seconds > 0 for row in report.clients)
+    assert report.samples == 200
+
+
+def test_whoever_misbehaves_is_named_and_the_others_go_on(deployment, federation, tmp_path):
+    other = federation.statistics_file("a").read_bytes()
+    mischief = {
+        "b": altered(lambda honest: Answer("b", "sent", data=honest.data[:-1])),
+        "c": with_data(other),
+        "d": raising,
+    }
+    # One after the other: a copy can only be told from what came before it.
+    report = deployment.run(federation.names, mischief, **{"at-once": 1})
+    assert statuses(report) == {
+        "a": "accepted",
+        "b": "refused",
+        "c": "refused",
+        "node 5": "failed",
+        "e": "accepted",
+    }
+    assert "checksum" in reasons(report)["b"]
+    assert "contribution of client 'a' already" in reasons(report)["c"]
+    assert "ZeroDivisionError: a bug" in reasons(report)[""]
+    assert deployment.model() == federation.by_files(["a", "e"], tmp_path)
+    assert [*Store.open(tmp_path / "store").members] == ["a", "e"]
+
+
+@pytest.mark.parametrize(
+    ("mischief", "reason"),
+    [
+        (shapeless, "does not hold a safle answer"),
+        (of_another_type, "numpy.ndarray"),
+        (many_arrays, "does not hold a safle answer"),
+        (with_data(b""), "not a safle file"),
+        (with_data(b"\x89SAFLE\r\n" + b"\xff" * 5000), "version"),
+        (with_data(bytes(3_000_000)), "reads up to"),
+        (named("a"), "'a' has sent the same contribution|already|another"),
+        (named("\x1b[2J"), "name"),
+        (named("x" * 100_000), "name"),
+        (altered(lambda honest: Answer("b", "known")), "not a safle file"),
+        (altered(lambda honest: Answer("b", "nonsense")), "does not say"),
+    ],
+)
+def test_an_answer_that_is_none_is_refused(deployment, federation, tmp_path, mischief, reason):
+    settings = {"largest": 1_000_000, "at-once": 1}
+    report = deployment.run(["a", "b"], {"b": mischief}, **settings)
+    (row,) = [row for row in report.clients if row.status == "refused"]
+    assert np.any([part in row.reason for part in reason.split("|")]), row.reason
+    assert len(row.reason) <= 500
+    assert deployment.model() == federation.by_files(["a"], tmp_path)
+    outside = [p for p in tmp_path.iterdir() if p.name not in ("store", "results")]
+    assert [p.name for p in outside] == ["by-files.stats", "by-files.stats.manifest.json"]
+
+
+def test_a_path_for_a_name_is_a_name_and_no_path(deployment, federation, tmp_path):
+    report = deployment.run(["a", "b"], {"b": named("../../outside")})
+    assert sorted(report.accepted) == ["../../outside", "a"]
+    assert deployment.model() == federation.by_files(["a", "b"], tmp_path)
+    assert not [*tmp_path.parent.glob("outside*")]
+
+
+def test_counts_of_another_encoder_are_refused_by_fingerprint(
+    deployment, federation, make_data, tmp_path
+):
+    from safle.wire import encode_statistics
+
+    foreign = encode_statistics(make_data("embedding", 30, buckets=2).count())
+    report = deployment.run(["a", "b"], {"b": with_data(foreign)})
+    assert statuses(report)["b"] == "refused"
+    assert federation.encoder.fingerprint[:12] in reasons(report)["b"]
+    assert deployment.model() == federation.by_files(["a"], tmp_path)
+
+
+def test_a_client_that_cannot_read_its_data_says_so(deployment, federation, tmp_path):
+    report = deployment.run(["a", "broken"])
+    assert statuses(report) == {"a": "accepted", "broken": "failed"}
+    assert "/nowhere.npz" in reasons(report)["broken"]
+    assert deployment.model() == federation.by_files(["a"], tmp_path)
+
+
+def test_a_client_with_a_pinned_encoder_counts_with_no_other(deployment, federation, make_encoder):
+    pinned = deployment.folder / "mine.safetensors"
+    make_encoder("linear").save(pinned)
+    grid = deployment.grid(["a", "b"])
+    grid._contexts[3].node_config["encoder"] = str(pinned)
+    report = deployment.run(["a", "b"], grid=grid)
+    assert statuses(report) == {"a": "accepted", "b": "failed"}
+    assert "counts only with" in reasons(report)["b"]
+
+
+class Silent(InProcessGrid):
+    """Node 3 never gives its answer away."""
+
+    def pull_messages(self, message_ids):
+        return [
+            reply
+            for reply in super().pull_messages(message_ids)
+            if messages.read_answer(reply).client != "b"
+        ]
+
+
+def test_a_straggler_is_left_behind_at_the_deadline(deployment, federation, tmp_path):
+    begun = time.monotonic()
+    grid = deployment.grid(["a", "b", "c"], kind=Silent)
+    report = deployment.run(["a", "b", "c"], grid=grid, deadline=1.5)
+    assert 1.5 <= time.monotonic() - begun < 30
+    assert statuses(report) == {"a": "accepted", "node 3": "late", "c": "accepted"}
+    assert deployment.model() == federation.by_files(["a", "c"], tmp_path)
+
+
+def test_silent_clients_do_not_keep_the_others_from_being_asked(deployment, federation, tmp_path):
+    grid = deployment.grid(["b", "a", "c"], kind=Silent)
+    grid._contexts = dict(zip([3, 4, 5], grid._contexts.values(), strict=True))
+    settings = {"deadline": 4.0, "at-once": 1}
+    report = deployment.run(["b", "a", "c"], grid=grid, **settings)
+    assert sorted(report.accepted) == ["a", "c"]
+
+
+def test_too_few_contributions_make_no_model_and_are_kept(deployment, federation, tmp_path):
+    with pytest.raises(FederationError, match="1 contributions are in, at least 2"):
+        deployment.run(["a", "b"], {"b": raising}, least=2)
+    report = json.loads((tmp_path / "results" / "report.json").read_text())
+    assert report["accepted"] == ["a"]
+    assert "at least 2" in report["error"]
+    assert not (tmp_path / "results" / "model.safetensors").exists()
+    deployment.run(["a", "b"], least=2)
+    assert deployment.counted == ["a", "b", "b"]
+    assert deployment.model() == federation.by_files(["a", "b"], tmp_path)
+
+
+def test_an_interrupted_round_goes_on_with_what_it_has(deployment, federation, tmp_path):
+    def interrupt(share):
+        if share >= 2 / 5:
+            raise KeyboardInterrupt
+
+    settings = {"at-once": 1}
+    with pytest.raises(KeyboardInterrupt):
+        deployment.run(federation.names, progress=interrupt, **settings)
+    assert len(Store.open(tmp_path / "store").members) == 2
+    report = deployment.run(federation.names)
+    assert [row.status for row in report.clients].count("kept") == 2
+    assert sorted(report.accepted) == [*federation.names]
+    # Nobody counted twice.
+    assert sorted(deployment.counted) == [*federation.names]
+    assert deployment.model() == federation.pooled(federation.names)
+
+
+def test_a_late_client_is_added_without_a_second_round_for_the_others(
+    deployment, federation, tmp_path
+):
+    deployment.run(["a", "b"])
+    report = deployment.run(["a", "b", "c"])
+    # Whether a and b had time to say that they are in or not: they are, and did not count.
+    found = {row.client: (row.status, row.samples) for row in report.clients if row.client}
+    assert found == {"a": ("kept", 20), "b": ("kept", 50), "c": ("accepted", 60)}
+    assert deployment.counted == ["a", "b", "c"]
+    assert deployment.model() == federation.by_files(["a", "b", "c"], tmp_path)
+
+
+def test_expected_clients_that_never_come_are_missing(deployment, federation, tmp_path):
+    report = deployment.run(["a", "z"], {"z": raising}, expected="a, b", deadline=1.0)
+    assert statuses(report)["a"] == "accepted"
+    assert statuses(report)["b"] == "missing"
+    assert deployment.model() == federation.by_files(["a"], tmp_path)
+
+
+def test_a_client_that_is_not_expected_is_refused(deployment, federation, tmp_path):
+    report = deployment.run(["c", "a"], expected="a,b", deadline=1.0)
+    assert statuses(report) == {"a": "accepted", "c": "refused", "b": "missing"}
+    assert deployment.model() == federation.by_files(["a"], tmp_path)
+
+
+def test_calibration_gives_the_encoder_that_files_would(deployment, federation, tmp_path):
+    grid, names = Grid(-3, 3, 32), ["a", "b", "c"]
+    for name in names:
+        table = open_table(federation.table(name))
+        write_histogram(tmp_path / f"{name}.hist", Histogram.of(np.asarray(table.features), grid))
+    sum_histograms([tmp_path / f"{name}.hist" for name in names], tmp_path / "all.hist")
+    from safle.encoders.building import build_encoder
+
+    settings = {"calibrate": True, "encoder": "", "low": -3.0, "high": 3.0, "bins": 32}
+    report = deployment.run(names, **settings, buckets=2, kind="hybrid")
+    expected = build_encoder(read_histogram(tmp_path / "all.hist"), buckets=2, kind="hybrid")
+    assert report.encoder == expected.fingerprint
+    assert [row.status for row in report.calibration] == ["accepted"] * 3
+    # The store keeps the encoder: a late client is counted with it, and nobody is calibrated.
+    again = deployment.run([*names, "d"], **settings, buckets=2, kind="hybrid")
+    assert again.encoder == expected.fingerprint
+    assert not again.calibration
+    assert sorted(again.accepted) == ["a", "b", "c", "d"]
+
+
+def test_a_false_name_does_not_end_the_round_for_its_owner(deployment, federation, tmp_path):
+    mischief = {"c": altered(lambda honest: Answer("b", "sent", data=b"garbage"))}
+    report = deployment.run(["c", "a", "b"], mischief, expected="a,b")
+    assert sorted(report.accepted) == ["a", "b"]
+    assert [row.status for row in report.clients].count("refused") == 1
+    assert deployment.model() == federation.by_files(["a", "b"], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"clients": 0}, "nobody is waited for"),
+        ({"deadline": 0.0}, "deadline"),
+        ({"deadline": "soon"}, "deadline"),
+        ({"least": 0}, "least"),
+        ({"at-once": 0}, "at-once"),
+        ({"output": ""}, "output is not set"),
+        ({"store": ""}, "store is not set"),
+        ({"encoder": ""}, "encoder is not set"),
+        ({"calibrate": True}, "exclude each other"),
+        ({"nosuch": 1}, "unknown setting"),
+        ({"ridge": "x"}, "ridge"),
+    ],
+)
+def test_wrong_settings_are_refused_before_anybody_is_asked(deployment, settings, said):
+    with pytest.raises(SettingsError, match=said):
+        deployment.run(["a"], **settings)
+    assert not deployment.counted

@@ -1,0 +1,80 @@
+"""``safle simulate``: many clients on one machine, in process and through Flower's engine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safle.counting import count
+from safle.encoders import load_encoder
+from safle.errors import SettingsError
+from safle.federation.flower.simulation import simulate
+from safle.model import Model
+from safle.solver import solve
+from safle.tables import open_table, write_table
+
+SAFLE = Path(sys.executable).with_name("safle")
+
+
+@pytest.fixture(scope="module")
+def folder(make_data, tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("simulate")
+    data = make_data("embedding", 150)
+    data.encoder.save(place / "encoder.safetensors")
+    write_table(place / "train.safetensors", data.features, data.labels)
+    return place
+
+
+@pytest.fixture(scope="module")
+def pooled(folder) -> bytes:
+    table, encoder = open_table(folder / "train.safetensors"), None
+    encoder = load_encoder(folder / "encoder.safetensors")
+    statistics = count(encoder, np.asarray(table.features), table.labels)
+    return Model.from_solution(encoder, statistics, solve(statistics)).to_bytes()
+
+
+def config(folder: Path, **settings) -> dict:
+    places = {"features": "train.safetensors", "encoder": "encoder.safetensors"}
+    return {name: str(folder / file) for name, file in places.items()} | settings
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet", "shards"])
+@pytest.mark.parametrize("clients", [1, 7, 40])
+def test_any_split_gives_the_pooled_model(folder, pooled, tmp_path, partition, clients):
+    shares: list[float] = []
+    settings = config(folder, partition=partition)
+    report = simulate(
+        settings, tmp_path, clients=clients, engine="in-process", progress=shares.append
+    )
+    assert len(report["accepted"]) == clients
+    assert (tmp_path / "model.safetensors").read_bytes() == pooled
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+def test_another_split_does_not_go_on_in_the_same_folder(folder, tmp_path):
+    simulate(config(folder), tmp_path, clients=3, engine="in-process")
+    again = simulate(config(folder), tmp_path, clients=3, engine="in-process")
+    assert [row["status"] for row in again["clients"]] == ["kept"] * 3
+    with pytest.raises(SettingsError, match="another seed"):
+        simulate(config(folder, seed=1), tmp_path, clients=3, engine="in-process")
+    with pytest.raises(SettingsError, match="engine"):
+        simulate(config(folder), tmp_path, clients=3, engine="carrier pigeon")
+
+
+@pytest.mark.slow
+def test_flowers_engine_gives_the_same_bytes(folder, pooled, tmp_path):
+    pytest.importorskip("ray", reason="Flower's simulation needs Ray")
+    command = [SAFLE, "simulate", folder / "train.safetensors", "--clients", "5", "--out", tmp_path]
+    command += ["--encoder", folder / "encoder.safetensors", "--partition", "dirichlet"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "model.safetensors").read_bytes() == pooled
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert sorted(report["accepted"]) == [f"client-00{at}" for at in range(5)]
+    assert report["model"] in done.stdout
