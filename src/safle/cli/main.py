@@ -19,6 +19,7 @@ from safle.cli.count import count
 from safle.cli.demo import demo
 from safle.cli.encoder import encoder
 from safle.cli.evaluate import evaluate
+from safle.cli.experiment import experiment
 from safle.cli.export import export
 from safle.cli.features import features
 from safle.cli.histogram import histogram
@@ -46,6 +47,7 @@ COMMANDS = (
     export,
     inspect_file,
     demo,
+    experiment,
 )
 SETTINGS = {
     "help_option_names": ["-h", "--help"],
