@@ -27,6 +27,7 @@ from safle.cli.inspect_file import inspect_file
 from safle.cli.options import session_options
 from safle.cli.predict import predict
 from safle.cli.remove import remove
+from safle.cli.report import report
 from safle.cli.session import Session, printable
 from safle.cli.solve import solve
 from safle.cli.sum import add_up
@@ -48,6 +49,7 @@ COMMANDS = (
     inspect_file,
     demo,
     experiment,
+    report,
 )
 SETTINGS = {
     "help_option_names": ["-h", "--help"],

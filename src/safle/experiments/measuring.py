@@ -63,6 +63,13 @@ def measure_method(data: DataSet, arguments: Arguments, progress: Progress) -> F
     }
 
 
+def measure_partition(data: DataSet, arguments: Arguments, progress: Progress) -> Figures:
+    """Who holds what."""
+    task = task_of(data, arguments, progress)
+    mix = class_mix(data.train_labels, task.parts)
+    return {**summary(mix), "class_mix": mix.tolist()}
+
+
 def measure_ridge(data: DataSet, arguments: Arguments, progress: Progress) -> Figures:
     """Test accuracy over the ridge, and what the statistics alone would choose."""
     settings = arguments["settings"]
@@ -140,6 +147,7 @@ def _accuracy(model: Any, data: DataSet) -> float:
 
 MEASURES: dict[str, Measure] = {
     "method": measure_method,
+    "partition": measure_partition,
     "ridge": measure_ridge,
     "unlearning": measure_unlearning,
 }

@@ -115,7 +115,7 @@ def labels_of(row: Row) -> dict[str, Any]:
 def summarised(rows: Sequence[Row]) -> list[Row]:
     """Mean and deviation of the accuracy over seeds, and means of what it cost."""
     groups: dict[str, list[Row]] = {}
-    for row in rows:
+    for row in (row for row in rows if "accuracy" in row):
         groups.setdefault(json.dumps(labels_of(row)), []).append(row)
     summary = []
     for members in groups.values():

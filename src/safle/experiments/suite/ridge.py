@@ -12,7 +12,7 @@ def requests(plan: Plan) -> list[Request]:
     wanted = plan.settings["ridge"]
     return [
         Request(
-            {"columns": columns},
+            {"columns_of": columns},
             {"scenario": POOLED, "clients": 1, "seed": seed, "octaves": wanted["octaves"]},
             METHOD.settings({**wanted["encoder"], "columns": columns}),
             kind="ridge",

@@ -6,9 +6,17 @@ from safle.experiments.plan import Experiment, Plan, Request
 
 
 def requests(plan: Plan) -> list[Request]:
-    """Methods x scenarios x seeds."""
+    """Methods x scenarios x seeds, and who holds what in each scenario."""
     wanted = plan.settings["table1"]
-    return [
+    pictures = [
+        Request(
+            {"partition_of": scenario},
+            {"scenario": scenario, "clients": plan.clients, "seed": 0},
+            kind="partition",
+        )
+        for scenario in wanted["scenarios"]
+    ]
+    return pictures + [
         request
         for method in wanted["methods"]
         for scenario in wanted["scenarios"]

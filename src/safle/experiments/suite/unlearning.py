@@ -11,7 +11,7 @@ def requests(plan: Plan) -> list[Request]:
     wanted = plan.settings["unlearning"]
     return [
         Request(
-            {"columns": columns, "leaving": leaving},
+            {"columns_of": columns, "leaving": leaving},
             {
                 "scenario": wanted["scenario"],
                 "clients": plan.clients,
