@@ -49,7 +49,7 @@ def test_nonsense_is_refused():
     generator = np.random.default_rng(0)
     with pytest.raises(InvalidInput, match="symmetric, pair-flip"):
         with_noise(LABELS, kind="loud", rate=0.1, class_count=5, generator=generator)
-    with pytest.raises(InvalidInput, match="rate of 1.5"):
+    with pytest.raises(InvalidInput, match=r"rate of 1\.5"):
         with_noise(LABELS, kind="symmetric", rate=1.5, class_count=5, generator=generator)
     with pytest.raises(InvalidInput, match="single class"):
         with_noise(LABELS * 0, kind="symmetric", rate=0.1, class_count=1, generator=generator)
