@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from safle.cli.experiment import NAMES
 from safle.errors import InvalidInput, SettingsError, TableError
 from safle.experiments import cells, running
 from safle.experiments.data import DataSet, load_digits, load_features, pooled_digits
@@ -244,6 +245,10 @@ def test_poorer_digits_are_other_data(digits):
     assert poorer.train.shape[1] == 16
     assert poorer.fingerprint != digits.fingerprint
     assert np.allclose(poorer.train.mean(), digits.train.mean(), atol=1e-3)
+
+
+def test_the_command_lists_every_experiment():
+    assert list(EXPERIMENTS) == list(NAMES)
 
 
 def test_versions_are_those_installed():
