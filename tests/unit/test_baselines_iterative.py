@@ -65,8 +65,8 @@ def test_all_clients_at_once_is_each_client_alone(task):
         for epoch in np.split(own, SHORT["epochs"]):
             assert sorted(epoch[epoch >= 0]) == task.holders[client].tolist()
         weights, bias = plain_descent(task.features, task.labels, own, SHORT["rate"])
-        assert np.allclose(done.local[0][row].numpy(), weights, atol=1e-5)
-        assert np.allclose(done.local[1][row, 0].numpy(), bias, atol=1e-5)
+        assert np.allclose(done.local[0][row].numpy().T, weights, atol=1e-5)
+        assert np.allclose(done.local[1][row, :, 0].numpy(), bias, atol=1e-5)
     sizes = np.array([len(task.holders[client]) for client in chosen])
     mean = np.einsum("k,kij->ij", sizes / sizes.sum(), done.local[0].numpy())
     assert np.allclose(Algorithm(settings, 6).aggregate(done)[0][0].numpy(), mean, atol=1e-6)
@@ -129,7 +129,7 @@ def test_feddyn_reaches_the_pooled_optimum_where_fedavg_is_biased(task):
     settings = {"rounds": 150, "epochs": 5, "batch": 1000, "rate": 0.2}
 
     def gradient(result):
-        weights, bias = (p[0].double().requires_grad_() for p in result.model.parameters)
+        weights, bias = (p[0].mT.double().requires_grad_() for p in result.model.parameters)
         x = torch.from_numpy(task.features).double()
         loss = torch.nn.functional.cross_entropy(x @ weights + bias, torch.from_numpy(task.labels))
         return float(sum(g.norm() for g in torch.autograd.grad(loss, [weights, bias])))
@@ -190,7 +190,7 @@ def test_one_shot_methods_send_one_head(task):
     votes = np.zeros((len(task.features), CLASSES))
     weights, bias = (parameter.numpy() for parameter in ensemble.model.parameters)
     for head, share in enumerate(ensemble.model.shares):
-        scores = np.exp(task.features @ weights[head] + bias[head])
+        scores = np.exp(task.features @ weights[head].T + bias[head].T)
         votes += share * scores / scores.sum(axis=1, keepdims=True)
     assert np.array_equal(ensemble.model.predict(task.features), votes.argmax(axis=1))
 

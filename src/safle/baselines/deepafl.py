@@ -17,6 +17,7 @@ round fits the classifier of the last layer: 2T + 1 rounds.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,6 @@ from scipy.special import erf
 
 from safle.baselines.base import (
     Features,
-    Labels,
     Method,
     Point,
     Predictor,
@@ -40,6 +40,7 @@ from safle.baselines.base import (
 
 Matrix = NDArray[np.float64]
 BATCH = 8_192
+BLOCK = 256
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,14 @@ class Readout:
         return np.argmax(features @ self.classifier, axis=1)
 
 
-def activated(state: Features, projection: Features) -> Features:
-    """``gelu(X B)``."""
-    inner = state @ projection
-    return inner * (0.5 * (1.0 + erf(inner * np.float32(np.sqrt(0.5)))))
+def activated(state: Features, projection: Features, out: Features | None = None) -> Features:
+    """``gelu(X B)``, (samples, width)."""
+    hidden: Features = np.matmul(state, projection, out=out)
+    # Block by block, in place: fresh memory for every step would take longer than the sums.
+    for at in range(0, len(hidden), BLOCK):
+        block = hidden[at : at + BLOCK]
+        block *= 0.5 * (1.0 + erf(block * np.float32(np.sqrt(0.5))))
+    return hidden
 
 
 def classifier(gram: Matrix, cross: Matrix, ridge: float) -> Matrix:
@@ -101,13 +106,15 @@ def sandwiched(gram: Matrix, cross: Matrix, weights: Matrix, strength: float) ->
 
 
 class _Federation:
-    """The clients' hidden states, and sums over them."""
+    """The clients' hidden states, one client after the other, and sums over them."""
 
     def __init__(self, task: Task, entry: Features) -> None:
-        self.parts = task.holders
-        self.targets = one_hot(task.labels, task.class_count).astype(np.float32)
-        self.state = np.tanh(task.features @ entry)
-        self.labels: Labels = task.labels
+        order = np.concatenate(task.holders)
+        self.ends = np.cumsum([len(part) for part in task.holders])
+        self.targets = one_hot(task.labels[order], task.class_count).astype(np.float32)
+        self.state: Features = task.features[order] @ entry
+        np.tanh(self.state, out=self.state)
+        self.hidden = np.empty_like(self.state)
         self.sent: list[int] = []
 
     def sums(self, inputs: Features, targets: Features) -> tuple[Matrix, Matrix]:
@@ -115,15 +122,20 @@ class _Federation:
         width, classes = inputs.shape[1], targets.shape[1]
         gram, cross = np.zeros((width, width)), np.zeros((width, classes))
         upper = np.triu_indices(width)
-        for number, part in enumerate(self.parts):
-            own = inputs[part]
-            mine, own_cross = own.T @ own, own.T @ targets[part]
+        for begin, end in pairwise([0, *self.ends]):
+            own = inputs[begin:end]
+            mine, own_cross = own.T @ own, own.T @ targets[begin:end]
             gram += mine
             cross += own_cross
-            if number == 0:
+            if begin == 0:
                 # All messages have the same size: dense matrices do not compress.
                 self.sent.append(len(message({"gram": mine[upper], "cross": own_cross})))
         return gram, cross
+
+    def next_layer(self, transform: Features) -> None:
+        """``X + F Omega``, in place."""
+        for at in range(0, len(self.state), BATCH):
+            self.state[at : at + BATCH] += self.hidden[at : at + BATCH] @ transform
 
 
 def run(task: Task, settings: Settings) -> Result:
@@ -149,12 +161,12 @@ def run(task: Task, settings: Settings) -> Result:
         if layer == depth:
             break
         projection = _projection(generator, width, width)
-        hidden = activated(clients.state, projection)
+        activated(clients.state, projection, out=clients.hidden)
         residual = clients.targets - clients.state @ readout
-        sums = clients.sums(hidden, residual)
+        sums = clients.sums(clients.hidden, residual)
         transform = sandwiched(*sums, weights, settings["omega"]).astype(np.float32)
         down += len(message({"transform": transform}))
-        clients.state += hidden @ transform
+        clients.next_layer(transform)
         layers.append((projection, transform))
         with watch.paused():
             if watched is not None:

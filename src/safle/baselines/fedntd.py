@@ -29,11 +29,11 @@ class FedNTD(Algorithm):
         torch = require_torch()
         with torch.no_grad():
             server, _ = forward(step.server, step.inputs)
-        true = torch.nn.functional.one_hot(step.labels, step.logits.shape[-1]).bool()
+        true = torch.nn.functional.one_hot(step.labels, step.logits.shape[1]).bool().mT
         # A large negative number, not -inf: 0 times inf would be NaN in the divergence.
-        own = torch.log_softmax((step.logits / temperature).masked_fill(true, -1e9), dim=-1)
-        old = torch.log_softmax((server / temperature).masked_fill(true, -1e9), dim=-1)
-        divergence = (old.exp() * (old - own)).masked_fill(true, 0.0).sum(dim=-1)
+        own = torch.log_softmax((step.logits / temperature).masked_fill(true, -1e9), dim=1)
+        old = torch.log_softmax((server / temperature).masked_fill(true, -1e9), dim=1)
+        divergence = (old.exp() * (old - own)).masked_fill(true, 0.0).sum(dim=1)
         return beta * temperature**2 * (divergence * step.share).sum(dim=1)
 
 

@@ -38,8 +38,8 @@ class Moon(Algorithm):
             server = forward(step.server, step.inputs)[1]
             last = forward([own[step.clients] for own in self.last], step.inputs)[1]
         cosine = torch.nn.functional.cosine_similarity
-        nearer = cosine(step.representation, server, dim=-1) / temperature
-        away = cosine(step.representation, last, dim=-1) / temperature
+        nearer = cosine(step.representation, server, dim=1) / temperature
+        away = cosine(step.representation, last, dim=1) / temperature
         return mu * (torch.nn.functional.softplus(away - nearer) * step.share).sum(dim=1)
 
     def after_round(self, done: Round) -> None:

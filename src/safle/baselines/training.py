@@ -57,7 +57,7 @@ class Step:
     ----------
     clients : their numbers, (active,)
     parameters, server : their own and the server's head
-    inputs : (active, batch, feature_dim)
+    inputs : (active, feature_dim, batch)
     labels, share : (active, batch); a sample's share of its client's mean loss, 0 if it
         only fills the batch up
     logits, representation : of their own heads
@@ -129,6 +129,9 @@ class Trainer:
         self.features = self.torch.from_numpy(np.ascontiguousarray(task.features))
         self.labels = self.torch.from_numpy(np.ascontiguousarray(task.labels))
         self.generator = np.random.default_rng(task.seed)
+        rows = len(self.parts) * int(settings["batch"])
+        # Kept for all steps: fresh memory would take longer than the step itself.
+        self.gathered = self.torch.empty(rows, task.feature_dim)
         _check(settings)
         self.server = initial(
             task.feature_dim, task.class_count, hidden=int(settings["hidden"]), seed=task.seed
@@ -174,15 +177,15 @@ class Trainer:
         torch, active = self.torch, len(clients)
         real = torch.from_numpy(samples >= 0)
         places = torch.from_numpy(np.maximum(samples, 0))
-        inputs = self.features.index_select(0, places.reshape(-1)).view(*places.shape, -1)
+        flat = places.reshape(-1)
+        rows = torch.index_select(self.features, 0, flat, out=self.gathered[: len(flat)])
+        inputs = rows.view(*places.shape, -1).transpose(1, 2)
         labels = self.labels[places]
         share = real / real.sum(dim=1, keepdim=True)
         own = [parameter[:active].detach().requires_grad_() for parameter in local]
         logits, representation = forward(own, inputs)
-        losses = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), labels.flatten(), reduction="none"
-        )
-        loss = losses @ share.flatten()
+        losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+        loss = (losses * share).sum()
         server = shared(self.server, active)
         step = Step(clients, own, server, inputs, labels, share, logits, representation)
         term = algorithm.term(step)

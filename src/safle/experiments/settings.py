@@ -17,7 +17,12 @@ from safle.errors import SettingsError
 
 Values = dict[str, Any]
 Place = tuple[str, ...]
-OPEN: tuple[Place, ...] = (("methods",), ("federation", "seeds_of"), ("tuning", "grids"))
+OPEN: tuple[Place, ...] = (
+    ("methods",),
+    ("federation", "seeds_of"),
+    ("tuning", "grids"),
+    ("table1", "only"),
+)
 """Tables that take other names than the defaults have."""
 
 

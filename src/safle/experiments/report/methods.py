@@ -33,8 +33,9 @@ def table1(result: Result, paper: Paper) -> Content:
         same = len(own) > 1 and len(digests) <= max(line["seeds"] for line in own)
         cells = [
             score(line, paper.table1(method, scenario), strong="SAFLe" in method)
+            if (line := next(iter(matching(own, scenario=scenario)), None))
+            else "not run"
             for scenario in scenarios
-            for line in matching(own, scenario=scenario)
         ]
         rows.append(
             [

@@ -19,7 +19,6 @@ def requests(plan: Plan) -> list[Request]:
                     noise={"kind": kind, "rate": rate},
                     settings=wanted["encoder"] if method.startswith("safle") else None,
                     seeds=range(wanted["seeds"]),
-                    tune=wanted["tune"],
                 )
     return found
 

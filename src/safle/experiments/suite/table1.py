@@ -19,7 +19,7 @@ def requests(plan: Plan) -> list[Request]:
     return pictures + [
         request
         for method in wanted["methods"]
-        for scenario in wanted["scenarios"]
+        for scenario in wanted["only"].get(method, wanted["scenarios"])
         for request in plan.method(method, scenario)
     ]
 
