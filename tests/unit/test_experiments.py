@@ -162,7 +162,7 @@ def test_results_say_what_they_are_of(digits, settings, tmp_path):
     table = list(csv.DictReader(io.StringIO((tmp_path / "table1.csv").read_text())))
     assert len(table) == len(result["rows"])
     assert float(table[0]["accuracy"]) == result["rows"][0]["accuracy"]
-    assert float(table[0]["gamma"]) == 1.0
+    assert float(table[0]["gamma"]) == 1000.0
 
 
 def test_mean_and_deviation_are_over_seeds():
@@ -197,14 +197,14 @@ def test_unknown_scenarios_are_refused(digits, text):
 
 def test_features_files_need_both_splits_with_the_same_classes(tmp_path, digits):
     arrays = {
-        "train_features": digits.train[:50],
-        "train_labels": digits.train_labels[:50],
+        "train_features": digits.train[:200],
+        "train_labels": digits.train_labels[:200],
         "test_features": digits.test[:20],
         "test_labels": digits.test_labels[:20],
     }
     np.savez(tmp_path / "good.npz", **arrays)
     loaded = load_features(tmp_path / "good.npz")
-    assert np.array_equal(loaded.train, digits.train[:50])
+    assert np.array_equal(loaded.train, digits.train[:200])
     assert loaded.name == "good"
 
     np.savez(tmp_path / "strange.npz", **{**arrays, "test_labels": np.full(20, 99)})

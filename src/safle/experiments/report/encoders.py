@@ -6,6 +6,7 @@ from safle.experiments.report.blocks import Cell, Chart, Mix, Series, Table
 from safle.experiments.report.lines import (
     ACCURACY,
     Content,
+    Lines,
     Result,
     distinct,
     matching,
@@ -82,7 +83,8 @@ def backbones(result: Result, paper: Paper) -> Content:
 
 def sparsity(result: Result, _paper: Paper) -> Content:
     """Accuracy and density of the gram over V."""
-    lines, rows = result["summary"], []
+    lines = result["summary"]
+    rows: Lines = []
     density = []
     for line in lines:
         row = matching(result["rows"], table_rows=line["table_rows"])[0]

@@ -10,6 +10,7 @@ from safle.experiments.report.blocks import Cell, Chart, Mix, Series, Table
 
 Result = Mapping[str, Any]
 Rows = Sequence[Mapping[str, Any]]
+Lines = list[list[str | Cell]]
 Content = tuple[list[Table | Chart | Mix], list[str]]
 """Blocks, and remarks on what differs and why."""
 MEGA = 1e6

@@ -10,6 +10,7 @@ from safle.experiments.report.lines import (
     ACCURACY,
     MEGA,
     Content,
+    Lines,
     Result,
     Rows,
     curves_of,
@@ -132,7 +133,7 @@ def communication(result: Result, _paper: Paper) -> Content:
         series,
         log_base=10,
     )
-    rows = [
+    rows: Lines = [
         [
             f"{line['method']} {line.get('encoder', '')}".strip(),
             score(line),
