@@ -2,7 +2,8 @@
 
 "DeepAFL: Deep Analytic Federated Learning", 2025.
 
-``X_0 = tanh(x A)`` with a random A. At layer t, round one: clients send ``X_t'X_t`` and
+``X_0 = tanh(x A)`` with a random A; the paper leaves its scale open, and it decides how far
+the tanh saturates. At layer t, round one: clients send ``X_t'X_t`` and
 ``X_t'Y``, the server returns the ridge classifier W_t. Round two: with ``F = gelu(X_t
 B_t)``, B_t random, and the residual ``R = Y - X_t W_t``, clients send ``F'F`` and ``F'R``;
 the server solves the sandwiched least squares
@@ -143,7 +144,7 @@ def run(task: Task, settings: Settings) -> Result:
     watch = Stopwatch()
     width, depth = int(settings["width"]), int(settings["layers"])
     generator = np.random.default_rng(task.seed)
-    entry = _projection(generator, task.feature_dim, width)
+    entry = np.float32(settings["scale"]) * _projection(generator, task.feature_dim, width)
     clients = _Federation(task, entry)
     watched = None if task.watched is None else np.tanh(task.watched[0] @ entry)
     layers: list[tuple[Features, Features]] = []
@@ -194,6 +195,7 @@ METHOD = Method(
     "DeepAFL",
     "analytic",
     run,
-    {"layers": 20, "width": 1024, "ridge": 1.0, "omega": 0.05},
+    {"layers": 20, "width": 1024, "ridge": 1.0, "omega": 0.05, "scale": 0.1},
+    grid={"scale": (0.03, 0.1, 0.3, 1.0)},
     invariant=True,
 )

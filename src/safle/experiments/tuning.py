@@ -12,6 +12,7 @@ from typing import Any
 from safle.baselines import METHODS, method_named
 from safle.experiments.cells import Cell, Figures
 from safle.experiments.plan import Request
+from safle.experiments.scenario import POOLED
 
 Choice = dict[str, Any]
 Measured = Callable[[Cell, Request], Figures]
@@ -66,8 +67,11 @@ class Tuner:
         )
 
     def _score(self, request: Request, settings: Choice) -> float:
+        method = method_named(request.arguments["method"])
         arguments = {
             **request.arguments,
+            # Where the partition changes nothing, all scenarios share one choice.
+            **({"scenario": POOLED, "clients": 1} if method.invariant else {}),
             "seed": 0,
             "held_out": self._tuning["held_out"],
             "settings": self._shortened(settings),
@@ -75,7 +79,8 @@ class Tuner:
         return float(self._measured(Cell("method", arguments), request)["accuracy"])
 
     def _shortened(self, settings: Choice) -> Choice:
-        """Iterative methods are tried for fewer rounds."""
-        if "rounds" not in settings:
-            return settings
-        return {**settings, "rounds": min(settings["rounds"], self._tuning["rounds"])}
+        """Candidates are tried with fewer rounds, and fewer layers."""
+        return {
+            name: min(value, self._tuning[name]) if name in ("rounds", "layers") else value
+            for name, value in settings.items()
+        }

@@ -36,6 +36,7 @@ def draw(block: Chart | Mix) -> str:
         axes.set_ylabel("samples")
         axes.grid(visible=False, axis="x")
         axes.margins(x=0.01)
+        axes.xaxis.get_major_locator().set_params(integer=True)
     else:
         _lines(axes, block)
         _legend(figure, axes)
