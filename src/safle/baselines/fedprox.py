@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from safle.baselines.heads import require_torch
 from safle.baselines.training import Algorithm, Step, iterative
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 def squared_distance(step: Step) -> torch.Tensor:
     """``||w - w_server||^2`` of every client, (active,)."""
     pairs = zip(step.parameters, step.server, strict=True)
-    return sum((own - server).square().sum(dim=(1, 2)) for own, server in pairs)  # type: ignore[return-value]
+    distances = [(own - server).square().sum(dim=(1, 2)) for own, server in pairs]
+    return require_torch().stack(distances).sum(dim=0)
 
 
 class FedProx(Algorithm):

@@ -92,7 +92,6 @@ class Experiment:
     ----------
     question : what it answers, in a sentence
     requests : what it needs measured
-    conclude : further lines for the user, from the rows
     """
 
     name: str
