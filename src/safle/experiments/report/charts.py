@@ -12,6 +12,8 @@ from safle.experiments.report.blocks import Chart, Mix
 from safle.pictures import new_figure, stacked_bars
 
 WIDTH, HEIGHT = 6.0, 3.7
+NAMES_SHOWN = 20
+"""More names would leave no room for the chart."""
 COLOURS = (
     "#2b6cb0",
     "#dd6b20",
@@ -29,7 +31,7 @@ MARKERS = "osD^vPX*<>"
 
 def draw(block: Chart | Mix) -> str:
     """A block as an <svg> element."""
-    figure, axes = new_figure(WIDTH, HEIGHT if isinstance(block, Chart) else 2.6)
+    figure, axes = new_figure(WIDTH, HEIGHT if isinstance(block, Chart) else 3.2)
     if isinstance(block, Mix):
         stacked_bars(axes, np.asarray(block.counts), block.classes)
         axes.set_xlabel("client")
@@ -39,7 +41,7 @@ def draw(block: Chart | Mix) -> str:
         axes.xaxis.get_major_locator().set_params(integer=True)
     else:
         _lines(axes, block)
-        _legend(figure, axes)
+    _legend(figure, axes)
     return _svg(figure, block.name, block.caption)
 
 
@@ -81,11 +83,11 @@ def _lines(axes: Any, chart: Chart) -> None:
 
 def _legend(figure: Any, axes: Any) -> None:
     handles, names = axes.get_legend_handles_labels()
-    if len(names) > 1:
+    if 1 < len(names) <= NAMES_SHOWN:
         # Below the axes: beside them it would leave no width on a phone.
-        figure.legend(
-            handles, names, loc="outside lower center", ncols=3, fontsize=8.5, frameon=False
-        )
+        columns = 3 if len(names) <= 9 else 5
+        place = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+        figure.legend(handles, names, fontsize=8.5, **place)
 
 
 def _svg(figure: Any, name: str, caption: str) -> str:

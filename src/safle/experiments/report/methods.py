@@ -46,7 +46,7 @@ def table1(result: Result, paper: Paper) -> Content:
                 megabytes(own[0], "bytes_up"),
                 megabytes(own[0], "bytes_down"),
                 f"{fmean(line['seconds'] for line in own):.1f}",
-                "same bytes" if same else f"{len(digests)} models",
+                "same bytes" if same else f"{len(digests)} model{'s' * (len(digests) > 1)}",
             ]
         )
     titles = [in_words(scenario) for scenario in scenarios]
