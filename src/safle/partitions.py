@@ -146,6 +146,29 @@ def class_mix(labels: ArrayLike, parts: Sequence[NDArray[np.integer[Any]]]) -> N
     return mix
 
 
+def summary(mix: NDArray[np.int64]) -> dict[str, float]:
+    """A partition in figures, from what `class_mix` counted.
+
+    Returns
+    -------
+    figures : clients, those without samples, samples a client (least, median, most),
+        classes a client and its largest class's share (means over clients with samples)
+    """
+    sizes = mix.sum(axis=1)
+    if not sizes.any():
+        raise InvalidInput("the partition holds no samples; nothing can be said about it")
+    held = mix[sizes > 0]
+    return {
+        "clients": len(mix),
+        "without_samples": int((sizes == 0).sum()),
+        "least_samples": int(sizes.min()),
+        "median_samples": float(np.median(sizes)),
+        "most_samples": int(sizes.max()),
+        "mean_classes": float((held > 0).sum(axis=1).mean()),
+        "mean_largest_share": float((held.max(axis=1) / held.sum(axis=1)).mean()),
+    }
+
+
 def _classes(labels: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The distinct labels and, for every sample, the position of its label among them."""
     array = np.asarray(labels)

@@ -34,7 +34,7 @@ def require_matplotlib() -> None:
 
 def ridge_curve(curve: RidgeCurve, path: StrPath) -> None:
     """Criterion and degrees of freedom over the candidate ridges, the best one marked."""
-    figure, axes = _figure(7.0, 4.2)
+    figure, axes = new_figure(7.0, 4.2)
     usable = np.isfinite(curve.scores)
     title = {"gcv": "generalised cross-validation", "evidence": "minus log evidence"}
     axes.plot(curve.ridges[usable], curve.scores[usable], color=BLUE, linewidth=2)
@@ -70,7 +70,7 @@ def confusion(matrix: ArrayLike, names: Sequence[object], path: StrPath) -> None
     if counts.shape != (size, size):
         raise InvalidInput(f"a confusion matrix of shape {counts.shape} for {size} classes")
     side = float(np.clip(2.6 + 0.42 * size, 4.2, 12.0))
-    figure, axes = _figure(side + 0.8, side)
+    figure, axes = new_figure(side + 0.8, side)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     # Errors are rare: a linear scale would paint them all white.
     norm = PowerNorm(ERROR_GAMMA, vmin=0, vmax=1)
@@ -99,8 +99,8 @@ def class_mix(matrix: ArrayLike, path: StrPath, names: Sequence[object] | None =
         raise InvalidInput(f"a class mix of shape {mix.shape}; expected (clients, classes)")
     clients, classes = mix.shape
     labels = [str(name) for name in (names if names is not None else range(classes))]
-    figure, axes = _figure(float(np.clip(3 + 0.09 * clients, 6.0, 14.0)), 4.2)
-    _stack(axes, mix, labels)
+    figure, axes = new_figure(float(np.clip(3 + 0.09 * clients, 6.0, 14.0)), 4.2)
+    stacked_bars(axes, mix, labels)
     axes.set_xlim(-0.8, clients - 0.2)
     axes.set_ylim(0, 1.05 * max(float(mix.sum(axis=1).max()), 1.0))
     axes.set_xlabel("client")
@@ -121,7 +121,8 @@ def class_mix(matrix: ArrayLike, path: StrPath, names: Sequence[object] | None =
     _save(figure, path)
 
 
-def _figure(width: float, height: float) -> tuple[Any, Any]:
+def new_figure(width: float, height: float) -> tuple[Any, Any]:
+    """A figure and its axes, in the style of all pictures here."""
     require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -164,7 +165,7 @@ def _write_counts(axes: Any, counts: Any, shares: Any) -> None:
         )
 
 
-def _stack(axes: Any, mix: Any, labels: Sequence[str]) -> None:
+def stacked_bars(axes: Any, mix: Any, labels: Sequence[str]) -> None:
     """Bars of one class on top of those of the classes before it."""
     bottom, colours = np.zeros(len(mix)), _colours(len(labels))
     for at, label in enumerate(labels):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safle.errors import InvalidInput
-from safle.partitions import class_mix, dirichlet, iid, shards
+from safle.partitions import class_mix, dirichlet, iid, shards, summary
 
 labels_of_any_size = st.lists(st.integers(-3, 6), max_size=60).map(
     lambda values: np.array(values, dtype=np.int64)
@@ -81,6 +81,22 @@ def test_class_mix_counts_what_each_client_holds(labels, clients, seed, count):
     assert mix.shape == (clients, len(names))
     expected = [[np.sum(labels[part] == name) for name in names] for part in parts]
     assert mix.tolist() == np.reshape(expected, mix.shape).tolist()
+
+
+def test_a_partition_is_summed_up():
+    mix = np.array([[4, 0, 4], [0, 0, 0], [1, 0, 0], [0, 3, 0]])
+
+    assert summary(mix) == {
+        "clients": 4,
+        "without_samples": 1,
+        "least_samples": 0,
+        "median_samples": 2.0,
+        "most_samples": 8,
+        "mean_classes": pytest.approx(4 / 3),
+        "mean_largest_share": pytest.approx(2.5 / 3),
+    }
+    with pytest.raises(InvalidInput, match="no samples"):
+        summary(np.zeros((3, 2), np.int64))
 
 
 def test_strings_are_labels_too():

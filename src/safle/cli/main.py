@@ -20,6 +20,7 @@ from safle.cli.demo import demo
 from safle.cli.deploy import deploy
 from safle.cli.encoder import encoder
 from safle.cli.evaluate import evaluate
+from safle.cli.experiment import experiment
 from safle.cli.export import export
 from safle.cli.features import features
 from safle.cli.histogram import histogram
@@ -27,6 +28,7 @@ from safle.cli.inspect_file import inspect_file
 from safle.cli.options import session_options
 from safle.cli.predict import predict
 from safle.cli.remove import remove
+from safle.cli.report import report
 from safle.cli.session import Session, printable
 from safle.cli.simulate import simulate
 from safle.cli.solve import solve
@@ -52,6 +54,8 @@ COMMANDS = (
     simulate,
     deploy,
     demo,
+    experiment,
+    report,
 )
 SETTINGS = {
     "help_option_names": ["-h", "--help"],

@@ -38,10 +38,11 @@ class Pace:
         if self.rate <= 0:
             return text
         left = (self.total - done) / self.rate
-        return f"{text}, {self.rate:,.0f} {self._unit}/s, {_clock(left)} left"
+        return f"{text}, {self.rate:,.0f} {self._unit}/s, {clock(left)} left"
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

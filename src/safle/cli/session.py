@@ -118,13 +118,22 @@ class Session:
         return count
 
     def _lines(self, title: str) -> Advance:
-        last = time.monotonic()
+        from safle.cli.pace import clock
+
+        start = last = begin = time.monotonic()
+        found = 0.0
 
         def advance(share: float) -> None:
-            nonlocal last
-            if time.monotonic() - last > SECONDS_BETWEEN_LINES:
-                last = time.monotonic()
-                self.note(f"{title}: {share:.0%}")
+            nonlocal last, begin, found
+            now = time.monotonic()
+            if now - start < 1:
+                # What is there at once was done before: it says nothing about the pace.
+                begin, found = now, share
+            if now - last > SECONDS_BETWEEN_LINES:
+                last = now
+                pace = (share - found) / (now - begin)
+                left = f", {clock((1 - share) / pace)} left" if pace > 0 else ""
+                self.note(f"{title}: {share:.0%}{left}")
 
         return advance
 

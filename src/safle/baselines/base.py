@@ -1,0 +1,209 @@
+"""What every method is given, and what it gives back.
+
+A method is one function ``(task, settings) -> Result``: the same features, labels and
+partition for all of them, and a result that says what was sent, measured from bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save as to_safetensors
+
+from safle.errors import InvalidInput, SettingsError
+
+Settings = Mapping[str, Any]
+Features = NDArray[np.float32]
+Labels = NDArray[np.int64]
+Progress = Callable[[float], None]
+"""Called with the finished share, 0 to 1."""
+Kind = Literal["analytic", "iterative", "one-shot"]
+
+
+class Predictor(Protocol):
+    """What a method leaves behind."""
+
+    def predict(self, features: Features) -> NDArray[Any]:
+        """Class numbers, (samples,)."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Labelled features and who holds them.
+
+    Attributes
+    ----------
+    features : float32, (samples, feature_dim)
+    labels : int64, (samples,), in 0..class_count-1
+    parts : sample numbers, one array a client
+    seed : of everything random in the method
+    watched : features and labels whose accuracy is recorded on the way; nothing is
+        decided by it
+    progress : called with the finished share, 0 to 1
+    """
+
+    features: Features
+    labels: Labels
+    parts: Sequence[NDArray[np.int64]]
+    class_count: int
+    seed: int = 0
+    watched: tuple[Features, Labels] | None = None
+    progress: Progress = lambda _: None
+
+    def __post_init__(self) -> None:
+        if self.features.ndim != 2 or self.labels.shape != self.features.shape[:1]:
+            raise InvalidInput(
+                f"features of shape {self.features.shape} with labels of shape "
+                f"{self.labels.shape}; expected (samples, features) and (samples,)"
+            )
+        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < self.class_count:
+            raise InvalidInput(
+                f"labels {self.labels.min()} to {self.labels.max()}; expected class numbers "
+                f"below {self.class_count}"
+            )
+        if not any(len(part) for part in self.parts):
+            raise InvalidInput("no client holds any sample; nothing can be learned")
+
+    @property
+    def feature_dim(self) -> int:
+        return int(self.features.shape[1])
+
+    @property
+    def holders(self) -> list[NDArray[np.int64]]:
+        """Parts that hold samples: a client without any has nothing to send."""
+        return [part for part in self.parts if len(part)]
+
+    def clients(self) -> Iterator[tuple[Features, Labels]]:
+        """Every client that holds samples: its features and labels."""
+        for part in self.holders:
+            yield self.features[part], self.labels[part]
+
+    def accuracy(self, model: Predictor) -> float:
+        """Share of the watched samples that ``model`` gets right; NaN if none are watched."""
+        if self.watched is None:
+            return float("nan")
+        features, labels = self.watched
+        return float((model.predict(features) == labels).mean())
+
+
+@dataclass(frozen=True)
+class Point:
+    """How good the model was after so many rounds, and what it had cost a client by then."""
+
+    rounds: int
+    accuracy: float
+    bytes_per_client: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a method made of a task.
+
+    Attributes
+    ----------
+    rounds : exchanges with every client
+    bytes_up, bytes_down : per client, mean over the clients, over all rounds
+    seconds : of all clients and the server, one after the other
+    digest : SHA-256 of the model's bytes
+    curve : accuracy on the way, where it was watched
+    facts : further figures of this method
+    """
+
+    model: Predictor
+    rounds: int
+    bytes_up: float
+    bytes_down: float
+    seconds: float
+    digest: str
+    curve: tuple[Point, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method by name.
+
+    Attributes
+    ----------
+    title : as tables show it
+    run : the method
+    defaults : every setting it knows, with its value
+    grid : candidates of the settings that are chosen on held-out training data
+    tuned_like : a method whose choice is the start of this one's
+    invariant : whether its model does not depend on who holds what
+    """
+
+    name: str
+    title: str
+    kind: Kind
+    run: Callable[[Task, Settings], Result]
+    defaults: Settings
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    tuned_like: str = ""
+    invariant: bool = False
+
+    def settings(self, given: Settings | None = None) -> dict[str, Any]:
+        """Defaults with ``given`` in their place; an unknown name is an error."""
+        unknown = sorted(set(given or {}) - set(self.defaults))
+        if unknown:
+            raise SettingsError(
+                f"{self.name} has no setting {', '.join(unknown)}; it knows "
+                f"{', '.join(self.defaults) or 'none'}"
+            )
+        return {**self.defaults, **(given or {})}
+
+    def __call__(self, task: Task, **given: Any) -> Result:
+        return self.run(task, self.settings(given))
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """``argmax x W + b``."""
+
+    weights: NDArray[np.float64]
+    intercept: NDArray[np.float64] | float = 0.0
+
+    def predict(self, features: Features) -> NDArray[Any]:
+        """Class numbers, (samples,)."""
+        return np.argmax(features @ self.weights + self.intercept, axis=1)
+
+
+class Stopwatch:
+    """Seconds of the work, without those of watching it."""
+
+    def __init__(self) -> None:
+        self._begin = time.perf_counter()
+        self._paused = 0.0
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What happens here is not the method's work."""
+        begin = time.perf_counter()
+        yield
+        self._paused += time.perf_counter() - begin
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._begin - self._paused
+
+
+def message(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Arrays as they would be sent: a safetensors file."""
+    return to_safetensors({name: np.ascontiguousarray(a) for name, a in arrays.items()})
+
+
+def digest_of(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of arrays as a file."""
+    return hashlib.sha256(message(arrays)).hexdigest()
+
+
+def one_hot(labels: Labels, class_count: int) -> NDArray[np.float64]:
+    """Y, float64, (samples, class_count)."""
+    return np.eye(class_count)[labels]

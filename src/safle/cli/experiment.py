@@ -1,0 +1,132 @@
+"""``safle experiment``: the paper's tables and figures on a features file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from safle.cli.options import FILE, Command
+from safle.cli.session import Session
+from safle.errors import InvalidInput
+
+ALL = "all"
+NAMES = (
+    "table1",
+    "bucketing",
+    "backbones",
+    "rounds",
+    "communication",
+    "clients",
+    "sparsity",
+    "noise",
+    "ridge",
+    "unlearning",
+)
+"""As in `safle.experiments.suite`, whose import is too slow for --help."""
+EXAMPLE = """\
+Examples:
+
+  safle experiment table1 --features cifar10.safetensors --out results
+
+  safle experiment all && safle report digits-results
+"""
+
+
+@click.command(cls=Command, panel="Try it", epilog=EXAMPLE)
+@click.argument(
+    "name", type=click.Choice([*NAMES, ALL]), help="Which experiment; 'all' runs one after another."
+)
+@click.option(
+    "--features",
+    "features_paths",
+    type=FILE,
+    metavar="FILE",
+    multiple=True,
+    help="Features with the splits train and test, labelled; several for 'backbones'. "
+    "Without, scikit-learn's digits.",
+)
+@click.option(
+    "--out",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where results go; by default NAME-results, after the features file.",
+)
+@click.option(
+    "--settings",
+    "settings_path",
+    type=FILE,
+    metavar="FILE",
+    help="TOML with what differs from the defaults; a saved one repeats its run.",
+)
+@click.pass_obj
+def experiment(
+    session: Session,
+    /,
+    name: str,
+    features_paths: tuple[Path, ...],
+    folder: Path | None,
+    settings_path: Path | None,
+) -> None:
+    """Run an experiment of the paper: the same features for every method.
+
+    table1: methods in non-IID scenarios. bucketing: three strategies. backbones: several
+    features files. rounds, communication: accuracy against exchanges and megabytes.
+    clients: 100 to 1000 of them. sparsity: table sizes. noise: wrong labels. ridge: its
+    effect and automatic choice. unlearning: clients that leave.
+
+    Settings are chosen on a part of the training samples, never on the test set. Every
+    figure is kept as soon as it is measured: run the same command again after an
+    interruption and it goes on. `safle report DIR` makes a page of the results.
+    """
+    from safle.experiments.data import load_digits, load_features, pooled_digits
+    from safle.experiments.running import Runner
+    from safle.experiments.settings import load_settings
+    from safle.experiments.suite import EXPERIMENTS
+
+    if len(features_paths) > 1 and name != "backbones":
+        raise InvalidInput(
+            f"{len(features_paths)} features files for '{name}'; expected one: only "
+            "'backbones' compares several"
+        )
+    settings = load_settings(settings_path, small=not features_paths)
+    data = [load_features(path) for path in features_paths] or [load_digits()]
+    target = folder or Path(f"{data[0].name}-results")
+    target.mkdir(parents=True, exist_ok=True)
+    session.announce_compilation()
+    for chosen in NAMES if name == ALL else (name,):
+        several = [pooled_digits()] if chosen == "backbones" and not features_paths else []
+        runner = Runner([*data, *several], settings, target)
+        with session.progress(chosen) as advance:
+            result = runner.run(EXPERIMENTS[chosen], advance)
+        session.text([f"{result['title']}: {result['question']}"])
+        session.table(*_table(result["summary"]))
+    session.text([f"results: {target}/; next: safle report {target}"])
+
+
+def _table(summary: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Labels, accuracy ± deviation, and what it cost where that was measured."""
+    hidden = {"accuracy", "deviation", "digests", "bytes_up", "bytes_down"}
+    columns = list(dict.fromkeys(name for line in summary for name in line if name not in hidden))
+    names = [name for name in columns if name not in ("seeds", "rounds", "seconds")]
+    rows = []
+    for line in summary:
+        accuracy = f"{line['accuracy']:.2%}"
+        if line["seeds"] > 1:
+            accuracy += f" ± {100 * line['deviation']:.2f}"
+        sent = (line.get("bytes_up", 0.0) + line.get("bytes_down", 0.0)) / 1e6
+        rows.append(
+            [
+                *(str(line.get(name, "")) for name in names),
+                accuracy,
+                str(line["seeds"]),
+                f"{line['rounds']:.0f}" if "rounds" in line else "",
+                f"{sent:.3f}" if "bytes_up" in line else "",
+                ", ".join(digest[:8] for digest in line["digests"][:2])
+                + (" …" if len(line["digests"]) > 2 else ""),
+            ]
+        )
+    return [*names, "accuracy", "seeds", "rounds", "MB per client", "models"], rows

@@ -1,0 +1,33 @@
+"""``safle report``: results of experiments as one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from safle.cli.options import Command, written
+from safle.cli.session import Session
+from safle.errors import InvalidInput
+
+EXAMPLE = "Example:\n\n  safle experiment all --out results && safle report results"
+
+
+@click.command(cls=Command, panel="Try it", epilog=EXAMPLE)
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR", help="Where results are.")
+@written("-o", "--output", help="The page to write; by default DIR/report.html.")
+@click.pass_obj
+def report(session: Session, /, folder: Path, output: Path | None) -> None:
+    """Make one self-contained HTML page of all results in a folder.
+
+    Tables and figures as in the paper, the paper's own figures beside them where there
+    are any, what differs and why, settings and versions. The page needs no network and
+    prints well.
+    """
+    from safle.experiments.report import write_report
+
+    if not folder.is_dir():
+        raise InvalidInput(f"{folder}: no such directory; expected the --out of 'safle experiment'")
+    target = output or folder / "report.html"
+    names = write_report(folder, target)
+    session.facts(str(target), {"experiments": ", ".join(names)})

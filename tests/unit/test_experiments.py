@@ -1,0 +1,255 @@
+"""Experiments: settings, cells that survive a crash, choices that never see the test set."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from safle.cli.experiment import NAMES
+from safle.errors import InvalidInput, SettingsError, TableError
+from safle.experiments import cells, running
+from safle.experiments.data import DataSet, load_digits, load_features, pooled_digits
+from safle.experiments.plan import Experiment, Plan
+from safle.experiments.report.paper import Paper
+from safle.experiments.running import Runner, summarised, to_csv
+from safle.experiments.scenario import parts_of
+from safle.experiments.settings import default_settings, load_settings, to_toml
+from safle.experiments.suite import EXPERIMENTS
+from safle.experiments.suite.bucketing import group_size
+from safle.experiments.suite.sparsity import buckets_for
+from safle.tables import write_table
+
+
+@pytest.fixture(scope="module")
+def digits() -> DataSet:
+    return load_digits()
+
+
+@pytest.fixture
+def settings() -> dict:
+    chosen = default_settings(small=True)
+    chosen["federation"] = {"clients": 4, "seeds": 2, "seeds_of": {}}
+    return chosen
+
+
+def closed_form(plan: Plan):
+    return plan.method("afl", "alpha=0.1") + plan.method("fedcgs", "shards=2")
+
+
+SMALL = Experiment("table1", "small", "?", closed_form)
+
+
+def test_both_sets_of_defaults_name_every_experiment_and_survive_a_round_trip(tmp_path):
+    for small in (True, False):
+        defaults = default_settings(small=small)
+        assert set(EXPERIMENTS) <= set(defaults)
+        (tmp_path / "saved.toml").write_text(to_toml(defaults))
+        assert load_settings(tmp_path / "saved.toml", small=small) == defaults
+    assert set(default_settings(small=True)) == set(default_settings(small=False))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[federation]\nclient = 3", r"federation.client is no setting; expected one of clients"),
+        ("table1 = 3", "table1 is 3; expected something like"),
+        ("[table1]\nmethods = []", "table1.methods is empty"),
+        ("[table1\n", "not valid TOML"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(tmp_path, text, complaint):
+    (tmp_path / "my.toml").write_text(text)
+
+    with pytest.raises(SettingsError, match=complaint):
+        load_settings(tmp_path / "my.toml", small=True)
+
+
+def test_given_settings_take_the_place_of_defaults(tmp_path):
+    (tmp_path / "my.toml").write_text("[methods.feddyn]\nrate = 0.5\n[federation]\nclients = 7\n")
+
+    loaded = load_settings(tmp_path / "my.toml", small=True)
+
+    assert loaded["methods"]["feddyn"]["rate"] == 0.5
+    assert loaded["federation"]["clients"] == 7
+    assert loaded["federation"]["seeds"] == default_settings(small=True)["federation"]["seeds"]
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(digits, settings, tmp_path, monkeypatch):
+    measure = running.MEASURES["method"]
+    calls = []
+
+    def dying(*arguments):
+        calls.append(arguments)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return measure(*arguments)
+
+    monkeypatch.setitem(running.MEASURES, "method", dying)
+    with pytest.raises(KeyboardInterrupt):
+        Runner([digits], settings, tmp_path).run(SMALL)
+    assert len(list((tmp_path / "cells").glob("*.json"))) == 3
+    assert not (tmp_path / "table1.json").exists()
+
+    shares: list[float] = []
+    result = Runner([digits], settings, tmp_path).run(SMALL, shares.append)
+    # AFL with two seeds, and FedCGS: three candidates, then two seeds.
+    assert len(calls) == 1 + 7
+    assert len(list((tmp_path / "cells").glob("*.json"))) == 7
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+    again = Runner([digits], settings, tmp_path).run(SMALL)
+    assert len(calls) == 1 + 7
+    assert again == result == json.loads((tmp_path / "table1.json").read_text())
+
+
+def test_other_settings_are_other_cells(digits, settings, tmp_path):
+    Runner([digits], settings, tmp_path).run(SMALL)
+    before = len(list((tmp_path / "cells").glob("*.json")))
+    settings["methods"] = {**settings["methods"], "afl": {"gamma": 2.0}}
+
+    Runner([digits], settings, tmp_path).run(SMALL)
+
+    assert len(list((tmp_path / "cells").glob("*.json"))) == before + 2
+
+
+def test_a_damaged_cell_is_named(digits, settings, tmp_path):
+    Runner([digits], settings, tmp_path).run(SMALL)
+    (cell, *_) = sorted((tmp_path / "cells").glob("*.json"))
+    cell.write_text("{")
+
+    with pytest.raises(InvalidInput, match=rf"{cell.name}.*delete it"):
+        Runner([digits], settings, tmp_path).run(SMALL)
+
+
+def test_the_test_set_has_no_part_in_the_choice(digits, settings, tmp_path):
+    """Wrong test labels change every figure, but no choice."""
+    wrong = replace(digits, test_labels=(digits.test_labels + 1) % 10, fingerprint="0" * 64)
+
+    honest = Runner([digits], settings, tmp_path / "a").run(SMALL)
+    fooled = Runner([wrong], settings, tmp_path / "b").run(SMALL)
+
+    chosen = [row["settings"] for row in honest["rows"]]
+    assert chosen == [row["settings"] for row in fooled["rows"]]
+    assert all(row["accuracy"] < 0.2 for row in fooled["rows"])
+    assert all(row["accuracy"] > 0.8 for row in honest["rows"])
+
+
+def test_held_out_samples_are_training_samples(digits):
+    held = digits.held_out(0.2)
+
+    assert len(held.train) + len(held.test) == len(digits.train)
+    joined = np.sort(np.concatenate([held.train, held.test]).view(np.uint8), axis=0)
+    assert np.array_equal(joined, np.sort(digits.train.view(np.uint8), axis=0))
+    shares = np.bincount(held.test_labels) / np.bincount(digits.train_labels)
+    assert np.allclose(shares, 0.2, atol=0.01)
+
+
+def test_results_say_what_they_are_of(digits, settings, tmp_path):
+    result = Runner([digits], settings, tmp_path).run(SMALL)
+
+    assert result["data"][0]["fingerprint"] == digits.fingerprint
+    assert {"python", "numpy", "safle"} <= set(result["versions"])
+    assert result["settings"]["federation"]["clients"] == 4
+    afl = result["summary"][0]
+    assert (afl["method"], afl["scenario"], afl["seeds"]) == ("AFL", "alpha=0.1", 2)
+    assert len(afl["digests"]) == 1
+    table = list(csv.DictReader(io.StringIO((tmp_path / "table1.csv").read_text())))
+    assert len(table) == len(result["rows"])
+    assert float(table[0]["accuracy"]) == result["rows"][0]["accuracy"]
+    assert float(table[0]["gamma"]) == 1000.0
+
+
+def test_mean_and_deviation_are_over_seeds():
+    rows = [
+        {"method": "A", "seed": seed, "accuracy": accuracy, "rounds": 1, "digest": str(seed)}
+        for seed, accuracy in enumerate((0.5, 0.7))
+    ]
+
+    (line,) = summarised([*rows, {"partition_of": "iid", "seed": 0}])
+
+    assert line["accuracy"] == pytest.approx(0.6)
+    assert line["deviation"] == pytest.approx(np.std([0.5, 0.7], ddof=1))
+    assert line["digests"] == ["0", "1"]
+    assert "settings" not in to_csv([{**rows[0], "settings": {"rate": 3}, "curve": [1]}])
+
+
+@pytest.mark.parametrize(
+    ("text", "clients"), [("alpha=0.1", 7), ("shards=2", 7), ("iid", 7), ("pooled", 1)]
+)
+def test_scenarios_hold_every_sample_once(digits, text, clients):
+    parts = parts_of(text, digits.train_labels, clients=7, seed=0)
+
+    assert len(parts) == clients
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(digits.train)))
+
+
+@pytest.mark.parametrize("text", ["alpha=", "alpha=x", "shards=0", "shards=1.5", "circles", ""])
+def test_unknown_scenarios_are_refused(digits, text):
+    with pytest.raises(SettingsError, match="scenario"):
+        parts_of(text, digits.train_labels, clients=3, seed=0)
+
+
+def test_features_files_need_both_splits_with_the_same_classes(tmp_path, digits):
+    arrays = {
+        "train_features": digits.train[:200],
+        "train_labels": digits.train_labels[:200],
+        "test_features": digits.test[:20],
+        "test_labels": digits.test_labels[:20],
+    }
+    np.savez(tmp_path / "good.npz", **arrays)
+    loaded = load_features(tmp_path / "good.npz")
+    assert np.array_equal(loaded.train, digits.train[:200])
+    assert loaded.name == "good"
+
+    np.savez(tmp_path / "strange.npz", **{**arrays, "test_labels": np.full(20, 99)})
+    with pytest.raises(TableError, match=r"\[99\] occur in no training sample"):
+        load_features(tmp_path / "strange.npz")
+    write_table(tmp_path / "one.npz", digits.train[:5], digits.train_labels[:5])
+    with pytest.raises(TableError, match="no split 'train'"):
+        load_features(tmp_path / "one.npz")
+    np.savez(tmp_path / "bare.npz", train_features=digits.train[:5])
+    with pytest.raises(TableError, match="no labels"):
+        load_features(tmp_path / "bare.npz")
+
+
+def test_sizes_follow_the_declared_columns():
+    assert group_size("binary-overlap", 8, 512, columns=8192, largest=4) == 2
+    assert group_size("integer", 20, 512, columns=8192, largest=4) == 1
+    for size in (1, 2, 4):
+        columns = 512 * buckets_for(8192, size, 512) / size * 2**size
+        assert columns == 8192
+    assert buckets_for(8192, 12, 512) == 1
+
+
+def test_the_papers_figures_belong_to_its_data_sets():
+    cifar = {"classes": ["airplane", "frog", "truck", *"abcdefg"], "name": "x", "source": ""}
+    assert Paper(cifar).table1("FedDyn", "shards=2") == 64.07
+    assert Paper(cifar).table1("SAFLe", "shards=2") == 90.73
+    assert Paper(cifar).table1("SAFLe", "iid") == 90.73
+    assert Paper(cifar).table1("FedNova", "shards=2") is None
+    assert Paper(cifar).bucketing("one-hot", 14) == 74.43
+    other = Paper({"classes": ["0", "1"], "name": "digits", "source": ""})
+    assert other.table1("SAFLe", "shards=2") is None
+    assert other.backbones() == []
+
+
+def test_poorer_digits_are_other_data(digits):
+    poorer = pooled_digits()
+
+    assert poorer.train.shape[1] == 16
+    assert poorer.fingerprint != digits.fingerprint
+    assert np.allclose(poorer.train.mean(), digits.train.mean(), atol=1e-3)
+
+
+def test_the_command_lists_every_experiment():
+    assert list(EXPERIMENTS) == list(NAMES)
+
+
+def test_versions_are_those_installed():
+    assert cells.versions()["numpy"] == np.__version__
