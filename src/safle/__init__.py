@@ -67,6 +67,7 @@ __all__ = [
     "Model",
     "OneHot",
     "PublicSample",
+    "RandomFeatureEncoder",
     "SafleClassifier",
     "SafleError",
     "Solution",

@@ -1,8 +1,9 @@
 """Standardised features as fixed-point integers: AFL in the same pipeline.
 
 ``code_f = round(2^b (t(x_f) - mean_f) / deviation_f)``, clipped to int16, and a constant
-column, where t is a declared transform (none, or a square root), so that the gram of a linear model is an exact integer matrix as well. With
-b = 8 the rounding adds 0.1 % of a deviation, and values clip at 128 deviations.
+column, where t is a declared transform (none, or a square root): the gram of a linear model
+is an exact integer matrix as well. With b = 8 the rounding adds 0.1 % of a deviation, and
+values clip at 128 deviations.
 """
 
 from __future__ import annotations

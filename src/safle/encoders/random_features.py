@@ -36,7 +36,7 @@ _SETTINGS = ("count", "terms", "bits", "seed")
 
 
 class RandomFeatureEncoder(Encoder):
-    """Features -> rectified sums of a few of them, as small integers.
+    """Features -> rectified sums of a few of them, as small integers, and a constant.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class RandomFeatureEncoder(Encoder):
             )
         if not RANGE_BITS <= self.bits <= MOST_BITS:
             raise SettingsError(f"bits {bits}; expected {RANGE_BITS}..{MOST_BITS}")
-        if self._shift < 0:
+        if self.shift < 0:
             raise SettingsError(
                 f"{self.bits} bits of a sum with {linear.fraction_bits} fraction bits: the step "
                 "would be finer than the features; use more fraction_bits or fewer bits"
@@ -90,14 +90,19 @@ class RandomFeatureEncoder(Encoder):
         return cls(linear, count=count, **settings)
 
     @property
-    def _shift(self) -> int:
+    def shift(self) -> int:
         """log2 of a step: a unit's deviation, over 2^(bits - 2)."""
         deviation = self.linear.fraction_bits + (self.terms.bit_length() - 1) // 2
         return deviation + RANGE_BITS - self.bits
 
     @cached_property
     def layout(self) -> Layout:
-        return Layout((), (1 << self.bits - RANGE_BITS,) * self.count)
+        return Layout((), (self.scale,) * (self.count + 1), (self.count,))
+
+    @property
+    def scale(self) -> int:
+        """Codes a deviation of a unit; also the constant's code."""
+        return 1 << self.bits - RANGE_BITS
 
     def settings(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in _SETTINGS}
@@ -135,8 +140,7 @@ class RandomFeatureEncoder(Encoder):
         fixed = self.linear.fixed_point(features).astype(np.float32)
         # At most 256 int16 a sum: below 2**24, so that float32 products are exact.
         sums = fixed @ self.signs
-        half = (1 << self._shift) >> 1
-        np.maximum(sums, 0, out=sums)
-        codes = (sums.astype(np.int32) + half) >> self._shift
-        dense = np.minimum(codes, (1 << self.bits) - 1).astype(np.int16)
+        codes = (sums.astype(np.int32) + ((1 << self.shift) >> 1)) >> self.shift
+        dense = np.full((len(features), self.count + 1), self.scale, np.int16)
+        np.clip(codes, 0, (1 << self.bits) - 1, out=dense[:, :-1], casting="same_kind")
         return Codes(np.empty((len(features), 0), np.uint8), dense)
