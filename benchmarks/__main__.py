@@ -22,7 +22,7 @@ NAMES = (
     "scaling",
     "backbones",
 )
-LONG = ("images_end_to_end",)
+LONG = ("images_end_to_end", "frontier")
 """Minutes to half an hour, and no bars: run by name only."""
 
 
