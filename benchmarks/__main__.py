@@ -23,7 +23,7 @@ NAMES = (
     "backbones",
     "flower",
 )
-LONG = ("images_end_to_end",)
+LONG = ("images_end_to_end", "frontier")
 """Minutes to half an hour, and no bars: run by name only."""
 
 

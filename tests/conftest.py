@@ -6,9 +6,11 @@ Strategies and helpers are session fixtures, so that Hypothesis tests can use th
 
 from __future__ import annotations
 
+import math
 import runpy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,13 @@ from sklearn.datasets import load_digits
 
 from safle.bucketing import BinaryOverlap, Bucketing, Integer, OneHot
 from safle.counting import count
-from safle.encoders import EmbeddingEncoder, Encoder, HybridEncoder, LinearEncoder
+from safle.encoders import (
+    EmbeddingEncoder,
+    Encoder,
+    HybridEncoder,
+    LinearEncoder,
+    RandomFeatureEncoder,
+)
 from safle.encoders.shuffle import permutation
 from safle.model import Model
 from safle.solver import solve
@@ -77,13 +85,40 @@ def reference_symbols(encoder: EmbeddingEncoder, row: np.ndarray) -> list[int]:
 def reference_fixed_point(encoder: LinearEncoder, row: np.ndarray) -> list[int]:
     """Standardised values times 2^b, rounded half to even, and the constant 1 times 2^b."""
     scale = 2**encoder.fraction_bits
+    values = row.tolist()
+    if encoder.transform == "square-root":
+        values = [math.copysign(math.sqrt(abs(value)), value) for value in values]
     standardised = [
         (value - mean) / deviation
         for value, mean, deviation in zip(
-            row.tolist(), encoder.mean.tolist(), encoder.deviation.tolist(), strict=True
+            values, encoder.mean.tolist(), encoder.deviation.tolist(), strict=True
         )
     ]
     return [max(-32_767, min(32_767, round(scale * z))) for z in standardised] + [scale]
+
+
+def reference_hash(position: int, seed: int) -> int:
+    """SplitMix64 of the position after ``seed``."""
+    mask = 2**64 - 1
+    state = (seed + 0x9E3779B97F4A7C15 * (position + 1)) & mask
+    state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & mask
+    return state ^ (state >> 31)
+
+
+def reference_random(encoder: RandomFeatureEncoder, row: np.ndarray) -> list[int]:
+    """Rectified signed sums of the features with the smallest hashes, in few bits."""
+    fixed, dim = reference_fixed_point(encoder.linear, row)[:-1], encoder.feature_dim
+    root = round(math.log2(math.sqrt(encoder.terms)))
+    step = Fraction(4 * 2 ** (encoder.linear.fraction_bits + root), 2**encoder.bits)
+    codes = []
+    for unit in range(encoder.count):
+        keys = [reference_hash(unit * dim + f, encoder.seed) for f in range(dim)]
+        chosen = sorted(range(dim), key=keys.__getitem__)[: encoder.terms]
+        total = sum(-fixed[f] if keys[f] % 2 else fixed[f] for f in chosen)
+        rounded = math.floor(max(0, total) / step + Fraction(1, 2))
+        codes.append(min(2**encoder.bits - 1, rounded))
+    return [*codes, 2 ** (encoder.bits - 2)]
 
 
 def reference_row(encoder: Encoder, row: np.ndarray) -> tuple[list[int], list[int]]:
@@ -93,6 +128,9 @@ def reference_row(encoder: Encoder, row: np.ndarray) -> tuple[list[int], list[in
     for part in getattr(encoder, "parts", [encoder]):
         if isinstance(part, LinearEncoder):
             dense += reference_fixed_point(part, row)
+            continue
+        if isinstance(part, RandomFeatureEncoder):
+            dense += reference_random(part, row)
             continue
         symbols = reference_symbols(part, row)
         k = part.bucketing.buckets if isinstance(part.bucketing, Integer) else 2
@@ -144,13 +182,26 @@ def linears(draw: Any, feature_dim: int) -> LinearEncoder:
         draw(arrays(np.float64, feature_dim, elements=VALUES)),
         draw(arrays(np.float64, feature_dim, elements=positive)),
         fraction_bits=draw(st.integers(0, 12)),
+        transform=draw(st.sampled_from(["none", "square-root"])),
+    )
+
+
+@st.composite
+def randoms(draw: Any, feature_dim: int) -> RandomFeatureEncoder:
+    linear = draw(linears(feature_dim))
+    return RandomFeatureEncoder(
+        linear,
+        count=draw(st.integers(1, 6)),
+        terms=draw(st.sampled_from([terms for terms in (1, 4) if terms <= feature_dim])),
+        bits=draw(st.integers(2, min(8, 2 + linear.fraction_bits))),
+        seed=draw(st.integers(0, 2**64 - 1)),
     )
 
 
 @st.composite
 def any_encoders(draw: Any) -> Encoder:
     feature_dim = draw(st.integers(1, 4))
-    one = st.one_of(embeddings(feature_dim), linears(feature_dim))
+    one = st.one_of(embeddings(feature_dim), linears(feature_dim), randoms(feature_dim))
     parts = draw(st.lists(one, min_size=1, max_size=3))
     return parts[0] if len(parts) == 1 else HybridEncoder(parts)
 
@@ -201,7 +252,9 @@ def make_encoder() -> Callable[..., Encoder]:
         )
         linear = LinearEncoder(np.linspace(-0.1, 0.1, feature_dim), np.full(feature_dim, 1.25))
         hybrid = HybridEncoder([linear, embedding])
-        return {"embedding": embedding, "linear": linear, "hybrid": hybrid}[kind]
+        random = HybridEncoder([linear, RandomFeatureEncoder(linear, count=9, terms=4)])
+        kinds = {"embedding": embedding, "linear": linear, "hybrid": hybrid, "random": random}
+        return kinds[kind]
 
     return make
 

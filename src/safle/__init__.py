@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Encoder,
         HybridEncoder,
         LinearEncoder,
+        RandomFeatureEncoder,
         load_encoder,
     )
     from safle.errors import SafleError
@@ -38,6 +39,7 @@ _HOMES = {
         "Encoder",
         "HybridEncoder",
         "LinearEncoder",
+        "RandomFeatureEncoder",
         "load_encoder",
     ),
     "safle.errors": ("SafleError",),
@@ -65,6 +67,7 @@ __all__ = [
     "Model",
     "OneHot",
     "PublicSample",
+    "RandomFeatureEncoder",
     "SafleClassifier",
     "SafleError",
     "Solution",

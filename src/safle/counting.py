@@ -17,6 +17,8 @@ from safle.encoders import Encoder
 from safle.errors import InvalidInput
 from safle.features import ClassName, as_class_names, as_features, as_labels
 from safle.kernels import count as kernels
+from safle.kernels import triangle
+from safle.products import add_products
 from safle.statistics import RunningTotal, Statistics
 
 GATHERED = 8_192
@@ -114,7 +116,8 @@ class Counter:
                 part = slice(first, first + self._pass)
                 self._count_symbols(symbols[part], dense[part], labels[part])
         if self.encoder.layout.dense_dim:
-            _count_dense(total, dense, labels)
+            gram = total.gram[-triangle.packed_size(self.encoder.layout.dense_dim) :]
+            add_products(gram, total.cross[len(total.codes) :], dense, labels)
 
     def _make_room(self, symbols: NDArray[Any]) -> None:
         seen = np.zeros(self.encoder.layout.code_count, np.bool_)
@@ -139,20 +142,6 @@ class Counter:
         kernels.count_margins(columns, labels, offsets, total.dim, total.gram, total.cross)
         if layout.dense_dim:
             kernels.count_mixed(offsets, order, starts, dense, total.dim, total.gram)
-
-
-def _count_dense(total: RunningTotal, dense: NDArray[np.int16], labels: NDArray[np.int64]) -> None:
-    # Products of int16 summed over one chunk stay below 2**53: the float64 GEMM is exact.
-    real = dense.astype(np.float64)
-    square = (real.T @ real).astype(np.int64)
-    total.gram[-_triangle(len(square)) :] += square[np.triu_indices(len(square))]
-    onehot = np.zeros((len(labels), len(total.class_counts)))
-    onehot[np.arange(len(labels)), labels] = 1.0
-    total.cross[len(total.codes) :] += (real.T @ onehot).astype(np.int64)
-
-
-def _triangle(dim: int) -> int:
-    return dim * (dim + 1) // 2
 
 
 def _listing(names: Sequence[ClassName]) -> str:

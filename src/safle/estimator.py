@@ -22,6 +22,7 @@ from safle.bucketing import BinaryOverlap, make_bucketing
 from safle.calibration import Calibration, PublicSample
 from safle.counting import Counter
 from safle.encoders import EmbeddingEncoder, Encoder, HybridEncoder, LinearEncoder
+from safle.encoders.default import default_encoder
 from safle.encoders.embedding import default_buckets
 from safle.errors import EncoderMismatch, InvalidInput, SettingsError
 from safle.features import as_class_names, as_features, as_labels
@@ -40,7 +41,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     encoder : an `Encoder`, or the kind that `fit` calibrates from the quantiles of X:
-        "embedding" (also None), "linear" or "hybrid" (both side by side). Members of a
+        "random-features" (the strongest), "embedding" (also None), "linear" or "hybrid"
+        (linear and embedding side by side). Members of a
         federation must be given the same `Encoder`: their own quantiles differ.
     bucketing : "binary-overlap", "one-hot" or "integer"; of a calibrated embedding, as
         are the next three
@@ -250,6 +252,9 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         makers: dict[str, Callable[[Calibration], Encoder]] = {
             "embedding": self._embedding,
             "linear": LinearEncoder.calibrated,
+            "random-features": lambda sample: default_encoder(
+                sample, seed=operator.index(self.seed)
+            ),
             "hybrid": lambda sample: HybridEncoder(
                 [LinearEncoder.calibrated(sample), self._embedding(sample)]
             ),

@@ -112,31 +112,37 @@ def _check_pairs(s: Statistics) -> None:
 def _check_dense(s: Statistics) -> None:
     first, n = len(s.codes), s.sample_count
     width = s.layout.dense_dim
-    square = triangle.to_square(s.gram[-triangle.packed_size(width) :], width)
-    power = np.diagonal(square).astype(object)
+    products = s.gram[-triangle.packed_size(width) :]
+    power = triangle.diagonal(products, width)
     if (power < 0).any() or (power > n * DENSE_LIMIT**2).any():
         _fail("dense squares", "outside 0..n * 32767^2")
     # Integers beyond 2**53: a relative slack of 1e-9 covers the float rounding.
-    bound = np.sqrt(np.outer(power.astype(float), power.astype(float)))
-    if _outside(square, bound * (1 + 1e-9)):
+    if triangle.largest_over_bound(products, np.sqrt(power.astype(np.float64))) > 1 + 1e-9:
         _fail("Cauchy-Schwarz on the dense block", "a product exceeds its squares")
     if _outside(s.cross[first:], DENSE_LIMIT * s.class_counts):
         _fail("class sums of dense columns", "larger than the class's count allows")
     totals = s.cross[first:].sum(axis=1)
     for column in s.layout.constants:
-        _check_constant(s, square, totals, column)
+        _check_constant(s, _dense_row(products, width, column), totals, column)
     if s.layout.experts:
         _check_mixed(s, totals)
 
 
 def _check_constant(
-    s: Statistics, square: NDArray[np.int64], totals: NDArray[np.int64], column: int
+    s: Statistics, products: NDArray[np.int64], totals: NDArray[np.int64], column: int
 ) -> None:
     scale = s.layout.dense_scales[column]
-    if not np.array_equal(square[column], scale * totals):
+    if not np.array_equal(products, scale * totals):
         _fail("the constant column repeats the dense totals", f"not in dense column {column}")
     if not np.array_equal(s.cross[len(s.codes) + column], scale * s.class_counts):
         _fail("the constant column counts the classes", f"not in dense column {column}")
+
+
+def _dense_row(packed: NDArray[Any], dim: int, row: int) -> NDArray[np.int64]:
+    """One row of a packed symmetric matrix, (dim,)."""
+    columns = np.arange(dim)
+    low, high = np.minimum(columns, row), np.maximum(columns, row)
+    return packed[triangle.start(low, dim) + high].astype(np.int64)
 
 
 def _check_mixed(s: Statistics, totals: NDArray[np.int64]) -> None:

@@ -130,23 +130,40 @@ def test_names_in_files_cannot_drive_the_terminal(folder: Path) -> None:
     assert "a\\nb" in done.stdout
 
 
+LINEAR_OF_ROOTS = {"fraction_bits": 8, "transform": "square-root"}
+DEFAULT_PARTS = [
+    {"kind": "linear", "settings": LINEAR_OF_ROOTS},
+    {
+        "kind": "random-features",
+        "settings": {"linear": LINEAR_OF_ROOTS, "count": 48, "terms": 1, "bits": 4, "seed": 0},
+    },
+]
+
+
 @pytest.mark.parametrize(
     ("options", "settings"),
     [
-        (["--range", "0", "2", "--features", "3"], {"buckets": 8, "group_size": 6}),
-        (["--mean", "0.5", "--deviation", "vector.txt", "--bucketing", "integer"], {"buckets": 8}),
+        (["--range", "0", "2", "--features", "3"], {"parts": DEFAULT_PARTS}),
+        (
+            ["--range", "0", "2", "--features", "3", "--kind", "embedding"],
+            {"buckets": 8, "group_size": 6},
+        ),
+        (
+            ["--mean", "0.5", "--deviation", "vector.txt", "--kind", "embedding"],
+            {"bucketing": "binary-overlap", "buckets": 8},
+        ),
         (["--sample", "a.npz", "--kind", "linear", "--fraction-bits", "4"], {"fraction_bits": 4}),
     ],
 )
 def test_encoders_from_every_calibration(
-    folder: Path, options: list[str], settings: dict[str, int]
+    folder: Path, options: list[str], settings: dict[str, object]
 ) -> None:
     (folder / "vector.txt").write_text("1\n2\n0.5\n")
     done = safle("encoder", "make", *options, "-o", "made.safetensors", folder=folder)
     assert done.returncode == 0, done.stderr
     made = load_encoder(folder / "made.safetensors")
     assert made.feature_dim == 3
-    assert settings.items() <= made.settings().items()
+    assert {name: made.settings()[name] for name in settings} == settings
     assert made.fingerprint in done.stdout
 
 

@@ -81,7 +81,7 @@ def run(folder: Path) -> Run:
 @pytest.fixture(scope="module")
 def counted(run: Run) -> Run:
     """An encoder, and every client's statistics."""
-    sizes = ("--buckets", "4", "--group-size", "3")
+    sizes = ("--kind", "embedding", "--buckets", "4", "--group-size", "3")
     run("encoder", "make", "--range", "0", "16", "--features", "64", *sizes, "-o", ENCODER[1])
     extra = {"d": ["--labels", "d_labels.npy"], "e": ["--label-column", "digit"]}
     for name, table in CLIENTS.items():

@@ -13,7 +13,7 @@ from safle.model import Model
 from safle.solver import solve
 from safle.solver.heads import discriminant
 
-KINDS = ["embedding", "linear", "hybrid"]
+KINDS = ["embedding", "linear", "hybrid", "random"]
 
 
 def real_codes(phi, data, statistics):

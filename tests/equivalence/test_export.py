@@ -17,12 +17,13 @@ from safle.bucketing import BinaryOverlap, Integer, OneHot
 from safle.calibration import PublicSample
 from safle.counting import count
 from safle.encoders import EmbeddingEncoder, HybridEncoder, LinearEncoder
+from safle.encoders.default import default_encoder
 from safle.errors import InvalidInput, MissingExtra
 from safle.export import export_onnx, export_torch, to_onnx, to_torch
 from safle.model import Model
 from safle.solver import solve
 
-KINDS = ["integer", "one-hot", "binary-overlap", "wide-integer", "linear", "hybrid"]
+KINDS = ["integer", "one-hot", "binary-overlap", "wide-integer", "linear", "hybrid", "random"]
 HEADS = ["least-squares", "discriminant"]
 NAMES = {"int": np.array([-7, 3, 2**40]), "str": np.array(["", "Äpfel", "zebra crossing"])}
 
@@ -42,6 +43,8 @@ def make_encoder(kind, sample):
     linear = LinearEncoder.calibrated(sample)
     if kind == "linear":
         return linear
+    if kind == "random":
+        return default_encoder(sample, units=20, transform="square-root")
     parts = [make_encoder(part, sample) for part in ("one-hot", "integer")]
     return HybridEncoder([parts[0], linear, parts[1]])
 

@@ -14,7 +14,7 @@ from safle.errors import SolveError
 from safle.solver import facade, solve, tiles
 from safle.solver.intermediary import aggregate, regularize, solve_regularized, solve_restored
 
-KINDS = ["embedding", "linear", "hybrid"]
+KINDS = ["embedding", "linear", "hybrid", "random"]
 
 
 @pytest.fixture(scope="module")

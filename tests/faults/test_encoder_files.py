@@ -16,7 +16,7 @@ from safle.errors import WireError
 from safle.model import Model, load_model
 from safle.solver import solve
 
-KINDS = ["embedding", "linear", "hybrid"]
+KINDS = ["embedding", "linear", "hybrid", "random"]
 
 
 @pytest.fixture(scope="module")

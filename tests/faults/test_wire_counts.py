@@ -9,7 +9,7 @@ from safle.errors import WireError
 from safle.wire import decode_statistics, encode_statistics
 
 
-@pytest.fixture(params=["embedding", "linear", "hybrid"])
+@pytest.fixture(params=["embedding", "linear", "hybrid", "random"])
 def forged(request, make_data, forge):
     """A true file, taken apart."""
     return forge(encode_statistics(make_data(request.param).count()))

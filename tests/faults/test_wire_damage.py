@@ -29,7 +29,7 @@ def files(make_data):
     histogram = Histogram.of(np.random.default_rng(0).normal(size=(50, 3)), Grid(-2, 2, 10))
     true = {
         kind: (encode_statistics(make_data(kind).count()), decode_statistics)
-        for kind in ("embedding", "linear", "hybrid")
+        for kind in ("embedding", "linear", "hybrid", "random")
     }
     return {**true, "histogram": (encode_histogram(histogram), decode_histogram)}
 

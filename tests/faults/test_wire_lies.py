@@ -11,7 +11,7 @@ from safle.solver import solve
 from safle.statistics import Statistics
 from safle.wire import container, decode_statistics, encode_statistics
 
-KINDS = ["embedding", "linear", "hybrid"]
+KINDS = ["embedding", "linear", "hybrid", "random"]
 NONSENSE = [None, True, -1, 0.5, 1e400, 2**70, "x", [], [[]], {}, {"a": 1}]
 
 

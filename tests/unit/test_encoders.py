@@ -6,12 +6,23 @@ import re
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from safle.bucketing import BinaryOverlap, Integer, OneHot, make_bucketing
-from safle.calibration import DeclaredRange, PublicSample
+from safle.calibration import DeclaredMoments, DeclaredRange, PublicSample
 from safle.codes import Layout
-from safle.encoders import EmbeddingEncoder, HybridEncoder, LinearEncoder, load_encoder
+from safle.counting import count
+from safle.encoders import (
+    EmbeddingEncoder,
+    HybridEncoder,
+    LinearEncoder,
+    RandomFeatureEncoder,
+    load_encoder,
+)
+from safle.encoders.default import default_encoder
 from safle.errors import InvalidInput, SettingsError
+from safle.model import Model
+from safle.solver import solve
 
 
 def embedding(features=4, buckets=3, group_size=2, **settings):
@@ -19,6 +30,11 @@ def embedding(features=4, buckets=3, group_size=2, **settings):
     return EmbeddingEncoder(
         levels, bucketing=BinaryOverlap(buckets), group_size=group_size, **settings
     )
+
+
+def random_features(*, fraction_bits=8, count=5, **settings):
+    linear = LinearEncoder(np.zeros(20), np.ones(20), fraction_bits=fraction_bits)
+    return RandomFeatureEncoder(linear, count=count, **settings)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +68,14 @@ def embedding(features=4, buckets=3, group_size=2, **settings):
         (lambda: LinearEncoder(np.zeros(2), np.ones(2), fraction_bits=13), "0..12"),
         (lambda: LinearEncoder(np.zeros(2), np.ones(2), fraction_bits=-1), "0..12"),
         (lambda: LinearEncoder(np.array([np.nan]), np.ones(1)), "finite"),
+        (lambda: LinearEncoder(np.zeros(2), np.ones(2), transform="log"), "none, square-root"),
+        (lambda: random_features(count=0), "count 0"),
+        (lambda: random_features(terms=2), "expected one of 1, 4, 16"),
+        (lambda: random_features(terms=64), "terms 64 of 20 features"),
+        (lambda: random_features(bits=1), "2..8"),
+        (lambda: random_features(bits=9), "2..8"),
+        (lambda: random_features(fraction_bits=0, terms=1, bits=8), "more fraction_bits"),
+        (lambda: random_features(seed=-1), "seed -1"),
         (lambda: HybridEncoder([]), "1..64"),
         (lambda: HybridEncoder([embedding(3), embedding(4)]), "[3, 4]"),
         (lambda: HybridEncoder([HybridEncoder([embedding()])]), "inner parts"),
@@ -202,3 +226,37 @@ def test_what_is_not_finite_is_refused_naming_its_place(make_encoder, value, dty
 def test_features_of_another_shape_or_type_are_refused(make_encoder, features, found):
     with pytest.raises(InvalidInput, match=found):
         make_encoder("embedding").encode(features)
+
+
+def test_the_default_encoder_adapts_to_the_features():
+    few = default_encoder(DeclaredRange(0, 16, feature_dim=3))
+    linear, random = few.parts
+    assert (linear.transform, random.count, random.terms) == ("square-root", 48, 1)
+    many = default_encoder(DeclaredMoments(np.zeros(1280), np.ones(1280)))
+    linear, random = many.parts
+    # Gaussian features may be negative: no square root.
+    assert (linear.transform, random.count, random.terms) == ("none", 8192, 16)
+    assert random.linear == linear
+
+
+def test_moments_of_square_roots_are_those_of_the_transformed_sample():
+    sample = np.random.default_rng(0).exponential(size=(20_000, 3))
+    made = LinearEncoder.calibrated(PublicSample(sample), transform="square-root")
+    # From 255 quantiles, which miss the tails: close, and the same at every client.
+    np.testing.assert_allclose(made.mean, np.sqrt(sample).mean(axis=0), rtol=0.01)
+    np.testing.assert_allclose(made.deviation, np.sqrt(sample).std(axis=0), rtol=0.05)
+
+
+def test_random_features_beat_embeddings_and_the_linear_head_on_digits():
+    features, labels = load_digits(return_X_y=True)
+    ink = DeclaredRange(0, 16, feature_dim=64)
+    accuracy = {}
+    for kind, encoder in {
+        "linear": LinearEncoder.calibrated(ink),
+        "embedding": EmbeddingEncoder.calibrated(ink),
+        "default": default_encoder(ink),
+    }.items():
+        statistics = count(encoder, features[:1297], labels[:1297])
+        model = Model.from_solution(encoder, statistics, solve(statistics))
+        accuracy[kind] = (model.predict(features[1297:]) == labels[1297:]).mean()
+    assert accuracy["default"] > accuracy["embedding"] > accuracy["linear"]

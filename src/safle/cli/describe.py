@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from safle.encoders import EmbeddingEncoder, Encoder, HybridEncoder, LinearEncoder
+from safle.encoders import (
+    EmbeddingEncoder,
+    Encoder,
+    HybridEncoder,
+    LinearEncoder,
+    RandomFeatureEncoder,
+)
 from safle.features import ClassName
 from safle.memory import readable
 
@@ -54,9 +60,16 @@ def _settings(part: Encoder) -> Facts:
         }
     if isinstance(part, LinearEncoder):
         return {
+            "transform": part.transform,
             "fixed point": f"{part.fraction_bits} fraction bits",
             "means": f"{part.mean.min():.6g} to {part.mean.max():.6g}",
             "deviations": f"{part.deviation.min():.6g} to {part.deviation.max():.6g}",
+        }
+    if isinstance(part, RandomFeatureEncoder):
+        return {
+            "random features": f"{part.count:,} sums of {part.terms} features (seed {part.seed}), "
+            f"{part.bits} bits each",
+            "their transform": part.linear.transform,
         }
     return {f"{part.kind} settings": part.settings()}
 

@@ -18,11 +18,18 @@ Examples:
 
   safle encoder make --range 0 16 --features 64 -o encoder.safetensors
 
-  safle encoder make --histogram total.hist --kind hybrid -o encoder.safetensors
+  safle encoder make --histogram total.hist --units 4096 -o encoder.safetensors
+
+  safle encoder make --sample public.npz --kind embedding -o encoder.safetensors
 """
 SOURCES = ("range", "mean", "sample", "histogram")
-EMBEDDING_OPTIONS = ("bucketing", "buckets", "group_size", "seed")
-LINEAR_OPTIONS = ("fraction_bits",)
+OPTIONS = {
+    "random-features": ("units", "bits", "transform", "seed"),
+    "embedding": ("bucketing", "buckets", "group_size", "seed"),
+    "linear": ("fraction_bits", "transform"),
+    "hybrid": ("bucketing", "buckets", "group_size", "seed", "fraction_bits", "transform"),
+}
+"""What each kind of encoder can be told."""
 
 
 @click.command(cls=Command, epilog=EXAMPLE)
@@ -54,10 +61,28 @@ LINEAR_OPTIONS = ("fraction_bits",)
 )
 @click.option(
     "--kind",
-    type=click.Choice(["embedding", "linear", "hybrid"]),
-    default="embedding",
+    type=click.Choice(list(OPTIONS)),
+    default="random-features",
     metavar="NAME",
-    help="embedding (SAFLe), linear (AFL), or hybrid: both side by side.",
+    help="random-features (the strongest: linear and rectified sums side by side), embedding "
+    "(the paper's SAFLe), linear (AFL), or hybrid: linear and embedding.",
+)
+@click.option(
+    "--units",
+    type=click.IntRange(min=1),
+    metavar="N",
+    show_default="16 a feature, at most 8,192",
+    help="Random features: more are more accurate, and more to send.",
+)
+@click.option(
+    "--bits", type=click.IntRange(2, 8), default=4, metavar="B", help="Bits of a random feature."
+)
+@click.option(
+    "--transform",
+    type=click.Choice(["none", "square-root"]),
+    show_default="square-root with random features that are never negative, else none",
+    metavar="NAME",
+    help="Of features, before they are standardised: none or square-root.",
 )
 @click.option(
     "--bucketing",
@@ -85,7 +110,7 @@ LINEAR_OPTIONS = ("fraction_bits",)
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Of the permutation of digits.",
+    help="Of the random features, or of the permutation of digits.",
 )
 @click.option(
     "--fraction-bits",
@@ -109,8 +134,7 @@ def make(context: click.RichContext, /, output: Path, kind: str, **options: Any)
     _check_usage(context, kind, options)
     for name in ("sample", "histogram", "features_source"):
         refuse_overwriting(output, options[name])
-    names = (*EMBEDDING_OPTIONS, *LINEAR_OPTIONS)
-    settings = {name: options[name] for name in names}
+    settings = {name: options[name] for name in OPTIONS[kind]}
     encoder = build_encoder(_calibration(options), kind=kind, **settings)
     encoder = encoder.with_source(_source(options))
     encoder.save(output)
@@ -129,8 +153,7 @@ def _check_usage(context: click.Context, kind: str, options: dict[str, Any]) -> 
         raise click.UsageError("--mean and --deviation go together")
     if given == ["range"] and options["features"] is None:
         raise click.UsageError("--range needs --features, the number of features")
-    unused = {"linear": EMBEDDING_OPTIONS, "embedding": LINEAR_OPTIONS}.get(kind, ())
-    for name in unused:
+    for name in sorted({name for names in OPTIONS.values() for name in names} - {*OPTIONS[kind]}):
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             flag = name.replace("_", "-")

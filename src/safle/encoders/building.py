@@ -5,18 +5,23 @@ from __future__ import annotations
 from safle.bucketing import make_bucketing
 from safle.calibration import Calibration
 from safle.encoders.base import Encoder
+from safle.encoders.default import default_encoder
 from safle.encoders.embedding import EmbeddingEncoder, default_buckets
 from safle.encoders.hybrid import HybridEncoder
 from safle.encoders.linear import LinearEncoder
+from safle.encoders.random_features import DEFAULT_BITS
 from safle.errors import SettingsError
 
-KINDS = ("embedding", "linear", "hybrid")
+KINDS = ("random-features", "embedding", "linear", "hybrid")
 
 
 def build_encoder(
     calibration: Calibration,
     *,
-    kind: str = "embedding",
+    kind: str = "random-features",
+    units: int | None = None,
+    bits: int = DEFAULT_BITS,
+    transform: str | None = None,
     bucketing: str = "binary-overlap",
     buckets: int | None = None,
     group_size: int | None = None,
@@ -27,12 +32,18 @@ def build_encoder(
 
     Parameters
     ----------
+    units, bits : of random features; None for the number that fits the features
+    transform : of features; None for the kind's own default
     bucketing : "binary-overlap", "one-hot" or "integer"
     buckets, group_size : None for the defaults that fit the number of features
     """
     if kind not in KINDS:
         raise SettingsError(f"kind {kind!r}; expected one of {', '.join(KINDS)}")
-    linear = LinearEncoder.calibrated(calibration, fraction_bits=fraction_bits)
+    if kind == "random-features":
+        return default_encoder(calibration, units=units, bits=bits, transform=transform, seed=seed)
+    linear = LinearEncoder.calibrated(
+        calibration, fraction_bits=fraction_bits, transform=transform or "none"
+    )
     if kind == "linear":
         return linear
     embedding = EmbeddingEncoder.calibrated(

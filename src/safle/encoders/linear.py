@@ -1,8 +1,9 @@
 """Standardised features as fixed-point integers: AFL in the same pipeline.
 
-``code_f = round(2^b (x_f - mean_f) / deviation_f)``, clipped to int16, and a constant
-column, so that the gram of a linear model is an exact integer matrix as well. With
-b = 8 the rounding adds 0.1 % of a deviation, and values clip at 128 deviations.
+``code_f = round(2^b (t(x_f) - mean_f) / deviation_f)``, clipped to int16, and a constant
+column, where t is a declared transform (none, or a square root): the gram of a linear model
+is an exact integer matrix as well. With b = 8 the rounding adds 0.1 % of a deviation, and
+values clip at 128 deviations.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from safle.calibration import Calibration
 from safle.codes import DENSE_LIMIT, Codes, Layout
 from safle.encoders.base import Arrays, Encoder
+from safle.encoders.transform import check_transform, transformed, transformed_moments
 from safle.errors import SettingsError
 from safle.features import as_integer
 
@@ -29,7 +31,9 @@ class LinearEncoder(Encoder):
     Parameters
     ----------
     mean, deviation : float64, (feature_dim,)
+        of the transformed features
     fraction_bits : b, bits behind the binary point
+    transform : "none", or "square-root" for skewed features (see `safle.encoders.transform`)
     """
 
     kind = "linear"
@@ -40,7 +44,9 @@ class LinearEncoder(Encoder):
         deviation: NDArray[np.float64],
         *,
         fraction_bits: int = DEFAULT_FRACTION_BITS,
+        transform: str = "none",
     ) -> None:
+        self.transform = check_transform(transform)
         self.mean = np.array(mean, np.float64)
         self.deviation = np.array(deviation, np.float64)
         self.fraction_bits = as_integer("fraction_bits", fraction_bits)
@@ -59,10 +65,15 @@ class LinearEncoder(Encoder):
 
     @classmethod
     def calibrated(
-        cls, calibration: Calibration, *, fraction_bits: int = DEFAULT_FRACTION_BITS
+        cls,
+        calibration: Calibration,
+        *,
+        fraction_bits: int = DEFAULT_FRACTION_BITS,
+        transform: str = "none",
     ) -> Self:
         """An encoder that standardises by the calibration's moments."""
-        return cls(*calibration.moments(), fraction_bits=fraction_bits)
+        moments = transformed_moments(calibration, check_transform(transform))
+        return cls(*moments, fraction_bits=fraction_bits, transform=transform)
 
     @cached_property
     def layout(self) -> Layout:
@@ -70,7 +81,9 @@ class LinearEncoder(Encoder):
         return Layout((), (scale,) * (self.feature_dim + 1), (self.feature_dim,))
 
     def settings(self) -> dict[str, Any]:
-        return {"fraction_bits": self.fraction_bits}
+        # What is not used is not mentioned: the fingerprint of a plain one stays what it was.
+        used = {} if self.transform == "none" else {"transform": self.transform}
+        return {"fraction_bits": self.fraction_bits, **used}
 
     def arrays(self) -> Arrays:
         return {"mean": self.mean, "deviation": self.deviation}
@@ -79,15 +92,25 @@ class LinearEncoder(Encoder):
     def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
         if type(settings["fraction_bits"]) is not int:
             raise SettingsError("fraction_bits must be an integer")
-        return cls(arrays["mean"], arrays["deviation"], fraction_bits=settings["fraction_bits"])
+        return cls(
+            arrays["mean"],
+            arrays["deviation"],
+            fraction_bits=settings["fraction_bits"],
+            transform=settings.get("transform", "none"),
+        )
 
-    def encode_checked(self, features: NDArray[Any]) -> Codes:
-        scale = 1 << self.fraction_bits
-        dense = np.empty((len(features), self.feature_dim + 1), np.int16)
+    def fixed_point(self, features: NDArray[Any]) -> NDArray[np.int16]:
+        """The features alone, without the constant; int16, (samples, feature_dim)."""
         # float64 whatever the features' type: the codes must not depend on it.
         with np.errstate(over="ignore"):
-            values = (features.astype(np.float64) - self.mean) / self.deviation
-            np.clip(np.rint(values * scale), -DENSE_LIMIT, DENSE_LIMIT, out=values)
-        dense[:, :-1] = values
-        dense[:, -1] = scale
+            values = transformed(features.astype(np.float64), self.transform)
+            values = (values - self.mean) / self.deviation
+            np.clip(
+                np.rint(values * (1 << self.fraction_bits)), -DENSE_LIMIT, DENSE_LIMIT, out=values
+            )
+        return values.astype(np.int16)
+
+    def encode_checked(self, features: NDArray[Any]) -> Codes:
+        constant = np.full((len(features), 1), 1 << self.fraction_bits, np.int16)
+        dense = np.concatenate([self.fixed_point(features), constant], axis=1)
         return Codes(np.empty((len(features), 0), np.uint8), dense)

@@ -1,7 +1,7 @@
-"""The fixed seeded permutation P of the digits.
+"""Seeded choices that are the same on every machine and library version.
 
-Digits are sorted by a 64-bit hash (SplitMix64) of seed and position: the same order
-on every machine and library version, and easy to write in any language.
+Everything follows from a 64-bit hash (SplitMix64) of seed and position, which is easy to
+write in any language. The fixed permutation P of the digits sorts them by it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,20 @@ from safle.errors import SettingsError
 _MASK = (1 << 64) - 1
 
 
-def permutation(count: int, seed: int) -> NDArray[np.int64]:
-    """A permutation of 0..count-1, int64, (count,)."""
+def hashes(first: int, count: int, seed: int) -> NDArray[np.uint64]:
+    """Hashes of the positions ``first`` to before ``first + count``, uint64, (count,)."""
     if not 0 <= seed <= _MASK:
         raise SettingsError(f"seed {seed}; expected 0..2**64-1")
     with np.errstate(over="ignore"):
         state = np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15) * np.arange(
-            1, count + 1, dtype=np.uint64
+            first + 1, first + count + 1, dtype=np.uint64
         )
         state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         state ^= state >> np.uint64(31)
-    return np.argsort(state, kind="stable").astype(np.int64)
+    return state
+
+
+def permutation(count: int, seed: int) -> NDArray[np.int64]:
+    """A permutation of 0..count-1, int64, (count,)."""
+    return np.argsort(hashes(0, count, seed), kind="stable").astype(np.int64)

@@ -15,7 +15,13 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from safle.codes import DENSE_LIMIT
-from safle.encoders import EmbeddingEncoder, Encoder, HybridEncoder, LinearEncoder
+from safle.encoders import (
+    EmbeddingEncoder,
+    Encoder,
+    HybridEncoder,
+    LinearEncoder,
+    RandomFeatureEncoder,
+)
 from safle.errors import InvalidInput
 from safle.export.plan import Digits, Weights, exporter_of, intervals
 from safle.kernels.encode import LEVEL
@@ -106,16 +112,42 @@ def _tables(graph: Graph, features: str, encoder: EmbeddingEncoder, weights: Wei
     return total
 
 
-def _linear(graph: Graph, features: str, encoder: LinearEncoder, weights: Weights) -> str:
-    """``code W`` with ``code_f = round(2^b (x_f - mean_f) / deviation_f)`` and a constant."""
+def _fixed_point(graph: Graph, features: str, encoder: LinearEncoder) -> str:
+    """``code_f = round(2^b (t(x_f) - mean_f) / deviation_f)``, float64."""
+    if encoder.transform == "square-root":
+        root = graph.add("Sqrt", graph.add("Abs", features))
+        features = graph.add("Mul", root, graph.add("Sign", features))
     scale = graph.constant(1 << encoder.fraction_bits, np.float64)
     centred = graph.add("Sub", features, graph.constant(encoder.mean, np.float64))
     values = graph.add("Div", centred, graph.constant(encoder.deviation, np.float64))
     rounded = graph.add("Round", graph.add("Mul", values, scale))
     limits = [graph.constant(limit, np.float64) for limit in (-DENSE_LIMIT, DENSE_LIMIT)]
-    codes = graph.add("Clip", rounded, *limits)
-    padded = graph.add("Pad", codes, graph.constant([0, 0, 0, 1], np.int64), scale)
+    return graph.add("Clip", rounded, *limits)
+
+
+def _linear(graph: Graph, features: str, encoder: LinearEncoder, weights: Weights) -> str:
+    """``code W`` of the fixed-point features and a constant."""
+    codes = _fixed_point(graph, features, encoder)
+    return _times(graph, codes, 1 << encoder.fraction_bits, weights)
+
+
+def _times(graph: Graph, codes: str, constant: int, weights: Weights) -> str:
+    """``[codes, constant] W``."""
+    last, value = graph.constant([0, 0, 0, 1], np.int64), graph.constant(constant, np.float64)
+    padded = graph.add("Pad", codes, last, value)
     return graph.add("MatMul", padded, graph.constant(weights.dense, np.float64))
+
+
+def _random(graph: Graph, features: str, encoder: RandomFeatureEncoder, weights: Weights) -> str:
+    """``code W`` with ``code_j = min(most, floor(max(0, sum_f s_fj c_f) / 2^shift + 1/2))``."""
+    # Integers below 2**24: float32 products are exact.
+    fixed = graph.add("Cast", _fixed_point(graph, features, encoder.linear), to=TensorProto.FLOAT)
+    sums = graph.add("MatMul", fixed, graph.constant(encoder.signs, np.float32))
+    sums = graph.add("Cast", sums, to=TensorProto.DOUBLE)
+    steps = graph.add("Div", sums, graph.constant(1 << encoder.shift, np.float64))
+    rounded = graph.add("Floor", graph.add("Add", steps, graph.constant(0.5, np.float64)))
+    limits = [graph.constant(limit, np.float64) for limit in (0, (1 << encoder.bits) - 1)]
+    return _times(graph, graph.add("Clip", rounded, *limits), encoder.scale, weights)
 
 
 def _hybrid(graph: Graph, features: str, encoder: HybridEncoder, weights: Weights) -> str:
@@ -130,6 +162,7 @@ def _hybrid(graph: Graph, features: str, encoder: HybridEncoder, weights: Weight
 EXPORTERS: dict[str, Callable[[Graph, str, Any, Weights], str]] = {
     EmbeddingEncoder.kind: _tables,
     LinearEncoder.kind: _linear,
+    RandomFeatureEncoder.kind: _random,
     HybridEncoder.kind: _hybrid,
 }
 

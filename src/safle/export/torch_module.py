@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from safle.codes import DENSE_LIMIT
-from safle.encoders import EmbeddingEncoder, Encoder, HybridEncoder, LinearEncoder
+from safle.encoders import (
+    EmbeddingEncoder,
+    Encoder,
+    HybridEncoder,
+    LinearEncoder,
+    RandomFeatureEncoder,
+)
 from safle.export.plan import Digits, Weights, exporter_of, intervals
 from safle.kernels.encode import LEVEL
 from safle.model import Model
@@ -82,20 +88,52 @@ class TableShare(nn.Module):
         return self.tables((digits * self.places).sum(1) + self.bases)
 
 
-class LinearShare(nn.Module):
-    """``code W`` with ``code_f = round(2^b (x_f - mean_f) / deviation_f)`` and a constant."""
+class FixedPoint(nn.Module):
+    """``code_f = round(2^b (t(x_f) - mean_f) / deviation_f)``, float64."""
 
-    def __init__(self, encoder: LinearEncoder, weights: Weights) -> None:
+    def __init__(self, encoder: LinearEncoder) -> None:
         super().__init__()
         self.scale = float(1 << encoder.fraction_bits)
         self.limit = float(DENSE_LIMIT)
+        self.root = encoder.transform == "square-root"
         self.register_buffer("mean", _tensor(encoder.mean, np.float64))
         self.register_buffer("deviation", _tensor(encoder.deviation, np.float64))
+
+    def forward(self, features: Tensor) -> Tensor:
+        if self.root:
+            features = features.abs().sqrt() * features.sign()
+        values = (features - self.mean) / self.deviation
+        return (values * self.scale).round().clamp(-self.limit, self.limit)
+
+
+class LinearShare(nn.Module):
+    """``code W`` of the fixed-point features and a constant."""
+
+    def __init__(self, encoder: LinearEncoder, weights: Weights) -> None:
+        super().__init__()
+        self.fixed_point = FixedPoint(encoder)
         self.register_buffer("weights", _tensor(weights.dense, np.float64))
 
     def forward(self, features: Tensor) -> Tensor:
-        values = (features - self.mean) / self.deviation
-        codes = (values * self.scale).round().clamp(-self.limit, self.limit)
+        codes = self.fixed_point(features)
+        return nn.functional.pad(codes, (0, 1), value=self.fixed_point.scale) @ self.weights
+
+
+class RandomShare(nn.Module):
+    """``code W`` with ``code_j = min(most, floor(max(0, sum_f s_fj c_f) / 2^shift + 1/2))``."""
+
+    def __init__(self, encoder: RandomFeatureEncoder, weights: Weights) -> None:
+        super().__init__()
+        self.fixed_point = FixedPoint(encoder.linear)
+        self.step = float(1 << encoder.shift)
+        self.most, self.scale = float((1 << encoder.bits) - 1), float(encoder.scale)
+        self.register_buffer("signs", _tensor(encoder.signs, np.float32))
+        self.register_buffer("weights", _tensor(weights.dense, np.float64))
+
+    def forward(self, features: Tensor) -> Tensor:
+        # Integers below 2**24: float32 products are exact.
+        sums = (self.fixed_point(features).to(torch.float32) @ self.signs).to(torch.float64)
+        codes = (sums / self.step + 0.5).floor().clamp(0.0, self.most)
         return nn.functional.pad(codes, (0, 1), value=self.scale) @ self.weights
 
 
@@ -119,6 +157,7 @@ class SumOfShares(nn.Module):
 EXPORTERS: dict[str, Callable[[Any, Weights], nn.Module]] = {
     EmbeddingEncoder.kind: TableShare,
     LinearEncoder.kind: LinearShare,
+    RandomFeatureEncoder.kind: RandomShare,
     HybridEncoder.kind: SumOfShares,
 }
 

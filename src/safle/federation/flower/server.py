@@ -148,6 +148,9 @@ def _encoder(
     made = build_encoder(
         task.total,
         kind=str(config["kind"]),
+        units=int(config["units"]) or None,
+        bits=int(config["bits"]),
+        transform=str(config["transform"]) or None,
         bucketing=str(config["bucketing"]),
         buckets=int(config["buckets"]) or None,
         group_size=int(config["group-size"]) or None,

@@ -1,0 +1,44 @@
+"""Declared monotone transforms of features, before they are standardised.
+
+Pooled activations of a network are skewed: many small values, few large ones. A square
+root (of the magnitude, with the sign kept) makes them more alike, at no cost.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.calibration import Calibration
+from safle.errors import SettingsError
+
+Vector = NDArray[np.float64]
+TRANSFORMS = ("none", "square-root")
+QUANTILES = 255
+"""Points of a feature's distribution that the moments of a transformed one are taken from."""
+
+
+def check_transform(name: object) -> str:
+    """The name of a transform; `SettingsError` for any other."""
+    if not isinstance(name, str) or name not in TRANSFORMS:
+        raise SettingsError(f"transform {name!r}; expected one of {', '.join(TRANSFORMS)}")
+    return name
+
+
+def transformed(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """``sign(x) sqrt(|x|)``, correctly rounded on any machine, or the values themselves."""
+    return np.copysign(np.sqrt(np.abs(values)), values) if name == "square-root" else values
+
+
+def transformed_moments(calibration: Calibration, name: str) -> tuple[Vector, Vector]:
+    """Mean and deviation of transformed features, float64, (feature_dim,) each.
+
+    Every calibration knows quantiles; those of a monotone transform are the transformed ones.
+    """
+    if name == "none":
+        return calibration.moments()
+    points = transformed(calibration.thresholds(QUANTILES), name)
+    deviation = points.std(axis=0)
+    # Rounding of the mean would give a constant feature a deviation of 1e-17.
+    varies = points.max(axis=0) > points.min(axis=0)
+    return points.mean(axis=0), np.where(varies, deviation, 1.0)
