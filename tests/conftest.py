@@ -252,7 +252,8 @@ def make_encoder() -> Callable[..., Encoder]:
         )
         linear = LinearEncoder(np.linspace(-0.1, 0.1, feature_dim), np.full(feature_dim, 1.25))
         hybrid = HybridEncoder([linear, embedding])
-        random = HybridEncoder([linear, RandomFeatureEncoder(linear, count=9, terms=4)])
+        units = RandomFeatureEncoder(linear, count=9, terms=4 if feature_dim >= 4 else 1)
+        random = HybridEncoder([linear, units])
         kinds = {"embedding": embedding, "linear": linear, "hybrid": hybrid, "random": random}
         return kinds[kind]
 
