@@ -176,16 +176,18 @@ def _picture(points: list[Point], path: Path) -> Path | None:
             *places, yerr=[100 * p.deviation for p in own], fmt=marker, label=head, capsize=3
         )
         if head == HEADS[0]:
-            for point in own:
+            for place, point in enumerate(own):
+                # The first to the left: small encoders stand close together.
                 axes.annotate(
                     point.encoder,
                     (point.megabytes, 100 * point.accuracy),
-                    xytext=(6, -12),
+                    xytext=(6, -13) if place else (-6, -3),
+                    ha="left" if place else "right",
                     textcoords="offset points",
                     fontsize=8,
                 )
     axes.set(xscale="log", xlabel="MB a client, sent once", ylabel="test accuracy, %")
-    axes.margins(x=0.15, y=0.1)
+    axes.margins(x=0.3, y=0.1)
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right")
     path.parent.mkdir(exist_ok=True)
