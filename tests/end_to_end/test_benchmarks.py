@@ -87,6 +87,23 @@ def test_scaling_has_a_row_for_everything_that_grows():
 
 
 @pytest.mark.slow
+def test_the_frontier_has_every_head_of_every_encoder_and_a_picture():
+    found = last_object("frontier", "--quick", "--json")
+    pairs = {(point["encoder"], point["head"]) for point in found["points"]}
+    assert pairs == {
+        (encoder, head)
+        for encoder in ("linear (AFL)", "default")
+        for head in ("least-squares", "discriminant")
+    }
+    for point in found["points"]:
+        # Ten classes: what was learned is better than guessing.
+        assert point["accuracy"] > 0.3
+        assert point["megabytes"] > 0
+        assert point["columns"] > 64
+    assert Path(found["picture"]).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
 def test_without_json_it_prints_a_table():
     done = run("wire", "--quick")
     assert done.returncode == 0, done.stderr
