@@ -12,7 +12,7 @@ import pytest
 
 from safle.counting import count
 from safle.encoders import load_encoder
-from safle.errors import SettingsError
+from safle.errors import SettingsError, TableError
 from safle.federation.flower.simulation import simulate
 from safle.model import Model
 from safle.solver import solve
@@ -78,3 +78,24 @@ def test_flowers_engine_gives_the_same_bytes(folder, pooled, tmp_path):
     report = json.loads((tmp_path / "report.json").read_text())
     assert sorted(report["accepted"]) == [f"client-00{at}" for at in range(5)]
     assert report["model"] in done.stdout
+
+
+def test_an_unreadable_table_is_one_error_and_leaves_nothing(folder, tmp_path):
+    (folder / "empty.npz").write_bytes(b"")
+    with pytest.raises(TableError, match="is empty"):
+        simulate(
+            config(folder, features=str(folder / "empty.npz")),
+            tmp_path / "out",
+            clients=3,
+            engine="in-process",
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_shows_a_table_and_no_log(folder, tmp_path):
+    command = [SAFLE, "simulate", folder / "train.safetensors", "--clients", "3", "--out", tmp_path]
+    command += ["--encoder", folder / "encoder.safetensors", "--engine", "in-process"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "client-002" in done.stdout
+    assert "INFO" not in done.stdout + done.stderr

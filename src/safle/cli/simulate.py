@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 from pathlib import Path
 from typing import Any
@@ -95,13 +96,24 @@ def simulate(
         **settings,
     }
     session.announce_compilation()
-    # Every client's fate is in the report; line by line it would break the progress bar.
-    logging.getLogger("flwr").setLevel(logging.ERROR)
+    _quieten_flower()
     with session.progress(f"{clients} clients") as advance:
         found = run(config, folder, clients=clients, engine=engine, progress=advance)
     show_report(session, found, folder)
     if test is not None:
         _evaluate(session, folder, test)
+
+
+def _quieten_flower() -> None:
+    """Every client's fate is in the report; line by line it would break the progress bar."""
+    from safle.errors import MissingExtra
+
+    try:
+        # Flower sets the level when it is first imported, so that comes before.
+        importlib.import_module("flwr.app")
+    except ImportError as error:
+        raise MissingExtra("flwr", "flower", "a simulation") from error
+    logging.getLogger("flwr").setLevel(logging.ERROR)
 
 
 def _evaluate(session: Session, folder: Path, test: Path) -> None:

@@ -44,8 +44,10 @@ def _reply(
         client = open_client(context.node_id, context.node_config, context.run_config)
         answer = work(client, settings, payload)
     except (SafleError, OSError, MemoryError) as error:
-        # The server learns what is wrong; the whole story stays in this node's log.
-        log.exception("safle: this client cannot answer")
+        # The server learns what is wrong. Ours say all there is to say; of others, the whole
+        # story stays in this node's log.
+        ours = isinstance(error, SafleError)
+        log.error("safle: this client cannot answer: %s", error, exc_info=not ours)
         name = client_name(context.node_id, context.node_config)
         answer = Answer(name, messages.FAILED, reason=messages.printable(error))
     return Message(messages.answer(answer), reply_to=message)

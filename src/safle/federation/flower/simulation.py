@@ -18,6 +18,7 @@ from safle.federation.flower.server import REPORT, serve
 from safle.federation.flower.settings import Config, complete
 from safle.federation.index import read_index
 from safle.federation.store import INDEX
+from safle.tables import open_table
 
 SETTINGS = "simulation.json"
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -41,6 +42,8 @@ def simulate(
     engine : "flower" (processes, Ray) or "in-process"
     progress : called with the share of the clients that are in
     """
+    # A file that nobody can read is one error here, and not one a client.
+    open_table(str(config["features"]), split=str(config.get("split") or "") or None)
     output = output.absolute()
     output.mkdir(parents=True, exist_ok=True)
     places = {"store": str(output / "store"), "output": str(output)}
