@@ -18,12 +18,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from safle.bucketing import BinaryOverlap, make_bucketing
-from safle.calibration import Calibration, PublicSample
+from safle.calibration import PublicSample
 from safle.counting import Counter
-from safle.encoders import EmbeddingEncoder, Encoder, HybridEncoder, LinearEncoder
-from safle.encoders.default import default_encoder
-from safle.encoders.embedding import default_buckets
+from safle.encoders import Encoder
+from safle.encoders.building import KINDS, build_encoder
 from safle.errors import EncoderMismatch, InvalidInput, SettingsError
 from safle.features import as_class_names, as_features, as_labels
 from safle.model import Model
@@ -249,34 +247,17 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(self.encoder, Encoder):
             as_features(features[:0], self.encoder.feature_dim)
             return self.encoder
-        makers: dict[str, Callable[[Calibration], Encoder]] = {
-            "embedding": self._embedding,
-            "linear": LinearEncoder.calibrated,
-            "random-features": lambda sample: default_encoder(
-                sample, seed=operator.index(self.seed)
-            ),
-            "hybrid": lambda sample: HybridEncoder(
-                [LinearEncoder.calibrated(sample), self._embedding(sample)]
-            ),
-        }
         kind: Any = "embedding" if self.encoder is None else self.encoder
-        if not isinstance(kind, str) or kind not in makers:
+        if not isinstance(kind, str) or kind not in KINDS:
             raise SettingsError(
-                f"encoder {kind!r}; expected an Encoder, None or one of {', '.join(makers)}"
+                f"encoder {kind!r}; expected an Encoder, None or one of {', '.join(KINDS)}"
             )
-        return makers[kind](PublicSample(features))
-
-    def _embedding(self, sample: Calibration) -> EmbeddingEncoder:
-        buckets, group_size = self.buckets, self.group_size
-        if buckets is None:
-            # One threshold makes a thermometer, but a single bin tells nothing apart.
-            least = 1 if self.bucketing == BinaryOverlap.name else 2
-            buckets = max(least, default_buckets(sample.feature_dim))
-        bucketing = make_bucketing(self.bucketing, operator.index(buckets))
-        return EmbeddingEncoder.calibrated(
-            sample,
-            bucketing=bucketing,
-            group_size=None if group_size is None else operator.index(group_size),
+        return build_encoder(
+            PublicSample(features),
+            kind=kind,
+            bucketing=self.bucketing,
+            buckets=None if self.buckets is None else operator.index(self.buckets),
+            group_size=None if self.group_size is None else operator.index(self.group_size),
             seed=operator.index(self.seed),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safle.bucketing import make_bucketing
+from safle.bucketing import BinaryOverlap, make_bucketing
 from safle.calibration import Calibration
 from safle.encoders.base import Encoder
 from safle.encoders.default import default_encoder
@@ -46,10 +46,14 @@ def build_encoder(
     )
     if kind == "linear":
         return linear
+    if buckets is None:
+        # One threshold makes a thermometer, but a single bin tells nothing apart.
+        least = 1 if bucketing == BinaryOverlap.name else 2
+        buckets = max(least, default_buckets(calibration.feature_dim))
     embedding = EmbeddingEncoder.calibrated(
         calibration,
-        bucketing=make_bucketing(bucketing, buckets or default_buckets(calibration.feature_dim)),
+        bucketing=make_bucketing(bucketing, buckets),
         group_size=group_size,
         seed=seed,
     )
-    return embedding if kind == "embedding" else HybridEncoder([embedding, linear])
+    return embedding if kind == "embedding" else HybridEncoder([linear, embedding])
