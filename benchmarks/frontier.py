@@ -1,9 +1,10 @@
 """Frontier: what accuracy a client's megabytes buy, for every encoder and head.
 
-One round, nothing tuned on the test set: the ridge is chosen by generalised cross-validation
-from the summed statistics, everything else is a default. A client has a hundredth of the
-training samples (n=500 on CIFAR-10). Statistics are those of any partition into clients, so
-they are counted in one go; a client's bytes are those of a real file.
+One round, nothing tuned on a test set: the ridge is chosen by generalised cross-validation
+from the summed statistics, the number of random features by the bytes that a rehearsed
+client would send, everything else is a default. A client has a hundredth of the training
+samples (n=500 on CIFAR-10). Statistics are those of any partition into clients, so they are
+counted in one go; a client's bytes are those of a real file.
 """
 
 from __future__ import annotations
@@ -18,31 +19,44 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import data
+from benchmarks import data, frontier_data
 from benchmarks.report import Bar, Outcome, note
 from benchmarks.settings import REPOSITORY, Settings
-from safle import EmbeddingEncoder, LinearEncoder, Model, PublicSample, Statistics, count, solve
+from safle import (
+    EmbeddingEncoder,
+    HybridEncoder,
+    LinearEncoder,
+    Model,
+    PublicSample,
+    Solution,
+    Statistics,
+    count,
+    solve,
+)
 from safle.bucketing import BinaryOverlap
 from safle.calibration import Calibration
 from safle.encoders import Encoder
-from safle.encoders.default import default_encoder
+from safle.encoders.default import default_encoder, default_transform, default_units
+from safle.errors import SettingsError
+from safle.rehearsal import units_within
 from safle.wire import encode_statistics
 
 CLIENTS = 100
 SEEDS, QUICK_SEEDS = (0, 1, 2), (0,)
 HEADS = ("least-squares", "discriminant")
-JUDGED_HEAD = "discriminant"
-"""The better one on samples held out of the training set: see docs/heads.md."""
-UNITS = (192, 1024, 4096)
-DEFAULT = "default"
+BUDGETS = (1, 5, 20)
+"""Megabytes a client."""
+DEFAULT, LINEAR = "default", "linear (AFL)"
+AIMS = {DEFAULT: 74.0, "within 20 MB": 72.8, "within 1 MB": 71.2}
 PICTURE = REPOSITORY / "build" / "frontier.png"
 Maker = Callable[[Calibration, int], Encoder]
 
 
 @dataclass(frozen=True)
 class Point:
-    """One encoder and head: means over the seeds."""
+    """One data set, encoder and head: means over the seeds."""
 
+    data: str
     encoder: str
     head: str
     accuracy: float
@@ -56,40 +70,21 @@ class Point:
             self.encoder,
             self.head,
             f"{100 * self.accuracy:.2f} ± {100 * self.deviation:.2f}",
-            f"{self.megabytes:.2f}",
+            f"{self.megabytes:.3g}",
             f"{self.columns:,}",
             f"{self.seconds:.1f}",
         ]
 
 
-def makers(quick: bool) -> dict[str, Maker]:
-    """Encoders by name: a calibration and a seed make one."""
-    found: dict[str, Maker] = {
-        "linear (AFL)": lambda sample, _: LinearEncoder.calibrated(sample),
-        "linear of square roots": lambda sample, _: LinearEncoder.calibrated(
-            sample, transform="square-root", fraction_bits=6
-        ),
-        "embedding L=4 G=4 (SAFLe)": lambda sample, seed: EmbeddingEncoder.calibrated(
-            sample, bucketing=BinaryOverlap(4), group_size=4, seed=seed
-        ),
-    }
-    for units in UNITS:
-        found[f"random features, {units:,}"] = lambda sample, seed, units=units: default_encoder(
-            sample, units=units, seed=seed
-        )
-    found[DEFAULT] = lambda sample, seed: default_encoder(sample, seed=seed)
-    return {name: found[name] for name in ("linear (AFL)", DEFAULT)} if quick else found
-
-
 def run(settings: Settings) -> Outcome:
-    """Every encoder and head, by seeds."""
-    dataset = data.load(settings)
+    """Every data set, encoder and head, by seeds."""
     seeds = QUICK_SEEDS if settings.quick else SEEDS
-    points = [
-        point
-        for name, maker in makers(settings.quick).items()
-        for point in _points(name, maker, dataset, seeds)
-    ]
+    points: list[Point] = []
+    sources = []
+    for dataset in frontier_data.at_hand(settings):
+        sources.append(dataset.source)
+        for name, maker in makers(dataset, quick=settings.quick).items():
+            points += _points(name, maker, dataset, seeds)
     picture = _picture(points, PICTURE)
     header = ["encoder", "head", "test accuracy, %", "MB a client", "columns", "seconds"]
     return Outcome(
@@ -99,11 +94,70 @@ def run(settings: Settings) -> Outcome:
             "clients": CLIENTS,
             "picture": str(picture) if picture else None,
         },
-        data=dataset.source,
+        data=", ".join(sources),
         compared="nothing: accuracies stand side by side",
-        bars=[] if settings.quick else _bars(points),
-        tables={"What a client's megabytes buy": [header, *(point.row() for point in points)]},
+        bars=[] if settings.quick else _bars(points, sources[0]),
+        tables={
+            f"What a client's megabytes buy: {source}": [
+                header,
+                *(point.row() for point in points if point.data == source),
+            ]
+            for source in sources
+        },
     )
+
+
+def makers(dataset: data.Dataset, *, quick: bool) -> dict[str, Maker]:
+    """Encoders by name: a calibration and a seed make one."""
+
+    def embedding(sample: Calibration, seed: int, group_size: int) -> EmbeddingEncoder:
+        four = BinaryOverlap(4)
+        return EmbeddingEncoder.calibrated(sample, bucketing=four, group_size=group_size, seed=seed)
+
+    def linear(sample: Calibration) -> LinearEncoder:
+        return LinearEncoder.calibrated(
+            sample, transform=default_transform(sample), fraction_bits=6
+        )
+
+    found: dict[str, Maker] = {LINEAR: lambda sample, _: LinearEncoder.calibrated(sample)}
+    if not quick:
+        found |= {
+            "linear of square roots": lambda sample, _: linear(sample),
+            "embedding L=4 G=4 (SAFLe)": lambda sample, seed: embedding(sample, seed, 4),
+            "both, L=4 G=2": lambda sample, seed: HybridEncoder(
+                [linear(sample), embedding(sample, seed, 2)]
+            ),
+        }
+        for most in BUDGETS:
+            units = _affordable(dataset, most)
+            if units:
+                found[f"within {most} MB"] = lambda sample, seed, units=units: default_encoder(
+                    sample, units=units, seed=seed
+                )
+    return found | {DEFAULT: lambda sample, seed: default_encoder(sample, seed=seed)}
+
+
+def _affordable(dataset: data.Dataset, megabytes: float) -> int:
+    """Units that fit the budget; 0 where none do, or where the default does."""
+    note(f"frontier: {dataset.source}, units within {megabytes} MB ...")
+    sample = _public(dataset, 0)
+    most = default_units(sample.feature_dim)
+    try:
+        units = units_within(
+            lambda units: default_encoder(sample, units=units),
+            1e6 * megabytes,
+            most_units=most,
+            samples=len(dataset.train) // CLIENTS,
+            classes=len(np.unique(dataset.train_labels)),
+        )
+    except SettingsError:
+        return 0
+    return units if units < most else 0
+
+
+def _public(dataset: data.Dataset, seed: int) -> PublicSample:
+    shuffled = np.random.default_rng(seed).permutation(len(dataset.train))
+    return PublicSample(dataset.train[shuffled[: data.PUBLIC_SAMPLES]])
 
 
 def _points(name: str, maker: Maker, dataset: data.Dataset, seeds: tuple[int, ...]) -> list[Point]:
@@ -111,34 +165,32 @@ def _points(name: str, maker: Maker, dataset: data.Dataset, seeds: tuple[int, ..
     trials: dict[str, list[float]] = {head: [] for head in HEADS}
     sizes, seconds, columns = [], [], 0
     for seed in seeds:
-        note(f"frontier: {name}, seed {seed} ...")
+        note(f"frontier: {dataset.source}, {name}, seed {seed} ...")
         begun = time.perf_counter()
-        generator = np.random.default_rng(seed)
-        shuffled = generator.permutation(len(dataset.train))
-        public = PublicSample(dataset.train[shuffled[: data.PUBLIC_SAMPLES]])
-        encoder = maker(public, seed)
+        encoder = maker(_public(dataset, seed), seed)
         statistics = count(encoder, dataset.train, dataset.train_labels)
-        ridge = solve(statistics).ridge
+        chosen = solve(statistics, head="discriminant")
         seconds.append(time.perf_counter() - begun)
         columns = statistics.dim
-        for head in HEADS:
-            trials[head].append(_accuracy(encoder, statistics, ridge, head, dataset))
-        client = shuffled[: len(shuffled) // CLIENTS]
+        plain = solve(statistics, head="least-squares", ridge=chosen.ridge)
+        for solution in (chosen, plain):
+            trials[solution.head].append(_accuracy(encoder, statistics, solution, dataset))
+        client = np.random.default_rng(seed).permutation(len(dataset.train))
+        client = client[: len(client) // CLIENTS]
         contribution = count(encoder, dataset.train[client], dataset.train_labels[client])
         sizes.append(len(encode_statistics(contribution)) / 1e6)
+    spent, size, where = fmean(seconds), fmean(sizes), dataset.source
     return [
-        Point(name, head, fmean(found), _deviation(found), fmean(sizes), columns, fmean(seconds))
+        Point(where, name, head, fmean(found), _deviation(found), size, columns, spent)
         for head, found in trials.items()
     ]
 
 
 def _accuracy(
-    encoder: Encoder, statistics: Statistics, ridge: float, head: Any, dataset: data.Dataset
+    encoder: Encoder, statistics: Statistics, solution: Solution, dataset: data.Dataset
 ) -> float:
-    solution = solve(statistics, ridge=ridge, head=head)
-    predicted: NDArray[Any] = Model.from_solution(encoder, statistics, solution).predict(
-        dataset.test
-    )
+    model = Model.from_solution(encoder, statistics, solution)
+    predicted: NDArray[Any] = model.predict(dataset.test)
     return float((predicted == dataset.test_labels).mean())
 
 
@@ -146,50 +198,49 @@ def _deviation(values: list[float]) -> float:
     return stdev(values) if len(values) > 1 else 0.0
 
 
-def _bars(points: list[Point]) -> list[Bar]:
-    """By size, not by what the test set says: the most units that fit a client's budget."""
-    own = [p for p in points if p.head == JUDGED_HEAD and p.encoder.startswith("random")]
-    default = next(p for p in points if p.head == JUDGED_HEAD and p.encoder == DEFAULT)
-
-    def largest(most: float) -> float:
-        fitting = [point for point in own if point.megabytes <= most]
-        return 100 * max(fitting, key=lambda point: point.columns).accuracy if fitting else 0.0
-
-    return [
-        Bar("frontier: accuracy of the default", 100 * default.accuracy, 74.0),
-        Bar("frontier: accuracy at 20 MB a client", largest(20.0), 72.8),
-        Bar("frontier: accuracy at 1 MB a client", largest(1.0), 71.2),
-    ]
+def _bars(points: list[Point], source: str) -> list[Bar]:
+    """Of the head that safle takes by itself; what is larger than its budget has nothing."""
+    bars = []
+    for encoder, aim in AIMS.items():
+        for point in points:
+            if (point.data, point.encoder, point.head) == (source, encoder, "discriminant"):
+                most = float("inf") if encoder == DEFAULT else float(encoder.split()[1])
+                accuracy = 100 * point.accuracy if point.megabytes <= most else 0.0
+                bars.append(Bar(f"frontier: accuracy, {encoder}", accuracy, aim))
+    return bars
 
 
 def _picture(points: list[Point], path: Path) -> Path | None:
+    """One panel a data set: accuracy over megabytes, both heads of an encoder joined."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         return None
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.subplots()
-    for head, marker in zip(HEADS, "os", strict=True):
-        own = sorted((p for p in points if p.head == head), key=lambda p: p.megabytes)
-        places = [p.megabytes for p in own], [100 * p.accuracy for p in own]
-        axes.errorbar(
-            *places, yerr=[100 * p.deviation for p in own], fmt=marker, label=head, capsize=3
-        )
-        if head == HEADS[0]:
-            for place, point in enumerate(own):
-                # The first to the left: small encoders stand close together.
-                axes.annotate(
-                    point.encoder,
-                    (point.megabytes, 100 * point.accuracy),
-                    xytext=(6, -13) if place else (-6, -3),
-                    ha="left" if place else "right",
-                    textcoords="offset points",
-                    fontsize=8,
+    sources = list(dict.fromkeys(point.data for point in points))
+    figure = Figure(figsize=(8, 4.4 * len(sources)), layout="constrained")
+    for axes, source in zip(
+        figure.subplots(len(sources), squeeze=False)[:, 0], sources, strict=True
+    ):
+        own = [point for point in points if point.data == source]
+        names = list(dict.fromkeys(point.encoder for point in own))
+        for colour, name in enumerate(names):
+            pair = [point for point in own if point.encoder == name]
+            places = [point.megabytes for point in pair], [100 * point.accuracy for point in pair]
+            axes.plot(*places, color=f"C{colour}", alpha=0.4)
+            for point, marker in zip(pair, "os", strict=True):
+                axes.errorbar(
+                    [point.megabytes],
+                    [100 * point.accuracy],
+                    yerr=[100 * point.deviation],
+                    fmt=marker,
+                    color=f"C{colour}",
+                    capsize=3,
+                    label=name if marker == "s" else None,
                 )
-    axes.set(xscale="log", xlabel="MB a client, sent once", ylabel="test accuracy, %")
-    axes.margins(x=0.3, y=0.1)
-    axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
+        axes.set(xscale="log", xlabel="MB a client, sent once", ylabel="test accuracy, %")
+        axes.set_title(f"{source} (circle: least squares, square: discriminant)", fontsize=10)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=150)
     return path

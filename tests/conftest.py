@@ -118,7 +118,7 @@ def reference_random(encoder: RandomFeatureEncoder, row: np.ndarray) -> list[int
         total = sum(-fixed[f] if keys[f] % 2 else fixed[f] for f in chosen)
         rounded = math.floor(max(0, total) / step + Fraction(1, 2))
         codes.append(min(2**encoder.bits - 1, rounded))
-    return [*codes, 2 ** (encoder.bits - 2)]
+    return [*codes, 2 ** (encoder.bits - 1)]
 
 
 def reference_row(encoder: Encoder, row: np.ndarray) -> tuple[list[int], list[int]]:

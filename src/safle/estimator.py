@@ -29,7 +29,7 @@ from safle.solver import Solution, solve
 from safle.solver.facade import Criterion, Head
 from safle.statistics import Statistics
 
-EncoderName = Literal["embedding", "linear", "hybrid"]
+EncoderName = Literal["random-features", "embedding", "linear", "hybrid"]
 _FLOATS = (np.float64, np.float32)
 
 
@@ -39,16 +39,17 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     encoder : an `Encoder`, or the kind that `fit` calibrates from the quantiles of X:
-        "random-features" (the strongest), "embedding" (also None), "linear" or "hybrid"
-        (linear and embedding side by side). Members of a
-        federation must be given the same `Encoder`: their own quantiles differ.
+        "random-features" (the strongest), "embedding" (the paper's), "linear" or "hybrid"
+        (linear and embedding side by side). Members of a federation must be given the
+        same `Encoder`: their own quantiles differ.
+    units : random features; None = 16 a feature, at most 8,192
     bucketing : "binary-overlap", "one-hot" or "integer"; of a calibrated embedding, as
         are the next three
     buckets : B_n; None = 8, fewer for very wide features
     group_size : G, digits per expert; None = what keeps about 12,000 columns
-    seed : of the permutation of the digits
+    seed : of the random features, or of the permutation of the digits
     ridge : a positive number; 0 = minimum norm; "auto" = chosen by ``criterion``
-    head : "least-squares" or "discriminant"
+    head : "auto", "least-squares" or "discriminant"
     criterion : "gcv" or "evidence"
 
     Attributes
@@ -65,7 +66,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     >>> from sklearn.datasets import load_digits
     >>> from safle import SafleClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> SafleClassifier(buckets=4, group_size=4).fit(X[:1000], y[:1000]).predict(X[1000:1003])
+    >>> SafleClassifier().fit(X[:1000], y[:1000]).predict(X[1000:1003])
     array([1, 4, 0])
     """
 
@@ -76,16 +77,18 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        encoder: Encoder | EncoderName | None = None,
+        encoder: Encoder | EncoderName = "random-features",
+        units: int | None = None,
         bucketing: str = "binary-overlap",
         buckets: int | None = None,
         group_size: int | None = None,
         seed: int = 0,
         ridge: float | Literal["auto"] = "auto",
-        head: Head = "least-squares",
+        head: Head = "auto",
         criterion: Criterion = "gcv",
     ) -> None:
         self.encoder = encoder
+        self.units = units
         self.bucketing = bucketing
         self.buckets = buckets
         self.group_size = group_size
@@ -247,17 +250,18 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(self.encoder, Encoder):
             as_features(features[:0], self.encoder.feature_dim)
             return self.encoder
-        kind: Any = "embedding" if self.encoder is None else self.encoder
+        kind: Any = self.encoder
         if not isinstance(kind, str) or kind not in KINDS:
             raise SettingsError(
-                f"encoder {kind!r}; expected an Encoder, None or one of {', '.join(KINDS)}"
+                f"encoder {kind!r}; expected an Encoder or one of {', '.join(KINDS)}"
             )
         return build_encoder(
             PublicSample(features),
             kind=kind,
+            units=_index(self.units),
             bucketing=self.bucketing,
-            buckets=None if self.buckets is None else operator.index(self.buckets),
-            group_size=None if self.group_size is None else operator.index(self.group_size),
+            buckets=_index(self.buckets),
+            group_size=_index(self.group_size),
             seed=operator.index(self.seed),
         )
 
@@ -280,3 +284,7 @@ def _names(labels: NDArray[Any]) -> list[Any]:
     """Labels as statistics name them: plain integers or strings."""
     names: list[Any] = as_labels(labels, len(labels)).tolist()
     return names
+
+
+def _index(size: Any) -> int | None:
+    return None if size is None else operator.index(size)

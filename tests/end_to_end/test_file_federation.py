@@ -15,6 +15,7 @@ import pytest
 
 from safle.counting import count
 from safle.encoders import load_encoder
+from safle.memory import readable
 from safle.model import Model, load_model
 from safle.solver import solve
 from safle.statistics import Statistics
@@ -197,6 +198,36 @@ def test_inspect_tells_every_file(solved: Run, folder: Path) -> None:
     for name, expected in told.items():
         shown = solved("inspect", name)
         assert all(text in shown for text in expected), shown
+
+
+def test_a_client_knows_before_it_sends(counted: Run, folder: Path, data: dict[str, Any]) -> None:
+    shown = counted("inspect", ENCODER[1], "--samples", "150")
+    assert "a client of 150 samples and 10 classes" in shown
+    assert "gives away" in shown
+    before = sorted(folder.iterdir())
+    shown = counted("rehearse", "b.safetensors", *ENCODER)
+    assert sorted(folder.iterdir()) == before
+    # What is weighed is what would be sent.
+    assert readable((folder / "b.stats").stat().st_size) in shown
+    assert "nothing speaks against sending it" in shown
+    write_table(folder / "other.npz", 1000 + data["b"][0], data["b"][1])
+    assert "Were these features made by the backbone" in counted("rehearse", "other.npz", *ENCODER)
+    write_table(folder / "few.npz", data["b"][0][:20], data["b"][1][:20])
+    assert "warning: counts of 20 samples" in counted("rehearse", "few.npz", *ENCODER)
+
+
+def test_an_encoder_for_a_budget_keeps_to_it(run: Run, folder: Path) -> None:
+    budget = ("--megabytes", "0.15", "--samples", "150")
+    made = ("--sample", "a.npz", *budget, "-o", "small.safetensors")
+    assert "random features" in run("encoder", "make", *made)
+    run("count", "b.safetensors", "--encoder", "small.safetensors", "-o", "small.stats")
+    assert 75_000 < (folder / "small.stats").stat().st_size <= 150_000
+
+
+def test_auto_is_what_nothing_said_means(solved: Run, folder: Path) -> None:
+    shown = solved("solve", "total.stats", *ENCODER, "--auto", "-o", "auto.safetensors")
+    assert "discriminant" in shown
+    assert (folder / "auto.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
 
 
 def test_exported_onnx_gives_the_same_classes(

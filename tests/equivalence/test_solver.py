@@ -51,7 +51,7 @@ def close(found, expected, tolerance=1e-9):
 def test_ridge_solutions_are_those_of_a_dense_solve(make_data, real_phi, kind, ridge):
     data = make_data(kind)
     statistics = data.count()
-    solution = solve(statistics, ridge=ridge)
+    solution = solve(statistics, ridge=ridge, head="least-squares")
     Phi, Y = real_phi(data)
     A = Phi.T @ Phi + solution.ridge * np.eye(Phi.shape[1])
     expected = scipy.linalg.solve(A, Phi.T @ Y, assume_a="pos")
@@ -68,7 +68,7 @@ def test_ridge_solutions_are_those_of_a_dense_solve(make_data, real_phi, kind, r
 def test_any_data_set_and_ridge_is_solved(data_sets, real_phi, data, ridge):
     drawn = data.draw(data_sets(1))
     statistics = drawn.count()
-    solution = solve(statistics, ridge=ridge)
+    solution = solve(statistics, ridge=ridge, head="least-squares")
     Phi, Y = real_phi(drawn)
     A = Phi.T @ Phi + solution.ridge * np.eye(Phi.shape[1])
     found = full_weights(drawn, solution, statistics)
@@ -137,7 +137,10 @@ def test_the_papers_protocol_with_dense_matrices_gives_the_same(make_data, real_
     regularised, restored = solve_regularized(total), solve_restored(total)
     found = full_weights(data, regularised, total.statistics)
     assert close(found, np.linalg.inv(C) @ M)
-    assert close(found, full_weights(data, solve(data.count(), ridge=1.0), data.count()))
+    assert close(
+        found,
+        full_weights(data, solve(data.count(), ridge=1.0, head="least-squares"), data.count()),
+    )
     found = full_weights(data, restored, total.statistics)
     assert close(found, np.linalg.pinv(C - len(parts) * gamma * identity, 1e-10) @ M, 1e-6)
     assert close(found, np.linalg.pinv(Phi) @ Y, 1e-6)
@@ -205,7 +208,7 @@ def test_a_hopeless_float32_factorisation_falls_back_to_float64(make_data, real_
     data.features[:, 1:] = data.features[:, :1]
     data.features[:30, 1:] += 0.01
     statistics = data.count()
-    solution = solve(statistics, ridge=1e-4)
+    solution = solve(statistics, ridge=1e-4, head="least-squares")
     assert solution.precision == "float64"
     Phi, Y = real_phi(data)
     A = Phi.T @ Phi + solution.ridge * np.eye(Phi.shape[1])
@@ -218,7 +221,7 @@ def test_a_hopeless_float32_factorisation_falls_back_to_float64(make_data, real_
 def test_several_tiles_of_the_real_size_are_solved(make_data):
     data = make_data("embedding", samples=1500, feature_dim=150)
     statistics = data.count()
-    solution = solve(statistics, ridge=5.0)
+    solution = solve(statistics, ridge=5.0, head="least-squares")
     gram = statistics.gram_square() + solution.ridge * np.eye(statistics.dim)
     expected = scipy.linalg.solve(gram, statistics.cross, assume_a="pos")
     assert statistics.dim - statistics.layout.experts > tiles.TILE

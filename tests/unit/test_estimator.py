@@ -27,15 +27,15 @@ from safle import (
 from safle.bucketing import BinaryOverlap
 from safle.errors import EncoderMismatch, InvalidInput, SettingsError
 
-SMALL = {"buckets": 3, "group_size": 3}
+SMALL = {"encoder": "embedding", "buckets": 3, "group_size": 3}
 
 
 @parametrize_with_checks(
     [
-        SafleClassifier(),
+        SafleClassifier(units=64),
         SafleClassifier(encoder="linear"),
         SafleClassifier(encoder="hybrid", head="discriminant"),
-        SafleClassifier(bucketing="integer", criterion="evidence"),
+        SafleClassifier(encoder="embedding", bucketing="integer", criterion="evidence"),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
@@ -66,7 +66,7 @@ def pooled(encoder, train):
 
 def test_accuracy_on_digits(split):
     train, test, train_labels, test_labels = split
-    assert SafleClassifier().fit(train, train_labels).score(test, test_labels) > 0.96
+    assert SafleClassifier().fit(train, train_labels).score(test, test_labels) > 0.97
 
 
 @pytest.mark.parametrize("size", [1, 60, 5000])
@@ -160,17 +160,17 @@ def test_from_statistics_of_another_encoder(encoder, train):
 
 
 def test_pipeline_and_grid_search(train, split):
-    pipeline = make_pipeline(StandardScaler(), SafleClassifier(**SMALL, seed=np.int64(3)))
+    pipeline = make_pipeline(StandardScaler(), SafleClassifier(units=512, seed=np.int64(3)))
     search = GridSearchCV(
         pipeline,
         {
             "safleclassifier__ridge": ["auto", 10.0],
-            "safleclassifier__encoder": ["linear", "embedding"],
+            "safleclassifier__encoder": ["linear", "random-features"],
         },
         cv=2,
     )
     search.fit(*train)
-    assert search.best_params_["safleclassifier__encoder"] == "embedding"
+    assert search.best_params_["safleclassifier__encoder"] == "random-features"
     assert search.score(split[1], split[3]) > 0.9
 
 
@@ -265,10 +265,11 @@ def test_a_refused_batch_changes_nothing(encoder, train):
     [
         ({"encoder": "quadratic"}, "expected an Encoder"),
         ({"encoder": ["linear"]}, "expected an Encoder"),
-        ({"bucketing": "fuzzy"}, "unknown bucketing"),
-        ({"buckets": 0}, "buckets"),
-        ({"group_size": 40}, "group_size"),
-        ({"group_size": 17, "buckets": 9}, r"2\^17"),
+        ({"units": 0}, "count 0"),
+        ({"encoder": "embedding", "bucketing": "fuzzy"}, "unknown bucketing"),
+        ({"encoder": "embedding", "buckets": 0}, "buckets"),
+        ({"encoder": "embedding", "group_size": 40}, "group_size"),
+        ({"encoder": "embedding", "group_size": 17, "buckets": 9}, r"2\^17"),
         ({"ridge": -1}, "ridge"),
         ({"head": "two"}, "head"),
         ({"criterion": "aic"}, "criterion"),
@@ -293,14 +294,14 @@ def test_an_encoder_for_other_features(encoder):
 @pytest.mark.parametrize("feature_dim", [1, 2, 13_000])
 def test_defaults_suit_any_number_of_features(bucketing, feature_dim):
     X = np.random.default_rng(0).normal(size=(30, feature_dim))
-    fitted = SafleClassifier(bucketing=bucketing, ridge=1.0)
+    fitted = SafleClassifier(encoder="embedding", bucketing=bucketing, ridge=1.0)
     fitted.partial_fit(X, np.arange(30) % 2)
     assert fitted.encoder_.feature_dim == feature_dim
 
 
 def test_hybrid_is_linear_and_embedding_side_by_side(train):
     X, y = train
-    fitted = SafleClassifier(encoder="hybrid", **SMALL).fit(X, y)
+    fitted = SafleClassifier(**SMALL | {"encoder": "hybrid"}).fit(X, y)
     sample = PublicSample(X)
     embedding = EmbeddingEncoder.calibrated(sample, bucketing=BinaryOverlap(3), group_size=3)
     assert fitted.encoder_ == HybridEncoder([LinearEncoder.calibrated(sample), embedding])

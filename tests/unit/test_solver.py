@@ -28,7 +28,7 @@ RIDGES = [0, 0.5, 100.0, "auto"]
         ({"ridge": "best"}, "ridge 'best'"),
         ({"ridge": None}, "ridge None"),
         ({"ridge": [1.0]}, r"ridge \[1.0\]"),
-        ({"head": "mean"}, "least-squares, discriminant"),
+        ({"head": "mean"}, "auto, least-squares, discriminant"),
         ({"ridge": 1.0, "backend": "cublas"}, "auto, scipy or torch"),
     ],
 )
@@ -174,7 +174,7 @@ def test_large_systems_use_torch_where_it_is_installed(make_data, monkeypatch):
 
 def test_a_solution_says_how_it_was_obtained(make_data):
     statistics = make_data().count()
-    numbers = solve(statistics, ridge=3)
+    numbers = solve(statistics, ridge=3, head="least-squares")
     assert (numbers.ridge, numbers.head, numbers.rank, numbers.curve) == (
         3.0,
         "least-squares",
@@ -185,4 +185,24 @@ def test_a_solution_says_how_it_was_obtained(make_data):
     assert chosen.curve is not None
     assert chosen.ridge == chosen.curve.best
     assert chosen.class_names == (0, 1, 2)
-    assert (chosen.intercept == 0).all()
+    assert (numbers.intercept == 0).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_auto_takes_the_discriminant_head_where_classes_have_scatter(make_data, kind):
+    statistics = make_data(kind).count()
+    chosen, asked = solve(statistics), solve(statistics, head="discriminant")
+    assert chosen.head == "discriminant"
+    assert np.array_equal(chosen.weights, asked.weights)
+    assert np.array_equal(chosen.intercept, asked.intercept)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("ridge", "classes"), [(0, 3), ("auto", 1), (1.0, 1)])
+def test_auto_takes_least_squares_where_they_have_none(make_data, kind, ridge, classes):
+    data = make_data(kind)
+    statistics = data.part(data.labels < classes).count()
+    chosen = solve(statistics, ridge=ridge)
+    asked = solve(statistics, ridge=ridge, head="least-squares")
+    assert chosen.head == "least-squares"
+    assert np.array_equal(chosen.weights, asked.weights)

@@ -42,8 +42,8 @@ def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: in
     """Run one round on scikit-learn's digits, through real files, and show what it gives.
 
     Splits the digits over very unequal clients, lets each count its own file, sums and
-    solves, once with a linear encoder (AFL) and once with the paper's (SAFLe); then does
-    the same with a single client and in another order, and compares the models' bytes.
+    solves: with a linear encoder (AFL), with the paper's (SAFLe) and with our default. Then
+    does the same with a single client and in another order, and compares the models' bytes.
     """
     from safle.experiments.demo import run_demo
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from safle.federation.manifest import Manifest
     from safle.histogram import Histogram
     from safle.model import Model
+    from safle.rehearsal import Contribution
     from safle.statistics import Statistics
 
 Facts = dict[str, object]
@@ -47,6 +48,21 @@ def encoder_facts(encoder: Encoder) -> Facts:
     if encoder.source:
         facts["only for features of"] = encoder.source
     return facts | {"fingerprint": encoder.fingerprint}
+
+
+def contribution_facts(sent: Contribution, *, about: str = "") -> Facts:
+    """What a client sends, what that takes, and what it gives away."""
+    assume = (
+        "as there are no more samples than columns, assume that their codes can be worked out"
+        if sent.samples <= sent.columns
+        else "as there are more samples than columns, single ones are hard to work out"
+    )
+    return {
+        "sends": f"{about}{readable(sent.bytes)}, once: {sent.numbers:,} sums over its samples",
+        "takes": f"{sent.seconds:.1f} s to encode, count and pack here, beside its features",
+        "keeps": "images, features, codes and the labels of single samples",
+        "gives away": f"samples of each class, and sums of products of columns; {assume}",
+    }
 
 
 def _settings(part: Encoder) -> Facts:

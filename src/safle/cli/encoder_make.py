@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli.options import FILE, Command, output, refuse_overwriting, table_options
+from safle.cli.options import (
+    FILE,
+    Command,
+    client_options,
+    output,
+    refuse_overwriting,
+    table_options,
+)
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
@@ -18,13 +25,13 @@ Examples:
 
   safle encoder make --range 0 16 --features 64 -o encoder.safetensors
 
-  safle encoder make --histogram total.hist --units 4096 -o encoder.safetensors
+  safle encoder make --histogram total.hist --megabytes 5 -o encoder.safetensors
 
   safle encoder make --sample public.npz --kind embedding -o encoder.safetensors
 """
 SOURCES = ("range", "mean", "sample", "histogram")
 OPTIONS = {
-    "random-features": ("units", "bits", "transform", "seed"),
+    "random-features": ("units", "megabytes", "bits", "transform", "seed"),
     "embedding": ("bucketing", "buckets", "group_size", "seed"),
     "linear": ("fraction_bits", "transform"),
     "hybrid": ("bucketing", "buckets", "group_size", "seed", "fraction_bits", "transform"),
@@ -74,6 +81,13 @@ OPTIONS = {
     show_default="16 a feature, at most 8,192",
     help="Random features: more are more accurate, and more to send.",
 )
+@click.option(
+    "--megabytes",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MB",
+    help="As many random features as a client of --samples samples can send in so many MB.",
+)
+@client_options("--megabytes")
 @click.option(
     "--bits", type=click.IntRange(2, 8), default=4, metavar="B", help="Bits of a random feature."
 )
@@ -134,12 +148,34 @@ def make(context: click.RichContext, /, output: Path, kind: str, **options: Any)
     _check_usage(context, kind, options)
     for name in ("sample", "histogram", "features_source"):
         refuse_overwriting(output, options[name])
-    settings = {name: options[name] for name in OPTIONS[kind]}
-    encoder = build_encoder(_calibration(options), kind=kind, **settings)
+    settings = {name: options[name] for name in OPTIONS[kind] if name != "megabytes"}
+    calibration = _calibration(options)
+    session = context.find_object(Session) or Session()
+    if options["megabytes"] is not None:
+        settings["units"] = _units(session, calibration, settings, options)
+    encoder = build_encoder(calibration, kind=kind, **settings)
     encoder = encoder.with_source(_source(options))
     encoder.save(output)
-    session = context.find_object(Session) or Session()
     session.facts(f"{output}: encoder", encoder_facts(encoder))
+
+
+def _units(
+    session: Session, calibration: Calibration, settings: dict[str, Any], options: dict[str, Any]
+) -> int:
+    """As many random features as --megabytes allow, found by rehearsals."""
+    from safle.encoders.building import build_encoder
+    from safle.encoders.default import default_units
+    from safle.rehearsal import units_within
+
+    session.announce_compilation()
+    session.note("rehearsing what a client would send ...")
+    return units_within(
+        lambda units: build_encoder(calibration, **settings | {"units": units}),
+        1e6 * options["megabytes"],
+        most_units=default_units(calibration.feature_dim),
+        samples=options["samples"],
+        classes=options["classes"],
+    )
 
 
 def _check_usage(context: click.Context, kind: str, options: dict[str, Any]) -> None:
@@ -151,6 +187,8 @@ def _check_usage(context: click.Context, kind: str, options: dict[str, Any]) -> 
         )
     if (options["mean"] is None) != (options["deviation"] is None):
         raise click.UsageError("--mean and --deviation go together")
+    if options["megabytes"] is not None and options["units"] is not None:
+        raise click.UsageError("--megabytes chooses the units: leave out --units")
     if given == ["range"] and options["features"] is None:
         raise click.UsageError("--range needs --features, the number of features")
     for name in sorted({name for names in OPTIONS.values() for name in names} - {*OPTIONS[kind]}):

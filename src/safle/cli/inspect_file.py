@@ -9,7 +9,7 @@ from typing import Any
 
 import rich_click as click
 
-from safle.cli.options import FILE, Command, table_options
+from safle.cli.options import FILE, Command, client_options, table_options
 from safle.cli.session import Session
 
 CLASSES_SHOWN = 30
@@ -22,15 +22,21 @@ CLASSES_SHOWN = 30
     "file", type=FILE, help="An encoder, statistics, histogram, model, manifest or features file."
 )
 @table_options(labels=True)
+@client_options("an encoder")
 @click.pass_obj
-def inspect_file(session: Session, /, file: Path, **selection: Any) -> None:
+def inspect_file(
+    session: Session, /, file: Path, samples: int, classes: int, **selection: Any
+) -> None:
     """Say what a file is, what it holds, and which checks it passes.
 
-    Works on every file that safle writes, and on tables of features.
+    Works on every file that safle writes, and on tables of features. Of an encoder it also
+    says what a client would send, how long that takes here, and what it gives away.
     """
     kind = _kind(file)
     if kind == "table":
         _table(session, file, **selection)
+    elif kind == "encoder":
+        _encoder(session, file, samples, classes)
     else:
         _SHOWS[kind](session, file)
 
@@ -62,14 +68,22 @@ def _safetensors_kind(path: Path) -> str:
     return "table"
 
 
-def _encoder(session: Session, path: Path) -> None:
-    from safle.cli.describe import encoder_facts
+def _encoder(session: Session, path: Path, samples: int, classes: int) -> None:
+    from safle.cli.describe import contribution_facts, encoder_facts
     from safle.encoders import load_encoder
     from safle.memory import readable
+    from safle.rehearsal import rehearse
 
-    facts = encoder_facts(load_encoder(path))
+    encoder = load_encoder(path)
+    facts = encoder_facts(encoder)
     facts["file"] = readable(path.stat().st_size)
     session.facts(f"{path}: encoder", facts | {"checks": "sizes, thresholds"})
+    session.announce_compilation()
+    sent = rehearse(encoder, samples=samples, classes=classes)
+    title = (
+        f"a client of {samples:,} samples and {classes:,} classes (rehearsed on made-up features)"
+    )
+    session.facts(title, contribution_facts(sent, about="about "))
 
 
 def _model(session: Session, path: Path) -> None:
@@ -147,7 +161,6 @@ def _table(session: Session, path: Path, **selection: Any) -> None:
 
 
 _SHOWS: dict[str, Callable[[Session, Path], None]] = {
-    "encoder": _encoder,
     "model": _model,
     "statistics": _statistics,
     "histogram": _histogram,

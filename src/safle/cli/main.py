@@ -27,6 +27,7 @@ from safle.cli.histogram import histogram
 from safle.cli.inspect_file import inspect_file
 from safle.cli.options import session_options
 from safle.cli.predict import predict
+from safle.cli.rehearse import rehearse
 from safle.cli.remove import remove
 from safle.cli.report import report
 from safle.cli.session import Session, printable
@@ -41,6 +42,7 @@ COMMANDS = (
     features,
     encoder,
     histogram,
+    rehearse,
     count,
     client,
     add_up,

@@ -125,6 +125,23 @@ def table_options(*, labels: bool) -> Decorator:
     return decorate
 
 
+def client_options(what: str) -> Decorator:
+    """--samples and --classes of the client that ``what`` is sized for."""
+
+    def decorate(function: Function) -> Function:
+        for name, default, many in (("--classes", 10, "classes"), ("--samples", 500, "samples")):
+            function = click.option(
+                name,
+                type=click.IntRange(min=1),
+                default=default,
+                metavar="N",
+                help=f"With {what}: how many {many} a client has.",
+            )(function)
+        return function
+
+    return decorate
+
+
 def batch_option(function: Function) -> Function:
     """--batch N."""
     return click.option(

@@ -58,10 +58,17 @@ def solve_options(function: Function) -> Function:
         ),
         click.option(
             "--head",
-            type=click.Choice(["least-squares", "discriminant"]),
-            default="least-squares",
+            type=click.Choice(["auto", "least-squares", "discriminant"]),
+            default="auto",
             metavar="NAME",
-            help="least-squares (the paper's) or discriminant (LDA), from the same statistics.",
+            help="least-squares (the paper's) or discriminant (LDA), from the same statistics; "
+            "auto takes the stronger: discriminant where there are two classes with scatter.",
+        ),
+        click.option(
+            "--auto",
+            is_flag=True,
+            help="Choose ridge and head from the statistics alone, as without any option; "
+            "refuses to go with --ridge or --head.",
         ),
         click.option(
             "--criterion",
@@ -104,7 +111,7 @@ def solve(
     from safle.encoders import load_encoder
     from safle.wire import read_statistics
 
-    check_curve(curve, how["ridge"])
+    check_usage(curve, how)
     refuse_overwriting(output, total, encoder_path)
     session.announce_compilation()
     encoder = load_encoder(encoder_path)
@@ -135,13 +142,15 @@ def solve_and_save(
     session.facts(f"{output}: model", _facts(model, solution, statistics))
 
 
-def check_curve(curve: Path | None, ridge: float | str) -> None:
-    """Refuse a curve that cannot be written before the work, not after it."""
+def check_usage(curve: Path | None, how: dict[str, Any]) -> None:
+    """Refuse what cannot be meant, or written, before the work; "auto" leaves ``how``."""
+    if how.pop("auto") and (how["ridge"], how["head"]) != ("auto", "auto"):
+        raise click.UsageError("--auto chooses ridge and head: leave out --ridge and --head")
     if curve is None:
         return
     if curve.suffix not in CURVE_SUFFIXES:
         raise click.UsageError(f"--curve {curve}: expected {', '.join(CURVE_SUFFIXES)}")
-    if ridge != "auto":
+    if how["ridge"] != "auto":
         raise click.UsageError("--curve needs --ridge auto: a given ridge has no curve")
     if curve.suffix == ".png":
         from safle import pictures

@@ -9,7 +9,7 @@ import rich_click as click
 
 from safle.cli.options import Command, output, store_argument, written
 from safle.cli.session import Session
-from safle.cli.solve import check_curve, solve_and_save, solve_options
+from safle.cli.solve import check_usage, solve_and_save, solve_options
 
 EXAMPLE = """\
 Example:
@@ -41,7 +41,7 @@ def solve(
     from safle.federation.files import write_sum
     from safle.federation.store import Store
 
-    check_curve(curve, how["ridge"])
+    check_usage(curve, how)
     session.announce_compilation()
     store = Store.open(folder)
     with session.progress(f"summing {len(store.members)} contributions") as advance:

@@ -69,6 +69,15 @@ class Encoder(ABC):
     def encode_checked(self, features: NDArray[Any]) -> Codes:
         """Codes of features that `as_features` has passed."""
 
+    @abstractmethod
+    def plausible_features(
+        self, samples: int, generator: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """Features as the calibration expects them, each drawn on its own.
+
+        (samples, feature_dim); for rehearsals, where there are no features yet.
+        """
+
     def encode(self, features: ArrayLike) -> Codes:
         """Codes of features, (samples, feature_dim)."""
         return self.encode_checked(as_features(features, self.feature_dim))

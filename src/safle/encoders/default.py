@@ -12,6 +12,8 @@ from safle.encoders.random_features import DEFAULT_BITS, DEFAULT_TERMS, RandomFe
 from safle.encoders.transform import QUANTILES
 
 UNITS_PER_FEATURE, MOST_UNITS = 16, 8_192
+FRACTION_BITS = 6
+"""Of the linear block: two more bits changed no accuracy, and cost a tenth of the bytes."""
 
 
 def default_units(feature_dim: int) -> int:
@@ -48,7 +50,9 @@ def default_encoder(
     """
     dim = calibration.feature_dim
     linear = LinearEncoder.calibrated(
-        calibration, transform=default_transform(calibration) if transform is None else transform
+        calibration,
+        fraction_bits=FRACTION_BITS,
+        transform=default_transform(calibration) if transform is None else transform,
     )
     random = RandomFeatureEncoder(
         linear,

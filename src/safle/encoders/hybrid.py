@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from safle.codes import Codes, Layout
@@ -67,6 +68,11 @@ class HybridEncoder(Encoder):
                 raise SettingsError("a hybrid holds plain encoders")
             parts.append(restore_kind(part["kind"], part["settings"], own))
         return cls(parts)
+
+    def plausible_features(
+        self, samples: int, generator: np.random.Generator
+    ) -> NDArray[np.float64]:
+        return self.parts[0].plausible_features(samples, generator)
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
         return Codes.side_by_side([part.encode_checked(features) for part in self.parts])

@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 from safle.calibration import Calibration
 from safle.codes import DENSE_LIMIT, Codes, Layout
 from safle.encoders.base import Arrays, Encoder
-from safle.encoders.transform import check_transform, transformed, transformed_moments
+from safle.encoders.transform import (
+    check_transform,
+    restored,
+    transformed,
+    transformed_moments,
+)
 from safle.errors import SettingsError
 from safle.features import as_integer
 
@@ -109,6 +114,12 @@ class LinearEncoder(Encoder):
                 np.rint(values * (1 << self.fraction_bits)), -DENSE_LIMIT, DENSE_LIMIT, out=values
             )
         return values.astype(np.int16)
+
+    def plausible_features(
+        self, samples: int, generator: np.random.Generator
+    ) -> NDArray[np.float64]:
+        drawn = generator.standard_normal((samples, self.feature_dim))
+        return restored(drawn * self.deviation + self.mean, self.transform)
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
         constant = np.full((len(features), 1), 1 << self.fraction_bits, np.int16)

@@ -30,6 +30,11 @@ def transformed(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
     return np.copysign(np.sqrt(np.abs(values)), values) if name == "square-root" else values
 
 
+def restored(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """What `transformed` maps to ``values``, but for rounding."""
+    return np.copysign(values**2, values) if name == "square-root" else values
+
+
 def transformed_moments(calibration: Calibration, name: str) -> tuple[Vector, Vector]:
     """Mean and deviation of transformed features, float64, (feature_dim,) each.
 

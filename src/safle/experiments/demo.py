@@ -1,8 +1,8 @@
 """The main job on scikit-learn's digits: 100 clients, one round, through real files.
 
 Every client's features lie in a file of its own; it is counted into a statistics file,
-the files are summed, the sum is solved. A linear encoder (AFL) and the paper's (SAFLe)
-go through the same steps.
+the files are summed, the sum is solved. A linear encoder (AFL), the paper's (SAFLe) and
+our default go through the same steps.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from safle import atomic, pictures
 from safle.calibration import DeclaredRange
 from safle.counting import Counter
 from safle.encoders import EmbeddingEncoder, Encoder, LinearEncoder
+from safle.encoders.default import default_encoder
 from safle.federation.files import sum_files
 from safle.model import Model
 from safle.partitions import class_mix, dirichlet
 from safle.solver import RidgeCurve, solve
+from safle.solver.facade import Head
 from safle.tables import open_table, write_table
 from safle.wire import read_statistics, write_statistics
 
@@ -85,19 +87,20 @@ def run_demo(
     write_table(folder / "test.npz", test, test_labels)
 
     results = []
-    encoders: dict[str, Encoder] = {
-        "AFL (linear)": LinearEncoder.calibrated(INK),
-        "SAFLe": EmbeddingEncoder.calibrated(INK),
-    }
-    for method, encoder in encoders.items():
+    methods: list[tuple[str, Encoder, Head]] = [
+        ("AFL (linear)", LinearEncoder.calibrated(INK), "least-squares"),
+        ("SAFLe (the paper's)", EmbeddingEncoder.calibrated(INK), "least-squares"),
+        ("safle's default", default_encoder(INK), "auto"),
+    ]
+    for method, encoder, head in methods:
         place = folder / encoder.kind
         place.mkdir(exist_ok=True)
-        result, model, curve = _federate(method, encoder, place, tables, everything)
+        result, model, curve = _federate(method, encoder, head, place, tables, everything)
         predicted = model.predict(test)
         accuracy = float((predicted == test_labels).mean())
         results.append(Result(accuracy=accuracy, **result))
         if progress is not None:
-            progress(len(results) / len(encoders))
+            progress(len(results) / len(methods))
     names = [str(name) for name in model.class_names]
     pictures.class_mix(class_mix(train_labels, parts), output / "class-mix.png")
     pictures.ridge_curve(curve, output / "ridge-curve.png")
@@ -134,6 +137,7 @@ def _count_file(encoder: Encoder, table: Path, output: Path) -> Path:
 def _federate(
     method: str,
     encoder: Encoder,
+    head: Head,
     place: Path,
     tables: Sequence[Path],
     everything: Path,
@@ -142,12 +146,12 @@ def _federate(
     encoder.save(place / "encoder.safetensors")
     begin = time.perf_counter()
     sent = [_count_file(encoder, table, place / f"{table.stem}.stats") for table in tables]
-    model, curve = _sum_and_solve(encoder, sent, place / "total")
+    model, curve = _sum_and_solve(encoder, head, sent, place / "total")
     seconds = time.perf_counter() - begin
     alone = _count_file(encoder, everything, place / "train.stats")
-    pooled, _ = _sum_and_solve(encoder, [alone], place / "pooled")
+    pooled, _ = _sum_and_solve(encoder, head, [alone], place / "pooled")
     shuffled = [sent[i] for i in np.random.default_rng(1).permutation(len(sent))]
-    reordered, _ = _sum_and_solve(encoder, shuffled, place / "shuffled")
+    reordered, _ = _sum_and_solve(encoder, head, shuffled, place / "shuffled")
     fields = {
         "method": method,
         "rounds": 1,
@@ -164,11 +168,13 @@ def _federate(
     return fields, model, curve
 
 
-def _sum_and_solve(encoder: Encoder, sent: Sequence[Path], base: Path) -> tuple[Model, RidgeCurve]:
+def _sum_and_solve(
+    encoder: Encoder, head: Head, sent: Sequence[Path], base: Path
+) -> tuple[Model, RidgeCurve]:
     total = base.with_suffix(".stats")
     sum_files(sent, total, fingerprint=encoder.fingerprint)
     statistics = read_statistics(total)
-    solution = solve(statistics)
+    solution = solve(statistics, head=head)
     model = Model.from_solution(encoder, statistics, solution)
     model.save(base.with_suffix(".safetensors"))
     assert solution.curve is not None, "ridge='auto' keeps its curve"

@@ -22,7 +22,7 @@ from safle.solver.tiles import Backend, Cholesky, Progress, ScipyBackend, TiledM
 from safle.solver.torch_backend import TorchBackend, installed
 from safle.statistics import Statistics
 
-Head = Literal["least-squares", "discriminant"]
+Head = Literal["auto", "least-squares", "discriminant"]
 Criterion = Literal["gcv", "evidence"]
 BackendName = Literal["auto", "scipy", "torch"]
 TORCH_WORTHWHILE = 6_000
@@ -61,7 +61,7 @@ def solve(
     statistics: Statistics,
     *,
     ridge: float | Literal["auto"] = "auto",
-    head: Head = "least-squares",
+    head: Head = "auto",
     criterion: Criterion = "gcv",
     backend: BackendName = "auto",
     progress: Progress | None = None,
@@ -72,13 +72,14 @@ def solve(
     ----------
     ridge : a positive number; 0 for the minimum-norm solution; "auto" chooses by
         ``criterion`` from the statistics alone
-    head : "least-squares" (the paper's) or "discriminant" (LDA)
+    head : "least-squares" (the paper's), "discriminant" (LDA), or "auto": discriminant
+        where there are two classes, and scatter within them to divide by
     criterion : "gcv" or "evidence"
     backend : who factors; "auto" takes torch for large systems where it is installed
     progress : called with the finished share, 0 to 1
     """
-    if head not in HEADS:
-        raise InvalidInput(f"head {head!r}; expected one of {', '.join(HEADS)}")
+    if head not in ("auto", *HEADS):
+        raise InvalidInput(f"head {head!r}; expected one of auto, {', '.join(HEADS)}")
     if criterion not in CRITERIA:
         raise InvalidInput(f"criterion {criterion!r}; expected one of {', '.join(CRITERIA)}")
     _check_ridge(ridge, head)
@@ -100,13 +101,34 @@ def solve(
         ridge = curve.best
     begun = 0.6 if curve is not None else 0.0
     fields = _weights(statistics, reduction, ridge, backend, _share(progress, begun, 0.95))
-    weights, intercept = fields.pop("weights"), np.zeros(len(statistics.class_names))
-    if head == "discriminant":
-        target = statistics.cross * reduction.real[:, None]
-        weights, intercept = discriminant(weights, target, statistics.class_counts)
+    fields |= _headed(head, statistics, reduction, **fields)
     if progress is not None:
         progress(1.0)
-    return Solution(weights, intercept, statistics.class_names, head=head, curve=curve, **fields)
+    return Solution(class_names=statistics.class_names, curve=curve, **fields)
+
+
+def _headed(
+    head: Head,
+    statistics: Statistics,
+    reduction: Reduction,
+    *,
+    weights: NDArray[np.float64],
+    ridge: float,
+    **_: Any,
+) -> dict[str, Any]:
+    """Weights, intercept and name of the head, from the least-squares weights."""
+    intercept = np.zeros(len(statistics.class_names))
+    plain = {"weights": weights, "intercept": intercept, "head": "least-squares"}
+    if head == "least-squares" or (head == "auto" and not (ridge and len(intercept) > 1)):
+        return plain
+    target = statistics.cross * reduction.real[:, None]
+    try:
+        weights, intercept = discriminant(weights, target, statistics.class_counts)
+    except SolveError:
+        if head == "auto":
+            return plain
+        raise
+    return {"weights": weights, "intercept": intercept, "head": "discriminant"}
 
 
 def _check_ridge(ridge: Any, head: str) -> None:

@@ -45,7 +45,7 @@ def aggregate(messages: Iterable[RegularizedStatistics]) -> RegularizedStatistic
 
 def solve_regularized(total: RegularizedStatistics) -> Solution:
     """W^r, with the intermediary still in."""
-    return solve(total.statistics, ridge=total.intermediary)
+    return solve(total.statistics, ridge=total.intermediary, head="least-squares")
 
 
 def solve_restored(total: RegularizedStatistics) -> Solution:

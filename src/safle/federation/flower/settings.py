@@ -27,7 +27,7 @@ DEFAULTS: dict[str, Value] = {
     "largest": 1 << 31,
     # How the sum is solved.
     "ridge": "auto",
-    "head": "least-squares",
+    "head": "auto",
     "criterion": "gcv",
     "backend": "auto",
     # Calibration by the clients' histograms, instead of an encoder file.

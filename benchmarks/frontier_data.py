@@ -1,0 +1,70 @@
+"""What heads are tried on: CIFAR-10 features, photographs through another backbone, digits.
+
+Each is at hand or left out: a benchmark of accuracy on generated data would say nothing.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from benchmarks import data, pictures
+from benchmarks.data import Dataset
+from benchmarks.report import note
+from benchmarks.settings import Settings
+from safle.backbones import DEFAULT, load_backbone, write_features
+from safle.errors import SafleError
+from safle.images import open_images
+from safle.tables import open_table
+
+DIGITS_HELD_OUT = 500
+
+
+def at_hand(settings: Settings) -> Iterator[Dataset]:
+    """The data sets there are, the first one the one that bars are about."""
+    yield data.load(settings)
+    if settings.quick:
+        return
+    photographs = _photographs()
+    if photographs is not None:
+        yield photographs
+    yield _digits()
+
+
+def _digits() -> Dataset:
+    pixels, labels = load_digits(return_X_y=True)
+    split = train_test_split(
+        pixels.astype(np.float32),
+        labels,
+        test_size=DIGITS_HELD_OUT,
+        random_state=0,
+        stratify=labels,
+    )
+    return Dataset(split[0], split[2], split[1], split[3], "digits")
+
+
+def _photographs() -> Dataset | None:
+    """6,000 images of CIFAR-10 through the default backbone; None where either is missing."""
+    with tempfile.TemporaryDirectory() as scratch:
+        found = pictures.find(Path(scratch))
+        if found.source == "generated":
+            note("frontier: no photographs at hand; left out")
+            return None
+        parts = []
+        for split in ("train", "test"):
+            note(f"frontier: features of {split} photographs ...")
+            output = Path(scratch) / f"{split}.safetensors"
+            try:
+                write_features(open_images(found.path, split=split), load_backbone(DEFAULT), output)
+            except SafleError as error:
+                note(f"frontier: {error}; photographs left out")
+                return None
+            table = open_table(output)
+            _, labels = np.unique(np.asarray(table.labels), return_inverse=True)
+            parts += [np.asarray(table.features, np.float32), labels.astype(np.int64)]
+    return Dataset(parts[0], parts[1], parts[2], parts[3], f"{DEFAULT} of 5,000 photographs")

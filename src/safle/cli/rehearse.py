@@ -1,0 +1,97 @@
+"""``safle rehearse``: what a client's own samples would send and be worth; nothing is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from safle.cli.options import (
+    Command,
+    encoder_file,
+    features_argument,
+    table_options,
+    trust_option,
+)
+from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from safle.rehearsal import Worth
+
+EXAMPLE = """\
+Example:
+
+  safle rehearse hospital_a.csv --encoder encoder.safetensors
+"""
+FEW_SAMPLES, LEAST_FIT = 50, 0.5
+
+
+@click.command(cls=Command, panel="At a client", epilog=EXAMPLE)
+@features_argument
+@encoder_file()
+@table_options(labels=True)
+@trust_option
+@click.pass_obj
+def rehearse(
+    session: Session,
+    /,
+    features: Path,
+    encoder_path: Path,
+    trust_features: bool,
+    **selection: Any,
+) -> None:
+    """Say what your samples would send and be worth, before anything is sent.
+
+    Counts and packs them as [b]safle count[/b] would, but writes no file. A fifth of them,
+    held out, says how well the others do on their own: a federation does better.
+    """
+    import numpy as np
+
+    from safle.cli.describe import contribution_facts, listing
+    from safle.cli.reading import open_labelled
+    from safle.encoders import load_encoder
+    from safle.encoders.source import check_source
+    from safle.rehearsal import fitting_share, weigh, worth
+
+    encoder = load_encoder(encoder_path)
+    table = open_labelled(features, **selection)
+    check_source(encoder.source, table.source, where=str(features), trusted=trust_features)
+    values, labels = np.asarray(table.features), np.asarray(table.labels)
+    session.announce_compilation()
+    with session.progress(f"rehearsing {features.name}") as advance:
+        sent = weigh(encoder, values, labels)
+        advance(0.4)
+        alone = worth(encoder, values, labels)
+        advance(0.9)
+        fit = fitting_share(encoder, values)
+    facts: dict[str, object] = {
+        "samples": f"{len(labels):,}",
+        "classes": listing(sorted(set(labels.tolist()))),
+        "columns that fit": f"{fit:.0%} vary within their calibrated range",
+        "accuracy alone": f"{alone.accuracy:.1%} ± {alone.error:.1%} of {alone.judged:,} held-out "
+        f"samples (always the most frequent class: {alone.largest_class:.1%})",
+    }
+    session.facts(f"{features}: a contribution", facts | contribution_facts(sent))
+    warnings = _warnings(len(labels), fit, alone)
+    session.text([f"warning: {text}" for text in warnings] or ["nothing speaks against sending it"])
+
+
+def _warnings(samples: int, fit: float, alone: Worth) -> list[str]:
+    found = []
+    if fit < LEAST_FIT:
+        found.append(
+            f"only {fit:.0%} of the columns fit; expected nearly all. Were these features made by "
+            "the backbone that the encoder was calibrated for?"
+        )
+    if samples < FEW_SAMPLES:
+        found.append(
+            f"counts of {samples} samples say much about each of them; with {FEW_SAMPLES} or more "
+            "they say less. Wait for more, or count together with others you trust"
+        )
+    if alone.largest_class < 1 and alone.accuracy + 2 * alone.error < alone.largest_class:
+        found.append(
+            "your samples alone do worse than always naming the most frequent class: do "
+            "features and labels belong together?"
+        )
+    return found
