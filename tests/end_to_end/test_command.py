@@ -89,7 +89,11 @@ def test_version_and_bare_command(folder: Path) -> None:
         ["count", "a.npz", "--encoder", "encoder.safetensors", "-o", "a.npz"],
         ["encoder", "make", "--range", "0", "1", "--sample", "a.npz", "-o", "x"],
         ["encoder", "make", "--sample", "a.npz", "--kind", "linear", "--buckets", "4", "-o", "x"],
+        ["encoder", "make", "--sample", "a.npz", "--megabytes", "1", "--units", "9", "-o", "x"],
+        ["encoder", "make", "--sample", "a.npz", "--kind", "linear", "--megabytes", "1", "-o", "x"],
         ["solve", "total.stats", "--encoder", "encoder.safetensors", "--ridge", "-1", "-o", "x"],
+        ["solve", "a.npz", "--encoder", "encoder.safetensors", "--auto", "--ridge", "1", "-o", "x"],
+        ["solve", "a.npz", "--encoder", "e", "--head", "least-squares", "--auto", "-o", "x"],
     ],
 )
 def test_wrong_usage_is_2_and_one_line(folder: Path, arguments: list[str]) -> None:
@@ -130,7 +134,7 @@ def test_names_in_files_cannot_drive_the_terminal(folder: Path) -> None:
     assert "a\\nb" in done.stdout
 
 
-LINEAR_OF_ROOTS = {"fraction_bits": 8, "transform": "square-root"}
+LINEAR_OF_ROOTS = {"fraction_bits": 6, "transform": "square-root"}
 DEFAULT_PARTS = [
     {"kind": "linear", "settings": LINEAR_OF_ROOTS},
     {
