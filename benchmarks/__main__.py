@@ -14,6 +14,7 @@ from benchmarks.settings import FEATURES_VARIABLE, REPOSITORY, Settings
 
 NAMES = (
     "counting",
+    "products",
     "encoding",
     "solving",
     "wire",
@@ -24,7 +25,7 @@ NAMES = (
     "flower",
 )
 LONG = ("images_end_to_end", "frontier")
-"""Minutes to half an hour, and no bars: run by name only."""
+"""Minutes to half an hour: run by name only."""
 
 
 def main() -> int:

@@ -21,6 +21,7 @@ FIGURES = {
         "speedup_over_dense": SHAPES,
         "increments_per_second": SHAPES,
     },
+    "products": {"speedup_over_float64": None, "time_over_float32_product": None},
     "encoding": {"speedup": None},
     "solving": {"speedup": None, "residual": None, "peak_bytes_over_d2": None},
     "wire": {
@@ -44,6 +45,7 @@ FIGURES = {
 }
 BARS = {
     "counting": 4,
+    "products": 0,
     "encoding": 1,
     "solving": 3,
     "wire": 2,
