@@ -37,6 +37,7 @@ METHODS: dict[str, Method] = {
         deepafl.METHOD,
         safle.METHOD,
         safle.HYBRID,
+        safle.DEFAULT,
     )
 }
 

@@ -4,8 +4,9 @@
 
 Nothing is simulated: every client's counts become the bytes of its statistics file, and
 the server solves their sum. ``columns = "hybrid"`` puts the linear columns beside the
-tables, and ``"linear"`` leaves only those; ``head = "discriminant"`` reads the same sums as
-LDA. These three are ours, not the paper's.
+tables, ``"linear"`` leaves only those, and ``"random-features"`` has rectified sums in the
+tables' place (safle's default encoder, docs/heads.md); ``head = "discriminant"`` reads the
+same sums as LDA. These four are ours, not the paper's.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from safle.bucketing import make_bucketing
 from safle.calibration import Calibration, DeclaredRange
 from safle.counting import count
 from safle.encoders import EmbeddingEncoder, Encoder, HybridEncoder, LinearEncoder
+from safle.encoders.default import default_encoder
 from safle.errors import SettingsError
 from safle.histogram import Grid, Histogram
 from safle.model import Model
@@ -26,7 +28,7 @@ from safle.solver import solve
 from safle.statistics import RunningTotal, Statistics
 from safle.wire import encode_histogram, encode_statistics
 
-COLUMNS = ("embedding", "linear", "hybrid")
+COLUMNS = ("embedding", "linear", "hybrid", "random-features")
 ENCODER_DEFAULTS: dict[str, Any] = {
     "bucketing": "binary-overlap",
     "buckets": 8,
@@ -96,6 +98,11 @@ def encoder_of(calibration: Calibration, settings: Settings, seed: int) -> Encod
         raise SettingsError(f"columns {columns!r}; expected one of {', '.join(COLUMNS)}")
     if columns == "linear":
         return LinearEncoder.calibrated(calibration)
+    if columns == "random-features":
+        units = settings.get("units", "auto")
+        return default_encoder(
+            calibration, units=None if units == "auto" else int(units), seed=seed
+        )
     embedding = embedding_of(calibration, settings, seed)
     if columns == "embedding":
         return embedding
@@ -173,5 +180,13 @@ HYBRID = Method(
     "analytic",
     run,
     {**METHOD.defaults, "columns": "hybrid", "buckets": 4, "head": "discriminant"},
+    invariant=True,
+)
+DEFAULT = Method(
+    "safle-default",
+    "safle's default (ours)",
+    "analytic",
+    run,
+    {**METHOD.defaults, "columns": "random-features", "units": "auto", "head": "auto"},
     invariant=True,
 )
