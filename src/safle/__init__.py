@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         RandomFeatureEncoder,
         load_encoder,
     )
+    from safle.encoders.default import default_encoder
     from safle.errors import SafleError
     from safle.estimator import SafleClassifier
     from safle.histogram import Grid, Histogram
@@ -42,6 +43,7 @@ _HOMES = {
         "RandomFeatureEncoder",
         "load_encoder",
     ),
+    "safle.encoders.default": ("default_encoder",),
     "safle.errors": ("SafleError",),
     "safle.estimator": ("SafleClassifier",),
     "safle.histogram": ("Grid", "Histogram"),
@@ -73,6 +75,7 @@ __all__ = [
     "Solution",
     "Statistics",
     "count",
+    "default_encoder",
     "load_encoder",
     "load_model",
     "read_histogram",
