@@ -195,6 +195,12 @@ def test_mean_and_deviation_are_over_seeds():
     assert "settings" not in to_csv([{**rows[0], "settings": {"rate": 3}, "curve": [1]}])
 
 
+def test_settings_do_not_hide_labels_of_the_same_name():
+    noisy = {"method": "FedAvg", "rate": 0.2, "seed": 0, "settings": {"rate": 0.1, "batch": 50}}
+
+    assert to_csv([noisy]) == "method,rate,seed,setting_rate,batch\nFedAvg,0.2,0,0.1,50\n"
+
+
 @pytest.mark.parametrize(
     ("text", "clients"), [("alpha=0.1", 7), ("shards=2", 7), ("iid", 7), ("pooled", 1)]
 )
