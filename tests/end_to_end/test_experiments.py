@@ -195,6 +195,10 @@ def test_the_page_needs_nothing_else(page):
     assert not re.search(r"url\((?!#)", page.read_text())
 
 
+def test_the_page_says_how_iterative_methods_were_trained(page):
+    assert "20 rounds with 100% of the clients in each, 1 local epoch," in page.read_text()
+
+
 def test_a_folder_without_results_is_refused(tmp_path):
     done = safle("report", tmp_path)
 

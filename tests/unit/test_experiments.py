@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from safle.baselines import METHODS
 from safle.cli.experiment import NAMES
 from safle.errors import InvalidInput, SettingsError, TableError
 from safle.experiments import cells, running
@@ -51,6 +52,21 @@ def test_both_sets_of_defaults_name_every_experiment_and_survive_a_round_trip(tm
         (tmp_path / "saved.toml").write_text(to_toml(defaults))
         assert load_settings(tmp_path / "saved.toml", small=small) == defaults
     assert set(default_settings(small=True)) == set(default_settings(small=False))
+
+
+def test_on_a_features_file_iterative_methods_share_the_papers_protocol():
+    methods = default_settings(small=False)["methods"]
+
+    iterative = [name for name, method in METHODS.items() if method.kind == "iterative"]
+    assert len(iterative) == 6
+    for name in iterative:
+        used = METHODS[name].settings(methods[name])
+        assert {key: used[key] for key in ("participation", "epochs", "rounds", "batch")} == {
+            "participation": 0.1,
+            "epochs": 5,
+            "rounds": 200,
+            "batch": 50,
+        }
 
 
 @pytest.mark.parametrize(
@@ -177,6 +193,12 @@ def test_mean_and_deviation_are_over_seeds():
     assert line["deviation"] == pytest.approx(np.std([0.5, 0.7], ddof=1))
     assert line["digests"] == ["0", "1"]
     assert "settings" not in to_csv([{**rows[0], "settings": {"rate": 3}, "curve": [1]}])
+
+
+def test_settings_do_not_hide_labels_of_the_same_name():
+    noisy = {"method": "FedAvg", "rate": 0.2, "seed": 0, "settings": {"rate": 0.1, "batch": 50}}
+
+    assert to_csv([noisy]) == "method,rate,seed,setting_rate,batch\nFedAvg,0.2,0,0.1,50\n"
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ the server solves the sandwiched least squares
     min ||R - F Omega W_t||^2 + omega ||Omega||^2
 
 by eigendecomposing ``F'F = U diag(s) U'`` and ``W_t W_t' = V diag(t) V'``: in those bases
-``Omega_ij = (U' F'R W_t' V)_ij / (s_i t_j + omega)``. Then ``X_{t+1} = X_t + F Omega``. A last
-round fits the classifier of the last layer: 2T + 1 rounds.
+``Omega_ij = (U' F'R W_t' V)_ij / (s_i t_j + omega)``. Where t_j = 0, W_t'V_j is zero as well:
+at most as many columns as classes count, and Omega is the product of a tall and a wide
+matrix, which is how it is applied here. (It is sent whole, as in the paper.) Then
+``X_{t+1} = X_t + F Omega``. A last round fits the classifier of the last layer: 2T + 1 rounds.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg import cho_factor, cho_solve, eigh, svd
 from scipy.special import erf
 
 from safle.baselines.base import (
@@ -40,6 +42,8 @@ from safle.baselines.base import (
 )
 
 Matrix = NDArray[np.float64]
+Transform = tuple[Features, Features]
+"""Omega as a tall and a wide matrix, float32."""
 BATCH = 8_192
 BLOCK = 256
 
@@ -51,12 +55,12 @@ class DeepModel:
     Attributes
     ----------
     entry : A, float32, (feature_dim, width)
-    layers : (B_t, Omega_t), float32, (width, width) each
+    layers : B_t, float32, (width, width), and Omega_t
     classifier : W_T, float32, (width, class_count)
     """
 
     entry: Features
-    layers: tuple[tuple[Features, Features], ...]
+    layers: tuple[tuple[Features, Transform], ...]
     classifier: Features
 
     def predict(self, features: Features) -> NDArray[np.int64]:
@@ -67,7 +71,7 @@ class DeepModel:
     def _predict(self, features: Features) -> NDArray[np.int64]:
         state = np.tanh(features @ self.entry)
         for projection, transform in self.layers:
-            state = state + activated(state, projection) @ transform
+            state = state + transformed(activated(state, projection), transform)
         return np.argmax(state @ self.classifier, axis=1)
 
 
@@ -92,18 +96,33 @@ def activated(state: Features, projection: Features, out: Features | None = None
     return hidden
 
 
+def transformed(hidden: Features, transform: Transform) -> Features:
+    """``F Omega``, (samples, width)."""
+    tall, wide = transform
+    narrow: Features = hidden @ tall
+    product: Features = narrow @ wide
+    return product
+
+
 def classifier(gram: Matrix, cross: Matrix, ridge: float) -> Matrix:
     """``inverse(C + ridge I) M``."""
     return cho_solve(cho_factor(gram + ridge * np.eye(len(gram))), cross)
 
 
-def sandwiched(gram: Matrix, cross: Matrix, weights: Matrix, strength: float) -> Matrix:
-    """Omega of ``min ||R - F Omega W||^2 + strength ||Omega||^2`` from F'F and F'R."""
+def sandwiched(
+    gram: Matrix, cross: Matrix, weights: Matrix, strength: float
+) -> tuple[Matrix, Matrix]:
+    """Omega of ``min ||R - F Omega W||^2 + strength ||Omega||^2`` from F'F and F'R.
+
+    Returns
+    -------
+    tall, wide : (width, rank) and (rank, width), whose product it is
+    """
     outer, left = eigh(gram)
-    inner, right = eigh(weights @ weights.T)
+    right, inner, _ = svd(weights, full_matrices=False)
     # Rounding leaves small negative numbers where there should be zeros.
-    scale = np.maximum(outer, 0.0)[:, None] * np.maximum(inner, 0.0) + strength
-    return left @ ((left.T @ cross @ weights.T @ right) / scale) @ right.T
+    scale = np.maximum(outer, 0.0)[:, None] * inner**2 + strength
+    return left @ ((left.T @ (cross @ (weights.T @ right))) / scale), right.T
 
 
 class _Federation:
@@ -133,10 +152,10 @@ class _Federation:
                 self.sent.append(len(message({"gram": mine[upper], "cross": own_cross})))
         return gram, cross
 
-    def next_layer(self, transform: Features) -> None:
+    def next_layer(self, transform: Transform) -> None:
         """``X + F Omega``, in place."""
         for at in range(0, len(self.state), BATCH):
-            self.state[at : at + BATCH] += self.hidden[at : at + BATCH] @ transform
+            self.state[at : at + BATCH] += transformed(self.hidden[at : at + BATCH], transform)
 
 
 def run(task: Task, settings: Settings) -> Result:
@@ -147,7 +166,7 @@ def run(task: Task, settings: Settings) -> Result:
     entry = np.float32(settings["scale"]) * _projection(generator, task.feature_dim, width)
     clients = _Federation(task, entry)
     watched = None if task.watched is None else np.tanh(task.watched[0] @ entry)
-    layers: list[tuple[Features, Features]] = []
+    layers: list[tuple[Features, Transform]] = []
     curve: list[Point] = []
     down = 0
     for layer in range(depth + 1):
@@ -165,15 +184,16 @@ def run(task: Task, settings: Settings) -> Result:
         activated(clients.state, projection, out=clients.hidden)
         residual = clients.targets - clients.state @ readout
         sums = clients.sums(clients.hidden, residual)
-        transform = sandwiched(*sums, weights, settings["omega"]).astype(np.float32)
-        down += len(message({"transform": transform}))
+        tall, wide = sandwiched(*sums, weights, settings["omega"])
+        transform = tall.astype(np.float32), wide.astype(np.float32)
+        down += len(message({"transform": transform[0] @ transform[1]}))
         clients.next_layer(transform)
         layers.append((projection, transform))
         with watch.paused():
             if watched is not None:
-                watched = watched + activated(watched, projection) @ transform
+                watched = watched + transformed(activated(watched, projection), transform)
     model: Predictor = DeepModel(entry, tuple(layers), readout)
-    arrays = {f"transform.{at}": pair[1] for at, pair in enumerate(layers)}
+    arrays = {f"transform.{at}": pair[1][0] @ pair[1][1] for at, pair in enumerate(layers)}
     return Result(
         model,
         rounds=2 * depth + 1,

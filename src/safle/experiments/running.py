@@ -134,12 +134,20 @@ def summarised(rows: Sequence[Row]) -> list[Row]:
     return summary
 
 
+def _settings_beside(row: Row) -> dict[str, Any]:
+    """A row's settings, under names that do not hide its labels and figures."""
+    return {
+        f"setting_{name}" if name in row else name: value
+        for name, value in row.get("settings", {}).items()
+    }
+
+
 def to_csv(rows: Sequence[Row]) -> str:
     """One line a row; curves and other lists are in the JSON only."""
     plain = [
         {
             name: value
-            for name, value in {**row, **row.get("settings", {})}.items()
+            for name, value in {**row, **_settings_beside(row)}.items()
             if not isinstance(value, list | dict)
         }
         for row in rows

@@ -64,8 +64,23 @@ def table1(result: Result, paper: Paper) -> Content:
         if "class_mix" in row
     ]
     caption = "Top-1 accuracy in percent, mean ± deviation over seeds; bytes are per client."
-    remarks = _gap_remarks(lines, scenarios, paper)
+    remarks = _protocol_remarks(result["rows"]) + _gap_remarks(lines, scenarios, paper)
     return [Table(caption, columns, rows), *mixes], remarks
+
+
+def _protocol_remarks(rows: Rows) -> list[str]:
+    """How the iterative methods were trained, for every protocol that occurs."""
+    methods: dict[str, list[str]] = {}
+    for row in rows:
+        used = row.get("settings", {})
+        if "participation" in used:
+            epochs = "1 local epoch" if used["epochs"] == 1 else f"{used['epochs']} local epochs"
+            text = (
+                f"{used['rounds']} rounds with {used['participation']:.0%} of the clients in each, "
+                f"{epochs}, batches of {used['batch']}"
+            )
+            methods.setdefault(text, []).append(row["method"])
+    return [f"{', '.join(dict.fromkeys(names))}: {text}." for text, names in methods.items()]
 
 
 def _gap_remarks(lines: Rows, scenarios: Sequence[str], paper: Paper) -> list[str]:
@@ -107,8 +122,9 @@ def rounds(result: Result, _paper: Paper) -> Content:
     )
     return [chart], [
         (
-            "One round is one exchange with every client. SAFLe's thresholds come from histograms "
-            "that clients send beforehand; they hold no labels and are counted in its bytes."
+            "One round is one exchange with those who take part. SAFLe's thresholds come from "
+            "histograms that clients send beforehand; they hold no labels and are counted in its "
+            "bytes."
         )
     ]
 

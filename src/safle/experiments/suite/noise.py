@@ -16,7 +16,8 @@ def requests(plan: Plan) -> list[Request]:
                     method,
                     wanted["scenario"],
                     labels={"noise": kind, "rate": rate},
-                    noise={"kind": kind, "rate": rate},
+                    # Clean labels are the same measurement for every kind, and for others.
+                    noise={"kind": kind, "rate": rate} if rate else None,
                     settings=wanted["encoder"] if method.startswith("safle") else None,
                     seeds=range(wanted["seeds"]),
                 )

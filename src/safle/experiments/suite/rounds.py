@@ -18,6 +18,6 @@ def requests(plan: Plan) -> list[Request]:
 EXPERIMENT = Experiment(
     "rounds",
     "Accuracy against rounds",
-    "How many exchanges with every client does an accuracy take?",
+    "How many exchanges with clients does an accuracy take?",
     requests,
 )
