@@ -43,7 +43,9 @@ from safle.wire import encode_statistics
 
 CLIENTS = 100
 SEEDS, QUICK_SEEDS = (0, 1, 2), (0,)
-HEADS = ("least-squares", "discriminant")
+HEADS = ("least-squares", "discriminant", "averaged")
+JUDGED = "averaged"
+"""What safle takes by itself."""
 BUDGETS = (1, 5, 20)
 """Megabytes a client."""
 DEFAULT, LINEAR = "default", "linear (AFL)"
@@ -161,7 +163,7 @@ def _public(dataset: data.Dataset, seed: int) -> PublicSample:
 
 
 def _points(name: str, maker: Maker, dataset: data.Dataset, seeds: tuple[int, ...]) -> list[Point]:
-    """Both heads of one encoder."""
+    """All heads of one encoder."""
     trials: dict[str, list[float]] = {head: [] for head in HEADS}
     sizes, seconds, columns = [], [], 0
     for seed in seeds:
@@ -169,12 +171,13 @@ def _points(name: str, maker: Maker, dataset: data.Dataset, seeds: tuple[int, ..
         begun = time.perf_counter()
         encoder = maker(_public(dataset, seed), seed)
         statistics = count(encoder, dataset.train, dataset.train_labels)
-        chosen = solve(statistics, head="discriminant")
+        chosen = solve(statistics, head=JUDGED)
         seconds.append(time.perf_counter() - begun)
         columns = statistics.dim
-        plain = solve(statistics, head="least-squares", ridge=chosen.ridge)
-        for solution in (chosen, plain):
-            trials[solution.head].append(_accuracy(encoder, statistics, solution, dataset))
+        for head in HEADS:
+            same = head == JUDGED
+            solution = chosen if same else solve(statistics, head=head, ridge=chosen.ridge)
+            trials[head].append(_accuracy(encoder, statistics, solution, dataset))
         client = np.random.default_rng(seed).permutation(len(dataset.train))
         client = client[: len(client) // CLIENTS]
         contribution = count(encoder, dataset.train[client], dataset.train_labels[client])
@@ -199,11 +202,11 @@ def _deviation(values: list[float]) -> float:
 
 
 def _bars(points: list[Point], source: str) -> list[Bar]:
-    """Of the head that safle takes by itself; what is larger than its budget has nothing."""
+    """Of the head that safle takes; what is larger than its budget has nothing."""
     bars = []
     for encoder, aim in AIMS.items():
         for point in points:
-            if (point.data, point.encoder, point.head) == (source, encoder, "discriminant"):
+            if (point.data, point.encoder, point.head) == (source, encoder, JUDGED):
                 most = float("inf") if encoder == DEFAULT else float(encoder.split()[1])
                 accuracy = 100 * point.accuracy if point.megabytes <= most else 0.0
                 bars.append(Bar(f"frontier: accuracy, {encoder}", accuracy, aim))
@@ -211,7 +214,7 @@ def _bars(points: list[Point], source: str) -> list[Bar]:
 
 
 def _picture(points: list[Point], path: Path) -> Path | None:
-    """One panel a data set: accuracy over megabytes, both heads of an encoder joined."""
+    """One panel a data set: accuracy over megabytes, the heads of an encoder joined."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -227,7 +230,7 @@ def _picture(points: list[Point], path: Path) -> Path | None:
             pair = [point for point in own if point.encoder == name]
             places = [point.megabytes for point in pair], [100 * point.accuracy for point in pair]
             axes.plot(*places, color=f"C{colour}", alpha=0.4)
-            for point, marker in zip(pair, "os", strict=True):
+            for point, marker in zip(pair, "osD", strict=True):
                 axes.errorbar(
                     [point.megabytes],
                     [100 * point.accuracy],
@@ -235,10 +238,13 @@ def _picture(points: list[Point], path: Path) -> Path | None:
                     fmt=marker,
                     color=f"C{colour}",
                     capsize=3,
-                    label=name if marker == "s" else None,
+                    label=name if point.head == JUDGED else None,
                 )
         axes.set(xscale="log", xlabel="MB a client, sent once", ylabel="test accuracy, %")
-        axes.set_title(f"{source} (circle: least squares, square: discriminant)", fontsize=10)
+        axes.set_title(
+            f"{source} (circle: least squares, square: discriminant, diamond: averaged)",
+            fontsize=10,
+        )
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     path.parent.mkdir(exist_ok=True)

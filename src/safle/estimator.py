@@ -49,7 +49,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     group_size : G, digits per expert; None = what keeps about 12,000 columns
     seed : of the random features, or of the permutation of the digits
     ridge : a positive number; 0 = minimum norm; "auto" = chosen by ``criterion``
-    head : "auto", "least-squares" or "discriminant"
+    head : "auto", "least-squares", "discriminant" or "averaged"
     criterion : "gcv" or "evidence"
 
     Attributes

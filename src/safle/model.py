@@ -136,12 +136,12 @@ class Model:
     def predict_proba(self, features: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities, (samples, class_count).
 
-        The discriminant head's are its posterior (softmax of the scores). Least-squares
-        scores estimate the one-hot labels; theirs is the nearest point of the
-        probability simplex, which keeps the order of the classes.
+        The discriminant head's are its posterior (softmax of the scores); the averaged
+        one's are taken alike. Least-squares scores estimate the one-hot labels; theirs is
+        the nearest point of the probability simplex, which keeps the order of the classes.
         """
         scores = self.decision_function(features)
-        if self.head == "discriminant":
+        if self.head != "least-squares":
             scores = np.exp(scores - scores.max(axis=1, keepdims=True))
             return scores / scores.sum(axis=1, keepdims=True)
         return _nearest_probabilities(scores)

@@ -95,7 +95,7 @@ def test_the_frontier_has_every_head_of_every_encoder_and_a_picture():
     assert pairs == {
         (encoder, head)
         for encoder in ("linear (AFL)", "default")
-        for head in ("least-squares", "discriminant")
+        for head in ("least-squares", "discriminant", "averaged")
     }
     for point in found["points"]:
         # Ten classes: what was learned is better than guessing.

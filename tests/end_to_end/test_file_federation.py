@@ -226,7 +226,7 @@ def test_an_encoder_for_a_budget_keeps_to_it(run: Run, folder: Path) -> None:
 
 def test_auto_is_what_nothing_said_means(solved: Run, folder: Path) -> None:
     shown = solved("solve", "total.stats", *ENCODER, "--auto", "-o", "auto.safetensors")
-    assert "discriminant" in shown
+    assert "averaged" in shown
     assert (folder / "auto.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
 
 

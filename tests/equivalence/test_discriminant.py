@@ -127,3 +127,33 @@ def test_a_singular_scatter_is_an_error_not_nonsense():
     counts = np.array([3, 2])
     with pytest.raises(SolveError, match="larger ridge"):
         discriminant(np.eye(2), np.diag([3.0, 2.0]), counts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ridge", [0.5, 100.0])
+def test_averaged_is_half_way_between_discriminant_and_stretched_least_squares(
+    make_data, kind, ridge
+):
+    data = make_data(kind)
+    statistics = data.count()
+    plain, lda, averaged = (
+        solve(statistics, ridge=ridge, head=head)
+        for head in ("least-squares", "discriminant", "averaged")
+    )
+    centred = plain.weights - plain.weights.mean(axis=1, keepdims=True)
+    rest = 2 * averaged.weights - lda.weights
+    # What is not the discriminant's half is least squares, times one positive number.
+    strength = np.vdot(rest, centred) / np.vdot(centred, centred)
+    assert strength > 0
+    assert np.allclose(rest, strength * centred, atol=1e-8 * np.abs(rest).max())
+    assert np.allclose(2 * averaged.intercept, lda.intercept)
+    # Both halves weigh alike: in the basis of least squares, their traces are equal.
+    turned = np.linalg.lstsq(plain.weights, lda.weights, rcond=None)[0]
+    turned -= turned.mean(axis=1, keepdims=True)
+    assert np.trace(turned) == pytest.approx(strength * (len(turned) - 1), rel=1e-6)
+
+
+def test_one_class_has_nothing_to_average(make_data):
+    data = make_data()
+    only = data.part(data.labels == 1).count()
+    assert not solve(only, ridge=1.0, head="averaged").weights.any()

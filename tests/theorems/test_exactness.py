@@ -16,6 +16,7 @@ from safle.calibration import DeclaredRange
 from safle.counting import count
 from safle.encoders import EmbeddingEncoder
 from safle.errors import EncoderMismatch, InvalidInput, InvariantError
+from safle.solver.heads import HEADS
 from safle.statistics import Statistics, sum_statistics
 from safle.wire import encode_statistics
 
@@ -40,9 +41,7 @@ def test_any_partition_in_any_order_gives_the_same_bytes(data_sets, model_bytes,
     total = sum_statistics(part.count() for part in draw_parts(data, drawn, clients))
     assert total == whole
     assert encode_statistics(total) == encode_statistics(whole)
-    head = data.draw(
-        st.sampled_from(["least-squares", "discriminant"] if ridge else ["least-squares"])
-    )
+    head = data.draw(st.sampled_from(HEADS if ridge else ["least-squares"]))
     saved = [
         model_bytes(drawn.encoder, statistics, ridge=ridge, head=head)
         for statistics in (whole, total)

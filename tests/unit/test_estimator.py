@@ -132,7 +132,7 @@ def test_from_statistics_is_fit(encoder, pooled, train):
     assert clone(given).fit(*train).model_.digest == pooled.model_.digest
 
 
-@pytest.mark.parametrize("head", ["least-squares", "discriminant"])
+@pytest.mark.parametrize("head", ["least-squares", "discriminant", "averaged"])
 def test_two_hospitals_are_their_pooled_data(encoder, train, head):
     X, y = train
     mine = y < 6  # Each has classes that the other has never seen.

@@ -17,7 +17,7 @@ from safle.model import Model, load_model, on_grid
 from safle.solver import solve
 
 KINDS = ["embedding", "linear", "hybrid"]
-HEADS = ["least-squares", "discriminant"]
+HEADS = ["least-squares", "discriminant", "averaged"]
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ RIDGES = [0, 0.5, 100.0, "auto"]
         ({"ridge": "best"}, "ridge 'best'"),
         ({"ridge": None}, "ridge None"),
         ({"ridge": [1.0]}, r"ridge \[1.0\]"),
-        ({"head": "mean"}, "auto, least-squares, discriminant"),
+        ({"head": "mean"}, "auto, least-squares, discriminant, averaged"),
         ({"ridge": 1.0, "backend": "cublas"}, "auto, scipy or torch"),
     ],
 )
@@ -189,10 +189,10 @@ def test_a_solution_says_how_it_was_obtained(make_data):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_auto_takes_the_discriminant_head_where_classes_have_scatter(make_data, kind):
+def test_auto_takes_the_averaged_head_where_classes_have_scatter(make_data, kind):
     statistics = make_data(kind).count()
-    chosen, asked = solve(statistics), solve(statistics, head="discriminant")
-    assert chosen.head == "discriminant"
+    chosen, asked = solve(statistics), solve(statistics, head="averaged")
+    assert chosen.head == "averaged"
     assert np.array_equal(chosen.weights, asked.weights)
     assert np.array_equal(chosen.intercept, asked.intercept)
 

@@ -58,11 +58,11 @@ def solve_options(function: Function) -> Function:
         ),
         click.option(
             "--head",
-            type=click.Choice(["auto", "least-squares", "discriminant"]),
+            type=click.Choice(["auto", "least-squares", "discriminant", "averaged"]),
             default="auto",
             metavar="NAME",
-            help="least-squares (the paper's) or discriminant (LDA), from the same statistics; "
-            "auto takes the stronger: discriminant where there are two classes with scatter.",
+            help="least-squares (the paper's), discriminant (LDA) or averaged, from the same "
+            "statistics; auto is averaged where there are two classes or more.",
         ),
         click.option(
             "--auto",

@@ -22,7 +22,7 @@ from safle.solver.tiles import Backend, Cholesky, Progress, ScipyBackend, TiledM
 from safle.solver.torch_backend import TorchBackend, installed
 from safle.statistics import Statistics
 
-Head = Literal["auto", "least-squares", "discriminant"]
+Head = Literal["auto", "least-squares", "discriminant", "averaged"]
 Criterion = Literal["gcv", "evidence"]
 BackendName = Literal["auto", "scipy", "torch"]
 TORCH_WORTHWHILE = 6_000
@@ -72,8 +72,8 @@ def solve(
     ----------
     ridge : a positive number; 0 for the minimum-norm solution; "auto" chooses by
         ``criterion`` from the statistics alone
-    head : "least-squares" (the paper's), "discriminant" (LDA), or "auto": discriminant
-        where there are two classes, and scatter within them to divide by
+    head : "least-squares" (the paper's), "discriminant" (LDA), "averaged" (of both), or
+        "auto": averaged where there are two classes, and scatter within them to divide by
     criterion : "gcv" or "evidence"
     backend : who factors; "auto" takes torch for large systems where it is installed
     progress : called with the finished share, 0 to 1
@@ -121,14 +121,15 @@ def _headed(
     plain = {"weights": weights, "intercept": intercept, "head": "least-squares"}
     if head == "least-squares" or (head == "auto" and not (ridge and len(intercept) > 1)):
         return plain
-    target = statistics.cross * reduction.real[:, None]
+    chosen = "averaged" if head == "auto" else head
+    target, counts = statistics.cross * reduction.real[:, None], statistics.class_counts
     try:
-        weights, intercept = discriminant(weights, target, statistics.class_counts)
+        weights, intercept = discriminant(weights, target, counts, average=chosen == "averaged")
     except SolveError:
         if head == "auto":
             return plain
         raise
-    return {"weights": weights, "intercept": intercept, "head": "discriminant"}
+    return {"weights": weights, "intercept": intercept, "head": chosen}
 
 
 def _check_ridge(ridge: Any, head: str) -> None:
@@ -136,9 +137,9 @@ def _check_ridge(ridge: Any, head: str) -> None:
         return
     if not isinstance(ridge, Real) or not 0 <= float(ridge) < np.inf:
         raise InvalidInput(f"ridge {ridge!r}; expected 'auto', 0 or a positive finite number")
-    if ridge == 0 and head == "discriminant":
+    if ridge == 0 and head in ("discriminant", "averaged"):
         raise InvalidInput(
-            "the discriminant head needs a positive ridge: within classes, the constant "
+            f"the {head} head needs a positive ridge: within classes, the constant "
             "direction has no scatter to divide by"
         )
 
