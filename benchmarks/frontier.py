@@ -182,7 +182,7 @@ def _points(name: str, maker: Maker, dataset: data.Dataset, seeds: tuple[int, ..
         client = client[: len(client) // CLIENTS]
         contribution = count(encoder, dataset.train[client], dataset.train_labels[client])
         sizes.append(len(encode_statistics(contribution)) / 1e6)
-    note(f"  {({head: round(100 * fmean(found), 2) for head, found in trials.items()})}")
+    note(f"  { ({head: round(100 * fmean(found), 2) for head, found in trials.items()}) }")
     spent, size, where = fmean(seconds), fmean(sizes), dataset.source
     return [
         Point(where, name, head, fmean(found), _deviation(found), size, columns, spent)
