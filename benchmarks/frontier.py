@@ -221,31 +221,32 @@ def _picture(points: list[Point], path: Path) -> Path | None:
     except ImportError:
         return None
     sources = list(dict.fromkeys(point.data for point in points))
-    figure = Figure(figsize=(8, 4.4 * len(sources)), layout="constrained")
+    colours = {name: f"C{at}" for at, name in enumerate(dict.fromkeys(p.encoder for p in points))}
+    figure = Figure(figsize=(8, 0.4 + 3.6 * len(sources)), layout="constrained")
+    figure.suptitle("circle: least squares, square: discriminant, diamond: averaged", fontsize=10)
     for axes, source in zip(
         figure.subplots(len(sources), squeeze=False)[:, 0], sources, strict=True
     ):
         own = [point for point in points if point.data == source]
         names = list(dict.fromkeys(point.encoder for point in own))
-        for colour, name in enumerate(names):
+        for name in names:
             pair = [point for point in own if point.encoder == name]
             places = [point.megabytes for point in pair], [100 * point.accuracy for point in pair]
-            axes.plot(*places, color=f"C{colour}", alpha=0.4)
+            axes.plot(*places, color=colours[name], alpha=0.4)
             for point, marker in zip(pair, "osD", strict=True):
                 axes.errorbar(
                     [point.megabytes],
                     [100 * point.accuracy],
                     yerr=[100 * point.deviation],
                     fmt=marker,
-                    color=f"C{colour}",
+                    color=colours[name],
                     capsize=3,
                     label=name if point.head == JUDGED else None,
                 )
         axes.set(xscale="log", xlabel="MB a client, sent once", ylabel="test accuracy, %")
-        axes.set_title(
-            f"{source} (circle: least squares, square: discriminant, diamond: averaged)",
-            fontsize=10,
-        )
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
+        axes.set_title(source, fontsize=10)
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     path.parent.mkdir(exist_ok=True)

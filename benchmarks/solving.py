@@ -39,7 +39,7 @@ def run(settings: Settings) -> Outcome:
     matrix, target = _dense(statistics)
     scratch = np.empty_like(matrix, order="F")
     times = race(
-        ("safle", partial(solve, statistics, ridge=RIDGE)),
+        ("safle", partial(solve, statistics, ridge=RIDGE, head="least-squares")),
         {"scipy": partial(plain, matrix, target), "tuned": partial(tuned, scratch, target)},
         same=_same,
         repeats=REPEATS,
