@@ -24,7 +24,7 @@ from safle.model import Model
 from safle.solver import solve
 
 KINDS = ["integer", "one-hot", "binary-overlap", "wide-integer", "linear", "hybrid", "random"]
-HEADS = ["least-squares", "discriminant", "averaged"]
+HEADS = ["least-squares", "averaged"]
 NAMES = {"int": np.array([-7, 3, 2**40]), "str": np.array(["", "Äpfel", "zebra crossing"])}
 
 

@@ -34,7 +34,6 @@ SMALL = {"encoder": "embedding", "buckets": 3, "group_size": 3}
     [
         SafleClassifier(units=64),
         SafleClassifier(encoder="linear"),
-        SafleClassifier(encoder="hybrid", head="discriminant"),
         SafleClassifier(encoder="embedding", bucketing="integer", criterion="evidence"),
     ]
 )
