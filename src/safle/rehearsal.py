@@ -28,7 +28,6 @@ from safle.solver import solve
 from safle.statistics import Statistics
 from safle.wire import encode_statistics
 
-SAMPLES, CLASSES = 500, 10
 MARGIN = 1.1
 """How much larger than its rehearsal a real contribution may be."""
 HELD_OUT = 5
@@ -86,19 +85,27 @@ def weigh(encoder: Encoder, features: NDArray[Any], labels: NDArray[Any]) -> Con
     return Contribution(statistics.sample_count, statistics.dim, numbers, size, seconds)
 
 
-def rehearse(encoder: Encoder, *, samples: int = SAMPLES, classes: int = CLASSES) -> Contribution:
+def rehearse(encoder: Encoder, *, samples: int, classes: int) -> Contribution:
     """The contribution of a client with so many samples, evenly of so many classes."""
     features = encoder.plausible_features(samples, np.random.default_rng(0))
     return weigh(encoder, features, np.arange(samples) % classes)
 
 
-def worth(encoder: Encoder, features: NDArray[Any], labels: NDArray[Any]) -> Worth:
-    """What the samples, (samples, feature_dim), make alone: four fifths judge the fifth."""
+def worth(
+    encoder: Encoder,
+    features: NDArray[Any],
+    labels: NDArray[Any],
+    progress: Callable[[float], None] | None = None,
+) -> Worth:
+    """What the samples, (samples, feature_dim), make alone: the fifth judges the others.
+
+    ``progress`` is called with the finished share, 0 to 1.
+    """
     if len(labels) < HELD_OUT:
         raise InvalidInput(f"{len(labels)} samples; a fifth of them cannot be held out")
     held = np.random.default_rng(0).permutation(len(labels)) % HELD_OUT == 0
     statistics: Statistics = count(encoder, features[~held], labels[~held])
-    model = Model.from_solution(encoder, statistics, solve(statistics))
+    model = Model.from_solution(encoder, statistics, solve(statistics, progress=progress))
     right = model.predict(features[held]) == labels[held]
     _, counts = np.unique(labels[held], return_counts=True)
     return Worth(float(right.mean()), int(held.sum()), float(counts.max() / held.sum()))
@@ -124,8 +131,8 @@ def units_within(
     most_bytes: float,
     *,
     most_units: int,
-    samples: int = SAMPLES,
-    classes: int = CLASSES,
+    samples: int,
+    classes: int,
 ) -> int:
     """The most random features whose contribution stays within ``most_bytes``.
 

@@ -139,7 +139,14 @@ DEFAULT_PARTS = [
     {"kind": "linear", "settings": LINEAR_OF_ROOTS},
     {
         "kind": "random-features",
-        "settings": {"linear": LINEAR_OF_ROOTS, "count": 48, "terms": 1, "bits": 4, "seed": 0},
+        "settings": {
+            "linear": LINEAR_OF_ROOTS,
+            "count": 48,
+            "terms": 1,
+            "bits": 4,
+            "seed": 0,
+            "scale": 8,
+        },
     },
 ]
 

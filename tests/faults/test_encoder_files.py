@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save as to_safetensors
 
-from safle.encoders import load_encoder
+from safle.encoders import LinearEncoder, RandomFeatureEncoder, load_encoder
+from safle.encoders.base import encoder_header, restore_encoder
 from safle.errors import WireError
 from safle.model import Model, load_model
 from safle.solver import solve
@@ -210,6 +211,19 @@ def test_model_arrays_must_make_sense(models, path, kind):
         path.write_bytes(put_together(header, {k: v for k, v in arrays.items() if k != name}))
         with pytest.raises(WireError):
             load_model(path)
+
+
+def test_random_features_of_another_scale_are_refused():
+    linear = LinearEncoder(np.zeros(4), np.ones(4))
+    encoder = RandomFeatureEncoder(linear, count=3, terms=1)
+    content = json.loads(encoder_header(encoder))
+    assert restore_encoder(json.dumps(content), encoder.arrays()) == encoder
+    content["settings"]["scale"] = 4
+    with pytest.raises(WireError, match="another version made the encoder"):
+        restore_encoder(json.dumps(content), encoder.arrays())
+    del content["settings"]["scale"]
+    with pytest.raises(WireError, match="scale"):
+        restore_encoder(json.dumps(content), encoder.arrays())
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -62,8 +62,7 @@ def rehearse(
     with session.progress(f"rehearsing {features.name}") as advance:
         sent = weigh(encoder, values, labels)
         advance(0.4)
-        alone = worth(encoder, values, labels)
-        advance(0.9)
+        alone = worth(encoder, values, labels, lambda done: advance(0.4 + 0.5 * done))
         fit = fitting_share(encoder, values)
     facts: dict[str, object] = {
         "samples": f"{len(labels):,}",

@@ -111,7 +111,7 @@ class RandomFeatureEncoder(Encoder):
         return 1 << self.bits - RANGE_BITS + WORTH_BITS
 
     def settings(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in _SETTINGS}
+        own = {name: getattr(self, name) for name in (*_SETTINGS, "scale")}
         return {"linear": self.linear.settings(), **own}
 
     def arrays(self) -> Arrays:
@@ -122,7 +122,13 @@ class RandomFeatureEncoder(Encoder):
         own = {name: settings[name] for name in _SETTINGS}
         if any(type(value) is not int for value in own.values()):
             raise SettingsError(f"{', '.join(_SETTINGS)} must be integers")
-        return cls(LinearEncoder.restore(settings["linear"], arrays), **own)
+        encoder = cls(LinearEncoder.restore(settings["linear"], arrays), **own)
+        if settings["scale"] != encoder.scale:
+            raise SettingsError(
+                f"random features of scale {settings['scale']}; this safle has {encoder.scale}: "
+                "another version made the encoder, make it again"
+            )
+        return encoder
 
     @cached_property
     def signs(self) -> NDArray[np.float32]:
