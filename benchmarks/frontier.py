@@ -36,14 +36,18 @@ from safle import (
 from safle.bucketing import BinaryOverlap
 from safle.calibration import Calibration
 from safle.encoders import Encoder
-from safle.encoders.default import default_encoder, default_transform, default_units
+from safle.encoders.default import (
+    FRACTION_BITS,
+    default_encoder,
+    default_transform,
+    default_units,
+)
 from safle.errors import SettingsError
-from safle.rehearsal import units_within
-from safle.wire import encode_statistics
+from safle.rehearsal import units_within, weigh
+from safle.solver.heads import HEADS
 
 CLIENTS = 100
 SEEDS, QUICK_SEEDS = (0, 1, 2), (0,)
-HEADS = ("least-squares", "discriminant", "averaged")
 JUDGED = "averaged"
 """What safle takes by itself."""
 BUDGETS = (1, 5, 20)
@@ -98,7 +102,7 @@ def run(settings: Settings) -> Outcome:
         },
         data=", ".join(sources),
         compared="nothing: accuracies stand side by side",
-        bars=[] if settings.quick else _bars(points, sources[0]),
+        bars=[] if settings.quick else _bars(points),
         tables={
             f"What a client's megabytes buy: {source}": [
                 header,
@@ -118,7 +122,7 @@ def makers(dataset: data.Dataset, *, quick: bool) -> dict[str, Maker]:
 
     def linear(sample: Calibration) -> LinearEncoder:
         return LinearEncoder.calibrated(
-            sample, transform=default_transform(sample), fraction_bits=6
+            sample, transform=default_transform(sample), fraction_bits=FRACTION_BITS
         )
 
     found: dict[str, Maker] = {LINEAR: lambda sample, _: LinearEncoder.calibrated(sample)}
@@ -158,8 +162,11 @@ def _affordable(dataset: data.Dataset, megabytes: float) -> int:
 
 
 def _public(dataset: data.Dataset, seed: int) -> PublicSample:
-    shuffled = np.random.default_rng(seed).permutation(len(dataset.train))
-    return PublicSample(dataset.train[shuffled[: data.PUBLIC_SAMPLES]])
+    return PublicSample(dataset.train[_shuffled(dataset, seed)[: data.PUBLIC_SAMPLES]])
+
+
+def _shuffled(dataset: data.Dataset, seed: int) -> NDArray[np.int64]:
+    return np.random.default_rng(seed).permutation(len(dataset.train))
 
 
 def _points(name: str, maker: Maker, dataset: data.Dataset, seeds: tuple[int, ...]) -> list[Point]:
@@ -178,10 +185,9 @@ def _points(name: str, maker: Maker, dataset: data.Dataset, seeds: tuple[int, ..
             same = head == JUDGED
             solution = chosen if same else solve(statistics, head=head, ridge=chosen.ridge)
             trials[head].append(_accuracy(encoder, statistics, solution, dataset))
-        client = np.random.default_rng(seed).permutation(len(dataset.train))
-        client = client[: len(client) // CLIENTS]
-        contribution = count(encoder, dataset.train[client], dataset.train_labels[client])
-        sizes.append(len(encode_statistics(contribution)) / 1e6)
+        client = _shuffled(dataset, seed)[: len(dataset.train) // CLIENTS]
+        sent = weigh(encoder, dataset.train[client], dataset.train_labels[client])
+        sizes.append(sent.bytes / 1e6)
     note(f"  { ({head: round(100 * fmean(found), 2) for head, found in trials.items()}) }")
     spent, size, where = fmean(seconds), fmean(sizes), dataset.source
     return [
@@ -202,12 +208,12 @@ def _deviation(values: list[float]) -> float:
     return stdev(values) if len(values) > 1 else 0.0
 
 
-def _bars(points: list[Point], source: str) -> list[Bar]:
+def _bars(points: list[Point]) -> list[Bar]:
     """Of the head that safle takes; what is larger than its budget has nothing."""
     bars = []
     for encoder, aim in AIMS.items():
         for point in points:
-            if (point.data, point.encoder, point.head) == (source, encoder, JUDGED):
+            if (point.data, point.encoder, point.head) == (frontier_data.JUDGED, encoder, JUDGED):
                 most = float("inf") if encoder == DEFAULT else float(encoder.split()[1])
                 accuracy = 100 * point.accuracy if point.megabytes <= most else 0.0
                 bars.append(Bar(f"frontier: accuracy, {encoder}", accuracy, aim))

@@ -98,10 +98,16 @@ def test_units_fill_a_budget_and_stay_within_it(most):
     moments = DeclaredMoments(np.zeros(40), np.ones(40))
 
     def bytes_of(units: int) -> float:
-        return MARGIN * rehearse(default_encoder(moments, units=units), samples=100).bytes
+        return (
+            MARGIN * rehearse(default_encoder(moments, units=units), samples=100, classes=10).bytes
+        )
 
     units = units_within(
-        lambda units: default_encoder(moments, units=units), most, most_units=4096, samples=100
+        lambda units: default_encoder(moments, units=units),
+        most,
+        most_units=4096,
+        samples=100,
+        classes=10,
     )
     assert bytes_of(units) <= most < bytes_of(round(1.15 * units) + 8)
 
@@ -110,6 +116,6 @@ def test_a_large_budget_takes_all_units_and_a_tiny_one_none():
     def make(units: int) -> object:
         return default_encoder(INK, units=units)
 
-    assert units_within(make, 1e9, most_units=70, samples=20) == 70
+    assert units_within(make, 1e9, most_units=70, samples=20, classes=10) == 70
     with pytest.raises(SettingsError, match="with a single random feature, more than 1"):
-        units_within(make, 1e3, most_units=70, samples=20)
+        units_within(make, 1e3, most_units=70, samples=20, classes=10)
