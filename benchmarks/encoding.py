@@ -16,7 +16,7 @@ from benchmarks import data
 from benchmarks.report import Bar, Disagreement, Outcome
 from benchmarks.settings import Settings
 from benchmarks.timing import race
-from safle.codes import Codes
+from safle.encoders.codes import Codes
 from safle.encoders.shuffle import permutation
 
 BUCKETS, GROUP_SIZE = 4, 4

@@ -24,8 +24,8 @@ from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from benchmarks.warming import load_solver
 from safle import Encoder, Model, count, read_statistics, solve, sum_statistics, write_statistics
-from safle.memory import Scratch
-from safle.partitions import iid
+from safle._internal.memory import Scratch
+from safle.lab.partitions import iid
 from safle.statistics import RunningTotal
 
 CLIENTS, FEW_CLIENTS = 100, 10

@@ -33,9 +33,9 @@ from safle import (
     count,
     solve,
 )
-from safle.bucketing import BinaryOverlap
-from safle.calibration import Calibration
 from safle.encoders import Encoder
+from safle.encoders.bucketing import BinaryOverlap
+from safle.encoders.calibration import Calibration
 from safle.encoders.default import (
     FRACTION_BITS,
     default_encoder,
@@ -43,7 +43,7 @@ from safle.encoders.default import (
     default_units,
 )
 from safle.errors import SettingsError
-from safle.rehearsal import units_within, weigh
+from safle.federation.rehearsal import units_within, weigh
 from safle.solver.heads import HEADS
 
 CLIENTS = 100

@@ -17,10 +17,10 @@ from benchmarks import data, pictures
 from benchmarks.data import Dataset
 from benchmarks.report import note
 from benchmarks.settings import Settings
-from safle.backbones import DEFAULT, load_backbone, write_features
+from safle.data.backbones import DEFAULT, load_backbone, write_features
+from safle.data.images import open_images
+from safle.data.tables import open_table
 from safle.errors import SafleError
-from safle.images import open_images
-from safle.tables import open_table
 
 JUDGED = "cifar10"
 """The data set that bars are about."""

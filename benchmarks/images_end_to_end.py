@@ -32,11 +32,11 @@ from safle import (
     solve,
     sum_statistics,
 )
-from safle.backbones import DEFAULT, load_backbone, write_features
+from safle.data.backbones import DEFAULT, load_backbone, write_features
+from safle.data.images import open_images
+from safle.data.tables import open_table
 from safle.encoders import Encoder
-from safle.images import open_images
-from safle.partitions import dirichlet
-from safle.tables import open_table
+from safle.lab.partitions import dirichlet
 from safle.wire import decode_statistics, encode_statistics
 
 CLIENTS, ALPHA, SEED = 100, 0.1, 0

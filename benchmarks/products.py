@@ -18,8 +18,8 @@ from benchmarks.settings import Settings
 from benchmarks.timing import race
 from safle import PublicSample, RandomFeatureEncoder
 from safle.encoders.default import default_terms
-from safle.kernels.triangle import packed_size
-from safle.products import add_products
+from safle.statistics.kernels.triangle import packed_size
+from safle.statistics.products import add_products
 
 SAMPLES, UNITS, QUICK_UNITS = 5_000, 4_096, 64
 REPEATS = 5

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle import Encoder
-from safle.codes import Codes, Layout
 from safle.encoders.base import Arrays
+from safle.encoders.codes import Codes, Layout
 
 
 class ReadyCodes(Encoder):

@@ -22,8 +22,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.datasets import load_digits
 
-from safle.bucketing import BinaryOverlap, Bucketing, Integer, OneHot
-from safle.counting import count
 from safle.encoders import (
     EmbeddingEncoder,
     Encoder,
@@ -31,10 +29,11 @@ from safle.encoders import (
     LinearEncoder,
     RandomFeatureEncoder,
 )
+from safle.encoders.bucketing import BinaryOverlap, Bucketing, Integer, OneHot
 from safle.encoders.shuffle import permutation
 from safle.model import Model
 from safle.solver import solve
-from safle.statistics import Statistics
+from safle.statistics import Statistics, count
 
 
 @dataclass(frozen=True)

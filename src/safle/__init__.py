@@ -11,9 +11,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from safle.bucketing import BinaryOverlap, Integer, OneHot
-    from safle.calibration import DeclaredMoments, DeclaredRange, PublicSample
-    from safle.counting import Counter, count
     from safle.encoders import (
         EmbeddingEncoder,
         Encoder,
@@ -22,19 +19,21 @@ if TYPE_CHECKING:
         RandomFeatureEncoder,
         load_encoder,
     )
+    from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot
+    from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
     from safle.encoders.default import default_encoder
+    from safle.encoders.histogram import Grid, Histogram
     from safle.errors import SafleError
-    from safle.estimator import SafleClassifier
-    from safle.histogram import Grid, Histogram
     from safle.model import Model, load_model
+    from safle.model.estimator import SafleClassifier
     from safle.solver import Solution, solve
-    from safle.statistics import Statistics, sum_statistics
+    from safle.statistics import Counter, Statistics, count, sum_statistics
     from safle.wire import read_histogram, read_statistics, write_histogram, write_statistics
 
 _HOMES = {
-    "safle.bucketing": ("BinaryOverlap", "Integer", "OneHot"),
-    "safle.calibration": ("DeclaredMoments", "DeclaredRange", "PublicSample"),
-    "safle.counting": ("Counter", "count"),
+    "safle.encoders.bucketing": ("BinaryOverlap", "Integer", "OneHot"),
+    "safle.encoders.calibration": ("DeclaredMoments", "DeclaredRange", "PublicSample"),
+    "safle.statistics.counting": ("Counter", "count"),
     "safle.encoders": (
         "EmbeddingEncoder",
         "Encoder",
@@ -45,11 +44,11 @@ _HOMES = {
     ),
     "safle.encoders.default": ("default_encoder",),
     "safle.errors": ("SafleError",),
-    "safle.estimator": ("SafleClassifier",),
-    "safle.histogram": ("Grid", "Histogram"),
-    "safle.model": ("Model", "load_model"),
+    "safle.model.estimator": ("SafleClassifier",),
+    "safle.encoders.histogram": ("Grid", "Histogram"),
+    "safle.model.model": ("Model", "load_model"),
     "safle.solver": ("Solution", "solve"),
-    "safle.statistics": ("Statistics", "sum_statistics"),
+    "safle.statistics.value": ("Statistics", "sum_statistics"),
     "safle.wire": ("read_histogram", "read_statistics", "write_histogram", "write_statistics"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safle.calibration import DeclaredRange
+from safle.data.tables import write_table
 from safle.encoders import EmbeddingEncoder, load_encoder
-from safle.tables import write_table
+from safle.encoders.calibration import DeclaredRange
 
 SAFLE = Path(sys.executable).with_name("safle")
 HEAVY = ("numpy", "scipy", "numba", "sklearn", "safetensors", "torch", "matplotlib", "psutil")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from safle.tables import open_table
+from safle.data.tables import open_table
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -125,7 +125,7 @@ def test_unreadable_images_are_reported(place: Path, tmp_path: Path) -> None:
 
 SLOW = """
 import time
-from safle.backbones import preprocessing
+from safle.data.backbones import preprocessing
 fit = preprocessing.Preprocessing.fit
 def slowly(self, pixels):
     time.sleep(0.01)
@@ -171,7 +171,8 @@ def test_a_killed_client_goes_on_where_it_was(
     arguments = ["client", place / "photographs", "--backbone", place / "tiny.onnx"]
     arguments += ["--encoder", encoder, "--batch", 8, "-o", output]
     often = (
-        "import safle.backbones.counting as c; c.count_images.__kwdefaults__['seconds_between'] = 0"
+        "import safle.data.backbones.counting as c; "
+        "c.count_images.__kwdefaults__['seconds_between'] = 0"
     )
     killed(arguments, tmp_path / "a.stats.partial", 100, often)
     assert "resuming: " in safle(*arguments).stderr

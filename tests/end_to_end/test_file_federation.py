@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from safle.counting import count
+from safle._internal.memory import readable
+from safle.data.tables import write_table
 from safle.encoders import load_encoder
-from safle.memory import readable
 from safle.model import Model, load_model
 from safle.solver import solve
-from safle.statistics import Statistics
-from safle.tables import write_table
+from safle.statistics import Statistics, count
 from safle.wire import encode_statistics
 
 SAFLE = Path(sys.executable).with_name("safle")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safle.tables import write_table
+from safle.data.tables import write_table
 
 SAFLE = Path(sys.executable).with_name("safle")
 NAMES = ("a", "b", "c")

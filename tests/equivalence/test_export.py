@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle.bucketing import BinaryOverlap, Integer, OneHot
-from safle.calibration import PublicSample
-from safle.counting import count
 from safle.encoders import EmbeddingEncoder, HybridEncoder, LinearEncoder
+from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot
+from safle.encoders.calibration import PublicSample
 from safle.encoders.default import default_encoder
 from safle.errors import InvalidInput, MissingExtra
-from safle.export import export_onnx, export_torch, to_onnx, to_torch
 from safle.model import Model
+from safle.model.export import export_onnx, export_torch, to_onnx, to_torch
 from safle.solver import solve
+from safle.statistics import count
 
 KINDS = ["integer", "one-hot", "binary-overlap", "wide-integer", "linear", "hybrid", "random"]
 HEADS = ["least-squares", "averaged"]
@@ -154,7 +154,7 @@ def test_sums_of_tables_are_exact(kind):
 
 
 def test_gathering_in_blocks_changes_nothing(monkeypatch):
-    graphs = pytest.importorskip("safle.export.onnx_graph")
+    graphs = pytest.importorskip("safle.model.export.onnx_graph")
     features, labels = random_data()
     model = make_model(make_encoder("binary-overlap", PublicSample(features)), features, labels)
     monkeypatch.setattr(graphs, "GATHERED", 6)
@@ -260,7 +260,7 @@ def linear_model():
 @pytest.mark.parametrize("module", ["onnx_graph", "torch_module"])
 def test_a_kind_without_an_exporter(linear_model, monkeypatch, module):
     pytest.importorskip("torch")
-    target = pytest.importorskip(f"safle.export.{module}")
+    target = pytest.importorskip(f"safle.model.export.{module}")
     monkeypatch.delitem(target.EXPORTERS, "linear")
     export = to_onnx if module == "onnx_graph" else to_torch
     with pytest.raises(InvalidInput, match=r"no export of 'linear' .* embedding, hybrid"):
@@ -272,14 +272,14 @@ def test_a_kind_without_an_exporter(linear_model, monkeypatch, module):
     [("onnx", "onnx_graph", to_onnx), ("torch", "torch_module", to_torch)],
 )
 def test_a_missing_package_is_named(linear_model, monkeypatch, package, module, export):
-    monkeypatch.delitem(sys.modules, f"safle.export.{module}", raising=False)
+    monkeypatch.delitem(sys.modules, f"safle.model.export.{module}", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtra, match=rf"safle\[{package}\]"):
         export(linear_model)
 
 
 def test_tables_beyond_two_gigabytes(linear_model, monkeypatch):
-    graphs = pytest.importorskip("safle.export.onnx_graph")
+    graphs = pytest.importorskip("safle.model.export.onnx_graph")
     monkeypatch.setattr(graphs, "MOST_BYTES", 10)
     with pytest.raises(InvalidInput, match="2 GB"):
         to_onnx(linear_model)

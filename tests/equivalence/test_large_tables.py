@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.bucketing import BinaryOverlap, Integer, OneHot
-from safle.counting import count
 from safle.encoders import EmbeddingEncoder
+from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot
 from safle.model import Model
 from safle.solver import solve
+from safle.statistics import count
 from safle.wire import decode_statistics, encode_statistics
 
 SAMPLES = 3_000

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.bucketing import BinaryOverlap
-from safle.calibration import DeclaredRange
-from safle.counting import count
 from safle.encoders import EmbeddingEncoder, LinearEncoder
+from safle.encoders.bucketing import BinaryOverlap
+from safle.encoders.calibration import DeclaredRange
 from safle.errors import InvalidInput
 from safle.model import Model
 from safle.solver import solve, spectrum
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import ridge_curve
+from safle.statistics import count
 
 KINDS = ["embedding", "linear", "hybrid"]
 

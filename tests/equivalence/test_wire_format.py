@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle.histogram import Grid, Histogram
+from safle.encoders.histogram import Grid, Histogram
 from safle.wire import encode_histogram, encode_statistics
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safle import atomic
-from safle.histogram import Grid, Histogram
+from safle._internal import atomic
+from safle.encoders.histogram import Grid, Histogram
 from safle.model import Model
 from safle.solver import solve
 from safle.wire import write_histogram, write_statistics
@@ -126,7 +126,7 @@ def test_a_folder_that_is_not_there_is_named(writers, tmp_path):
 
 SLOW_WRITER = """
 import signal, sys, time
-from safle import atomic
+from safle._internal import atomic
 # What a background job inherits is a SIGINT that is ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 with atomic.replacing(sys.argv[1]) as scratch, scratch.open("wb") as file:
@@ -160,7 +160,7 @@ def test_a_signal_in_the_middle_of_writing_leaves_the_old_file(tmp_path, signal_
 
 RESTLESS_WRITER = """
 import sys
-from safle import atomic
+from safle._internal import atomic
 print("begun", flush=True)
 while True:
     for letter in (b"a", b"b"):

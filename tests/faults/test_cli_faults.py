@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safle.calibration import DeclaredRange
-from safle.counting import count
+from safle.data.tables import write_table
 from safle.encoders import EmbeddingEncoder
+from safle.encoders.calibration import DeclaredRange
 from safle.federation.files import sum_files
 from safle.model import Model, load_model
 from safle.solver import solve
-from safle.tables import write_table
+from safle.statistics import count
 from safle.wire import read_statistics, write_statistics
 
 SAFLE = Path(sys.executable).with_name("safle")

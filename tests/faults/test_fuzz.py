@@ -13,10 +13,9 @@ import time
 import numpy as np
 import pytest
 
-from safle.counting import count
+from safle.encoders.histogram import Grid, Histogram
 from safle.errors import WireError
-from safle.histogram import Grid, Histogram
-from safle.statistics import Statistics
+from safle.statistics import Statistics, count
 from safle.wire import (
     container,
     decode_histogram,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safle.data.images import decode
 from safle.errors import ImageError
-from safle.images import decode
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safle.data.images import decode, open_images
 from safle.errors import ImageError, SafleError
-from safle.images import decode, open_images
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from safle.data.images import open_images
 from safle.errors import ImageError
-from safle.images import open_images
 
 
 def refuses(path, match, **options):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safle.data.images import open_images
 from safle.errors import ImageError
-from safle.images import open_images
 
 
 def refuses(path, match, **options):

@@ -12,8 +12,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safle.encoders.histogram import Grid, Histogram
 from safle.errors import WireError
-from safle.histogram import Grid, Histogram
 from safle.wire import (
     decode_histogram,
     decode_statistics,

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safle.counting import count
+from safle.data.tables import open_table, write_table
 from safle.encoders import Encoder, load_encoder
 from safle.federation.files import sum_files
 from safle.model import Model
 from safle.solver import solve
-from safle.tables import open_table, write_table
+from safle.statistics import count
 from safle.wire import read_statistics, write_statistics
 
 flwr = pytest.importorskip("flwr", reason="needs the extra flower")

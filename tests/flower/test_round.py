@@ -12,6 +12,8 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from safle.data.tables import open_table
+from safle.encoders.histogram import Grid, Histogram
 from safle.errors import FederationError, SettingsError
 from safle.federation.files import sum_histograms
 from safle.federation.flower import messages
@@ -21,8 +23,6 @@ from safle.federation.flower.messages import Answer
 from safle.federation.flower.server import serve
 from safle.federation.flower.settings import DEFAULTS
 from safle.federation.store import Store
-from safle.histogram import Grid, Histogram
-from safle.tables import open_table
 from safle.wire import read_histogram, write_histogram
 
 Mischief = Callable[[Message, Answer], Message]

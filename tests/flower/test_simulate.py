@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safle.counting import count
+from safle.data.tables import open_table, write_table
 from safle.encoders import load_encoder
 from safle.errors import SettingsError, TableError
-from safle.federation.flower.simulation import simulate
+from safle.lab.simulation.running import simulate
 from safle.model import Model
 from safle.solver import solve
-from safle.tables import open_table, write_table
+from safle.statistics import count
 
 SAFLE = Path(sys.executable).with_name("safle")
 

@@ -9,11 +9,9 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle import counting
-from safle.counting import Counter, count
 from safle.errors import CountOverflow, InvalidInput
-from safle.kernels import count as kernels
-from safle.statistics import Statistics
+from safle.statistics import Counter, Statistics, count, counting
+from safle.statistics.kernels import count as kernels
 from safle.wire import encode_statistics
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safle.bucketing import BinaryOverlap, Integer, OneHot
 from safle.encoders import EmbeddingEncoder, HybridEncoder, load_encoder
+from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot
 from safle.encoders.shuffle import permutation
 
 

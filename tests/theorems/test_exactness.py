@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle.calibration import DeclaredRange
-from safle.counting import count
 from safle.encoders import EmbeddingEncoder
+from safle.encoders.calibration import DeclaredRange
 from safle.errors import EncoderMismatch, InvalidInput, InvariantError
 from safle.solver.heads import HEADS
-from safle.statistics import Statistics, sum_statistics
+from safle.statistics import Statistics, count, sum_statistics
 from safle.wire import encode_statistics
 
 RIDGES = [0, 0.5, 3.0, "auto"]

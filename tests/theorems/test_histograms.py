@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from safle.bucketing import Integer
 from safle.encoders import EmbeddingEncoder, LinearEncoder
+from safle.encoders.bucketing import Integer
+from safle.encoders.histogram import MAX_SAMPLES, Grid, Histogram
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, SettingsError
-from safle.histogram import MAX_SAMPLES, Grid, Histogram
 from safle.wire import decode_histogram, encode_histogram, read_histogram, write_histogram
 
 QUARTERS = st.integers(-20, 20).map(lambda quarter: quarter / 4)

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from safle.errors import InvariantError, SafleError
-from safle.kernels import triangle
+from safle.statistics.kernels import triangle
 
 
 def square(statistics):

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from safle.counting import count
+from safle.encoders.histogram import Grid, Histogram
 from safle.errors import WireError
-from safle.histogram import Grid, Histogram
-from safle.statistics import Statistics
+from safle.statistics import Statistics, count
 from safle.wire import (
     decode_histogram,
     decode_statistics,

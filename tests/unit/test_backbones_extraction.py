@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from safle.backbones import Backbone, Batch, Unreadables, extract, load_backbone
-from safle.backbones.journal import Journal
-from safle.backbones.writing import write_features
+from safle.data.backbones import Backbone, Batch, Unreadables, extract, load_backbone
+from safle.data.backbones.journal import Journal
+from safle.data.backbones.writing import write_features
+from safle.data.images import Record
+from safle.data.tables import open_table
 from safle.errors import ImageError
-from safle.images import Record
-from safle.tables import open_table
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from safle.backbones import Preprocessing, load_backbone
-from safle.backbones.networks import settle_slots
+from safle.data.backbones import Preprocessing, load_backbone
+from safle.data.backbones.networks import settle_slots
 from safle.errors import BackboneError
 
 onnx = pytest.importorskip("onnx")

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safle.backbones import CARDS, extract, load_backbone
-from safle.backbones.weights import build, find_weights
-from safle.images import Record
+from safle.data.backbones import CARDS, extract, load_backbone
+from safle.data.backbones.weights import build, find_weights
+from safle.data.images import Record
 
 torch = pytest.importorskip("torch")
 data = pytest.importorskip("skimage.data")

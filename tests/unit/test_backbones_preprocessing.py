@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from safle.backbones import CARDS, Preprocessing
+from safle.data.backbones import CARDS, Preprocessing
 from safle.errors import BackboneError
 
 SMALL = Preprocessing(

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safle.backbones import CARDS, weights
-from safle.backbones.cache import cache_folder
-from safle.backbones.catalogue import Card, Downloaded, Packaged, card_of
-from safle.backbones.exporting import export_network
-from safle.backbones.networks import OnnxNetwork
-from safle.backbones.weights import build, digest_of, download, find_weights, get_weights
+from safle.data.backbones import CARDS, weights
+from safle.data.backbones.cache import cache_folder
+from safle.data.backbones.catalogue import Card, Downloaded, Packaged, card_of
+from safle.data.backbones.exporting import export_network
+from safle.data.backbones.networks import OnnxNetwork
+from safle.data.backbones.weights import build, digest_of, download, find_weights, get_weights
 from safle.errors import BackboneError
 
 torch = pytest.importorskip("torch")
@@ -78,7 +78,7 @@ def test_vit_takes_the_older_names_of_its_published_weights() -> None:
 
 
 def test_attention_is_torchs_own() -> None:
-    from safle.backbones.architectures.vit import Attention
+    from safle.data.backbones.architectures.vit import Attention
 
     ours, theirs = Attention(), torch.nn.MultiheadAttention(768, 12, batch_first=True)
     ours.load_state_dict(theirs.state_dict(), strict=True)
@@ -211,7 +211,7 @@ def test_unknown_names_list_the_known() -> None:
 
 
 def test_exported_once_and_equal_to_torch(tmp_path: Path, cache: Path) -> None:
-    from safle.backbones.architectures.resnet import ResNet18
+    from safle.data.backbones.architectures.resnet import ResNet18
 
     torch.manual_seed(0)
     card, path = card_of("resnet18"), tmp_path / "w.pth"

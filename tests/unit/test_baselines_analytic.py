@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from safle.baselines import METHODS, Task
-from safle.baselines.afl import (
+from safle.errors import InvalidInput, SettingsError
+from safle.lab.baselines import METHODS, Task
+from safle.lab.baselines.afl import (
     Upload,
     absolute_aggregation,
     grid_step,
     remove_intermediary,
     upload,
 )
-from safle.baselines.base import one_hot
-from safle.baselines.deepafl import sandwiched
-from safle.baselines.safle import Calibrated, encoder_of
-from safle.baselines.wisard import Discriminators, counters_of
-from safle.counting import count
-from safle.errors import InvalidInput, SettingsError
+from safle.lab.baselines.base import one_hot
+from safle.lab.baselines.deepafl import sandwiched
+from safle.lab.baselines.safle import Calibrated, encoder_of
+from safle.lab.baselines.wisard import Discriminators, counters_of
+from safle.lab.partitions import dirichlet, iid, shards
 from safle.model import Model
-from safle.partitions import dirichlet, iid, shards
 from safle.solver import solve
+from safle.statistics import count
 from safle.wire import write_statistics
 
 CLASSES = 4

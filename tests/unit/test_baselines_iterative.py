@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from safle.baselines import METHODS, Task
 from safle.errors import SettingsError
-from safle.partitions import dirichlet
+from safle.lab.baselines import METHODS, Task
+from safle.lab.partitions import dirichlet
 
 torch = pytest.importorskip("torch", reason="iterative methods need torch")
-from safle.baselines.training import Algorithm, Trainer  # noqa: E402
+from safle.lab.baselines.training import Algorithm, Trainer  # noqa: E402
 
 CLASSES = 3
 SHORT = {"rounds": 4, "epochs": 2, "batch": 8, "rate": 0.05}
@@ -117,7 +117,7 @@ def test_moon_with_a_linear_head_is_fedavg(task):
 def test_a_strong_proximal_term_keeps_clients_at_the_server(task):
     def moved(mu):
         trainer = Trainer(task, {**METHODS["fedprox"].defaults, **SHORT, "mu": mu})
-        from safle.baselines.fedprox import FedProx
+        from safle.lab.baselines.fedprox import FedProx
 
         return float(trainer.train(FedProx({"mu": mu}, 6)).local[0].norm())
 
@@ -141,7 +141,7 @@ def test_feddyn_reaches_the_pooled_optimum_where_fedavg_is_biased(task):
 def test_fednova_is_its_formula(task):
     settings = {**METHODS["fednova"].defaults, **SHORT}
     trainer = Trainer(task, settings)
-    from safle.baselines.fednova import FedNova
+    from safle.lab.baselines.fednova import FedNova
 
     done = trainer.train(Algorithm(settings, 6))
     assert len(set(done.steps.tolist())) > 1
@@ -166,8 +166,8 @@ def test_accuracy_and_bytes_are_recorded_every_round(task):
     assert [point.rounds for point in result.curve] == list(range(1, 31))
     assert result.curve[-1].accuracy > 0.7
     assert result.curve[-1].bytes_per_client == result.bytes_up + result.bytes_down
-    from safle.baselines.base import message
-    from safle.baselines.heads import arrays
+    from safle.lab.baselines.base import message
+    from safle.lab.baselines.heads import arrays
 
     assert result.bytes_up == 30 * len(message(arrays(result.model.parameters)))
 
@@ -204,9 +204,9 @@ def test_settings_are_checked(task, wrong):
 
 
 def test_methods_are_listed_without_torch():
-    program = "import sys\nsys.modules['torch'] = None\nfrom safle.baselines import METHODS\n"
+    program = "import sys\nsys.modules['torch'] = None\nfrom safle.lab.baselines import METHODS\n"
     run = (
-        "import numpy as np\nfrom safle.baselines import Task\n"
+        "import numpy as np\nfrom safle.lab.baselines import Task\n"
         "METHODS['fedavg'](Task(np.ones((2, 2), np.float32), np.array([0, 1]), [np.arange(2)], 2))"
     )
 

@@ -7,9 +7,9 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from safle.bucketing import Integer
-from safle.calibration import DeclaredMoments, DeclaredRange, PublicSample
 from safle.encoders import EmbeddingEncoder, LinearEncoder
+from safle.encoders.bucketing import Integer
+from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
 from safle.errors import InvalidInput
 
 

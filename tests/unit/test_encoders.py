@@ -8,10 +8,6 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from safle.bucketing import BinaryOverlap, Integer, OneHot, make_bucketing
-from safle.calibration import DeclaredMoments, DeclaredRange, PublicSample
-from safle.codes import Layout
-from safle.counting import count
 from safle.encoders import (
     EmbeddingEncoder,
     HybridEncoder,
@@ -19,10 +15,14 @@ from safle.encoders import (
     RandomFeatureEncoder,
     load_encoder,
 )
+from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot, make_bucketing
+from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
+from safle.encoders.codes import Layout
 from safle.encoders.default import default_encoder
 from safle.errors import InvalidInput, SettingsError
 from safle.model import Model
 from safle.solver import solve
+from safle.statistics import count
 
 
 def embedding(features=4, buckets=3, group_size=2, **settings):

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import safle.estimator
+import safle.model.estimator
 from safle import (
     EmbeddingEncoder,
     HybridEncoder,
@@ -24,7 +24,7 @@ from safle import (
     SafleClassifier,
     count,
 )
-from safle.bucketing import BinaryOverlap
+from safle.encoders.bucketing import BinaryOverlap
 from safle.errors import EncoderMismatch, InvalidInput, SettingsError
 
 SMALL = {"encoder": "embedding", "buckets": 3, "group_size": 3}
@@ -102,8 +102,10 @@ def test_partial_fit_continues_a_fit(encoder, pooled, train, copied):
 def test_solving_waits_until_a_result_is_asked_for(encoder, train, monkeypatch):
     X, y = train
     calls = []
-    solve = safle.estimator.solve
-    monkeypatch.setattr(safle.estimator, "solve", lambda *a, **k: calls.append(1) or solve(*a, **k))
+    solve = safle.model.estimator.solve
+    monkeypatch.setattr(
+        safle.model.estimator, "solve", lambda *a, **k: calls.append(1) or solve(*a, **k)
+    )
     parts = SafleClassifier(encoder=encoder)
     for first in range(0, 300, 100):
         parts.partial_fit(X[first : first + 100], y[first : first + 100])
@@ -307,4 +309,4 @@ def test_hybrid_is_linear_and_embedding_side_by_side(train):
 
 
 def test_the_example_in_the_docstring():
-    assert doctest.testmod(safle.estimator).failed == 0
+    assert doctest.testmod(safle.model.estimator).failed == 0

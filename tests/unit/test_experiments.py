@@ -10,20 +10,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from safle.baselines import METHODS
 from safle.cli.experiment import NAMES
+from safle.data.tables import write_table
 from safle.errors import InvalidInput, SettingsError, TableError
-from safle.experiments import cells, running
-from safle.experiments.data import DataSet, load_digits, load_features, pooled_digits
-from safle.experiments.plan import Experiment, Plan
-from safle.experiments.report.paper import Paper
-from safle.experiments.running import Runner, summarised, to_csv
-from safle.experiments.scenario import parts_of
-from safle.experiments.settings import default_settings, load_settings, to_toml
-from safle.experiments.suite import EXPERIMENTS
-from safle.experiments.suite.bucketing import group_size
-from safle.experiments.suite.sparsity import buckets_for
-from safle.tables import write_table
+from safle.lab.baselines import METHODS
+from safle.lab.experiments import cells, running
+from safle.lab.experiments.data import DataSet, load_digits, load_features, pooled_digits
+from safle.lab.experiments.plan import Experiment, Plan
+from safle.lab.experiments.running import Runner, summarised, to_csv
+from safle.lab.experiments.scenario import parts_of
+from safle.lab.experiments.settings import default_settings, load_settings, to_toml
+from safle.lab.experiments.suite import EXPERIMENTS
+from safle.lab.experiments.suite.bucketing import group_size
+from safle.lab.experiments.suite.sparsity import buckets_for
+from safle.lab.report.paper import Paper
 
 
 @pytest.fixture(scope="module")

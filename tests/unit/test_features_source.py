@@ -11,15 +11,15 @@ import pytest
 from safetensors.numpy import save_file
 
 from safle.cli.main import run
-from safle.counting import count
+from safle.data.tables import open_table
+from safle.data.tables.tensors import class_names_text
 from safle.encoders import Encoder, HybridEncoder, load_encoder
 from safle.encoders.base import encoder_header, restore_encoder
 from safle.encoders.source import check_source
 from safle.errors import EncoderMismatch, SettingsError, SourceMismatch, WireError
 from safle.model import Model, load_model
 from safle.solver import solve
-from safle.tables import open_table
-from safle.tables.tensors import class_names_text
+from safle.statistics import count
 
 KINDS = ("embedding", "linear", "hybrid")
 OURS, THEIRS = f"resnet18 weights={'a' * 64} crop=224", f"resnet18 weights={'b' * 64} crop=224"

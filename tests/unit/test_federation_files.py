@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from safle.encoders.histogram import Grid, Histogram
 from safle.errors import (
     DuplicateContribution,
     EncoderMismatch,
@@ -19,7 +20,6 @@ from safle.errors import (
 )
 from safle.federation.files import remove_file, sum_files, sum_histograms
 from safle.federation.manifest import load_manifest, manifest_path
-from safle.histogram import Grid, Histogram
 from safle.wire import encode_statistics, write_histogram, write_statistics
 
 

@@ -8,8 +8,8 @@ import pickle  # noqa: TID251 (what multiprocessing sends)
 import numpy as np
 import pytest
 
+from safle.data.images import MOST_PIXELS, Unreadable, decode
 from safle.errors import ImageError
-from safle.images import MOST_PIXELS, Unreadable, decode
 
 Image = pytest.importorskip("PIL.Image")
 ImageOps = pytest.importorskip("PIL.ImageOps")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from safle.data.images import decode, open_images
 from safle.errors import ImageError
-from safle.images import decode, open_images
 
 
 def write_folder(root, files):

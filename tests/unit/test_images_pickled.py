@@ -7,7 +7,7 @@ import pickle  # noqa: TID251 (CIFAR is distributed so)
 import numpy as np
 import pytest
 
-from safle.images.pickled import read_pickled_arrays
+from safle.data.images.pickled import read_pickled_arrays
 
 ROWS = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
 

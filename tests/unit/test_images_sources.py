@@ -12,8 +12,8 @@ import zipfile
 import numpy as np
 import pytest
 
+from safle.data.images import decode, open_images
 from safle.errors import ImageError
-from safle.images import decode, open_images
 
 Image = pytest.importorskip("PIL.Image")
 

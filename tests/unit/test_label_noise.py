@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from safle.errors import InvalidInput
-from safle.label_noise import with_noise
+from safle.lab.label_noise import with_noise
 
 LABELS = np.repeat(np.arange(5), 4_000)
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from safle import model as module
-from safle.counting import count
 from safle.errors import EncoderMismatch, InvalidInput, NotEnoughMemory
 from safle.model import Model, load_model, on_grid
+from safle.model import model as module
 from safle.solver import solve
+from safle.statistics import count
 
 KINDS = ["embedding", "linear", "hybrid"]
 HEADS = ["least-squares", "discriminant", "averaged"]
@@ -193,7 +193,8 @@ def test_no_features_give_no_predictions(make_model):
 def test_tables_that_do_not_fit_are_refused(make_model, monkeypatch):
     model, data, _ = make_model("embedding")
     monkeypatch.setattr(
-        "safle.memory.psutil.virtual_memory", lambda: type("Memory", (), {"available": 10})
+        "safle._internal.memory.psutil.virtual_memory",
+        lambda: type("Memory", (), {"available": 10}),
     )
     with pytest.raises(NotEnoughMemory, match="tables of"):
         model.predict(data.features)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safle.errors import InvalidInput
-from safle.partitions import class_mix, dirichlet, iid, shards, summary
+from safle.lab.partitions import class_mix, dirichlet, iid, shards, summary
 
 labels_of_any_size = st.lists(st.integers(-3, 6), max_size=60).map(
     lambda values: np.array(values, dtype=np.int64)

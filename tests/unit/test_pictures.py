@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safle import pictures
 from safle.errors import InvalidInput, MissingExtra
+from safle.model import pictures
 from safle.solver import RidgeCurve
 
 pytest.importorskip("matplotlib")

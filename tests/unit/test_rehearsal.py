@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from safle import EmbeddingEncoder, LinearEncoder, count
-from safle.bucketing import BinaryOverlap
-from safle.calibration import DeclaredMoments, DeclaredRange, PublicSample
+from safle.encoders.bucketing import BinaryOverlap
+from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
 from safle.encoders.default import default_encoder
 from safle.errors import InvalidInput, SettingsError
-from safle.rehearsal import MARGIN, fitting_share, rehearse, units_within, weigh, worth
+from safle.federation.rehearsal import MARGIN, fitting_share, rehearse, units_within, weigh, worth
 from safle.wire import encode_statistics
 
 KINDS = ("embedding", "linear", "hybrid", "random")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from safle import memory
+from safle._internal import memory
 from safle.errors import InvalidInput, MissingExtra, NotEnoughMemory, SolveError
 from safle.model import Model
 from safle.solver import facade, solve, solve_bytes, spectrum, tiles, torch_backend

@@ -8,9 +8,8 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
-from safle.counting import Counter, count
 from safle.errors import InvalidInput, NotEnoughMemory
-from safle.statistics import Statistics, sum_statistics
+from safle.statistics import Counter, Statistics, count, sum_statistics
 from safle.wire import encode_statistics
 
 
@@ -99,7 +98,8 @@ def test_a_gram_that_does_not_fit_is_refused_with_advice(make_data, monkeypatch)
     data = make_data("embedding", samples=500, feature_dim=20)
     halves = [data.part(slice(0, 250)).count(), data.part(slice(250, None)).count()]
     monkeypatch.setattr(
-        "safle.memory.psutil.virtual_memory", lambda: type("Memory", (), {"available": 1000})
+        "safle._internal.memory.psutil.virtual_memory",
+        lambda: type("Memory", (), {"available": 1000}),
     )
     for work in (data.count, lambda: halves[0] + halves[1]):
         with pytest.raises(NotEnoughMemory, match=r"a gram of \d+ rows .*smaller tables"):

@@ -9,7 +9,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from safle.counting import count
 from safle.errors import (
     DuplicateContribution,
     EncoderMismatch,
@@ -20,7 +19,7 @@ from safle.errors import (
 )
 from safle.federation.index import IndexWriter, read_index
 from safle.federation.store import Store
-from safle.statistics import Statistics
+from safle.statistics import Statistics, count
 from safle.wire import encode_statistics
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
+from safle.data.tables import Table, open_table, write_table
 from safle.errors import InvalidInput, MissingExtra, TableError
-from safle.tables import Table, open_table, write_table
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

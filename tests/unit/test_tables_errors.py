@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
+from safle.data.tables import open_table, write_table
 from safle.errors import TableError
-from safle.tables import open_table, write_table
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

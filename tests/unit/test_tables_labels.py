@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from safle.tables import open_table
+from safle.data.tables import open_table
 
 FEATURES = np.arange(12.0, dtype=np.float32).reshape(4, 3)
 

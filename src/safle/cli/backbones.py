@@ -10,7 +10,7 @@ from safle.cli.options import Command
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
-    from safle.backbones import Card
+    from safle.data.backbones import Card
 
 
 @click.command(
@@ -23,8 +23,8 @@ def backbones(session: Session, /) -> None:
     Any ONNX file with one image input and one row of numbers an image is a backbone, too:
     [b]--backbone FILE.onnx[/b].
     """
-    from safle.backbones import CARDS, DEFAULT
-    from safle.backbones.cache import cache_folder
+    from safle.data.backbones import CARDS, DEFAULT
+    from safle.data.backbones.cache import cache_folder
 
     columns = ["name", "weights from", "licence", "here", "input", "parameters", "features"]
     session.table(columns, [_row(card) for card in CARDS.values()], names=5)
@@ -32,9 +32,9 @@ def backbones(session: Session, /) -> None:
 
 
 def _row(card: Card) -> list[str]:
-    from safle.backbones.catalogue import Packaged
-    from safle.backbones.weights import find_weights
-    from safle.memory import readable
+    from safle._internal.memory import readable
+    from safle.data.backbones.catalogue import Packaged
+    from safle.data.backbones.weights import find_weights
 
     origin, shown = card.origin, card.preprocessing
     if isinstance(origin, Packaged):

@@ -49,7 +49,7 @@ def client(
     The same file as [b]safle features[/b] and [b]safle count[/b] make together, but no
     features are written to disk.
     """
-    from safle.backbones.counting import count_images
+    from safle.data.backbones.counting import count_images
     from safle.encoders import load_encoder
     from safle.encoders.source import check_source
 
@@ -89,7 +89,7 @@ def _written(statistics: Statistics, output: Path) -> dict[str, object]:
 
 def _named_in(source: str, encoder: Path) -> str:
     """The catalogue's name at the beginning of an encoder's source."""
-    from safle.backbones import CARDS
+    from safle.data.backbones import CARDS
 
     name = source.partition(" ")[0]
     if name in CARDS:

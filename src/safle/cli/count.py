@@ -60,9 +60,9 @@ def count(
     """
     from safle.cli.describe import statistics_facts
     from safle.cli.reading import batches, declared_classes, open_labelled
-    from safle.counting import Counter
     from safle.encoders import load_encoder
     from safle.encoders.source import check_source
+    from safle.statistics import Counter
     from safle.wire import container, encode_statistics
 
     refuse_overwriting(output, features, encoder_path, selection["labels"])

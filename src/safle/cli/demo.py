@@ -45,7 +45,7 @@ def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: in
     solves: with a linear encoder (AFL), with the paper's (SAFLe) and with our default. Then
     does the same with a single client and in another order, and compares the models' bytes.
     """
-    from safle.experiments.demo import run_demo
+    from safle.lab.demo import run_demo
 
     session.announce_compilation()
     with session.progress("one round of federated learning") as advance:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from safle._internal.memory import readable
 from safle.encoders import (
     EmbeddingEncoder,
     Encoder,
@@ -15,14 +16,13 @@ from safle.encoders import (
     LinearEncoder,
     RandomFeatureEncoder,
 )
-from safle.features import ClassName
-from safle.memory import readable
+from safle.encoders.features import ClassName
 
 if TYPE_CHECKING:
+    from safle.encoders.histogram import Histogram
     from safle.federation.manifest import Manifest
-    from safle.histogram import Histogram
+    from safle.federation.rehearsal import Contribution
     from safle.model import Model
-    from safle.rehearsal import Contribution
     from safle.statistics import Statistics
 
 Facts = dict[str, object]

@@ -18,7 +18,7 @@ from safle.cli.options import (
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
-    from safle.calibration import Calibration
+    from safle.encoders.calibration import Calibration
 
 EXAMPLE = """\
 Examples:
@@ -165,7 +165,7 @@ def _units(
     """As many random features as --megabytes allow, found by rehearsals."""
     from safle.encoders.building import build_encoder
     from safle.encoders.default import default_units
-    from safle.rehearsal import units_within
+    from safle.federation.rehearsal import units_within
 
     session.announce_compilation()
     session.note("rehearsing what a client would send ...")
@@ -199,7 +199,7 @@ def _check_usage(context: click.Context, kind: str, options: dict[str, Any]) -> 
 
 
 def _calibration(options: dict[str, Any]) -> Calibration:
-    from safle.calibration import DeclaredRange
+    from safle.encoders.calibration import DeclaredRange
 
     if options["range"] is not None:
         low, high = options["range"]
@@ -216,8 +216,8 @@ def _calibration(options: dict[str, Any]) -> Calibration:
 def _sample(options: dict[str, Any]) -> Calibration:
     import numpy as np
 
-    from safle.calibration import PublicSample
-    from safle.tables import open_table
+    from safle.data.tables import open_table
+    from safle.encoders.calibration import PublicSample
 
     selection = {name: options[name] for name in ("split", "features_key", "label_column")}
     table = open_table(options["sample"], **selection)
@@ -226,8 +226,8 @@ def _sample(options: dict[str, Any]) -> Calibration:
 
 def _source(options: dict[str, Any]) -> str:
     """What the features declare to be made by; empty if they do not."""
+    from safle.data.tables import open_table
     from safle.errors import TableError
-    from safle.tables import open_table
 
     declared = options["features_source"]
     path = declared or options["sample"]
@@ -256,8 +256,8 @@ def _checked(calibration: Calibration, options: dict[str, Any]) -> Calibration:
 def _moments(mean: str, deviation: str, features: int | None) -> Calibration:
     import numpy as np
 
-    from safle.calibration import DeclaredMoments
     from safle.cli.vectors import number_or_vector
+    from safle.encoders.calibration import DeclaredMoments
     from safle.errors import InvalidInput
 
     given = {"--mean": number_or_vector(mean), "--deviation": number_or_vector(deviation)}

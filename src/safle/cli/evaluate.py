@@ -44,9 +44,9 @@ def evaluate(
 
     A class that the model has never seen counts as an error.
     """
-    from safle import atomic, pictures
+    from safle._internal import atomic
     from safle.cli.scores import Scores, score
-    from safle.model import load_model
+    from safle.model import load_model, pictures
 
     if png is not None:
         pictures.require_matplotlib()

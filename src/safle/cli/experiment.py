@@ -25,7 +25,7 @@ NAMES = (
     "ridge",
     "unlearning",
 )
-"""As in `safle.experiments.suite`, whose import is too slow for --help."""
+"""As in `safle.lab.experiments.suite`, whose import is too slow for --help."""
 EXAMPLE = """\
 Examples:
 
@@ -82,10 +82,10 @@ def experiment(
     figure is kept as soon as it is measured: run the same command again after an
     interruption and it goes on. `safle report DIR` makes a page of the results.
     """
-    from safle.experiments.data import load_digits, load_features, pooled_digits
-    from safle.experiments.running import Runner
-    from safle.experiments.settings import load_settings
-    from safle.experiments.suite import EXPERIMENTS
+    from safle.lab.experiments.data import load_digits, load_features, pooled_digits
+    from safle.lab.experiments.running import Runner
+    from safle.lab.experiments.settings import load_settings
+    from safle.lab.experiments.suite import EXPERIMENTS
 
     if len(features_paths) > 1 and name != "backbones":
         raise InvalidInput(

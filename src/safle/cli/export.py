@@ -29,9 +29,9 @@ EXAMPLE = "Example:\n\n  safle export model.safetensors --to onnx -o model.onnx"
 @click.pass_obj
 def export(session: Session, /, model: Path, target: str, output: Path) -> None:
     """Export a model to torch or ONNX; both predict the same classes, without safle."""
-    from safle.export import export_onnx, export_torch
-    from safle.memory import readable
+    from safle._internal.memory import readable
     from safle.model import load_model
+    from safle.model.export import export_onnx, export_torch
 
     refuse_overwriting(output, model)
     write = {"torch": export_torch, "onnx": export_onnx}[target]

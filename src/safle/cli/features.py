@@ -43,8 +43,8 @@ def features(
     A run that is interrupted goes on where it was when the same command is given again.
     Images that cannot be read are left out and listed beside the output.
     """
-    from safle.backbones import write_features
-    from safle.memory import readable
+    from safle._internal.memory import readable
+    from safle.data.backbones import write_features
 
     if output.suffix != ".safetensors":
         raise click.UsageError(f"{output}: features are written as .safetensors")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from safle._internal.memory import readable
 from safle.cli.session import Session
-from safle.memory import readable
 
 ROWS_SHOWN = 20
 

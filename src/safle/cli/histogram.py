@@ -21,7 +21,7 @@ from safle.cli.session import Advance, Session
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from safle.tables import Table
+    from safle.data.tables import Table
 
 EXAMPLE = """\
 Example:
@@ -60,8 +60,8 @@ def histogram(
     same thresholds however the data are split, and no client shows its features.
     """
     from safle.cli.describe import histogram_facts
-    from safle.histogram import Grid, Histogram
-    from safle.tables import open_table
+    from safle.data.tables import open_table
+    from safle.encoders.histogram import Grid, Histogram
     from safle.wire import write_histogram
 
     refuse_overwriting(output, features)
@@ -78,7 +78,7 @@ def _batches(path: Path, table: Table, size: int, advance: Advance) -> Iterator[
     import numpy as np
 
     from safle.cli.reading import batches
-    from safle.features import as_features
+    from safle.encoders.features import as_features
 
     # Nothing, first: a client without samples has a histogram too, of the right width.
     yield np.empty((0, table.feature_dim))

@@ -10,7 +10,7 @@ import rich_click as click
 from safle.cli.options import FILE, Decorator, Function
 
 if TYPE_CHECKING:
-    from safle.backbones import Backbone
+    from safle.data.backbones import Backbone
 
 PREPROCESSING = ("resize", "crop", "interpolation", "mean", "deviation")
 SOURCE = ("split", "labels", "label_column", "image_column")
@@ -120,7 +120,7 @@ def backbone_options(*, default: str | None, shown: str) -> Decorator:
 
 def chosen_backbone(name: str, options: dict[str, Any]) -> Backbone:
     """The backbone that the options name."""
-    from safle.backbones import load_backbone
+    from safle.data.backbones import load_backbone
 
     given = {key: options[key] for key in PREPROCESSING if options[key] is not None}
     return load_backbone(
@@ -130,7 +130,7 @@ def chosen_backbone(name: str, options: dict[str, Any]) -> Backbone:
 
 def chosen_images(path: Path, options: dict[str, Any]) -> Any:
     """The images that the options select."""
-    from safle.images import open_images
+    from safle.data.images import open_images
 
     return open_images(path, **{key: options[key] for key in SOURCE})
 

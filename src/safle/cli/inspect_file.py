@@ -69,10 +69,10 @@ def _safetensors_kind(path: Path) -> str:
 
 
 def _encoder(session: Session, path: Path, samples: int, classes: int) -> None:
+    from safle._internal.memory import readable
     from safle.cli.describe import contribution_facts, encoder_facts
     from safle.encoders import load_encoder
-    from safle.memory import readable
-    from safle.rehearsal import rehearse
+    from safle.federation.rehearsal import rehearse
 
     encoder = load_encoder(path)
     facts = encoder_facts(encoder)
@@ -115,8 +115,8 @@ def _statistics(session: Session, path: Path) -> None:
 
 
 def _histogram(session: Session, path: Path) -> None:
+    from safle._internal.memory import readable
     from safle.cli.describe import histogram_facts
-    from safle.memory import readable
     from safle.wire import container, read_histogram
 
     facts = histogram_facts(read_histogram(path))
@@ -128,9 +128,9 @@ def _histogram(session: Session, path: Path) -> None:
 
 
 def _manifest(session: Session, path: Path) -> None:
+    from safle._internal.memory import readable
     from safle.cli.describe import listing, manifest_facts
     from safle.federation.manifest import load_manifest
-    from safle.memory import readable
 
     manifest = load_manifest(path)
     session.facts(f"{path}: manifest of a sum", manifest_facts(manifest))
@@ -142,9 +142,9 @@ def _manifest(session: Session, path: Path) -> None:
 
 
 def _table(session: Session, path: Path, **selection: Any) -> None:
+    from safle._internal.memory import readable
     from safle.cli.describe import listing
-    from safle.memory import readable
-    from safle.tables import open_table
+    from safle.data.tables import open_table
 
     table = open_table(path, **selection)
     facts: dict[str, object] = {

@@ -49,11 +49,11 @@ def predict(
 
     Labels are not needed; a column of labels is ignored.
     """
-    from safle.atomic import replacing
+    from safle._internal.atomic import replacing
     from safle.cli.reading import batches
+    from safle.data.tables import open_table
     from safle.encoders.source import check_source
     from safle.model import load_model
-    from safle.tables import open_table
 
     refuse_overwriting(output, model, features)
     classifier = load_model(model)

@@ -11,10 +11,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from safle.cli.session import Advance
+from safle.data.tables import Table, open_table
+from safle.data.tables.labels import parse_labels
+from safle.encoders.features import ClassName
 from safle.errors import InvalidInput, TableError
-from safle.features import ClassName
-from safle.tables import Table, open_table
-from safle.tables.labels import parse_labels
 
 Named = Callable[[], AbstractContextManager[None]]
 """Opens a block in which errors name the file and the batch."""

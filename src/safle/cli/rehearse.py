@@ -17,7 +17,7 @@ from safle.cli.options import (
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
-    from safle.rehearsal import Worth
+    from safle.federation.rehearsal import Worth
 
 EXAMPLE = """\
 Example:
@@ -52,7 +52,7 @@ def rehearse(
     from safle.cli.reading import open_labelled
     from safle.encoders import load_encoder
     from safle.encoders.source import check_source
-    from safle.rehearsal import fitting_share, weigh, worth
+    from safle.federation.rehearsal import fitting_share, weigh, worth
 
     encoder = load_encoder(encoder_path)
     table = open_labelled(features, **selection)

@@ -24,7 +24,7 @@ def report(session: Session, /, folder: Path, output: Path | None) -> None:
     are any, what differs and why, settings and versions. The page needs no network and
     prints well.
     """
-    from safle.experiments.report import write_report
+    from safle.lab.report import write_report
 
     if not folder.is_dir():
         raise InvalidInput(f"{folder}: no such directory; expected the --out of 'safle experiment'")

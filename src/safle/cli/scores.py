@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from safle.cli.reading import batches, open_labelled
 from safle.cli.session import Advance
+from safle.encoders.features import ClassName, as_class_names
 from safle.encoders.source import check_source
 from safle.errors import InvalidInput
-from safle.features import ClassName, as_class_names
 from safle.model import Model
 
 MATRIX_SHOWN = 20

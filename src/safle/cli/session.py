@@ -71,7 +71,7 @@ class Session:
 
     def announce_compilation(self) -> None:
         """Say so when a kernel has to be compiled: a silent half minute looks like a hang."""
-        from safle.kernels import when_compiling
+        from safle._internal.compiling import when_compiling
 
         when_compiling(
             lambda: self.note("compiling the kernels: only the first time after an install")

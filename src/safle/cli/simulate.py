@@ -88,7 +88,7 @@ def simulate(
     where it was: contributions that are in the store are not counted again.
     """
     from safle.cli.federation_report import show_report
-    from safle.federation.flower.simulation import simulate as run
+    from safle.lab.simulation.running import simulate as run
 
     config = {
         "features": str(features.absolute()),

@@ -153,13 +153,13 @@ def check_usage(curve: Path | None, how: dict[str, Any]) -> None:
     if how["ridge"] != "auto":
         raise click.UsageError("--curve needs --ridge auto: a given ridge has no curve")
     if curve.suffix == ".png":
-        from safle import pictures
+        from safle.model import pictures
 
         pictures.require_matplotlib()
 
 
 def _state_memory(session: Session, statistics: Statistics, ridge: float | str) -> None:
-    from safle.memory import readable
+    from safle._internal.memory import readable
     from safle.solver import solve_bytes
 
     rows, classes = statistics.dim, len(statistics.class_names)
@@ -175,7 +175,8 @@ def write_curve(curve: Any, path: Path) -> None:
     """The ridge curve as a picture or as numbers, by suffix, atomically."""
     import json
 
-    from safle import atomic, pictures
+    from safle._internal import atomic
+    from safle.model import pictures
 
     columns = {
         "ridge": curve.ridges.tolist(),

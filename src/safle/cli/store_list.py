@@ -20,8 +20,8 @@ def list_members(session: Session, /, folder: Path) -> None:
 
     Reads the index alone, and may be used while a round is under way.
     """
+    from safle._internal.memory import readable
     from safle.federation.store import Store
-    from safle.memory import readable
 
     store = Store.open(folder)
     session.table(

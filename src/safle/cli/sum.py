@@ -51,7 +51,7 @@ def add_up(
     One file is in memory at a time. Order and grouping do not matter: the sum's bytes
     are the same, and a sum can be summed again.
     """
-    from safle.memory import readable
+    from safle._internal.memory import readable
 
     histograms = _are_histograms(files)
     if histograms and encoder_path is not None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.data.tables.arrays import read_npy
 from safle.errors import TableError
-from safle.tables.arrays import read_npy
 
 
 def number_or_vector(text: str) -> float | NDArray[np.float64]:

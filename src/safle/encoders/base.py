@@ -20,11 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
-from safle import atomic
-from safle.codes import Codes, Layout
+from safle._internal import atomic
+from safle.encoders.codes import Codes, Layout
+from safle.encoders.features import as_features
 from safle.encoders.source import as_source
 from safle.errors import SafleError, WireError
-from safle.features import as_features
 
 FORMAT = "safle-encoder-1"
 MAX_FILE_BYTES = 1 << 28

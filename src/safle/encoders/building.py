@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from safle.bucketing import BinaryOverlap, make_bucketing
-from safle.calibration import Calibration
 from safle.encoders.base import Encoder
+from safle.encoders.bucketing import BinaryOverlap, make_bucketing
+from safle.encoders.calibration import Calibration
 from safle.encoders.default import default_encoder
 from safle.encoders.embedding import EmbeddingEncoder, default_buckets
 from safle.encoders.hybrid import HybridEncoder

@@ -5,7 +5,7 @@ Which was found to be the strongest head of one round: see docs/heads.md.
 
 from __future__ import annotations
 
-from safle.calibration import Calibration
+from safle.encoders.calibration import Calibration
 from safle.encoders.hybrid import HybridEncoder
 from safle.encoders.linear import LinearEncoder
 from safle.encoders.random_features import DEFAULT_BITS, DEFAULT_TERMS, RandomFeatureEncoder

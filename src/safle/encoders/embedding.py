@@ -13,14 +13,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.bucketing import BinaryOverlap, Bucketing, make_bucketing
-from safle.calibration import Calibration
-from safle.codes import MAX_EMBEDDING_DIM, MAX_TABLE_SIZE, Codes, Layout
 from safle.encoders.base import Arrays, Encoder
+from safle.encoders.bucketing import BinaryOverlap, Bucketing, make_bucketing
+from safle.encoders.calibration import Calibration
+from safle.encoders.codes import MAX_EMBEDDING_DIM, MAX_TABLE_SIZE, Codes, Layout
+from safle.encoders.features import as_integer
+from safle.encoders.kernels.encode import encode_rows
 from safle.encoders.shuffle import permutation
 from safle.errors import SettingsError
-from safle.features import as_integer
-from safle.kernels.encode import encode_rows
 
 DEFAULT_BUCKETS = 8
 DEFAULT_EMBEDDING_DIM = 12_288

@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.codes import Codes, Layout
 from safle.encoders.base import Arrays, Encoder, restore_kind
+from safle.encoders.codes import Codes, Layout
 from safle.errors import SettingsError
 
 MAX_PARTS = 64

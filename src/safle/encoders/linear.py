@@ -14,9 +14,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.calibration import Calibration
-from safle.codes import DENSE_LIMIT, Codes, Layout
 from safle.encoders.base import Arrays, Encoder
+from safle.encoders.calibration import Calibration
+from safle.encoders.codes import DENSE_LIMIT, Codes, Layout
+from safle.encoders.features import as_integer
 from safle.encoders.transform import (
     check_transform,
     restored,
@@ -24,7 +25,6 @@ from safle.encoders.transform import (
     transformed_moments,
 )
 from safle.errors import SettingsError
-from safle.features import as_integer
 
 DEFAULT_FRACTION_BITS = 8
 MAX_FRACTION_BITS = 12

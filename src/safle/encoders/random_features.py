@@ -19,13 +19,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.calibration import Calibration
-from safle.codes import MAX_EXPERTS, Codes, Layout
 from safle.encoders.base import Arrays, Encoder
+from safle.encoders.calibration import Calibration
+from safle.encoders.codes import MAX_EXPERTS, Codes, Layout
+from safle.encoders.features import as_integer
 from safle.encoders.linear import LinearEncoder
 from safle.encoders.shuffle import hashes
 from safle.errors import SettingsError
-from safle.features import as_integer
 
 DEFAULT_TERMS, DEFAULT_BITS = 16, 4
 MOST_TERMS, MOST_BITS = 256, 8

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.calibration import Calibration
+from safle.encoders.calibration import Calibration
 from safle.errors import SettingsError
 
 Vector = NDArray[np.float64]

@@ -13,7 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from safle.atomic import write_together
+from safle._internal.atomic import write_together
+from safle._internal.memory import Scratch
+from safle.encoders.histogram import Histogram
 from safle.errors import EncoderMismatch, InvalidInput, SafleError
 from safle.federation.manifest import (
     Contribution,
@@ -22,8 +24,6 @@ from safle.federation.manifest import (
     manifest_path,
     read_manifest,
 )
-from safle.histogram import Histogram
-from safle.memory import Scratch
 from safle.statistics import RunningTotal, Statistics
 from safle.wire import container, encode_histogram, encode_statistics
 from safle.wire.histogram import from_container as histogram_from_container

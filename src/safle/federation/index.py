@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from safle import atomic
+from safle._internal import atomic
 from safle.errors import StoreError
 
 MAX_FILE_BYTES = 1 << 28

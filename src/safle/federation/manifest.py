@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from safle.encoders.features import ClassName
 from safle.errors import DuplicateContribution, InvalidInput, WireError
-from safle.features import ClassName
 
 FORMAT = "safle-manifest-1"
 MAX_FILE_BYTES = 1 << 28

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from safle.encoders import Encoder
+from safle.encoders.features import as_class_names
 from safle.errors import CountOverflow, DuplicateContribution, InvalidInput
-from safle.features import as_class_names
 from safle.federation.manifest import Contribution, parse_contribution
 
 LONGEST_NAME = 200

@@ -19,7 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from safle import atomic
+from safle._internal import atomic
+from safle._internal.memory import Scratch
 from safle.encoders import Encoder, load_encoder
 from safle.errors import EncoderMismatch, SafleError, StoreError, WireError
 from safle.federation.index import IndexWriter, create_index, read_index
@@ -33,7 +34,6 @@ from safle.federation.members import (
     removed_line,
     samples_of,
 )
-from safle.memory import Scratch
 from safle.statistics import RunningTotal, Statistics
 from safle.wire import container
 from safle.wire.statistics import from_container

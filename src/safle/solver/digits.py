@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import SolveError
-from safle.kernels import triangle
 from safle.statistics import Statistics
+from safle.statistics.kernels import triangle
 
 DIGIT_BITS = 20
 LEAST_DIGIT_BITS = 4

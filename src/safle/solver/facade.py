@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._internal.memory import require
+from safle.encoders.features import ClassName
 from safle.errors import InvalidInput, SolveError
-from safle.features import ClassName
-from safle.memory import require
 from safle.solver.digits import ExactSolution, System, solve_exactly
 from safle.solver.heads import HEADS, discriminant
 from safle.solver.minimum_norm import minimum_norm

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from safle._internal.memory import require
 from safle.errors import SolveError
-from safle.memory import require
 from safle.solver.reduction import Reduction
 from safle.statistics import Statistics
 

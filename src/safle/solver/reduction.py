@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.kernels.reduce import fill_tile
+from safle.solver.kernels import fill_tile
 from safle.statistics import Statistics
 
 Matrix = NDArray[np.float64]

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, eigh_tridiagonal
 
-from safle.kernels import triangle
 from safle.solver.reduction import Reduction
 from safle.solver.tiles import Progress
 from safle.statistics import Statistics
+from safle.statistics.kernels import triangle
 
 DECOMPOSE_UP_TO = 1_500
 STEPS = 48

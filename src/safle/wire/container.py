@@ -18,9 +18,9 @@ from typing import Any
 
 import zstandard
 
-from safle import atomic
+from safle._internal import atomic
+from safle._internal.memory import readable
 from safle.errors import WireError
-from safle.memory import readable
 
 MAGIC = b"\x89SAFLE\r\n"
 VERSION = 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from safle._internal.memory import require
+from safle.encoders.histogram import MAX_CELLS, Grid, Histogram
 from safle.errors import InvalidInput, WireError
-from safle.histogram import MAX_CELLS, Grid, Histogram
-from safle.memory import require
 from safle.wire import container
 from safle.wire.planes import from_planes, plane_count, to_planes
 

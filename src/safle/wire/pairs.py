@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.kernels import pairs as kernels
+from safle.wire import kernels
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.codes import Layout
+from safle._internal.memory import Scratch, readable, require
+from safle.encoders.codes import Layout
+from safle.encoders.features import as_class_names
 from safle.errors import InvalidInput, InvariantError, SettingsError, WireError
-from safle.features import as_class_names
-from safle.invariants import verify
-from safle.kernels import triangle
-from safle.memory import Scratch, readable, require
 from safle.statistics import Statistics
+from safle.statistics.invariants import verify
+from safle.statistics.kernels import triangle
 from safle.wire import container
 from safle.wire.pairs import pack_pairs, plan, unpack_pairs
 from safle.wire.planes import from_planes, plane_count, to_planes

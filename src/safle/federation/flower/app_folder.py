@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from safle import atomic
+from safle._internal import atomic
 from safle.federation.flower.settings import Config, complete
 
 SERVER_APP = "safle.federation.flower.server_app:app"

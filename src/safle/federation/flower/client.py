@@ -1,7 +1,6 @@
 """A client's side: its own table, counted as the server's question says.
 
-The node's configuration names the table: ``features="/data/a.npz" client="hospital-a"``. In a
-simulation it has only a number, and the run's configuration says which table is split.
+The node's configuration names the table: ``features="/data/a.npz" client="hospital-a"``.
 """
 
 from __future__ import annotations
@@ -9,24 +8,22 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.counting import Counter
+from safle.data.tables import Table, open_table
 from safle.encoders import Encoder, load_encoder
 from safle.encoders.base import MAX_FILE_BYTES
+from safle.encoders.features import as_features
+from safle.encoders.histogram import Grid, Histogram
 from safle.encoders.source import check_source
 from safle.errors import EncoderMismatch, SettingsError, TableError, WireError
-from safle.features import as_features
 from safle.federation.flower import messages
 from safle.federation.flower.messages import Answer
-from safle.histogram import Grid, Histogram
-from safle.partitions import Parts, dirichlet, iid, shards
-from safle.tables import Table, open_table
+from safle.statistics import Counter
 from safle.wire import encode_histogram, encode_statistics
 
 BATCH = 4096
@@ -75,6 +72,7 @@ def client_name(node_id: int, node: Settings) -> str:
 
 def open_client(node_id: int, node: Settings, run: Settings) -> Client:
     """The client that a node's configuration describes."""
+    del run
     name = client_name(node_id, node)
     if "features" in node:
         selection = {key.replace("-", "_"): str(node[key]) for key in SELECTION if key in node}
@@ -86,55 +84,10 @@ def open_client(node_id: int, node: Settings, run: Settings) -> Client:
             trusted=bool(node.get("trust-features", False)),
             pinned=Path(str(node["encoder"])) if "encoder" in node else None,
         )
-    if "partition-id" not in node or not run.get("features"):
-        raise SettingsError(
-            'this node has no data; start it with --node-config \'features="/path/to/table" '
-            'client="its name"\''
-        )
-    table, parts = _simulated(
-        str(run["features"]),
-        str(run["split"]),
-        str(run["partition"]),
-        float(run["alpha"]),
-        int(run["shards"]),
-        int(run["seed"]),
-        int(node["num-partitions"]),
+    raise SettingsError(
+        'this node has no data; start it with --node-config \'features="/path/to/table" '
+        'client="its name"\''
     )
-    rows = parts[int(node["partition-id"])]
-    return Client(name, table, str(run["features"]), rows, trusted=True)
-
-
-# A process that stands for many clients reads and splits the table once.
-@lru_cache(maxsize=1)
-def _simulated(
-    features: str,
-    split: str,
-    partition: str,
-    alpha: float,
-    per_client: int,
-    seed: int,
-    clients: int,
-) -> tuple[Table, Parts]:
-    table = open_table(features, split=split or None)
-    if table.labels is None:
-        raise TableError(f"{features}: has no labels; a client counts features with labels")
-    return table, split_over(
-        table.labels, partition, clients, alpha=alpha, per_client=per_client, seed=seed
-    )
-
-
-def split_over(
-    labels: NDArray[Any], partition: str, clients: int, *, alpha: float, per_client: int, seed: int
-) -> Parts:
-    """Who holds what, by the partition's name: "iid", "dirichlet" or "shards"."""
-    generator = np.random.default_rng(seed)
-    if partition == "iid":
-        return iid(len(labels), clients=clients, generator=generator)
-    if partition == "dirichlet":
-        return dirichlet(labels, clients=clients, alpha=alpha, generator=generator)
-    if partition == "shards":
-        return shards(labels, clients=clients, shards_per_client=per_client, generator=generator)
-    raise SettingsError(f"partition {partition!r}; expected iid, dirichlet or shards")
 
 
 def answer_count(client: Client, settings: Settings, payload: bytes) -> Answer:

@@ -21,27 +21,34 @@ from safle.federation.flower.client import (
 from safle.federation.flower.messages import Answer
 
 log = logging.getLogger("flwr")
-app = ClientApp()
+Opener = Callable[[int, Settings, Settings], Client]
+"""Node number, its configuration and the run's -> the client and its data."""
 
 
-@app.train("count")
-def count(message: Message, context: Context) -> Message:
-    """Count this client's table with the server's encoder."""
-    return _reply(message, context, answer_count)
+def make_app(opener: Opener) -> ClientApp:
+    """An app whose data ``opener`` finds: a node's own table, or a simulation's share of one."""
+    app = ClientApp()
 
+    @app.train("count")
+    def count(message: Message, context: Context) -> Message:
+        return _reply(message, context, opener, answer_count)
 
-@app.query("histogram")
-def histogram(message: Message, context: Context) -> Message:
-    """Count this client's features on the server's grid."""
-    return _reply(message, context, answer_histogram)
+    @app.query("histogram")
+    def histogram(message: Message, context: Context) -> Message:
+        return _reply(message, context, opener, answer_histogram)
+
+    return app
 
 
 def _reply(
-    message: Message, context: Context, work: Callable[[Client, Settings, bytes], Answer]
+    message: Message,
+    context: Context,
+    opener: Opener,
+    work: Callable[[Client, Settings, bytes], Answer],
 ) -> Message:
     try:
         settings, payload = messages.read_question(message)
-        client = open_client(context.node_id, context.node_config, context.run_config)
+        client = opener(context.node_id, context.node_config, context.run_config)
         answer = work(client, settings, payload)
     except (SafleError, OSError, MemoryError) as error:
         # The server learns what is wrong. Ours say all there is to say; of others, the whole
@@ -51,3 +58,6 @@ def _reply(
         name = client_name(context.node_id, context.node_config)
         answer = Answer(name, messages.FAILED, reason=messages.printable(error))
     return Message(messages.answer(answer), reply_to=message)
+
+
+app = make_app(open_client)

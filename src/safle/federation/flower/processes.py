@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from safle import atomic
+from safle._internal import atomic
 from safle.errors import FederationError, MissingExtra
 
 SECONDS_TO_STOP = 10.0

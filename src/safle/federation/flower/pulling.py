@@ -11,8 +11,8 @@ import copy
 import threading
 from typing import TYPE_CHECKING, Any
 
+from safle._internal.memory import readable
 from safle.errors import WireError
-from safle.memory import readable
 
 if TYPE_CHECKING:
     from flwr.app import Message

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safle import atomic
-from safle.memory import readable
+from safle._internal import atomic
+from safle._internal.memory import readable
 
 FORMAT = "safle-round-1"
 ACCEPTED, KEPT, REFUSED, FAILED, LATE, MISSING = (

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from safle.encoders import Encoder, load_encoder
 from safle.encoders.building import build_encoder
+from safle.encoders.histogram import Grid as HistogramGrid
+from safle.encoders.histogram import Histogram
 from safle.errors import FederationError, SafleError, SettingsError
 from safle.federation.files import write_sum
 from safle.federation.flower import messages
@@ -20,8 +22,6 @@ from safle.federation.flower.report import ClientReport, Report
 from safle.federation.flower.round import Progress, Round
 from safle.federation.flower.settings import Config, Rules, complete, place, solver_options
 from safle.federation.store import INDEX, Store
-from safle.histogram import Grid as HistogramGrid
-from safle.histogram import Histogram
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import RunningTotal

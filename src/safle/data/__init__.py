@@ -1,0 +1,1 @@
+"""Data: tables and images -> features."""

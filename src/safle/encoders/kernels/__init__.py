@@ -1,0 +1,1 @@
+"""The tight loops of encoding (Numba): plain arrays in, plain arrays out."""

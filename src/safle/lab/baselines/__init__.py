@@ -1,0 +1,52 @@
+"""Baselines: every method on the same features, labels and partition, one file each.
+
+A further method is one file with its paper in the docstring, and one line here.
+"""
+
+from safle.errors import SettingsError
+from safle.lab.baselines import (
+    afl,
+    deepafl,
+    fedavg,
+    fedcgs,
+    feddyn,
+    fednova,
+    fedntd,
+    fedprox,
+    moon,
+    oneshot,
+    safle,
+    wisard,
+)
+from safle.lab.baselines.base import Method, Point, Result, Task
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        fedavg.METHOD,
+        fedprox.METHOD,
+        moon.METHOD,
+        feddyn.METHOD,
+        fedntd.METHOD,
+        fednova.METHOD,
+        oneshot.AVERAGE,
+        oneshot.ENSEMBLE,
+        wisard.METHOD,
+        fedcgs.METHOD,
+        afl.METHOD,
+        deepafl.METHOD,
+        safle.METHOD,
+        safle.HYBRID,
+        safle.DEFAULT,
+    )
+}
+
+
+def method_named(name: str) -> Method:
+    """A method by its name."""
+    if name not in METHODS:
+        raise SettingsError(f"no method {name!r}; expected one of {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+__all__ = ["METHODS", "Method", "Point", "Result", "Task", "method_named"]

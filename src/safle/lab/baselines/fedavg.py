@@ -1,0 +1,7 @@
+"""FedAvg: local training, weighted average; see `safle.lab.baselines.training`."""
+
+from __future__ import annotations
+
+from safle.lab.baselines.training import RATES, Algorithm, iterative
+
+METHOD = iterative("fedavg", "FedAvg", Algorithm, grid={"rate": RATES})

@@ -1,0 +1,96 @@
+"""Cells: one measurement each, kept in a file of its own as soon as it is made.
+
+A cell is named by what was asked (kind, arguments, data), so a run that was interrupted
+goes on where it stopped, and experiments that ask for the same share the answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from safle._internal import atomic
+from safle.errors import InvalidInput
+from safle.lab.experiments.data import DataSet
+
+Figures = dict[str, Any]
+Progress = Callable[[float], None]
+"""Called with the finished share, 0 to 1."""
+Measure = Callable[[DataSet, dict[str, Any], Progress], Figures]
+FORMAT = "safle-cell-1"
+PACKAGES = ("safle", "numpy", "scipy", "numba", "scikit-learn", "torch", "zstandard")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is asked: ``kind`` names a function of `safle.lab.experiments.measuring`."""
+
+    kind: str
+    arguments: dict[str, Any]
+
+    def key(self, data: DataSet) -> str:
+        """The name of its file."""
+        asked = {"kind": self.kind, "arguments": self.arguments, "data": data.fingerprint}
+        text = json.dumps(asked, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+class Store:
+    """Finished cells in a directory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, cell: Cell, data: DataSet) -> Path:
+        return self.folder / f"{cell.key(data)}.json"
+
+    def find(self, cell: Cell, data: DataSet) -> Figures | None:
+        """The figures of a cell that has been measured before."""
+        path = self.path(cell, data)
+        if not path.exists():
+            return None
+        try:
+            content = json.loads(path.read_text("utf-8"))
+            if content["format"] != FORMAT:
+                raise ValueError(f"format {content['format']!r}")
+            figures: Figures = content["figures"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidInput(
+                f"{path}: not a finished cell ({error}); delete it and run again"
+            ) from error
+        return figures
+
+    def measure(self, cell: Cell, data: DataSet, measure: Measure, progress: Progress) -> Figures:
+        """Measure a cell and keep it."""
+        begin = time.perf_counter()
+        figures = measure(data, cell.arguments, progress)
+        figures["wall_seconds"] = time.perf_counter() - begin
+        content = {
+            "format": FORMAT,
+            "kind": cell.kind,
+            "arguments": cell.arguments,
+            "data": data.fingerprint,
+            "versions": versions(),
+            "figures": figures,
+        }
+        atomic.write_text(self.path(cell, data), json.dumps(content, indent=1) + "\n")
+        return figures
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of every package that has a part in the figures."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,289 @@
+"""scikit-learn's face of the pipeline: features and labels -> statistics -> a classifier.
+
+``fit`` calibrates an encoder, counts and solves; ``partial_fit`` counts some more. What
+was counted is `SafleClassifier.get_statistics`, an exact sum: two hospitals add theirs
+and `SafleClassifier.from_statistics` gives the classifier of the pooled data.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from safle.encoders import Encoder
+from safle.encoders.building import KINDS, build_encoder
+from safle.encoders.calibration import PublicSample
+from safle.encoders.features import as_class_names, as_features, as_labels
+from safle.errors import EncoderMismatch, InvalidInput, SettingsError
+from safle.model import Model
+from safle.solver import Solution, solve
+from safle.solver.facade import Criterion, Head
+from safle.statistics import Counter, Statistics
+
+EncoderName = Literal["random-features", "embedding", "linear", "hybrid"]
+_FLOATS = (np.float64, np.float32)
+
+
+class SafleClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier that is an exact function of summed integer counts.
+
+    Parameters
+    ----------
+    encoder : an `Encoder`, or the kind that `fit` calibrates from the quantiles of X:
+        "random-features" (the strongest), "embedding" (the paper's), "linear" or "hybrid"
+        (linear and embedding side by side). Members of a federation must be given the
+        same `Encoder`: their own quantiles differ.
+    units : random features; None = 16 a feature, at most 8,192
+    bucketing : "binary-overlap", "one-hot" or "integer"; of a calibrated embedding, as
+        are the next three
+    buckets : B_n; None = 8, fewer for very wide features
+    group_size : G, digits per expert; None = what keeps about 12,000 columns
+    seed : of the random features, or of the permutation of the digits
+    ridge : a positive number; 0 = minimum norm; "auto" = chosen by ``criterion``
+    head : "auto", "least-squares", "discriminant" or "averaged"
+    criterion : "gcv" or "evidence"
+
+    Attributes
+    ----------
+    classes_ : (class_count,), ascending, of the labels' own type
+    encoder_ : Encoder
+    statistics_ : Statistics, everything counted so far
+    solution_ : Solution, with the ridge curve and the residual
+    model_ : Model, to save or export
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from safle import SafleClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> SafleClassifier().fit(X[:1000], y[:1000]).predict(X[1000:1003])
+    array([1, 4, 0])
+    """
+
+    classes_: NDArray[Any]
+    encoder_: Encoder
+    _earlier: Statistics | None
+
+    def __init__(
+        self,
+        *,
+        encoder: Encoder | EncoderName = "random-features",
+        units: int | None = None,
+        bucketing: str = "binary-overlap",
+        buckets: int | None = None,
+        group_size: int | None = None,
+        seed: int = 0,
+        ridge: float | Literal["auto"] = "auto",
+        head: Head = "auto",
+        criterion: Criterion = "gcv",
+    ) -> None:
+        self.encoder = encoder
+        self.units = units
+        self.bucketing = bucketing
+        self.buckets = buckets
+        self.group_size = group_size
+        self.seed = seed
+        self.ridge = ridge
+        self.head = head
+        self.criterion = criterion
+
+    @classmethod
+    def from_statistics(cls, encoder: Encoder, statistics: Statistics, **params: Any) -> Self:
+        """A fitted classifier from statistics, whoever counted and summed them.
+
+        ``params`` are those of the constructor. `classes_` are int64 or str, as in the
+        statistics.
+        """
+        if encoder.fingerprint != statistics.fingerprint:
+            raise EncoderMismatch(
+                f"the statistics were counted with encoder {statistics.fingerprint[:12]}…, "
+                f"not with {encoder.fingerprint[:12]}…; use the federation's encoder file"
+            )
+        estimator = cls(encoder=encoder, **params)
+        estimator.n_features_in_ = encoder.feature_dim
+        estimator._start(encoder, np.array(statistics.class_names), declared=False)
+        estimator.statistics_ = statistics
+        return estimator._solved()
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Calibrate (unless an `Encoder` is given), count and solve, from scratch.
+
+        Parameters
+        ----------
+        X : finite numbers, (samples, feature_dim)
+        y : labels, (samples,): integers, strings, booleans or integral floats
+        """
+        features, labels = self._checked(X, y, reset=True)
+        self._start(self._make_encoder(features), np.unique(labels), declared=False)
+        self._counter.add(features, labels)
+        return self._solved()
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        """Add a batch to what was counted; solving waits until a result is asked for.
+
+        With a given `Encoder` the result is exactly that of one `fit` of all batches, in
+        any order. Without one, the first batch alone decides the thresholds: make it
+        large and mixed. Solving costs far more than counting, so it happens once, at the
+        next `predict` (or read of `model_`), not at every call.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+        classes : all labels that may ever occur; others are then refused. Without it
+            `classes_` grows with the labels that come. A declared class without samples
+            is never predicted: its score is -inf, its probability 0.
+        """
+        first = not self.__sklearn_is_fitted__()
+        features, labels = self._checked(X, y, reset=first)
+        known, declared = self._known_classes(labels, classes)
+        if first:
+            self._start(self._make_encoder(features), known, declared=declared)
+        elif "statistics_" in vars(self):
+            self._earlier, self._counter = self.statistics_, Counter(self.encoder_)
+        self._counter.add(features, labels)
+        self.classes_, self._declared = known, declared
+        self._forget()
+        return self
+
+    def get_statistics(self) -> Statistics:
+        """Everything counted so far: what a client sends, and what adds up with ``+``."""
+        return self.statistics_
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Scores, (samples, class_count); with two classes their difference, (samples,)."""
+        scores = self._scores(X)
+        if len(self.classes_) == 2:
+            difference: NDArray[np.float64] = scores[:, 1] - scores[:, 0]
+            return difference
+        return scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Labels of the largest score, (samples,), of the type `fit` was given."""
+        best = np.argmax(self._scores(X), axis=1)
+        return self.classes_[best]
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Class probabilities, (samples, class_count); see `Model.predict_proba`."""
+        return self._spread(X, self.model_.predict_proba, missing=0.0)
+
+    @cached_property
+    def statistics_(self) -> Statistics:
+        check_is_fitted(self)
+        counted = self._counter.statistics()
+        # The counter is used up, and would keep its share of the memory.
+        del self._counter
+        return counted if self._earlier is None else self._earlier + counted
+
+    @cached_property
+    def solution_(self) -> Solution:
+        check_is_fitted(self)
+        return solve(self.statistics_, ridge=self.ridge, head=self.head, criterion=self.criterion)
+
+    @cached_property
+    def model_(self) -> Model:
+        check_is_fitted(self)
+        return Model.from_solution(self.encoder_, self.statistics_, self.solution_)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "encoder_")
+
+    def _checked(
+        self, X: ArrayLike, y: ArrayLike, *, reset: bool
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        features, labels = validate_data(self, X, y, reset=reset, dtype=_FLOATS)
+        check_classification_targets(labels)
+        # Refused here, before anything is counted or forgotten.
+        as_labels(labels, len(labels))
+        return features, labels
+
+    def _start(self, encoder: Encoder, classes: NDArray[Any], *, declared: bool) -> None:
+        """Begin a count of nothing."""
+        self._counter, self._earlier = Counter(encoder), None
+        self.encoder_, self.classes_, self._declared = encoder, classes, declared
+        self._forget()
+
+    def _solved(self) -> Self:
+        # At once, not at the first prediction: what is wrong with the data shows here.
+        _ = self.model_
+        return self
+
+    def _forget(self) -> None:
+        for name in ("statistics_", "solution_", "model_"):
+            self.__dict__.pop(name, None)
+
+    def _known_classes(
+        self, labels: NDArray[Any], classes: ArrayLike | None
+    ) -> tuple[NDArray[Any], bool]:
+        """Classes after a batch of ``labels``, and whether there may be no others."""
+        first, declared = not self.__sklearn_is_fitted__(), getattr(self, "_declared", False)
+        known = np.unique(labels) if first else self.classes_
+        if classes is not None:
+            given, declared = np.unique(np.asarray(classes)), True
+            if not first and not np.array_equal(given, known):
+                raise InvalidInput(
+                    f"classes={given.tolist()}; earlier calls had {known.tolist()}, "
+                    "and classes can be declared at the first call only"
+                )
+            known = given
+        names, found = set(_names(known)), set(_names(np.unique(labels)))
+        as_class_names([*names | found])
+        if found <= names:
+            return known, declared
+        if declared:
+            raise InvalidInput(
+                f"labels contain {sorted(found - names)}, which are not among the declared "
+                f"classes {known.tolist()}"
+            )
+        return np.union1d(known, labels), declared
+
+    def _make_encoder(self, features: NDArray[Any]) -> Encoder:
+        if isinstance(self.encoder, Encoder):
+            as_features(features[:0], self.encoder.feature_dim)
+            return self.encoder
+        kind: Any = self.encoder
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise SettingsError(
+                f"encoder {kind!r}; expected an Encoder or one of {', '.join(KINDS)}"
+            )
+        return build_encoder(
+            PublicSample(features),
+            kind=kind,
+            units=_index(self.units),
+            bucketing=self.bucketing,
+            buckets=_index(self.buckets),
+            group_size=_index(self.group_size),
+            seed=operator.index(self.seed),
+        )
+
+    def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
+        return self._spread(X, self.model_.decision_function, missing=-np.inf)
+
+    def _spread(
+        self, X: ArrayLike, method: Callable[[Any], NDArray[np.float64]], *, missing: float
+    ) -> NDArray[np.float64]:
+        """The model's columns, one a class with samples, as columns of `classes_`."""
+        columns = method(validate_data(self, X, reset=False, dtype=_FLOATS))
+        if columns.shape[1] == len(self.classes_):
+            return columns
+        spread = np.full((len(columns), len(self.classes_)), missing)
+        spread[:, np.isin(_names(self.classes_), self.model_.class_names)] = columns
+        return spread
+
+
+def _names(labels: NDArray[Any]) -> list[Any]:
+    """Labels as statistics name them: plain integers or strings."""
+    names: list[Any] = as_labels(labels, len(labels)).tolist()
+    return names
+
+
+def _index(size: Any) -> int | None:
+    return None if size is None else operator.index(size)

@@ -1,0 +1,74 @@
+"""A model for other runtimes: a torch module, a ``.pt2`` file, an ONNX graph.
+
+All of them compare in float64 and sum float64, as safle does: a sum of safle's weights is
+exact in any order (see `safle.model.model`), so they give safle's own classes, not nearly so.
+They do not refuse NaN and infinity; check features before you feed them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from safle._internal import atomic
+from safle.errors import MissingExtra
+from safle.model import Model
+
+if TYPE_CHECKING:
+    import onnx
+    import torch
+
+__all__ = ["CLASSES_FILE", "export_onnx", "export_torch", "to_onnx", "to_torch"]
+
+CLASSES_FILE = "classes.json"
+"""Extra file of a ``.pt2``: the class names, in the order of the scores."""
+
+
+def to_torch(model: Model) -> torch.nn.Module:
+    """A frozen torch module, features (samples, feature_dim) -> scores.
+
+    Features may be float32 or float64; scores are float64, (samples, class_count), in the
+    order of the module's ``class_names``. It scripts, traces, exports, and its
+    ``state_dict`` is all it knows. Do not cast it to another type: that moves thresholds.
+    """
+    try:
+        from safle.model.export.torch_module import build
+    except ImportError as error:
+        raise MissingExtra("torch", "torch", "exporting to torch") from error
+    return build(model)
+
+
+def export_torch(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write `to_torch` as a ``.pt2`` file that torch loads without safle.
+
+    It is what ``torch.export.save`` writes: a zip archive of JSON and raw arrays, without
+    pickles. Its program takes float32 features of any number of samples.
+    """
+    module = to_torch(model)
+    from safle.model.export.torch_module import trace
+
+    with atomic.replacing(path) as scratch, scratch.open("wb") as file:
+        trace(module, model.encoder.feature_dim, file, {CLASSES_FILE: _classes(model)})
+
+
+def to_onnx(model: Model) -> onnx.ModelProto:
+    """An ONNX graph of standard operators.
+
+    Input ``features``, float32 [batch, feature_dim]; outputs ``scores``, float64 [batch,
+    class_count], and ``label``, int64 or string [batch].
+    """
+    try:
+        from safle.model.export.onnx_graph import build
+    except ImportError as error:
+        raise MissingExtra("onnx", "onnx", "exporting to ONNX") from error
+    return build(model, {"safle.classes": _classes(model), "safle.digest": model.digest})
+
+
+def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write `to_onnx` to a file, atomically; equal models give equal bytes."""
+    atomic.write_bytes(path, to_onnx(model).SerializeToString(deterministic=True))
+
+
+def _classes(model: Model) -> str:
+    return json.dumps(list(model.class_names), ensure_ascii=False)

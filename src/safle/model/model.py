@@ -1,0 +1,250 @@
+"""Model: encoder + weights -> predictions. ``scores = sum_j W_j[idx_j] + dense W + b``.
+
+Weights are kept as float32 multiples of one power of two (24 bits below the largest), so
+a sum of them is exact: scores do not depend on the order of summation, and equal
+statistics give equal bytes, on any machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_safetensors
+
+from safle._internal import atomic
+from safle._internal.memory import require
+from safle.encoders.base import Encoder, encoder_header, restore_encoder
+from safle.encoders.features import ClassName, as_class_names, as_features
+from safle.errors import EncoderMismatch, SafleError, WireError
+from safle.model.kernels import MOST_BITS, look_up, padded
+from safle.solver import Solution
+from safle.solver.heads import HEADS
+from safle.statistics import Statistics
+
+FORMAT = "safle-model-1"
+MAX_FILE_BYTES = 1 << 32
+BATCH = 16_384
+_MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+"""What Python raises where a header does not hold what it should."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A classifier of features.
+
+    Attributes
+    ----------
+    codes : int64, (seen,), columns that have weights; all others are zero
+    weights : float32, (seen + dense_dim, class_count)
+    intercept : float32, (class_count,)
+    """
+
+    encoder: Encoder
+    codes: NDArray[np.int64]
+    weights: NDArray[np.float32]
+    intercept: NDArray[np.float32]
+    class_names: tuple[ClassName, ...]
+    head: str
+    ridge: float
+
+    @staticmethod
+    def from_solution(encoder: Encoder, statistics: Statistics, solution: Solution) -> Model:
+        """A model from what `solve` made of statistics that ``encoder`` counted."""
+        if encoder.fingerprint != statistics.fingerprint:
+            raise EncoderMismatch(
+                f"the statistics were counted with encoder {statistics.fingerprint[:12]}…, "
+                f"not with {encoder.fingerprint[:12]}…; use the federation's encoder file"
+            )
+        if encoder.layout != statistics.layout:
+            raise EncoderMismatch(
+                f"the statistics claim encoder {encoder.fingerprint[:12]}… but have another "
+                "layout of codes"
+            )
+        return Model(
+            encoder,
+            statistics.codes,
+            on_grid(solution.weights),
+            on_grid(solution.intercept),
+            solution.class_names,
+            solution.head,
+            solution.ridge,
+        )
+
+    @cached_property
+    def _step(self) -> float:
+        """The power of two that all weights are multiples of."""
+        return float(np.ldexp(1.0, _grid_exponent(self.weights)))
+
+    @cached_property
+    def _table_steps(self) -> NDArray[np.int32]:
+        """`tables` in units of `_step`, as the kernel wants them."""
+        shape = (self.encoder.layout.code_count, len(self.class_names))
+        require(
+            8 * shape[0] * shape[1],
+            purpose=f"tables of {shape[0]} codes and {shape[1]} classes",
+            advice="predict on a machine with more memory",
+        )
+        steps = np.zeros(shape, np.int32)
+        steps[self.codes] = self.weights[: len(self.codes)].astype(np.float64) / self._step
+        return padded(steps)
+
+    @property
+    def tables(self) -> NDArray[np.float32]:
+        """Weights of all codes, seen or not, float32, (code_count, class_count)."""
+        steps = self._table_steps[:, : len(self.class_names)]
+        return (steps * self._step).astype(np.float32)
+
+    @cached_property
+    def dense_weights(self) -> NDArray[np.float64]:
+        """Weights per code unit of the dense columns, float64, (dense_dim, class_count)."""
+        scales = np.array(self.encoder.layout.dense_scales, np.float64)
+        return self.weights[len(self.codes) :].astype(np.float64) / scales[:, None]
+
+    def decision_function(self, features: ArrayLike) -> NDArray[np.float64]:
+        """Scores, float64, (samples, class_count)."""
+        checked = as_features(features, self.encoder.feature_dim)
+        if len(checked) <= BATCH:
+            return self._score(checked)
+        starts = range(0, len(checked), BATCH)
+        return np.concatenate([self._score(checked[at : at + BATCH]) for at in starts])
+
+    def _score(self, features: NDArray[Any]) -> NDArray[np.float64]:
+        codes, layout = self.encoder.encode_checked(features), self.encoder.layout
+        scores = np.tile(self.intercept.astype(np.float64), (len(features), 1))
+        if layout.experts:
+            steps = look_up(codes.symbols, layout.bases, self._table_steps)
+            scores += steps[:, : len(self.class_names)] * self._step
+        if layout.dense_dim:
+            # 24-bit weights times 16-bit codes: up to 2**13 columns add up without rounding.
+            scores += codes.dense.astype(np.float64) @ self.dense_weights
+        return scores
+
+    def predict(self, features: ArrayLike) -> NDArray[Any]:
+        """Class names, (samples,)."""
+        best = np.argmax(self.decision_function(features), axis=1)
+        return np.array(self.class_names)[best]
+
+    def predict_proba(self, features: ArrayLike) -> NDArray[np.float64]:
+        """Class probabilities, (samples, class_count).
+
+        The discriminant head's are its posterior (softmax of the scores); the averaged
+        one's are taken alike. Least-squares scores estimate the one-hot labels; theirs is
+        the nearest point of the probability simplex, which keeps the order of the classes.
+        """
+        scores = self.decision_function(features)
+        if self.head != "least-squares":
+            scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+            return scores / scores.sum(axis=1, keepdims=True)
+        return _nearest_probabilities(scores)
+
+    def to_bytes(self) -> bytes:
+        """The model as a safetensors file; equal models give equal bytes."""
+        header = {
+            "format": FORMAT,
+            "encoder": encoder_header(self.encoder),
+            "classes": list(self.class_names),
+            "head": self.head,
+            "ridge": float(self.ridge).hex(),
+        }
+        arrays: dict[str, NDArray[Any]] = {
+            f"encoder.{name}": np.ascontiguousarray(array, dtype=np.float64)
+            for name, array in self.encoder.arrays().items()
+        }
+        arrays |= {
+            "codes": self.codes.astype(np.int64),
+            "weights": np.ascontiguousarray(self.weights),
+            "intercept": self.intercept,
+        }
+        text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return to_safetensors(arrays, metadata={"safle": text})
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the model file."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model file, atomically."""
+        atomic.write_bytes(path, self.to_bytes())
+
+
+def on_grid(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Round to multiples of a power of two, `MOST_BITS` below the largest value."""
+    exponent = _grid_exponent(values)
+    # Plus zero: what rounds to nothing must not keep the sign of its last bits.
+    steps = np.rint(np.ldexp(values, -exponent))
+    return np.ldexp(steps, exponent).astype(np.float32) + np.float32(0)
+
+
+def _grid_exponent(values: NDArray[np.floating[Any]]) -> int:
+    # As float32, which has as many bits: a largest value that rounds up to the next
+    # power of two belongs to that one's grid, so rounded values keep their grid.
+    largest = np.float32(np.abs(values).max(initial=0.0))
+    return int(np.frexp(largest)[1]) - MOST_BITS
+
+
+def _nearest_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Euclidean projection of every row on the probability simplex."""
+    ordered = -np.sort(-scores, axis=1)
+    excess = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, scores.shape[1] + 1)
+    support = (ordered > excess).sum(axis=1)
+    threshold = excess[np.arange(len(scores)), support - 1]
+    return np.maximum(scores - threshold[:, None], 0.0)
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Read a model file; nothing in it is executed."""
+    size = Path(path).stat().st_size
+    if size > MAX_FILE_BYTES:
+        raise WireError(f"{path} has {size} bytes; a model file has at most {MAX_FILE_BYTES}")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get("safle", "{}"))
+            if not isinstance(header, dict) or header.get("format") != FORMAT:
+                raise WireError(f"{path} is a safetensors file but not a safle model")
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return _restore(header, arrays)
+    except WireError as error:
+        raise WireError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+    except (SafetensorError, SafleError, *_MALFORMED) as error:
+        raise WireError(f"{path} is not a valid safle model: {error}") from error
+
+
+def _restore(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Model:
+    own = {
+        name.removeprefix("encoder."): array
+        for name, array in arrays.items()
+        if name.startswith("encoder.")
+    }
+    encoder = restore_encoder(header["encoder"], own)
+    classes = header["classes"]
+    if not isinstance(classes, list) or as_class_names(classes) != tuple(classes) or not classes:
+        raise WireError("the class names are not in ascending order")
+    codes, weights, intercept = (arrays[name] for name in ("codes", "weights", "intercept"))
+    rows = len(codes) + encoder.layout.dense_dim
+    shapes = {
+        "codes": (codes, np.int64, (len(codes),)),
+        "weights": (weights, np.float32, (rows, len(classes))),
+        "intercept": (intercept, np.float32, (len(classes),)),
+    }
+    for name, (array, dtype, shape) in shapes.items():
+        if array.dtype != dtype or array.shape != shape or not np.isfinite(array).all():
+            raise WireError(f"{name} is {array.dtype} {array.shape}; expected {shape}, finite")
+    if not np.array_equal(on_grid(weights), weights):
+        raise WireError(f"the weights are not multiples of one power of two with {MOST_BITS} bits")
+    limit = encoder.layout.code_count
+    if (np.diff(codes) <= 0).any() or (len(codes) and not 0 <= codes[0] <= codes[-1] < limit):
+        raise WireError("the codes are not ascending columns of the encoder")
+    head, ridge = header["head"], float.fromhex(header["ridge"])
+    if head not in HEADS or not 0 <= ridge < np.inf:
+        raise WireError(f"head {head!r} and ridge {ridge}; expected one of {', '.join(HEADS)}")
+    return Model(encoder, codes, weights, intercept, tuple(classes), head, ridge)

@@ -1,0 +1,1 @@
+"""The tight loops of counting and of packed triangles (Numba)."""
