@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from safle.errors import EncoderMismatch, InvalidInput, NotEnoughMemory
-from safle.model import Model, load_model, on_grid
+from safle.model import Model, load_model
 from safle.model import model as module
+from safle.model.model import on_grid
 from safle.solver import solve
 from safle.statistics import count
 
