@@ -121,7 +121,7 @@ def _pooled(encoder: Encoder, dataset: data.Dataset, clock: Stopwatch) -> Model:
     with clock.on("count"):
         statistics = count(encoder, dataset.train, dataset.train_labels)
     with clock.on("solve"):
-        return Model.from_solution(encoder, statistics, solve(statistics))
+        return Model(encoder, solve(statistics))
 
 
 def federate(
@@ -143,7 +143,7 @@ def federate(
     with clock.on("sum"):
         statistics = total.statistics()
     with clock.on("solve"):
-        return Model.from_solution(encoder, statistics, solve(statistics))
+        return Model(encoder, solve(statistics))
 
 
 def warm_up(encoder: Encoder, dataset: data.Dataset, path: Path) -> None:

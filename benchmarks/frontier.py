@@ -29,7 +29,6 @@ from safle import (
     Model,
     PublicSample,
     Solution,
-    Statistics,
     count,
     solve,
 )
@@ -184,7 +183,7 @@ def _points(name: str, maker: Maker, dataset: data.Dataset, seeds: tuple[int, ..
         for head in HEADS:
             same = head == JUDGED
             solution = chosen if same else solve(statistics, head=head, ridge=chosen.ridge)
-            trials[head].append(_accuracy(encoder, statistics, solution, dataset))
+            trials[head].append(_accuracy(encoder, solution, dataset))
         client = _shuffled(dataset, seed)[: len(dataset.train) // CLIENTS]
         sent = weigh(encoder, dataset.train[client], dataset.train_labels[client])
         sizes.append(sent.bytes / 1e6)
@@ -196,10 +195,8 @@ def _points(name: str, maker: Maker, dataset: data.Dataset, seeds: tuple[int, ..
     ]
 
 
-def _accuracy(
-    encoder: Encoder, statistics: Statistics, solution: Solution, dataset: data.Dataset
-) -> float:
-    model = Model.from_solution(encoder, statistics, solution)
+def _accuracy(encoder: Encoder, solution: Solution, dataset: data.Dataset) -> float:
+    model = Model(encoder, solution)
     predicted: NDArray[Any] = model.predict(dataset.test)
     return float((predicted == dataset.test_labels).mean())
 

@@ -122,6 +122,6 @@ def _federate(
     accuracies = {}
     for head in HEADS:
         solution = solve(total, head=head)
-        predicted = Model.from_solution(encoder, total, solution).predict(test.features)
+        predicted = Model(encoder, solution).predict(test.features)
         accuracies[head] = float((predicted == test.labels).mean())
     return accuracies, float(np.mean(sizes))

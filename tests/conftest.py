@@ -294,7 +294,7 @@ def model_bytes() -> Callable[..., bytes]:
     """The saved model that statistics lead to."""
 
     def make(encoder: Encoder, statistics: Statistics, **options: Any) -> bytes:
-        return Model.from_solution(encoder, statistics, solve(statistics, **options)).to_bytes()
+        return Model(encoder, solve(statistics, **options)).to_bytes()
 
     return make
 

@@ -54,7 +54,7 @@ def test_scores_and_posteriors_are_those_of_scikit_learn(make_data, phi, kind, r
     expected = centred(reference.decision_function(X))
     scores = X @ solution.weights + solution.intercept
     assert np.abs(scores - expected).max() <= 1e-8 * np.abs(expected).max()
-    model = Model.from_solution(data.encoder, statistics, solution)
+    model = Model(data.encoder, solution)
     # The saved weights are rounded to 24 bits.
     assert np.allclose(model.decision_function(data.features), expected, atol=1e-4)
     assert np.array_equal(model.predict(data.features), reference.predict(X))
@@ -89,7 +89,7 @@ def test_rare_classes_are_less_likely_a_priori(make_data):
     statistics = few.count()
     solution = solve(statistics, ridge=1e6, head="discriminant")
     # A ridge that forgets all features leaves the class shares.
-    model = Model.from_solution(few.encoder, statistics, solution)
+    model = Model(few.encoder, solution)
     shares = statistics.class_counts / statistics.sample_count
     far = model.predict_proba(few.features[:5])
     assert np.allclose(far, shares, atol=0.05)
@@ -101,7 +101,7 @@ def test_a_single_class_is_certain(make_data):
     statistics = only.count()
     for options in ({"ridge": 1.0}, {}):
         solution = solve(statistics, head="discriminant", **options)
-        model = Model.from_solution(only.encoder, statistics, solution)
+        model = Model(only.encoder, solution)
         assert (model.predict(data.features) == 1).all()
         assert np.allclose(model.predict_proba(data.features), 1)
 
@@ -111,7 +111,7 @@ def test_a_small_ridge_does_not_cost_the_saved_weights_their_bits(make_data, rid
     data = make_data("linear", samples=5_000)
     statistics = data.count()
     solution = solve(statistics, ridge=ridge, head="discriminant")
-    model = Model.from_solution(data.encoder, statistics, solution)
+    model = Model(data.encoder, solution)
     X = data.encoder.encode(data.features).dense / 256
     exact = centred(X @ solution.weights + solution.intercept)
     assert np.allclose(centred(model.decision_function(data.features)), exact, atol=1e-4)

@@ -51,7 +51,7 @@ def make_encoder(kind, sample):
 
 def make_model(encoder, features, labels, head="least-squares"):
     statistics = count(encoder, features, labels)
-    return Model.from_solution(encoder, statistics, solve(statistics, ridge=1.0, head=head))
+    return Model(encoder, solve(statistics, ridge=1.0, head=head))
 
 
 def random_data(names=NAMES["int"], samples=150, feature_dim=7):

@@ -26,7 +26,7 @@ def writers(make_data):
     """Every way this library writes a file: path -> None."""
     data = make_data("embedding", 40)
     statistics = data.count()
-    model = Model.from_solution(data.encoder, statistics, solve(statistics, ridge=1.0))
+    model = Model(data.encoder, solve(statistics, ridge=1.0))
     histogram = Histogram.of(data.features, Grid(-3, 3, 16))
     return {
         "bytes": lambda path: atomic.write_bytes(path, b"new" * 1000),

@@ -179,7 +179,7 @@ def test_a_layout_that_is_not_the_encoders_is_refused_when_used(make_data, forge
     other = make_data("embedding").count()
     liar = Statistics(true.fingerprint, *(getattr(other, f) for f in list(vars(other))[1:7]))
     with pytest.raises(EncoderMismatch, match="layout"):
-        Model.from_solution(data.encoder, liar, solve(liar, ridge=1.0))
+        Model(data.encoder, solve(liar, ridge=1.0))
 
 
 def test_frames_must_be_exactly_what_is_declared(forged, refuses):

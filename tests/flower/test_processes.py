@@ -262,5 +262,5 @@ def test_nodes_that_die_lie_or_sleep_are_left_behind(network, federation, tmp_pa
     with Store.open(network.folder / "dying-store", writing=True) as store:
         store.add("b", federation.statistics_file("b").read_bytes())
         statistics = store.total().statistics()
-    model = Model.from_solution(federation.encoder, statistics, solve(statistics))
+    model = Model(federation.encoder, solve(statistics))
     assert model.to_bytes() == federation.by_files("ab", tmp_path)

@@ -35,7 +35,7 @@ def pooled(folder) -> bytes:
     table, encoder = open_table(folder / "train.safetensors"), None
     encoder = load_encoder(folder / "encoder.safetensors")
     statistics = count(encoder, np.asarray(table.features), table.labels)
-    return Model.from_solution(encoder, statistics, solve(statistics)).to_bytes()
+    return Model(encoder, solve(statistics)).to_bytes()
 
 
 def config(folder: Path, **settings) -> dict:

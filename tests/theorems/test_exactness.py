@@ -198,7 +198,7 @@ embedding = EmbeddingEncoder.calibrated(range_, bucketing=BinaryOverlap(3), grou
 encoder = HybridEncoder([LinearEncoder.calibrated(range_), embedding])
 statistics = count(encoder, features, labels)
 for options in ({}, {"ridge": 1.0}, {"head": "discriminant"}, {"criterion": "evidence"}):
-    print(Model.from_solution(encoder, statistics, solve(statistics, **options)).digest)
+    print(Model(encoder, solve(statistics, **options)).digest)
 """
 
 

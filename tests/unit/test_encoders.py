@@ -257,6 +257,6 @@ def test_random_features_beat_embeddings_and_the_linear_head_on_digits():
         "default": default_encoder(ink),
     }.items():
         statistics = count(encoder, features[:1297], labels[:1297])
-        model = Model.from_solution(encoder, statistics, solve(statistics))
+        model = Model(encoder, solve(statistics))
         accuracy[kind] = (model.predict(features[1297:]) == labels[1297:]).mean()
     assert accuracy["default"] > accuracy["embedding"] > accuracy["linear"]

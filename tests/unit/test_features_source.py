@@ -63,7 +63,7 @@ def test_a_model_keeps_it_too(make_data: Callable[..., Any], tmp_path: Path) -> 
     data = make_data()
     encoder = data.encoder.with_source(OURS)
     statistics = count(encoder, data.features, data.labels)
-    Model.from_solution(encoder, statistics, solve(statistics)).save(tmp_path / "m.safetensors")
+    Model(encoder, solve(statistics)).save(tmp_path / "m.safetensors")
     assert load_model(tmp_path / "m.safetensors").encoder.source == OURS
 
 

@@ -28,7 +28,7 @@ def make_model(make_data):
         labels = data.labels if names is None else np.array(names)[data.labels]
         statistics = count(data.encoder, data.features, labels)
         solution = solve(statistics, ridge=1.0, head=head)
-        return Model.from_solution(data.encoder, statistics, solution), data, solution
+        return Model(data.encoder, solution), data, solution
 
     return make
 
@@ -160,17 +160,18 @@ def test_a_saved_model_is_the_same_model(make_model, tmp_path, kind, head, names
 def test_every_kind_of_model_survives_saving(data_sets, tmp_path_factory, data):
     drawn = data.draw(data_sets(1))
     statistics = drawn.count()
-    model = Model.from_solution(drawn.encoder, statistics, solve(statistics, ridge=1.0))
+    model = Model(drawn.encoder, solve(statistics, ridge=1.0))
     path = tmp_path_factory.mktemp("models") / "model"
     model.save(path)
     assert load_model(path).to_bytes() == model.to_bytes()
+    assert Model.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
 
 
 def test_a_model_of_another_encoder_is_refused_naming_both(make_data):
     data, other = make_data(), make_data(buckets=2)
     statistics = data.count()
     with pytest.raises(EncoderMismatch) as error:
-        Model.from_solution(other.encoder, statistics, solve(statistics, ridge=1.0))
+        Model(other.encoder, solve(statistics, ridge=1.0))
     assert data.encoder.fingerprint[:12] in str(error.value)
     assert other.encoder.fingerprint[:12] in str(error.value)
 

@@ -66,7 +66,7 @@ def test_the_smallest_clients_are_solved(make_data, kind, ridge, samples):
     assert np.isfinite(solution.weights).all()
     assert solution.residual <= 1e-10
     assert solution.rank is None or 1 <= solution.rank <= samples
-    model = Model.from_solution(data.encoder, statistics, solution)
+    model = Model(data.encoder, solution)
     assert np.array_equal(model.predict(data.features), data.labels)
 
 
@@ -77,7 +77,7 @@ def test_one_class_only_is_predicted_everywhere(make_data, kind, ridge):
     only = data.part(data.labels == 2)
     statistics = only.count()
     solution = solve(statistics, ridge=ridge)
-    model = Model.from_solution(only.encoder, statistics, solution)
+    model = Model(only.encoder, solution)
     assert (model.predict(data.features) == 2).all()
     assert (model.predict_proba(data.features) == 1).all()
 

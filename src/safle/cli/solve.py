@@ -135,11 +135,11 @@ def solve_and_save(
     _state_memory(session, statistics, how["ridge"])
     with session.progress("solving") as advance:
         solution = solve_statistics(statistics, **how, progress=advance)
-    model = Model.from_solution(encoder, statistics, solution)
+    model = Model(encoder, solution)
     model.save(output)
     if curve is not None and solution.curve is not None:
         write_curve(solution.curve, curve)
-    session.facts(f"{output}: model", _facts(model, solution, statistics))
+    session.facts(f"{output}: model", _facts(model, solution))
 
 
 def check_usage(curve: Path | None, how: dict[str, Any]) -> None:
@@ -193,13 +193,13 @@ def write_curve(curve: Any, path: Path) -> None:
         atomic.write_text(path, json.dumps({"best": curve.best, **columns}, indent=1) + "\n")
 
 
-def _facts(model: Model, solution: Solution, statistics: Statistics) -> dict[str, object]:
+def _facts(model: Model, solution: Solution) -> dict[str, object]:
     from safle.cli.describe import listing
 
     chosen = "" if solution.curve is None else f" (chosen by {solution.curve.criterion})"
     rank = "full: the ridge is positive" if solution.rank is None else f"{solution.rank:,}"
     return {
-        "samples": f"{statistics.sample_count:,}",
+        "samples": f"{solution.sample_count:,}",
         "classes": listing(model.class_names),
         "head": solution.head,
         "ridge": f"{solution.ridge:.6g}{chosen}",

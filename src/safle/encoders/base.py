@@ -13,7 +13,7 @@ import os
 from abc import ABC, abstractmethod
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +24,7 @@ from safle._internal import atomic
 from safle.encoders.codes import Codes, Layout
 from safle.encoders.features import as_features
 from safle.encoders.source import as_source
-from safle.errors import SafleError, WireError
+from safle.errors import EncoderMismatch, SafleError, WireError
 
 FORMAT = "safle-encoder-1"
 MAX_FILE_BYTES = 1 << 28
@@ -33,6 +33,15 @@ MAX_FILE_BYTES = 1 << 28
 Arrays = dict[str, NDArray[Any]]
 
 _kinds: dict[str, type[Encoder]] = {}
+
+
+class Made(Protocol):
+    """What an encoder's codes became: statistics, or a solution."""
+
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def layout(self) -> Layout: ...
 
 
 class Encoder(ABC):
@@ -88,6 +97,18 @@ class Encoder(ABC):
         other.source = as_source(source)
         other.__dict__.pop("fingerprint", None)
         return other
+
+    def require(self, made: Made) -> None:
+        """Raise `EncoderMismatch` unless this encoder made ``made``."""
+        if self.fingerprint != made.fingerprint:
+            raise EncoderMismatch(
+                f"it was made with encoder {made.fingerprint[:12]}…, not with "
+                f"{self.fingerprint[:12]}…; use the federation's encoder file"
+            )
+        if self.layout != made.layout:
+            raise EncoderMismatch(
+                f"it claims encoder {self.fingerprint[:12]}… but has another layout of codes"
+            )
 
     @cached_property
     def fingerprint(self) -> str:

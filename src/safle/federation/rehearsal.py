@@ -104,7 +104,7 @@ def worth(
         raise InvalidInput(f"{len(labels)} samples; a fifth of them cannot be held out")
     held = np.random.default_rng(0).permutation(len(labels)) % HELD_OUT == 0
     statistics: Statistics = count(encoder, features[~held], labels[~held])
-    model = Model.from_solution(encoder, statistics, solve(statistics, progress=progress))
+    model = Model(encoder, solve(statistics, progress=progress))
     right = model.predict(features[held]) == labels[held]
     _, counts = np.unique(labels[held], return_counts=True)
     return Worth(float(right.mean()), int(held.sum()), float(counts.max() / held.sum()))

@@ -175,7 +175,7 @@ def _sum_and_solve(
     sum_files(sent, total, fingerprint=encoder.fingerprint)
     statistics = read_statistics(total)
     solution = solve(statistics, head=head)
-    model = Model.from_solution(encoder, statistics, solution)
+    model = Model(encoder, solution)
     model.save(base.with_suffix(".safetensors"))
     assert solution.curve is not None, "ridge='auto' keeps its curve"
     return model, solution.curve

@@ -10,74 +10,65 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_safetensors
 
 from safle._internal import atomic
 from safle._internal.memory import require
+from safle._internal.tensors import Arrays, read_tensors, write_tensors
 from safle.encoders.base import Encoder, encoder_header, restore_encoder
 from safle.encoders.features import ClassName, as_class_names, as_features
-from safle.errors import EncoderMismatch, SafleError, WireError
+from safle.errors import SafleError, WireError
 from safle.model.kernels import MOST_BITS, look_up, padded
 from safle.solver import Solution
 from safle.solver.heads import HEADS
-from safle.statistics import Statistics
 
-FORMAT = "safle-model-1"
+FORMAT = "safle-model-2"
 MAX_FILE_BYTES = 1 << 32
 BATCH = 16_384
 _MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 """What Python raises where a header does not hold what it should."""
 
 
-@dataclass(frozen=True, eq=False)
 class Model:
-    """A classifier of features.
+    """A classifier of features: the encoder that all clients shared, and solved weights.
+
+    Parameters
+    ----------
+    encoder : what the statistics were counted with; another one is refused
+    solution : what `safle.solve` made of them
 
     Attributes
     ----------
     codes : int64, (seen,), columns that have weights; all others are zero
     weights : float32, (seen + dense_dim, class_count)
     intercept : float32, (class_count,)
+
+    Examples
+    --------
+    >>> import numpy as np, safle
+    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=2))
+    >>> features = np.array([[0.1, 0.2], [0.9, 0.7], [0.2, 0.1], [0.8, 0.9]])
+    >>> total = safle.count(encoder, features, ["low", "high", "low", "high"])
+    >>> model = safle.Model(encoder, safle.solve(total))
+    >>> model.predict([[0.0, 0.3]]).tolist()
+    ['low']
+    >>> safle.Model.from_bytes(model.to_bytes()).digest == model.digest
+    True
     """
 
-    encoder: Encoder
-    codes: NDArray[np.int64]
-    weights: NDArray[np.float32]
-    intercept: NDArray[np.float32]
-    class_names: tuple[ClassName, ...]
-    head: str
-    ridge: float
-
-    @staticmethod
-    def from_solution(encoder: Encoder, statistics: Statistics, solution: Solution) -> Model:
-        """A model from what `solve` made of statistics that ``encoder`` counted."""
-        if encoder.fingerprint != statistics.fingerprint:
-            raise EncoderMismatch(
-                f"the statistics were counted with encoder {statistics.fingerprint[:12]}…, "
-                f"not with {encoder.fingerprint[:12]}…; use the federation's encoder file"
-            )
-        if encoder.layout != statistics.layout:
-            raise EncoderMismatch(
-                f"the statistics claim encoder {encoder.fingerprint[:12]}… but have another "
-                "layout of codes"
-            )
-        return Model(
-            encoder,
-            statistics.codes,
-            on_grid(solution.weights),
-            on_grid(solution.intercept),
-            solution.class_names,
-            solution.head,
-            solution.ridge,
-        )
+    def __init__(self, encoder: Encoder, solution: Solution) -> None:
+        encoder.require(solution)
+        self.encoder = encoder
+        self.codes: NDArray[np.int64] = solution.codes
+        self.weights: NDArray[np.float32] = on_grid(solution.weights)
+        self.intercept: NDArray[np.float32] = on_grid(solution.intercept)
+        self.class_names: tuple[ClassName, ...] = solution.class_names
+        self.head, self.ridge = solution.head, solution.ridge
 
     @cached_property
     def _step(self) -> float:
@@ -155,17 +146,27 @@ class Model:
             "head": self.head,
             "ridge": float(self.ridge).hex(),
         }
-        arrays: dict[str, NDArray[Any]] = {
-            f"encoder.{name}": np.ascontiguousarray(array, dtype=np.float64)
+        arrays: Arrays = {
+            f"encoder.{name}": np.asarray(array, dtype=np.float64)
             for name, array in self.encoder.arrays().items()
         }
-        arrays |= {
-            "codes": self.codes.astype(np.int64),
-            "weights": np.ascontiguousarray(self.weights),
-            "intercept": self.intercept,
-        }
+        arrays |= {"codes": self.codes, "weights": self.weights, "intercept": self.intercept}
         text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return to_safetensors(arrays, metadata={"safle": text})
+        return write_tensors(text, arrays)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Model:
+        """The inverse of `to_bytes`; `WireError` for anything that is not a model."""
+        text, arrays = read_tensors(data)
+        try:
+            header = json.loads(text)
+            if not isinstance(header, dict) or header.get("format") != FORMAT:
+                raise WireError(f"a safetensors file but not a safle model of format {FORMAT!r}")
+            return _restore(header, arrays)
+        except WireError:
+            raise
+        except (SafleError, *_MALFORMED) as error:
+            raise WireError(f"not a valid safle model: {error}") from error
 
     @cached_property
     def digest(self) -> str:
@@ -207,19 +208,12 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     if size > MAX_FILE_BYTES:
         raise WireError(f"{path} has {size} bytes; a model file has at most {MAX_FILE_BYTES}")
     try:
-        with safe_open(path, framework="numpy") as file:
-            header = json.loads((file.metadata() or {}).get("safle", "{}"))
-            if not isinstance(header, dict) or header.get("format") != FORMAT:
-                raise WireError(f"{path} is a safetensors file but not a safle model")
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return _restore(header, arrays)
+        return Model.from_bytes(Path(path).read_bytes())
     except WireError as error:
-        raise WireError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
-    except (SafetensorError, SafleError, *_MALFORMED) as error:
-        raise WireError(f"{path} is not a valid safle model: {error}") from error
+        raise WireError(f"{path}: {error}") from error
 
 
-def _restore(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Model:
+def _restore(header: dict[str, Any], arrays: Arrays) -> Model:
     own = {
         name.removeprefix("encoder."): array
         for name, array in arrays.items()
@@ -247,4 +241,16 @@ def _restore(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Model:
     head, ridge = header["head"], float.fromhex(header["ridge"])
     if head not in HEADS or not 0 <= ridge < np.inf:
         raise WireError(f"head {head!r} and ridge {ridge}; expected one of {', '.join(HEADS)}")
-    return Model(encoder, codes, weights, intercept, tuple(classes), head, ridge)
+    return Model(
+        encoder,
+        Solution(
+            fingerprint=encoder.fingerprint,
+            layout=encoder.layout,
+            codes=codes,
+            class_names=tuple(classes),
+            weights=weights.astype(np.float64),
+            intercept=intercept.astype(np.float64),
+            head=head,
+            ridge=ridge,
+        ),
+    )

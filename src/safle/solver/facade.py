@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle._internal.memory import require
+from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput, SolveError
 from safle.solver.digits import ExactSolution, System, solve_exactly
@@ -29,15 +30,20 @@ TORCH_WORTHWHILE = 6_000
 """Columns from which factoring takes longer than importing torch."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Solution:
-    """Weights and how they were obtained.
+    """Weights, what a model needs beside them, and how they were obtained.
 
     Attributes
     ----------
-    weights : float64, (dim, class_count), in real units, rows as in the statistics
+    fingerprint, layout : of the encoder that made the statistics
+    codes : int64, (seen,), columns of the codes that have weights
+    class_names : ascending
+    weights : float64, (seen + dense_dim, class_count), in real units
     intercept : float64, (class_count,)
+    head : "least-squares", "discriminant" or "averaged"
     ridge : the strength used (its nearest value of 20 significant bits)
+    class_counts : int64, (class_count,); empty where weights come from a model file
     residual : relative residual of the linear system
     rank : numerical rank, where ridge is 0
     curve : the ridge criterion, where ridge was "auto"
@@ -45,16 +51,46 @@ class Solution:
     backend : who factored
     """
 
+    fingerprint: str
+    layout: Layout
+    codes: NDArray[np.int64]
+    class_names: tuple[ClassName, ...]
     weights: NDArray[np.float64]
     intercept: NDArray[np.float64]
-    class_names: tuple[ClassName, ...]
     head: str
+    ridge: float
+    class_counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    residual: float = np.nan
+    rank: int | None = None
+    curve: RidgeCurve | None = None
+    precision: str = ""
+    backend: str = ""
+
+    @property
+    def sample_count(self) -> int:
+        """How many samples the weights come from."""
+        return int(self.class_counts.sum())
+
+
+@dataclass(frozen=True)
+class _LeastSquares:
+    """Real weights, (dim, class_count), of the linear system alone."""
+
+    weights: NDArray[np.float64]
     ridge: float
     residual: float
     rank: int | None = None
-    curve: RidgeCurve | None = None
-    precision: str = "float32"
+    precision: str = "spectral"
     backend: str = "scipy"
+
+
+@dataclass(frozen=True)
+class _Headed:
+    """What the head made of them."""
+
+    head: str
+    weights: NDArray[np.float64]
+    intercept: NDArray[np.float64]
 
 
 def solve(
@@ -100,36 +136,47 @@ def solve(
         )
         ridge = curve.best
     begun = 0.6 if curve is not None else 0.0
-    fields = _weights(statistics, reduction, ridge, backend, _share(progress, begun, 0.95))
-    fields |= _headed(head, statistics, reduction, **fields)
+    plain = _weights(statistics, reduction, ridge, backend, _share(progress, begun, 0.95))
+    headed = _put_head(head, statistics, reduction, plain)
     if progress is not None:
         progress(1.0)
-    return Solution(class_names=statistics.class_names, curve=curve, **fields)
+    return Solution(
+        fingerprint=statistics.fingerprint,
+        layout=statistics.layout,
+        codes=statistics.codes,
+        class_names=statistics.class_names,
+        weights=headed.weights,
+        intercept=headed.intercept,
+        head=headed.head,
+        ridge=plain.ridge,
+        class_counts=statistics.class_counts,
+        residual=plain.residual,
+        rank=plain.rank,
+        curve=curve,
+        precision=plain.precision,
+        backend=plain.backend,
+    )
 
 
-def _headed(
-    head: Head,
-    statistics: Statistics,
-    reduction: Reduction,
-    *,
-    weights: NDArray[np.float64],
-    ridge: float,
-    **_: Any,
-) -> dict[str, Any]:
-    """Weights, intercept and name of the head, from the least-squares weights."""
-    intercept = np.zeros(len(statistics.class_names))
-    plain = {"weights": weights, "intercept": intercept, "head": "least-squares"}
-    if head == "least-squares" or (head == "auto" and not (ridge and len(intercept) > 1)):
-        return plain
+def _put_head(
+    head: Head, statistics: Statistics, reduction: Reduction, plain: _LeastSquares
+) -> _Headed:
+    """Weights and intercept of the head, from those of least squares."""
+    classes = len(statistics.class_names)
+    without = _Headed("least-squares", plain.weights, np.zeros(classes))
+    if head == "least-squares" or (head == "auto" and not (plain.ridge and classes > 1)):
+        return without
     chosen = "averaged" if head == "auto" else head
     target, counts = statistics.cross * reduction.real[:, None], statistics.class_counts
     try:
-        weights, intercept = discriminant(weights, target, counts, average=chosen == "averaged")
+        weights, intercept = discriminant(
+            plain.weights, target, counts, average=chosen == "averaged"
+        )
     except SolveError:
         if head == "auto":
-            return plain
+            return without
         raise
-    return {"weights": weights, "intercept": intercept, "head": chosen}
+    return _Headed(chosen, weights, intercept)
 
 
 def _check_ridge(ridge: Any, head: str) -> None:
@@ -150,16 +197,10 @@ def _weights(
     ridge: float,
     backend: BackendName,
     progress: Progress | None,
-) -> dict[str, Any]:
+) -> _LeastSquares:
     if ridge == 0:
         weights, rank, residual = minimum_norm(statistics, reduction)
-        return {
-            "weights": weights,
-            "ridge": 0.0,
-            "rank": rank,
-            "residual": residual,
-            "precision": "spectral",
-        }
+        return _LeastSquares(weights, 0.0, residual, rank)
     system = System(statistics, ridge, np.rint(1 / reduction.real).astype(np.int64))
     chosen = _backend(backend, reduction.reduced_dim)
     precision = "float32"
@@ -168,13 +209,13 @@ def _weights(
     except SolveError:
         precision = "float64"
         solution = _factored(system, reduction, chosen, np.float64, progress)
-    return {
-        "weights": solution.weights,
-        "ridge": system.ridge.value,
-        "residual": solution.residual,
-        "precision": precision,
-        "backend": chosen.name,
-    }
+    return _LeastSquares(
+        solution.weights,
+        system.ridge.value,
+        solution.residual,
+        precision=precision,
+        backend=chosen.name,
+    )
 
 
 def _factored(

@@ -174,7 +174,7 @@ def _solve(
     statistics = total.statistics()
     manifest = write_sum(output / TOTAL, statistics, store.manifest())
     log.info("solving %d columns for %d samples", statistics.dim, statistics.sample_count)
-    model = Model.from_solution(store.encoder, statistics, solve(statistics, **how))  # type: ignore[arg-type]
+    model = Model(store.encoder, solve(statistics, **how))  # type: ignore[arg-type]
     model.save(output / MODEL)
     found.total, found.model, found.samples = manifest.digest, model.digest, manifest.samples
 

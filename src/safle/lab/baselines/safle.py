@@ -140,7 +140,7 @@ def run(task: Task, settings: Settings) -> Result:
         criterion=settings["criterion"],
         head=settings["head"],
     )
-    model = Model.from_solution(encoder, statistics, solution)
+    model = Model(encoder, solution)
     seconds = watch.seconds
     up, down = size + calibrated.bytes_up, float(len(model.to_bytes()))
     layout = encoder.layout

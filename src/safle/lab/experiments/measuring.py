@@ -79,7 +79,7 @@ def measure_ridge(data: DataSet, arguments: Arguments, progress: Progress) -> Fi
 
     def accuracy(ridge: Any, criterion: Any = "gcv") -> tuple[float, float]:
         solution = solve(statistics, ridge=ridge, criterion=criterion, head=settings["head"])
-        model = Model.from_solution(encoder, statistics, solution)
+        model = Model(encoder, solution)
         return solution.ridge, _accuracy(model, data)
 
     chosen = {name: accuracy("auto", name) for name in ("gcv", "evidence")}
@@ -122,9 +122,7 @@ def measure_unlearning(data: DataSet, arguments: Arguments, progress: Progress) 
     retraining = time.perf_counter() - begin
 
     def model(statistics: Statistics) -> Model:
-        return Model.from_solution(
-            encoder, statistics, solve(statistics, ridge=settings["ridge"], head=settings["head"])
-        )
+        return Model(encoder, solve(statistics, ridge=settings["ridge"], head=settings["head"]))
 
     before, after, retrained = model(everybody), model(left), model(again)
     return {
