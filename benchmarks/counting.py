@@ -1,6 +1,6 @@
 """Counting: ready codes -> gram and cross, against SciPy's sparse and a dense product.
 
-Timed, with n=5000 samples: safle's `Counter` from uint8 symbols to finished statistics;
+Timed, with n=5000 samples: safle's `Accumulator` from uint8 symbols to finished statistics;
 for the rivals the two products ``Phi.T @ Phi`` and ``Phi.T @ Y`` alone. Turning codes
 into a CSR matrix (int32 or float32, whichever is faster at the first shape) or into a
 dense float32 one is not timed, and neither is encoding.
@@ -21,7 +21,7 @@ from benchmarks.ready import ReadyCodes
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from benchmarks.timing import Contestant, Times, race
-from safle import Counter, Statistics
+from safle import Accumulator, Statistics
 from safle.statistics.kernels.triangle import start
 
 SAMPLES = 5_000
@@ -99,9 +99,12 @@ def _race(
 
 
 def _count(ready: ReadyCodes, labels: NDArray[np.int64]) -> Statistics:
-    counter = Counter(ready)
-    counter.add(ready.numbers, labels)
-    return counter.statistics()
+    total = Accumulator(ready)
+    total.add_samples(ready.numbers, labels)
+    statistics = total.snapshot()
+    # A gram of few samples is made when it is first asked for.
+    assert statistics.gram.size
+    return statistics
 
 
 def _sparse_product(

@@ -24,9 +24,9 @@ from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from benchmarks.warming import load_solver
 from safle import Encoder, Model, count, read_statistics, solve, sum_statistics, write_statistics
-from safle._internal.memory import Scratch
 from safle.lab.partitions import iid
-from safle.statistics import RunningTotal
+from safle.statistics import Accumulator
+from safle.wire import add_contribution
 
 CLIENTS, FEW_CLIENTS = 100, 10
 BAR_OVERHEAD, BAR_GROWTH = 4.0, 1.05
@@ -134,14 +134,11 @@ def federate(
             contribution = count(encoder, features, labels)
         with clock.on("write"):
             write_statistics(path, contribution)
-    total, scratch = RunningTotal.of(encoder), Scratch()
+    total = Accumulator(encoder)
     for path in paths:
-        with clock.on("read"):
-            contribution = read_statistics(path, fingerprint=encoder.fingerprint, scratch=scratch)
-        with clock.on("sum"):
-            total.add(contribution)
-    with clock.on("sum"):
-        statistics = total.statistics()
+        with clock.on("read and sum"):
+            add_contribution(total, path.read_bytes())
+    statistics = total.snapshot()
     with clock.on("solve"):
         return Model(encoder, solve(statistics))
 
@@ -162,10 +159,10 @@ def prepare(paths: Sequence[Path], solving: bool) -> Work:
         load_solver()
 
     def work() -> None:
-        scratch = Scratch()
-        total = sum_statistics(read_statistics(path, scratch=scratch) for path in paths)
-        del scratch
+        total = Accumulator(first)
+        for path in paths:
+            add_contribution(total, path.read_bytes())
         if solving:
-            solve(total)
+            solve(total.snapshot())
 
     return work

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from safle.model import Model, load_model
     from safle.model.estimator import SafleClassifier
     from safle.solver import Solution, solve
-    from safle.statistics import Counter, Statistics, count, sum_statistics
+    from safle.statistics import Accumulator, Statistics, count, sum_statistics
     from safle.wire import read_histogram, read_statistics, write_histogram, write_statistics
 
 _HOMES = {
     "safle.encoders.bucketing": ("BinaryOverlap", "Integer", "OneHot"),
     "safle.encoders.calibration": ("DeclaredMoments", "DeclaredRange", "PublicSample"),
-    "safle.statistics.counting": ("Counter", "count"),
+    "safle.statistics": ("Accumulator", "Statistics", "count", "sum_statistics"),
     "safle.encoders": (
         "EmbeddingEncoder",
         "Encoder",
@@ -48,14 +48,13 @@ _HOMES = {
     "safle.encoders.histogram": ("Grid", "Histogram"),
     "safle.model.model": ("Model", "load_model"),
     "safle.solver": ("Solution", "solve"),
-    "safle.statistics.value": ("Statistics", "sum_statistics"),
     "safle.wire": ("read_histogram", "read_statistics", "write_histogram", "write_statistics"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Accumulator",
     "BinaryOverlap",
-    "Counter",
     "DeclaredMoments",
     "DeclaredRange",
     "EmbeddingEncoder",

@@ -103,7 +103,7 @@ def test_a_real_end_of_space_leaves_the_old_file(tmp_path):
     path.write_bytes(b"old")
     program = (
         "import resource, signal, sys\n"
-        "from safle import atomic\n"
+        "from safle._internal import atomic\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))\n"
         "try:\n"

@@ -145,7 +145,7 @@ def test_killed_while_making_a_store_it_can_be_made_again(killed, make_data):
             if "new" not in store.members:
                 store.add("new", parts[2])
             assert store.problems() == []
-            assert encode_statistics(store.total().statistics()) == parts[2]
+            assert encode_statistics(store.total().snapshot()) == parts[2]
 
 
 RESTLESS = """

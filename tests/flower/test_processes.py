@@ -261,6 +261,6 @@ def test_nodes_that_die_lie_or_sleep_are_left_behind(network, federation, tmp_pa
     # The dead one's counts come by file, and nobody else is asked for anything.
     with Store.open(network.folder / "dying-store", writing=True) as store:
         store.add("b", federation.statistics_file("b").read_bytes())
-        statistics = store.total().statistics()
+        statistics = store.total().snapshot()
     model = Model(federation.encoder, solve(statistics))
     assert model.to_bytes() == federation.by_files("ab", tmp_path)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safle.errors import CountOverflow, InvalidInput
-from safle.statistics import Counter, Statistics, count, counting
+from safle.statistics import Accumulator, Statistics, count, counting
 from safle.statistics.kernels import count as kernels
 from safle.wire import encode_statistics
 
@@ -71,21 +71,21 @@ def test_statistics_are_those_of_scipys_sparse_product(make_data, kind):
 def test_batches_of_any_size_count_like_one(data_sets, data):
     drawn = data.draw(data_sets())
     cuts = sorted(data.draw(st.lists(st.integers(0, len(drawn)), max_size=4)))
-    counter = Counter(drawn.encoder)
+    total = Accumulator(drawn.encoder)
     for first, last in zip([0, *cuts], [*cuts, len(drawn)], strict=True):
-        counter.add(drawn.features[first:last], drawn.labels[first:last])
-    assert counter.statistics() == drawn.count()
+        total.add_samples(drawn.features[first:last], drawn.labels[first:last])
+    assert total.snapshot() == drawn.count()
 
 
 @pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
 @pytest.mark.parametrize("size", [1, 7, 2_047, 2_049])
 def test_batches_and_chunks_may_end_anywhere(make_data, kind, size):
     data = make_data(kind, samples=5_000 if size > 7 else 300)
-    counter = Counter(data.encoder)
+    total = Accumulator(data.encoder)
     for first in range(0, len(data), size):
         part = slice(first, first + size)
-        counter.add(data.features[part].astype(np.float64), data.labels[part])
-    assert encode_statistics(counter.statistics()) == encode_statistics(data.count())
+        total.add_samples(data.features[part].astype(np.float64), data.labels[part])
+    assert encode_statistics(total.snapshot()) == encode_statistics(data.count())
 
 
 @given(data=st.data())
@@ -95,15 +95,17 @@ def test_both_counting_kernels_agree(data_sets, data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "WIDE_TABLE", 0)
         single = drawn.count()
+        single.gram.sum()
         patch.setattr(counting, "WIDE_TABLE", 10**9)
         block = drawn.count()
+        block.gram.sum()
     assert single == block
 
 
 @pytest.mark.parametrize("experts", [1, 2, 33])
 @pytest.mark.parametrize("share", [0.6, 1.0])
-def test_both_counting_kernels_agree_beyond_their_counters(experts, share):
-    # One code holds most samples or all: the 4-bit and 8-bit counters of the block kernel
+def test_both_counting_kernels_agree_beyond_their_totals(experts, share):
+    # One code holds most samples or all: the 4-bit and 8-bit totals of the block kernel
     # must carry before any of them is full.
     generator = np.random.default_rng(experts)
     columns = np.minimum(generator.geometric(share, (experts, 1_000)), 12) - 1
@@ -121,13 +123,13 @@ def test_both_counting_kernels_agree_beyond_their_counters(experts, share):
         assert np.array_equal(gram, expected[np.triu_indices(12 * experts)])
 
 
-def test_a_counter_that_has_seen_nothing_gives_the_empty_statistics(make_encoder):
+def test_a_total_that_has_seen_nothing_gives_the_empty_statistics(make_encoder):
     for kind in ("embedding", "linear", "hybrid"):
         encoder = make_encoder(kind)
-        counter = Counter(encoder)
-        counter.add(np.empty((0, 6)), [])
-        counter.add(np.empty((0, 6), np.float32), np.empty(0, str))
-        assert counter.statistics() == Statistics.empty(encoder)
+        total = Accumulator(encoder)
+        total.add_samples(np.empty((0, 6)), [])
+        total.add_samples(np.empty((0, 6), np.float32), np.empty(0, str))
+        assert total.snapshot() == Statistics.empty(encoder)
         assert Statistics.empty(encoder).sample_count == 0
 
 
@@ -164,14 +166,14 @@ def test_more_samples_than_the_integers_can_count_are_refused(make_data, repeate
     assert large.diagonal.min() > 0
 
 
-def test_a_counter_refuses_to_overflow_before_it_counts(make_data, monkeypatch):
+def test_a_total_refuses_to_overflow_before_it_counts(make_data, monkeypatch):
     data = make_data()
     monkeypatch.setattr(type(data.encoder.layout), "most_samples", 200)
-    counter = Counter(data.encoder)
-    counter.add(data.features, data.labels)
-    with pytest.raises(CountOverflow, match="240 samples exceed the 200"):
-        counter.add(data.features, data.labels)
-    assert counter.statistics() == data.count()
+    total = Accumulator(data.encoder)
+    total.add_samples(data.features, data.labels)
+    with pytest.raises(CountOverflow, match=r"120 \+ 120 samples exceed the 200"):
+        total.add_samples(data.features, data.labels)
+    assert total.snapshot() == data.count()
 
 
 def test_the_number_of_threads_does_not_change_a_byte(make_data):
@@ -208,10 +210,10 @@ def test_labels_that_are_not_one_class_each_are_refused(make_encoder, labels, fo
         count(make_encoder("embedding"), np.zeros((2, 6)), labels)
 
 
-def test_a_refused_batch_leaves_the_counter_as_it_was(make_data):
+def test_a_refused_batch_leaves_the_total_as_it_was(make_data):
     data = make_data()
-    counter = Counter(data.encoder, classes=[0, 1, 2])
-    counter.add(data.features, data.labels)
+    total = Accumulator(data.encoder, classes=[0, 1, 2])
+    total.add_samples(data.features, data.labels)
     broken = data.features.copy()
     broken[5, 1] = np.inf
     for features, labels in (
@@ -222,8 +224,8 @@ def test_a_refused_batch_leaves_the_counter_as_it_was(make_data):
         (data.features[:, :-1], data.labels),
     ):
         with pytest.raises(InvalidInput):
-            counter.add(features, labels)
-    assert counter.statistics() == data.count()
+            total.add_samples(features, labels)
+    assert total.snapshot() == data.count()
 
 
 def test_unknown_names_under_a_declared_list_are_named(make_data):
@@ -237,8 +239,8 @@ def test_unknown_names_under_a_declared_list_are_named(make_data):
 @pytest.mark.parametrize("first", [7, 5_000])
 def test_integers_and_strings_are_not_mixed_even_before_a_chunk_is_full(make_data, first):
     data = make_data(samples=first)
-    counter = Counter(data.encoder)
-    counter.add(data.features, data.labels)
+    total = Accumulator(data.encoder)
+    total.add_samples(data.features, data.labels)
     with pytest.raises(InvalidInput, match="all integers or all strings"):
-        counter.add(data.features[:2], ["0", "1"])
-    assert counter.statistics() == data.count()
+        total.add_samples(data.features[:2], ["0", "1"])
+    assert total.snapshot() == data.count()

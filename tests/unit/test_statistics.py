@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from safle.errors import InvalidInput, NotEnoughMemory
-from safle.statistics import Counter, Statistics, count, sum_statistics
+from safle.statistics import Accumulator, Statistics, count, sum_statistics
 from safle.wire import encode_statistics
 
 
@@ -49,14 +49,33 @@ def test_statistics_equal_only_statistics_of_the_same_data(make_data):
             combine()
 
 
-def test_a_counter_gives_its_statistics_once(make_data):
+@pytest.mark.parametrize("samples", [30, 3_000, 9_000])
+def test_a_snapshot_stays_what_it_was_while_the_total_goes_on(make_data, samples):
+    data = make_data(samples=samples)
+    total = Accumulator(data.encoder)
+    total.add_samples(data.features, data.labels)
+    first = total.snapshot()
+    total.add_samples(data.features, data.labels)
+    second = total.snapshot()
+    total.add(first)
+    total.subtract(data.count())
+    assert first == data.count()
+    assert second == first + first == total.snapshot()
+
+
+def test_nothing_that_statistics_hold_can_be_changed(make_data):
+    total = Accumulator(make_data().encoder)
+    total.add(make_data().count())
+    statistics = total.snapshot()
+    for name in ("codes", "gram", "cross", "class_counts"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(statistics, name)[...] = 0
+
+
+def test_only_an_encoder_counts_samples(make_data):
     data = make_data()
-    counter = Counter(data.encoder)
-    counter.add(data.features, data.labels)
-    statistics = counter.statistics()
-    with pytest.raises(InvalidInput, match="new one"):
-        counter.add(data.features, data.labels)
-    assert counter.statistics() == statistics == data.count()
+    with pytest.raises(InvalidInput, match="need an encoder"):
+        Accumulator(data.count()).add_samples(data.features, data.labels)
 
 
 def peak_of(work):
@@ -74,10 +93,10 @@ def test_counting_takes_memory_for_the_gram_not_for_the_samples(make_data, kind)
     data.count()
 
     def stream(batches):
-        counter = Counter(data.encoder)
+        total = Accumulator(data.encoder)
         for _ in range(batches):
-            counter.add(data.features, data.labels)
-        counter.statistics()
+            total.add_samples(data.features, data.labels)
+        total.snapshot()
 
     assert peak_of(lambda: stream(30)) < 1.1 * peak_of(lambda: stream(6))
 
@@ -101,7 +120,7 @@ def test_a_gram_that_does_not_fit_is_refused_with_advice(make_data, monkeypatch)
         "safle._internal.memory.psutil.virtual_memory",
         lambda: type("Memory", (), {"available": 1000}),
     )
-    for work in (data.count, lambda: halves[0] + halves[1]):
+    for work in (lambda: data.count().gram, lambda: halves[0] + halves[1]):
         with pytest.raises(NotEnoughMemory, match=r"a gram of \d+ rows .*smaller tables"):
             work()
 

@@ -42,7 +42,7 @@ def store(data, tmp_path):
 
 
 def total_bytes(store: Store) -> bytes:
-    return encode_statistics(store.total().statistics())
+    return encode_statistics(store.total().snapshot())
 
 
 def test_the_sum_is_the_pooled_count_whatever_came_and_went(data, parts, store, tmp_path):
@@ -277,4 +277,4 @@ def test_the_manifest_lists_the_clients_by_name(parts, store):
 
 
 def test_an_empty_store_sums_to_nothing(data, store):
-    assert store.total().statistics() == Statistics.empty(data.encoder)
+    assert store.total().snapshot() == Statistics.empty(data.encoder)

@@ -62,20 +62,20 @@ def count(
     from safle.cli.reading import batches, declared_classes, open_labelled
     from safle.encoders import load_encoder
     from safle.encoders.source import check_source
-    from safle.statistics import Counter
+    from safle.statistics import Accumulator
     from safle.wire import container, encode_statistics
 
     refuse_overwriting(output, features, encoder_path, selection["labels"])
     encoder = load_encoder(encoder_path)
     table = open_labelled(features, **selection)
     check_source(encoder.source, table.source, where=str(features), trusted=trust_features)
-    counter = Counter(encoder, classes=declared_classes(classes, table))
+    total = Accumulator(encoder, classes=declared_classes(classes, table))
     session.announce_compilation()
     with session.progress(f"counting {features.name}") as advance:
         for block, labels, named in batches(features, table, batch, advance):
             with named():
-                counter.add(block, labels)
-        statistics = counter.statistics()
+                total.add_samples(block, labels)
+        statistics = total.snapshot()
     data = encode_statistics(statistics)
     container.write_file(output, data)
     facts = statistics_facts(statistics, size=len(data), digest=container.declared_digest(data))

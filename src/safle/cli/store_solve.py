@@ -45,7 +45,7 @@ def solve(
     session.announce_compilation()
     store = Store.open(folder)
     with session.progress(f"summing {len(store.members)} contributions") as advance:
-        statistics = store.total(advance).statistics()
+        statistics = store.total(advance).snapshot()
     if total is not None:
         write_sum(total, statistics, store.manifest())
     solve_and_save(session, store.encoder, statistics, output, curve=curve, **how)

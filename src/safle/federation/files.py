@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from safle._internal.atomic import write_together
-from safle._internal.memory import Scratch
 from safle.encoders.histogram import Histogram
 from safle.errors import EncoderMismatch, InvalidInput, SafleError
 from safle.federation.manifest import (
@@ -24,7 +23,7 @@ from safle.federation.manifest import (
     manifest_path,
     read_manifest,
 )
-from safle.statistics import RunningTotal, Statistics
+from safle.statistics import Accumulator, Statistics
 from safle.wire import container, encode_histogram, encode_statistics
 from safle.wire.histogram import from_container as histogram_from_container
 from safle.wire.statistics import from_container as statistics_from_container
@@ -69,13 +68,12 @@ def sum_files(
     """
     received = Received(allow_duplicates=allow_duplicates)
     removed: list[Contribution] = []
-    total: RunningTotal | None = None
-    scratch = Scratch()
+    total: Accumulator | None = None
     for path in _each(paths, progress):
         with naming(path):
-            opened = _open(path, fingerprint=fingerprint, scratch=scratch)
+            opened = _open(path, fingerprint=fingerprint)
             fingerprint = opened.statistics.fingerprint
-            total = total or RunningTotal(fingerprint, opened.statistics.layout)
+            total = total or Accumulator(opened.statistics)
         received.add(opened.parts, path)
         removed += opened.removed
         with naming(path):
@@ -83,7 +81,7 @@ def sum_files(
     if total is None:
         raise InvalidInput("nothing to sum; expected at least one statistics file")
     made = Manifest("statistics", "", 0, tuple(received.contributions), tuple(removed))
-    return write_sum(output, total.statistics(), made)
+    return write_sum(output, total.snapshot(), made)
 
 
 def sum_histograms(
@@ -156,7 +154,7 @@ def _without(
     return left
 
 
-def _open(path: Path, *, fingerprint: str | None = None, scratch: Scratch | None = None) -> _Opened:
+def _open(path: Path, *, fingerprint: str | None = None) -> _Opened:
     opened = container.read_file(path, kind=container.STATISTICS)
     found = opened.header.get("fingerprint")
     if fingerprint is not None and found != fingerprint:
@@ -165,7 +163,7 @@ def _open(path: Path, *, fingerprint: str | None = None, scratch: Scratch | None
             f"{fingerprint[:12]}…; give the client that encoder file and count again"
         )
     statistics = statistics_from_container(
-        opened, fingerprint=fingerprint, limit=container.DEFAULT_LIMIT, scratch=scratch
+        opened, fingerprint=fingerprint, limit=container.DEFAULT_LIMIT
     )
     size = path.stat().st_size
     itself = Contribution(

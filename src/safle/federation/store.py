@@ -20,7 +20,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from safle._internal import atomic
-from safle._internal.memory import Scratch
 from safle.encoders import Encoder, load_encoder
 from safle.errors import EncoderMismatch, SafleError, StoreError, WireError
 from safle.federation.index import IndexWriter, create_index, read_index
@@ -34,7 +33,7 @@ from safle.federation.members import (
     removed_line,
     samples_of,
 )
-from safle.statistics import RunningTotal, Statistics
+from safle.statistics import Accumulator, Statistics
 from safle.wire import container
 from safle.wire.statistics import from_container
 
@@ -59,7 +58,6 @@ class Store:
         self.encoder = encoder
         self._writer = writer
         self._members: dict[str, Member] = {}
-        self._scratch = Scratch()
 
     @staticmethod
     def create(folder: str | os.PathLike[str], encoder: Encoder) -> Store:
@@ -176,9 +174,9 @@ class Store:
             if progress is not None:
                 progress(done / len(self._members))
 
-    def total(self, progress: Progress | None = None) -> RunningTotal:
+    def total(self, progress: Progress | None = None) -> Accumulator:
         """The sum of all members."""
-        total = RunningTotal.of(self.encoder)
+        total = Accumulator(self.encoder)
         for statistics in self.contributions(progress):
             total.add(statistics)
         return total
@@ -228,7 +226,6 @@ class Store:
             opened,
             fingerprint=encoder.fingerprint,
             limit=container.DEFAULT_LIMIT,
-            scratch=self._scratch,
         )
         if statistics.layout != encoder.layout:
             raise EncoderMismatch(

@@ -30,7 +30,7 @@ from safle.lab.partitions import class_mix, dirichlet
 from safle.model import Model, pictures
 from safle.solver import RidgeCurve, solve
 from safle.solver.facade import Head
-from safle.statistics import Counter
+from safle.statistics import Accumulator
 from safle.wire import read_statistics, write_statistics
 
 TEST_SAMPLES = 500
@@ -126,11 +126,11 @@ def _write_clients(
 
 
 def _count_file(encoder: Encoder, table: Path, output: Path) -> Path:
-    counter = Counter(encoder)
+    total = Accumulator(encoder)
     for features, labels in open_table(table).batches(1024):
         assert labels is not None, "the demo writes every table with its labels"
-        counter.add(features, labels)
-    write_statistics(output, counter.statistics())
+        total.add_samples(features, labels)
+    write_statistics(output, total.snapshot())
     return output
 
 

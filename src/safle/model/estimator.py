@@ -26,7 +26,7 @@ from safle.errors import EncoderMismatch, InvalidInput, SettingsError
 from safle.model import Model
 from safle.solver import Solution, solve
 from safle.solver.facade import Criterion, Head
-from safle.statistics import Counter, Statistics
+from safle.statistics import Accumulator, Statistics
 
 EncoderName = Literal["random-features", "embedding", "linear", "hybrid"]
 _FLOATS = (np.float64, np.float32)
@@ -124,7 +124,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         """
         features, labels = self._checked(X, y, reset=True)
         self._start(self._make_encoder(features), np.unique(labels), declared=False)
-        self._counter.add(features, labels)
+        self._counter.add_samples(features, labels)
         return self._solved()
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
@@ -148,8 +148,9 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         if first:
             self._start(self._make_encoder(features), known, declared=declared)
         elif "statistics_" in vars(self):
-            self._earlier, self._counter = self.statistics_, Counter(self.encoder_)
-        self._counter.add(features, labels)
+            self._counter = Accumulator(self.encoder_)
+            self._counter.add(self.statistics_)
+        self._counter.add_samples(features, labels)
         self.classes_, self._declared = known, declared
         self._forget()
         return self
@@ -178,10 +179,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     @cached_property
     def statistics_(self) -> Statistics:
         check_is_fitted(self)
-        counted = self._counter.statistics()
-        # The counter is used up, and would keep its share of the memory.
-        del self._counter
-        return counted if self._earlier is None else self._earlier + counted
+        return self._counter.snapshot()
 
     @cached_property
     def solution_(self) -> Solution:
@@ -207,7 +205,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
     def _start(self, encoder: Encoder, classes: NDArray[Any], *, declared: bool) -> None:
         """Begin a count of nothing."""
-        self._counter, self._earlier = Counter(encoder), None
+        self._counter = Accumulator(encoder)
         self.encoder_, self.classes_, self._declared = encoder, classes, declared
         self._forget()
 

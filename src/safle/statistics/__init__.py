@@ -1,6 +1,6 @@
 """Statistics: codes and labels -> (Phi'Phi, Phi'Y, class counts), exact integers."""
 
-from safle.statistics.counting import Counter, count
-from safle.statistics.value import RunningTotal, Statistics, sum_statistics
+from safle.statistics.accumulator import Accumulator, count, sum_statistics
+from safle.statistics.value import Statistics
 
-__all__ = ["Counter", "RunningTotal", "Statistics", "count", "sum_statistics"]
+__all__ = ["Accumulator", "Statistics", "count", "sum_statistics"]

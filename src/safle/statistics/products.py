@@ -20,29 +20,24 @@ SAMPLES = 4_096
 FLOAT32_EXACT = 1 << 24
 
 
-def add_products(
-    gram: NDArray[np.int64],
-    cross: NDArray[np.int64],
-    dense: NDArray[np.int16],
-    labels: NDArray[np.int64],
-) -> None:
-    """Add the products of dense columns to their part of the statistics.
+def exact_product(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.int64]:
+    """``left.T @ right`` of integers, int64, (left columns, right columns)."""
+    largest = float(np.abs(left).max(initial=0)) * float(np.abs(right).max(initial=0))
+    if largest * len(left) < FLOAT32_EXACT:
+        return (left.T @ right).astype(np.int64)
+    return (left.T.astype(np.float64) @ right.astype(np.float64)).astype(np.int64)
+
+
+def add_products(gram: NDArray[np.int64], dense: NDArray[np.int16]) -> None:
+    """Add the products of dense columns to their part of a gram.
 
     Parameters
     ----------
     gram : int64, packed triangle of the dense columns alone, changed in place
-    cross : int64, (dense_dim, class_count), changed in place
     dense : int16, (samples, dense_dim)
-    labels : int64, (samples,), columns of ``cross``
     """
     for first in range(0, len(dense), SAMPLES):
-        part = dense[first : first + SAMPLES]
-        _add_gram(gram, part)
-        onehot = np.zeros((len(part), cross.shape[1]))
-        onehot[np.arange(len(part)), labels[first : first + SAMPLES]] = 1.0
-        for left in range(0, dense.shape[1], TILE):
-            block = part[:, left : left + TILE].astype(np.float64)
-            cross[left : left + TILE] += (block.T @ onehot).astype(np.int64)
+        _add_gram(gram, dense[first : first + SAMPLES])
 
 
 def _add_gram(gram: NDArray[np.int64], dense: NDArray[np.int16]) -> None:

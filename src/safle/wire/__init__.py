@@ -11,6 +11,8 @@ from safle.wire.histogram import (
     write_histogram,
 )
 from safle.wire.statistics import (
+    Added,
+    add_contribution,
     decode_statistics,
     encode_statistics,
     read_statistics,
@@ -18,6 +20,8 @@ from safle.wire.statistics import (
 )
 
 __all__ = [
+    "Added",
+    "add_contribution",
     "decode_histogram",
     "decode_statistics",
     "encode_histogram",

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safle._internal.memory import Scratch, readable, require
+from safle._internal.memory import readable, require
 from safle.encoders.codes import Layout
-from safle.encoders.features import as_class_names
+from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvalidInput, InvariantError, SettingsError, WireError
-from safle.statistics import Statistics
+from safle.statistics import Accumulator, Statistics
 from safle.statistics.invariants import verify
 from safle.statistics.kernels import triangle
 from safle.wire import container
@@ -58,7 +59,6 @@ def decode_statistics(
     *,
     fingerprint: str | None = None,
     limit: int = container.DEFAULT_LIMIT,
-    scratch: Scratch | None = None,
 ) -> Statistics:
     """Statistics from bytes, verified; `WireError` and nothing else for bad ones.
 
@@ -66,11 +66,39 @@ def decode_statistics(
     ----------
     fingerprint : refuse other encoders before anything large is unfolded
     limit : most bytes the file may unfold to
-    scratch : memory that contributions decoded one by one share; what was decoded before
-        is lost when the next is
     """
     opened = container.from_bytes(data, kind=container.STATISTICS, limit=limit)
-    return from_container(opened, fingerprint=fingerprint, limit=limit, scratch=scratch)
+    return from_container(opened, fingerprint=fingerprint, limit=limit)
+
+
+@dataclass(frozen=True)
+class Added:
+    """What a contribution brought.
+
+    Attributes
+    ----------
+    digest : of the statistics; the contribution's identity
+    """
+
+    digest: str
+    sample_count: int
+    class_names: tuple[ClassName, ...]
+
+
+def add_contribution(
+    total: Accumulator, data: bytes | memoryview, *, limit: int = container.DEFAULT_LIMIT
+) -> Added:
+    """Verify a contribution's bytes and add them; a refused one changes nothing.
+
+    Raises
+    ------
+    WireError
+        The bytes are not statistics of the same encoder that any data set could have.
+    """
+    opened = container.from_bytes(data, kind=container.STATISTICS, limit=limit)
+    statistics = from_container(opened, fingerprint=total.fingerprint, limit=limit)
+    total.add(statistics)
+    return Added(opened.digest, statistics.sample_count, statistics.class_names)
 
 
 def read_statistics(
@@ -78,12 +106,11 @@ def read_statistics(
     *,
     fingerprint: str | None = None,
     limit: int = container.DEFAULT_LIMIT,
-    scratch: Scratch | None = None,
 ) -> Statistics:
     """Read a statistics file; see `decode_statistics`."""
     opened = container.read_file(path, kind=container.STATISTICS, limit=limit)
     try:
-        return from_container(opened, fingerprint=fingerprint, limit=limit, scratch=scratch)
+        return from_container(opened, fingerprint=fingerprint, limit=limit)
     except WireError as error:
         raise WireError(f"{path}: {error}") from error
 
@@ -93,11 +120,10 @@ def from_container(
     *,
     fingerprint: str | None,
     limit: int,
-    scratch: Scratch | None = None,
 ) -> Statistics:
     """Statistics from an opened container; their digest is the contribution's identity."""
     try:
-        statistics = _restore(opened, fingerprint, limit, scratch or Scratch())
+        statistics = _restore(opened, fingerprint, limit)
         # Blocks unpacked from their margins cannot but have them.
         verify(statistics, pairs=False)
         opened.finish()
@@ -110,9 +136,7 @@ def from_container(
     return statistics
 
 
-def _restore(
-    opened: container.Container, fingerprint: str | None, limit: int, scratch: Scratch
-) -> Statistics:
+def _restore(opened: container.Container, fingerprint: str | None, limit: int) -> Statistics:
     header = opened.header
     found = header["fingerprint"]
     if type(found) is not str or len(found) != 64 or set(found) - set("0123456789abcdef"):
@@ -132,7 +156,7 @@ def _restore(
     dim = len(codes) + layout.dense_dim
     counts = _read_planes(opened, "counts", (len(classes),))
     cross = _read_planes(opened, "cross", (dim, len(classes)))
-    gram = scratch.take(triangle.packed_size(dim), layout.gram_type)
+    gram = np.empty(triangle.packed_size(dim), layout.gram_type)
     statistics = Statistics(found, layout, codes, gram, cross, tuple(classes), counts)
     _fill_gram(opened, statistics)
     return statistics

@@ -20,7 +20,7 @@ from safle.data.backbones.unreadable import DEFAULT_SHARE, Unreadables
 from safle.data.images import ImageSource
 from safle.encoders import Encoder
 from safle.errors import ImageError, WireError
-from safle.statistics import Counter, Statistics
+from safle.statistics import Accumulator, Statistics
 from safle.wire import decode_statistics, encode_statistics
 
 SECONDS_BETWEEN = 60.0
@@ -93,7 +93,7 @@ def count_images(
         "encoder": encoder.fingerprint,
     }
     progress = Checkpoint(output.with_name(output.name + ".partial"), header)
-    total = progress.restore(encoder) or Statistics.empty(encoder)
+    total = progress.restore(encoder)
     if progress.images:
         note(f"resuming: {progress.images:,} of {len(images):,} images are counted")
     unreadable = Unreadables.beside(output, total=len(images), most=max_unreadable)
@@ -101,28 +101,29 @@ def count_images(
     advance(progress.images)
     running = _Running(encoder, progress, total, seconds_between)
     for part in extract(images.records(progress.images), backbone, batch=batch, workers=workers):
-        _add(running.counter, part)
+        _add(running.total, part)
         progress.images += part.images
         progress.unreadable += part.unreadable
         unreadable.add(part.unreadable)
         running.keep()
         advance(progress.images)
     unreadable.write()
-    result = running.statistics()
+    result = running.total.snapshot()
     progress.path.unlink(missing_ok=True)
     return result, unreadable
 
 
 class _Running:
-    """What is counted: the total up to the last checkpoint, and the counter since then."""
+    """What is counted, and when it was last written down."""
 
     def __init__(
-        self, encoder: Encoder, progress: Checkpoint, total: Statistics, seconds_between: float
+        self, encoder: Encoder, progress: Checkpoint, total: Statistics | None, seconds: float
     ) -> None:
-        self.counter = Counter(encoder)
-        self._total = total
+        self.total = Accumulator(encoder)
+        if total is not None:
+            self.total.add(total)
         self._progress = progress
-        self._wait = self._least_wait = seconds_between
+        self._wait = self._least_wait = seconds
         self._written = time.monotonic()
 
     def keep(self) -> None:
@@ -130,23 +131,15 @@ class _Running:
         begun = time.monotonic()
         if begun - self._written <= self._wait:
             return
-        self._total = self.statistics()
-        self.counter = Counter(self.counter.encoder)
-        self._progress.write(self._total)
+        self._progress.write(self.total.snapshot())
         self._written = time.monotonic()
         self._wait = max(self._least_wait, (self._written - begun) / SHARE_OF_TIME)
 
-    def statistics(self) -> Statistics:
-        """Of everything so far; uses the counter up."""
-        # Without a sum where there is none to make: it would hold a wide gram twice.
-        since = self.counter.statistics()
-        return self._total + since if self._total.sample_count else since
 
-
-def _add(counter: Counter, part: Batch) -> None:
+def _add(total: Accumulator, part: Batch) -> None:
     if None in part.labels:
         raise ImageError(
             "some images have no label; expected a class for each: name them with --labels FILE"
         )
     if part.labels:
-        counter.add(part.features, [label for label in part.labels if label is not None])
+        total.add_samples(part.features, [label for label in part.labels if label is not None])

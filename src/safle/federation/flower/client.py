@@ -23,7 +23,7 @@ from safle.encoders.source import check_source
 from safle.errors import EncoderMismatch, SettingsError, TableError, WireError
 from safle.federation.flower import messages
 from safle.federation.flower.messages import Answer
-from safle.statistics import Counter
+from safle.statistics import Accumulator
 from safle.wire import encode_histogram, encode_statistics
 
 BATCH = 4096
@@ -101,12 +101,12 @@ def answer_count(client: Client, settings: Settings, payload: bytes) -> Answer:
             f"with {load_encoder(client.pinned).fingerprint[:12]}… ({client.pinned.name})"
         )
     check_source(encoder.source, client.table.source, where=client.where, trusted=client.trusted)
-    counter = Counter(encoder)
+    total = Accumulator(encoder)
     for features, labels in client.batches():
         if labels is None:
             raise TableError(f"{client.where}: has no labels; expected one a sample")
-        counter.add(features, labels)
-    return Answer(client.name, messages.SENT, data=encode_statistics(counter.statistics()))
+        total.add_samples(features, labels)
+    return Answer(client.name, messages.SENT, data=encode_statistics(total.snapshot()))
 
 
 def answer_histogram(client: Client, settings: Settings, payload: bytes) -> Answer:

@@ -24,7 +24,7 @@ from safle.federation.flower.settings import Config, Rules, complete, place, sol
 from safle.federation.store import INDEX, Store
 from safle.model import Model
 from safle.solver import solve
-from safle.statistics import RunningTotal
+from safle.statistics import Accumulator
 from safle.wire import decode_histogram
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class CountTask:
 
     message_type = messages.COUNT
 
-    def __init__(self, store: Store, total: RunningTotal) -> None:
+    def __init__(self, store: Store, total: Accumulator) -> None:
         self._store = store
         self._total = total
         self._encoder = store.encoder.to_bytes()
@@ -169,9 +169,9 @@ def _check_enough(store: Store, rules: Rules) -> None:
 
 
 def _solve(
-    store: Store, total: RunningTotal, output: Path, how: dict[str, object], found: Report
+    store: Store, total: Accumulator, output: Path, how: dict[str, object], found: Report
 ) -> None:
-    statistics = total.statistics()
+    statistics = total.snapshot()
     manifest = write_sum(output / TOTAL, statistics, store.manifest())
     log.info("solving %d columns for %d samples", statistics.dim, statistics.sample_count)
     model = Model(store.encoder, solve(statistics, **how))  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from safle.errors import SettingsError
 from safle.lab.baselines.base import Features, Method, Point, Result, Settings, Stopwatch, Task
 from safle.model import Model
 from safle.solver import solve
-from safle.statistics import RunningTotal, Statistics, count
+from safle.statistics import Accumulator, Statistics, count
 from safle.wire import encode_histogram, encode_statistics
 
 COLUMNS = ("embedding", "linear", "hybrid", "random-features")
@@ -110,7 +110,7 @@ def encoder_of(calibration: Calibration, settings: Settings, seed: int) -> Encod
 
 def counted(task: Task, encoder: Encoder) -> tuple[Statistics, float]:
     """The sum of all clients' statistics, and the mean size of their files."""
-    total = RunningTotal.of(encoder)
+    total = Accumulator(encoder)
     sizes: list[int] = []
     clients = len(task.holders)
     for features, labels in task.clients():
@@ -118,7 +118,7 @@ def counted(task: Task, encoder: Encoder) -> tuple[Statistics, float]:
         sizes.append(len(encode_statistics(own)))
         total.add(own)
         task.progress(0.9 * len(sizes) / clients)
-    return total.statistics(), float(np.mean(sizes))
+    return total.snapshot(), float(np.mean(sizes))
 
 
 def gram_density(statistics: Statistics) -> float:

@@ -192,22 +192,26 @@ def count_single_pairs(
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def count_margins(
-    columns: NDArray[np.int32],
-    labels: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    dim: int,
-    gram: NDArray[np.integer],
-    cross: NDArray[np.int64],
-) -> None:
-    """Add the diagonal of ``gram`` and the code rows of ``cross`` (columns x classes)."""
+def count_diagonal(columns: NDArray[np.int32], dim: int, gram: NDArray[np.integer]) -> None:
+    """Add how often each code occurs to the diagonal of the packed ``gram``."""
     experts, samples = columns.shape
     for index in prange(experts):
         expert = np.int64(index)
         for sample in range(samples):
             column = np.int64(columns[expert, sample])
             gram[start(column, dim) + column] += 1
-            cross[column, labels[sample]] += 1
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def count_labels(
+    columns: NDArray[np.int32], labels: NDArray[np.int64], cross: NDArray[np.int64]
+) -> None:
+    """Add how often each code occurs with each label to ``cross``, (codes, classes)."""
+    experts, samples = columns.shape
+    for index in prange(experts):
+        expert = np.int64(index)
+        for sample in range(samples):
+            cross[columns[expert, sample], labels[sample]] += 1
 
 
 @njit(cache=True, nogil=True, parallel=True)

@@ -1,0 +1,330 @@
+"""The accumulator: the one mutable thing, statistics under construction.
+
+Samples, other statistics and (through `safle.wire`) bytes go in, `subtract` takes a
+contribution back, and `snapshot` gives what has been gathered as an immutable value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from safle._internal.memory import require
+from safle.encoders import Encoder
+from safle.encoders.codes import Codes
+from safle.encoders.features import ClassName, as_class_names, as_features, as_labels
+from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError
+from safle.statistics import counting
+from safle.statistics.kernels import triangle
+from safle.statistics.samples import Samples
+from safle.statistics.value import Made, Statistics
+
+GATHERED = 8_192
+"""Samples gathered before they are counted: a code first seen later makes the gram move."""
+
+
+class Accumulator:
+    """Statistics under construction, in memory that depends on the number of columns only.
+
+    Parameters
+    ----------
+    made : the encoder; or statistics (or anything else with a fingerprint and a layout) whose
+        like will be added, where no samples are
+    classes : the only names that labels may have
+
+    Examples
+    --------
+    >>> from safle import Accumulator, DeclaredRange, LinearEncoder
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> total = Accumulator(encoder)
+    >>> total.add_samples([[0.1, 0.9], [0.2, 0.4]], ["ill", "well"])
+    >>> total.add(total.snapshot())
+    >>> total.snapshot().sample_count
+    4
+    """
+
+    def __init__(self, made: Made, *, classes: Sequence[ClassName] | None = None) -> None:
+        self.fingerprint, self.layout = made.fingerprint, made.layout
+        self._encoder = made if isinstance(made, Encoder) else None
+        self._declared = None if classes is None else as_class_names(classes)
+        self._found: set[ClassName] = set()
+        self._pending: list[tuple[Codes, NDArray[Any]]] = []
+        self._pending_samples = 0
+        dense = self.layout.dense_dim
+        self.codes = np.empty(0, np.int64)
+        self.gram: NDArray[np.signedinteger[Any]] = np.zeros(
+            triangle.packed_size(dense), self.layout.gram_type
+        )
+        self.cross = np.zeros((dense, 0), np.int64)
+        self.class_names: tuple[ClassName, ...] = ()
+        self.class_counts = np.zeros(0, np.int64)
+        # What a snapshot has been given is not ours to change any more.
+        self._shared = False
+
+    @property
+    def dim(self) -> int:
+        return len(self.codes) + self.layout.dense_dim
+
+    @property
+    def sample_count(self) -> int:
+        return int(self.class_counts.sum()) + self._pending_samples
+
+    def add_samples(self, features: ArrayLike, labels: ArrayLike) -> None:
+        """Count a batch, (samples, feature_dim) and (samples,); all of it or nothing."""
+        if self._encoder is None:
+            raise InvalidInput("samples need an encoder: start from Accumulator(encoder)")
+        checked = as_features(features, self._encoder.feature_dim)
+        names = as_labels(labels, len(checked))
+        found = self._check_names(names)
+        self.reserve(len(checked))
+        self._found |= found
+        for first in range(0, len(checked), GATHERED):
+            part = slice(first, first + GATHERED)
+            self._pending.append((self._encoder.encode_checked(checked[part]), names[part]))
+            self._pending_samples += len(names[part])
+            if self._pending_samples >= GATHERED:
+                self._count_pending()
+
+    def add(self, other: Statistics) -> None:
+        """Add a contribution."""
+        self.require(other)
+        self._count_pending()
+        self.reserve(other.sample_count)
+        self.widen(other.class_names, other.codes)
+        self._apply(other, 1)
+
+    def subtract(self, other: Statistics) -> None:
+        """Take a contribution back; `InvariantError` if it cannot have been part."""
+        self.require(other)
+        self._count_pending()
+        known = set(other.class_names) <= set(self.class_names)
+        if not known or not np.isin(other.codes, self.codes).all():
+            raise InvariantError(
+                "the contribution holds codes or classes that the sum has never seen; "
+                "it was not part of it"
+            )
+        self._own()
+        self._apply(other, -1)
+        try:
+            self._check_not_negative()
+            self._as_value().verify()
+        except InvariantError as error:
+            # What no longer occurred has been dropped: it comes back with the contribution.
+            self.widen(other.class_names, other.codes)
+            self._apply(other, 1)
+            raise InvariantError(
+                f"without the contribution, {error}; it was not part of the sum"
+            ) from error
+
+    def snapshot(self) -> Statistics:
+        """What has been gathered so far; the accumulator can go on."""
+        if self._pending and not self.class_names:
+            few = self._few_samples()
+            if 2 * len(few.samples or ()) <= few.dim:
+                return few
+        self._count_pending()
+        self._shared = True
+        return self._as_value()
+
+    def require(self, made: Made) -> None:
+        """Raise `EncoderMismatch` unless ``made`` comes from the same encoder."""
+        if made.fingerprint != self.fingerprint:
+            raise EncoderMismatch(
+                f"counted with encoder {made.fingerprint[:12]}…, this federation uses "
+                f"{self.fingerprint[:12]}…; give the client that encoder file and count again"
+            )
+        if made.layout != self.layout:
+            raise EncoderMismatch(
+                f"claims encoder {made.fingerprint[:12]}… but has another layout of codes"
+            )
+
+    def reserve(self, samples: int) -> None:
+        """Refuse ``samples`` more if a count could then overflow."""
+        most = self.layout.most_samples
+        if self.sample_count + samples > most:
+            raise CountOverflow(
+                f"{self.sample_count} + {samples} samples exceed the {most} that this gram's "
+                "integers can count: split the federation"
+            )
+
+    def widen(self, names: Iterable[ClassName], codes: NDArray[np.int64]) -> None:
+        """Make room for classes and codes (ascending); what is there keeps its counts."""
+        self._own()
+        union = as_class_names([*{*self.class_names, *names}])
+        if union != self.class_names:
+            places = self._class_places(self.class_names, union)
+            counts = np.zeros(len(union), np.int64)
+            counts[places] = self.class_counts
+            cross = np.zeros((self.dim, len(union)), np.int64)
+            cross[:, places] = self.cross
+            self.class_names, self.class_counts, self.cross = union, counts, cross
+        wider = np.union1d(self.codes, codes)
+        if len(wider) > len(self.codes):
+            self._widen_codes(wider)
+
+    def _widen_codes(self, codes: NDArray[np.int64]) -> None:
+        dim = len(codes) + self.layout.dense_dim
+        entries = triangle.packed_size(dim)
+        require(
+            entries * self.gram.itemsize,
+            purpose=f"a gram of {dim} rows ({len(codes)} codes seen)",
+            advice="use an encoder with smaller tables (group_size, buckets)",
+        )
+        positions = self.positions(self.codes, codes)
+        gram: NDArray[np.signedinteger[Any]] = np.zeros(entries, self.layout.gram_type)
+        triangle.add_spread(gram, dim, self.gram, positions, 1)
+        cross = np.zeros((dim, len(self.class_names)), np.int64)
+        cross[positions] = self.cross
+        self.codes, self.gram, self.cross = codes, gram, cross
+
+    def positions(
+        self, codes: NDArray[np.int64], within: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
+        """Rows of ``codes`` and of the dense columns in a gram over ``within``."""
+        held = self.codes if within is None else within
+        dense = len(held) + np.arange(self.layout.dense_dim)
+        return np.concatenate([np.searchsorted(held, codes), dense]).astype(np.int64)
+
+    @staticmethod
+    def _class_places(names: Sequence[ClassName], within: Sequence[ClassName]) -> NDArray[np.int64]:
+        place = {name: at for at, name in enumerate(within)}
+        return np.array([place[name] for name in names], np.int64)
+
+    def _apply(self, other: Statistics, sign: int) -> None:
+        positions = self.positions(other.codes)
+        self.apply_margins(other, positions, sign)
+        if len(positions) != self.dim:
+            triangle.add_spread(self.gram, self.dim, other.gram, positions, sign)
+        elif sign > 0:
+            self.gram += other.gram
+        else:
+            self.gram -= other.gram
+
+    def apply_margins(self, other: Statistics, positions: NDArray[np.int64], sign: int) -> None:
+        """Add everything of ``other`` but its gram; ``sign`` -1 takes it back."""
+        places = self._class_places(other.class_names, self.class_names)
+        self.class_counts[places] += sign * other.class_counts
+        self.cross[np.ix_(positions, places)] += sign * other.cross
+
+    def _check_not_negative(self) -> None:
+        least = [self.class_counts.min(initial=0), self.cross[: len(self.codes)].min(initial=0)]
+        if not self.layout.dense_dim:
+            least.append(self.gram.min(initial=0))
+        if min(least) < 0:
+            raise InvariantError("some counts are negative")
+
+    def _check_names(self, labels: NDArray[Any]) -> set[ClassName]:
+        found = set(labels.tolist())
+        if self._declared is not None and not found <= set(self._declared):
+            unknown = sorted(found - set(self._declared), key=str)
+            raise InvalidInput(
+                f"labels contain {_listing(unknown)}, which are not among the declared classes "
+                f"{_listing(self._declared)}"
+            )
+        as_class_names([*{*self.class_names, *self._found, *found}])
+        return found
+
+    def _gathered(self) -> tuple[Codes, list[ClassName], NDArray[np.int64]]:
+        """Pending samples as one batch: codes, class names, and labels as places in them."""
+        codes = [part for part, _ in self._pending]
+        symbols = np.concatenate([part.symbols for part in codes])
+        dense = np.concatenate([part.dense for part in codes])
+        labels = np.concatenate([labels for _, labels in self._pending])
+        names, places = np.unique(labels, return_inverse=True)
+        return Codes(symbols, dense), names.tolist(), places
+
+    def _count_pending(self) -> None:
+        if not self._pending:
+            return
+        codes, names, labels = self._gathered()
+        self._pending, self._pending_samples = [], 0
+        self.widen(names, counting.seen_codes(codes.symbols, self.layout))
+        labels = self._class_places(names, self.class_names)[labels]
+        self.class_counts += np.bincount(labels, minlength=len(self.class_counts))
+        rows = counting.rows_of(codes.symbols, self.layout, self.codes)
+        counting.add_cross(self.cross, rows, codes.dense, labels)
+        offsets = np.searchsorted(self.codes, self.layout.bases).astype(np.int64)
+        counting.add_gram(self.gram, rows, codes.dense, offsets)
+
+    def _few_samples(self) -> Statistics:
+        codes, names, labels = self._gathered()
+        seen = counting.seen_codes(codes.symbols, self.layout)
+        rows = counting.rows_of(codes.symbols, self.layout, seen)
+        cross = np.zeros((len(seen) + self.layout.dense_dim, len(names)), np.int64)
+        counting.add_cross(cross, rows, codes.dense, labels)
+        samples: Any = Samples(rows, codes.dense, len(seen))
+        counts = np.bincount(labels, minlength=len(names))
+        return Statistics(
+            self.fingerprint, self.layout, seen, samples, cross, as_class_names(names), counts
+        )
+
+    def _as_value(self) -> Statistics:
+        """The total as a value; codes and classes that do not occur are dropped."""
+        occurring = self.class_counts > 0
+        if not occurring.all():
+            names = np.array(self.class_names, object)[occurring].tolist()
+            self.class_names, self.class_counts = tuple(names), self.class_counts[occurring]
+            self.cross = np.ascontiguousarray(self.cross[:, occurring])
+        diagonal = triangle.diagonal(self.gram, self.dim)[: len(self.codes)]
+        if not diagonal.all():
+            seen = np.flatnonzero(diagonal)
+            rows = np.concatenate([seen, np.arange(len(self.codes), self.dim)])
+            gram = np.empty(triangle.packed_size(len(rows)), self.gram.dtype)
+            triangle.take(self.gram, self.dim, rows, gram)
+            self.codes, self.gram, self.cross = self.codes[seen], gram, self.cross[rows]
+        return Statistics(
+            self.fingerprint,
+            self.layout,
+            self.codes,
+            self.gram,
+            self.cross,
+            self.class_names,
+            self.class_counts,
+        )
+
+    def _own(self) -> None:
+        """Before a change: a copy of what a snapshot holds too."""
+        if self._shared:
+            self.gram, self.cross = self.gram.copy(), self.cross.copy()
+            self.class_counts = self.class_counts.copy()
+            self._shared = False
+
+
+def count(
+    encoder: Encoder,
+    features: ArrayLike,
+    labels: ArrayLike,
+    *,
+    classes: Sequence[ClassName] | None = None,
+) -> Statistics:
+    """Statistics of one array of features, (samples, feature_dim), and its labels.
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"]).class_names
+    ('ill', 'well')
+    """
+    total = Accumulator(encoder, classes=classes)
+    total.add_samples(features, labels)
+    return total.snapshot()
+
+
+def sum_statistics(contributions: Iterable[Statistics]) -> Statistics:
+    """The sum of at least one contribution, in memory that does not grow with their number."""
+    total: Accumulator | None = None
+    for contribution in contributions:
+        total = total or Accumulator(contribution)
+        total.add(contribution)
+    if total is None:
+        raise InvalidInput("nothing to sum; expected at least one contribution")
+    return total.snapshot()
+
+
+def _listing(names: Sequence[ClassName]) -> str:
+    shown = ", ".join(map(repr, names[:8]))
+    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
