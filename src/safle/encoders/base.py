@@ -17,26 +17,23 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_safetensors
 
 from safle._internal import atomic
+from safle._internal.tensors import Arrays, read_tensors, write_tensors
 from safle.encoders.codes import Codes, Layout
 from safle.encoders.features import as_features
 from safle.encoders.source import as_source
 from safle.errors import EncoderMismatch, SafleError, WireError
 
-FORMAT = "safle-encoder-1"
+FORMAT = "safle-encoder-2"
 MAX_FILE_BYTES = 1 << 28
 """An encoder holds thresholds, not data: anything larger is not one."""
-
-Arrays = dict[str, NDArray[Any]]
 
 _kinds: dict[str, type[Encoder]] = {}
 
 
 class Made(Protocol):
-    """What an encoder's codes became: statistics, or a solution."""
+    """What an encoder made (statistics, a solution), or the encoder itself."""
 
     @property
     def fingerprint(self) -> str: ...
@@ -98,18 +95,6 @@ class Encoder(ABC):
         other.__dict__.pop("fingerprint", None)
         return other
 
-    def require(self, made: Made) -> None:
-        """Raise `EncoderMismatch` unless this encoder made ``made``."""
-        if self.fingerprint != made.fingerprint:
-            raise EncoderMismatch(
-                f"it was made with encoder {made.fingerprint[:12]}…, not with "
-                f"{self.fingerprint[:12]}…; use the federation's encoder file"
-            )
-        if self.layout != made.layout:
-            raise EncoderMismatch(
-                f"it claims encoder {self.fingerprint[:12]}… but has another layout of codes"
-            )
-
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over kind, settings, source and arrays: equal if and only if the codes are."""
@@ -118,6 +103,17 @@ class Encoder(ABC):
             digest.update(f"\n{name} {array.shape}\n".encode())
             digest.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
         return digest.hexdigest()
+
+    def require(self, made: Made) -> None:
+        """Raise `EncoderMismatch` unless ``made``, statistics mostly, is of this encoder.
+
+        Examples
+        --------
+        >>> from safle import DeclaredRange, LinearEncoder, Statistics
+        >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+        >>> encoder.require(Statistics.empty(encoder))
+        """
+        require_same(self, made)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Encoder) and self.fingerprint == other.fingerprint
@@ -131,7 +127,14 @@ class Encoder(ABC):
             name: np.ascontiguousarray(array, dtype=np.float64)
             for name, array in self.arrays().items()
         }
-        return to_safetensors(arrays, metadata={"safle": encoder_header(self)})
+        return write_tensors(encoder_header(self), arrays)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Encoder:
+        """The inverse of `to_bytes`, for every kind; nothing in ``data`` is executed."""
+        if len(data) > MAX_FILE_BYTES:
+            raise WireError(f"{len(data)} bytes; an encoder file has at most {MAX_FILE_BYTES}")
+        return restore_encoder(*read_tensors(data))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the encoder file, atomically."""
@@ -150,7 +153,9 @@ def restore_encoder(header: str, arrays: Arrays) -> Encoder:
     try:
         content = json.loads(header)
         if content["format"] != FORMAT:
-            raise WireError(f"encoder format {content['format']!r}; this safle reads {FORMAT!r}")
+            raise WireError(
+                f"not a safle encoder: format {content['format']!r}; this safle reads {FORMAT!r}"
+            )
         return restore_kind(content["kind"], content["settings"], arrays)
     except WireError:
         raise
@@ -174,17 +179,23 @@ def restore_kind(kind: Any, settings: Any, arrays: Arrays) -> Encoder:
 
 def load_encoder(path: str | os.PathLike[str]) -> Encoder:
     """Read an encoder file; nothing in it is executed."""
-    size = Path(path).stat().st_size
-    if size > MAX_FILE_BYTES:
-        raise WireError(f"{path} has {size} bytes; an encoder file has at most {MAX_FILE_BYTES}")
+    with Path(path).open("rb") as file:
+        # One byte more than allowed is enough to refuse a file, whatever its size.
+        data = file.read(MAX_FILE_BYTES + 1)
     try:
-        with safe_open(path, framework="numpy") as file:
-            header = (file.metadata() or {}).get("safle", "")
-            if not header or json.loads(header).get("format") != FORMAT:
-                raise WireError(f"{path} is a safetensors file but not a safle encoder")
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, ValueError, AttributeError, TypeError, RecursionError) as error:
-        if isinstance(error, WireError):
-            raise
-        raise WireError(f"{path} is not a safle encoder: {error}") from error
-    return restore_encoder(header, arrays)
+        return Encoder.from_bytes(data)
+    except WireError as error:
+        raise WireError(f"{path}: {error}") from error
+
+
+def require_same(expected: Made, found: Made) -> None:
+    """Raise `EncoderMismatch` unless both were made with one encoder."""
+    if found.fingerprint != expected.fingerprint:
+        raise EncoderMismatch(
+            f"counted with encoder {found.fingerprint[:12]}…, this federation uses "
+            f"{expected.fingerprint[:12]}…; take the federation's encoder file and count again"
+        )
+    if found.layout != expected.layout:
+        raise EncoderMismatch(
+            f"claims encoder {found.fingerprint[:12]}… but has another layout of codes"
+        )

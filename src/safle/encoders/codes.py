@@ -7,9 +7,10 @@ expert, then a column for every dense integer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, groupby, repeat
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ MAX_EXPERTS = 1 << 20
 """Most experts, and most dense columns: each has a row of the gram at least."""
 DENSE_LIMIT = 32_767
 """Largest magnitude of a dense integer: they are int16."""
+
+Limits = tuple[int, int]
+WIDEST: Limits = (-DENSE_LIMIT, DENSE_LIMIT)
 
 
 @dataclass(frozen=True)
@@ -57,14 +61,23 @@ class Layout:
     ----------
     table_sizes : how many symbols each expert has (V_j)
     dense_scales : a dense column holds ``round(scale * value)``
-    constants : dense columns that are always equal to their scale
+    dense_limits : the least and the largest integer of each dense column; all that int16
+        holds where nothing is said. A column whose two are equal is constant.
+
+    Examples
+    --------
+    >>> layout = Layout((4, 4), (64, 64), ((0, 15), (64, 64)))
+    >>> layout.embedding_dim, layout.constants
+    (10, (1,))
     """
 
     table_sizes: tuple[int, ...] = ()
     dense_scales: tuple[int, ...] = ()
-    constants: tuple[int, ...] = ()
+    dense_limits: tuple[Limits, ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.dense_limits:
+            object.__setattr__(self, "dense_limits", (WIDEST,) * self.dense_dim)
         if max(self.experts, self.dense_dim) > MAX_EXPERTS:
             raise SettingsError(
                 f"{self.experts} experts and {self.dense_dim} dense columns; at most {MAX_EXPERTS}"
@@ -73,10 +86,16 @@ class Layout:
             raise SettingsError(f"table sizes must lie in 1..{MAX_TABLE_SIZE}")
         if any(not 1 <= s <= DENSE_LIMIT or s & (s - 1) for s in set(self.dense_scales)):
             raise SettingsError(f"dense scales must be powers of two in 1..{DENSE_LIMIT}")
-        if any(not 0 <= column < self.dense_dim for column in self.constants):
-            raise SettingsError("a constant column lies outside the dense block")
-        if list(self.constants) != sorted(set(self.constants)):
-            raise SettingsError("the constant columns are not ascending")
+        if len(self.dense_limits) != self.dense_dim:
+            raise SettingsError(
+                f"limits of {len(self.dense_limits)} dense columns; there are {self.dense_dim}"
+            )
+        for scale, (low, high) in set(zip(self.dense_scales, self.dense_limits, strict=True)):
+            if not -DENSE_LIMIT <= low <= high <= DENSE_LIMIT or low == high != scale:
+                raise SettingsError(
+                    f"a dense column of {low} to {high}; expected integers within "
+                    f"{DENSE_LIMIT}, and a constant column to hold its scale, {scale}"
+                )
         if not 1 <= self.embedding_dim <= MAX_EMBEDDING_DIM:
             raise SettingsError(
                 f"{self.code_count} codes + {self.dense_dim} dense columns = "
@@ -95,6 +114,12 @@ class Layout:
     def bases(self) -> NDArray[np.int64]:
         """First column of each expert, then the column after the last; (experts + 1,)."""
         return np.concatenate([[0], np.cumsum(self.table_sizes, dtype=np.int64)]).astype(np.int64)
+
+    @cached_property
+    def constants(self) -> tuple[int, ...]:
+        """Dense columns that always hold their scale, ascending."""
+        limits = enumerate(self.dense_limits)
+        return tuple(column for column, (low, high) in limits if low == high)
 
     @cached_property
     def code_count(self) -> int:
@@ -125,54 +150,52 @@ class Layout:
         return {
             "tables": _runs(self.table_sizes),
             "dense": _runs(self.dense_scales),
-            "constants": list(self.constants),
+            "limits": [[[*pair], count] for pair, count in _runs(self.dense_limits)],
         }
 
     @staticmethod
     def from_json(data: Any) -> Layout:
         """Read `to_json` back; sizes are checked before anything is expanded."""
-        if not isinstance(data, dict) or set(data) != {"tables", "dense", "constants"}:
-            raise SettingsError("a layout needs exactly: tables, dense, constants")
-        constants = data["constants"]
-        if not isinstance(constants, list) or not all(type(c) is int for c in constants):
-            raise SettingsError("layout constants must be a list of integers")
-        return Layout(_expand(data["tables"]), _expand(data["dense"]), tuple(constants))
+        if not isinstance(data, dict) or set(data) != {"tables", "dense", "limits"}:
+            raise SettingsError("a layout needs exactly: tables, dense, limits")
+        return Layout(
+            _expand(data["tables"], _is_integer),
+            _expand(data["dense"], _is_integer),
+            tuple((low, high) for low, high in _expand(data["limits"], _is_pair)),
+        )
 
     @staticmethod
     def side_by_side(layouts: Sequence[Layout]) -> Layout:
         """The layout of `Codes.side_by_side`."""
-        constants: list[int] = []
-        shift = 0
-        for layout in layouts:
-            constants += [shift + column for column in layout.constants]
-            shift += layout.dense_dim
         return Layout(
-            tuple(size for layout in layouts for size in layout.table_sizes),
-            tuple(scale for layout in layouts for scale in layout.dense_scales),
-            tuple(constants),
+            tuple(chain.from_iterable(layout.table_sizes for layout in layouts)),
+            tuple(chain.from_iterable(layout.dense_scales for layout in layouts)),
+            tuple(chain.from_iterable(layout.dense_limits for layout in layouts)),
         )
 
 
-def _runs(values: Iterable[int]) -> list[list[int]]:
-    runs: list[list[int]] = []
-    for value in values:
-        if runs and runs[-1][0] == value:
-            runs[-1][1] += 1
-        else:
-            runs.append([value, 1])
-    return runs
+def _runs(values: Iterable[Any]) -> list[list[Any]]:
+    return [[value, len([*run])] for value, run in groupby(values)]
 
 
-def _expand(runs: Any) -> tuple[int, ...]:
+def _is_integer(value: Any) -> bool:
+    return type(value) is int
+
+
+def _is_pair(value: Any) -> bool:
+    return type(value) is list and len(value) == 2 and all(map(_is_integer, value))
+
+
+def _expand(runs: Any, valid: Callable[[Any], bool]) -> tuple[Any, ...]:
     if not isinstance(runs, list):
         raise SettingsError("layout runs must be a list")
     total = 0
     for run in runs:
-        if not (isinstance(run, list) and len(run) == 2 and all(type(x) is int for x in run)):
-            raise SettingsError("a layout run must be [value, count]")
-        if run[1] < 1 or run[0] < 1:
+        if not (isinstance(run, list) and len(run) == 2 and valid(run[0]) and _is_integer(run[1])):
+            raise SettingsError("a layout run must be [value, count], in integers")
+        if run[1] < 1:
             raise SettingsError("layout runs must be positive")
         total += run[1]
         if total > MAX_EXPERTS:
             raise SettingsError(f"a layout of more than {MAX_EXPERTS} experts or dense columns")
-    return tuple(value for value, count in runs for _ in range(count))
+    return tuple(chain.from_iterable(repeat(value, count) for value, count in runs))

@@ -13,7 +13,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.base import Arrays, Encoder
+from safle._internal.tensors import Arrays
+from safle.encoders.base import Encoder
 from safle.encoders.bucketing import BinaryOverlap, Bucketing, make_bucketing
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import MAX_EMBEDDING_DIM, MAX_TABLE_SIZE, Codes, Layout

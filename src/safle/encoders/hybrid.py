@@ -9,7 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.base import Arrays, Encoder, restore_kind
+from safle._internal.tensors import Arrays
+from safle.encoders.base import Encoder, restore_kind
 from safle.encoders.codes import Codes, Layout
 from safle.errors import SettingsError
 

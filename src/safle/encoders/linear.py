@@ -14,9 +14,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.base import Arrays, Encoder
+from safle._internal.tensors import Arrays
+from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
-from safle.encoders.codes import DENSE_LIMIT, Codes, Layout
+from safle.encoders.codes import DENSE_LIMIT, WIDEST, Codes, Layout
 from safle.encoders.features import as_integer
 from safle.encoders.transform import (
     check_transform,
@@ -83,7 +84,8 @@ class LinearEncoder(Encoder):
     @cached_property
     def layout(self) -> Layout:
         scale = 1 << self.fraction_bits
-        return Layout((), (scale,) * (self.feature_dim + 1), (self.feature_dim,))
+        limits = (WIDEST,) * self.feature_dim + ((scale, scale),)
+        return Layout((), (scale,) * len(limits), limits)
 
     def settings(self) -> dict[str, Any]:
         # What is not used is not mentioned: the fingerprint of a plain one stays what it was.

@@ -19,7 +19,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.base import Arrays, Encoder
+from safle._internal.tensors import Arrays
+from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import MAX_EXPERTS, Codes, Layout
 from safle.encoders.features import as_integer
@@ -103,7 +104,8 @@ class RandomFeatureEncoder(Encoder):
 
     @cached_property
     def layout(self) -> Layout:
-        return Layout((), (self.scale,) * (self.count + 1), (self.count,))
+        limits = ((0, (1 << self.bits) - 1),) * self.count + ((self.scale, self.scale),)
+        return Layout((), (self.scale,) * len(limits), limits)
 
     @property
     def scale(self) -> int:

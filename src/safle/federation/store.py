@@ -227,10 +227,7 @@ class Store:
             fingerprint=encoder.fingerprint,
             limit=container.DEFAULT_LIMIT,
         )
-        if statistics.layout != encoder.layout:
-            raise EncoderMismatch(
-                f"claims encoder {encoder.fingerprint[:12]}… but has another layout of codes"
-            )
+        encoder.require(statistics)
         return statistics
 
     def _append(self, line: dict[str, Any]) -> None:

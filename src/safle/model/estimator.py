@@ -22,7 +22,7 @@ from safle.encoders import Encoder
 from safle.encoders.building import KINDS, build_encoder
 from safle.encoders.calibration import PublicSample
 from safle.encoders.features import as_class_names, as_features, as_labels
-from safle.errors import EncoderMismatch, InvalidInput, SettingsError
+from safle.errors import InvalidInput, SettingsError
 from safle.model import Model
 from safle.solver import Solution, solve
 from safle.solver.facade import Criterion, Head
@@ -103,11 +103,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         ``params`` are those of the constructor. `classes_` are int64 or str, as in the
         statistics.
         """
-        if encoder.fingerprint != statistics.fingerprint:
-            raise EncoderMismatch(
-                f"the statistics were counted with encoder {statistics.fingerprint[:12]}…, "
-                f"not with {encoder.fingerprint[:12]}…; use the federation's encoder file"
-            )
+        encoder.require(statistics)
         estimator = cls(encoder=encoder, **params)
         estimator.n_features_in_ = encoder.feature_dim
         estimator._start(encoder, np.array(statistics.class_names), declared=False)

@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle._internal.memory import require
 from safle.encoders import Encoder
+from safle.encoders.base import Made, require_same
 from safle.encoders.codes import Codes
 from safle.encoders.features import ClassName, as_class_names, as_features, as_labels
-from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError
+from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics import counting
 from safle.statistics.kernels import triangle
 from safle.statistics.samples import Samples
-from safle.statistics.value import Made, Statistics
+from safle.statistics.value import Statistics
 
 GATHERED = 8_192
 """Samples gathered before they are counted: a code first seen later makes the gram move."""
@@ -131,15 +132,7 @@ class Accumulator:
 
     def require(self, made: Made) -> None:
         """Raise `EncoderMismatch` unless ``made`` comes from the same encoder."""
-        if made.fingerprint != self.fingerprint:
-            raise EncoderMismatch(
-                f"counted with encoder {made.fingerprint[:12]}…, this federation uses "
-                f"{self.fingerprint[:12]}…; give the client that encoder file and count again"
-            )
-        if made.layout != self.layout:
-            raise EncoderMismatch(
-                f"claims encoder {made.fingerprint[:12]}… but has another layout of codes"
-            )
+        require_same(self, made)
 
     def reserve(self, samples: int) -> None:
         """Refuse ``samples`` more if a count could then overflow."""

@@ -10,25 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.encoders.base import Made
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.statistics.invariants import verify
 from safle.statistics.kernels import triangle
 from safle.statistics.samples import Samples
-
-
-class Made(Protocol):
-    """What an encoder made, or the encoder itself."""
-
-    @property
-    def fingerprint(self) -> str: ...
-    @property
-    def layout(self) -> Layout: ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -5,7 +5,6 @@ The node's configuration names the table: ``features="/data/a.npz" client="hospi
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,10 @@ from numpy.typing import NDArray
 
 from safle.data.tables import Table, open_table
 from safle.encoders import Encoder, load_encoder
-from safle.encoders.base import MAX_FILE_BYTES
 from safle.encoders.features import as_features
 from safle.encoders.histogram import Grid, Histogram
 from safle.encoders.source import check_source
-from safle.errors import EncoderMismatch, SettingsError, TableError, WireError
+from safle.errors import EncoderMismatch, SettingsError, TableError
 from safle.federation.flower import messages
 from safle.federation.flower.messages import Answer
 from safle.statistics import Accumulator
@@ -94,7 +92,7 @@ def answer_count(client: Client, settings: Settings, payload: bytes) -> Answer:
     """Count everything, unless the server says that it has this client's contribution."""
     if messages.mark(str(settings["salt"]), client.name) in list(settings["known"]):
         return Answer(client.name, messages.KNOWN)
-    encoder = _received(payload)
+    encoder = Encoder.from_bytes(payload)
     if client.pinned is not None and load_encoder(client.pinned) != encoder:
         raise EncoderMismatch(
             f"the server asks for encoder {encoder.fingerprint[:12]}…, this client counts only "
@@ -123,12 +121,3 @@ def answer_histogram(client: Client, settings: Settings, payload: bytes) -> Answ
 def _chained(first: NDArray[Any], rest: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
     yield first
     yield from rest
-
-
-def _received(payload: bytes) -> Encoder:
-    if len(payload) > MAX_FILE_BYTES:
-        raise WireError(f"an encoder of {len(payload)} bytes; expected up to {MAX_FILE_BYTES}")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "encoder.safetensors"
-        path.write_bytes(payload)
-        return load_encoder(path)
