@@ -50,3 +50,20 @@ def test_missing_matplotlib_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtra, match=r"safle\[plots\]"):
         pictures.require_matplotlib()
+
+
+@pytest.mark.parametrize("name", [r"$\frac{$", "$", "a$b$c", r"\$x$", "_hidden", "two\nlines"])
+def test_names_are_shown_as_they_are_and_never_read_as_formulas(tmp_path: Path, name: str) -> None:
+    names = [name, "other"]
+
+    pictures.confusion(np.eye(2, dtype=int), names, tmp_path / "matrix.png")
+    pictures.class_mix(np.eye(2), tmp_path / "mix.png", names)
+    figure, axes = pictures.new_figure(4, 3)
+    legend = axes.legend(*pictures.stack_bars(axes, np.eye(2), names))
+
+    assert is_png(tmp_path / "matrix.png")
+    assert is_png(tmp_path / "mix.png")
+    figure.canvas.draw()
+    text = legend.get_texts()[0]
+    drawn, is_formula = text._preprocess_math(text.get_text())
+    assert (drawn, is_formula) == (name.replace("\n", "�"), False)

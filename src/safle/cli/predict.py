@@ -47,7 +47,9 @@ def predict(
 ) -> None:
     """Predict the class of every sample of a table.
 
-    Labels are not needed; a column of labels is ignored.
+    Labels are not needed; a column of labels is ignored. A class whose name begins like a
+    spreadsheet's formula (= + - @) gets an apostrophe in front, as does one that begins
+    with an apostrophe: take one away to have the name back.
     """
     from safle._internal.atomic import replacing
     from safle.cli.reading import batches
@@ -79,7 +81,9 @@ def predict(
 
 def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any]]:
     """Class and, if wanted, probabilities of each sample."""
-    rows = [[name] for name in model.predict(features).tolist()]
+    from safle._internal.spreadsheet import neutralise
+
+    rows = [[neutralise(name)] for name in model.predict(features).tolist()]
     if proba:
         odds = model.predict_proba(features).tolist()
         rows = [row + more for row, more in zip(rows, odds, strict=True)]

@@ -1,4 +1,4 @@
-"""Scores of a classifier, all from its confusion matrix."""
+"""Scores of a classifier, by scikit-learn's metrics."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from safle.cli.reading import batches, open_labelled
 from safle.cli.session import Advance
@@ -29,28 +30,31 @@ class Scores:
     ----------
     names : classes of the model and of the labels
     matrix : int64, (class_count, class_count); rows are true, columns predicted
+    precision, recall, f1 : float64, (class_count,); NaN where it is not defined
+    support : int64, (class_count,)
     """
 
     names: tuple[ClassName, ...]
     matrix: NDArray[np.int64]
+    precision: NDArray[np.float64]
+    recall: NDArray[np.float64]
+    f1: NDArray[np.float64]
+    support: NDArray[np.int64]
 
-    @property
-    def support(self) -> NDArray[np.int64]:
-        return self.matrix.sum(axis=1)
+    @classmethod
+    def of(
+        cls, names: tuple[ClassName, ...], true: NDArray[Any], predicted: NDArray[Any]
+    ) -> Scores:
+        """From the positions in ``names`` of true and predicted classes, (samples,) each."""
+        classes = np.arange(len(names))
+        figures = precision_recall_fscore_support(
+            true, predicted, labels=classes, zero_division=np.nan
+        )
+        return cls(names, confusion_matrix(true, predicted, labels=classes), *figures)
 
     @property
     def accuracy(self) -> float:
         return float(np.trace(self.matrix) / self.matrix.sum())
-
-    @property
-    def recall(self) -> NDArray[np.float64]:
-        """NaN where a class has no samples."""
-        return _ratio(np.diagonal(self.matrix), self.support)
-
-    @property
-    def precision(self) -> NDArray[np.float64]:
-        """NaN where a class is never predicted."""
-        return _ratio(np.diagonal(self.matrix), self.matrix.sum(axis=0))
 
     @property
     def balanced(self) -> float:
@@ -66,8 +70,7 @@ class Scores:
 
     def rows(self) -> list[list[str]]:
         """Name, precision, recall, F1, support of each class."""
-        f1 = _ratio(2 * np.diagonal(self.matrix), self.support + self.matrix.sum(axis=0))
-        columns = zip(self.names, self.precision, self.recall, f1, self.support, strict=True)
+        columns = zip(self.names, self.precision, self.recall, self.f1, self.support, strict=True)
         return [[str(name), *map(_share, three), f"{n:,}"] for name, *three, n in columns]
 
     def confusion_lines(self) -> list[str]:
@@ -98,6 +101,8 @@ class Scores:
 
     def to_json(self) -> dict[str, Any]:
         """All figures; null where one is not defined."""
+        columns = zip(self.names, self.precision, self.recall, self.f1, self.support, strict=True)
+        titles = ("precision", "recall", "f1")
         return {
             "samples": int(self.matrix.sum()),
             "accuracy": self.accuracy,
@@ -105,13 +110,13 @@ class Scores:
             "classes": [
                 {
                     "name": name,
-                    "precision": _or_null(precision),
-                    "recall": _or_null(recall),
+                    **{
+                        title: None if np.isnan(value) else float(value)
+                        for title, value in zip(titles, three, strict=True)
+                    },
                     "support": int(support),
                 }
-                for name, precision, recall, support in zip(
-                    self.names, self.precision, self.recall, self.support, strict=True
-                )
+                for name, *three, support in columns
             ],
             "confusion": self.matrix.tolist(),
         }
@@ -129,23 +134,14 @@ def score(model: Model, path: Path, batch: int, advance: Advance, **selection: A
     except InvalidInput as error:
         raise InvalidInput(f"{path}: labels and the model's classes differ: {error}") from error
     places = {name: at for at, name in enumerate(names)}
-    matrix = np.zeros((len(names), len(names)), np.int64)
+    sides: tuple[list[int], list[int]] = ([], [])
     for features, labels, named in batches(path, table, batch, advance):
         with named():
-            predicted = model.predict(features).tolist()
-        true = labels.tolist()
-        rows, columns = ([places[name] for name in side] for side in (true, predicted))
-        np.add.at(matrix, (rows, columns), 1)
-    return Scores(names, matrix)
-
-
-def _ratio(part: NDArray[np.int64], whole: NDArray[np.int64]) -> NDArray[np.float64]:
-    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+            predicted = model.predict(features)
+        for side, found in zip(sides, (labels, predicted), strict=True):
+            side += [places[name] for name in found.tolist()]
+    return Scores.of(names, *(np.array(side) for side in sides))
 
 
 def _share(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:.1%}"
-
-
-def _or_null(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

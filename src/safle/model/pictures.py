@@ -98,9 +98,9 @@ def class_mix(matrix: ArrayLike, path: StrPath, names: Sequence[object] | None =
     if mix.ndim != 2 or not mix.size:
         raise InvalidInput(f"a class mix of shape {mix.shape}; expected (clients, classes)")
     clients, classes = mix.shape
-    labels = [str(name) for name in (names if names is not None else range(classes))]
+    labels = names if names is not None else range(classes)
     figure, axes = new_figure(float(np.clip(3 + 0.09 * clients, 6.0, 14.0)), 4.2)
-    stacked_bars(axes, mix, labels)
+    bars = stack_bars(axes, mix, labels)
     axes.set_xlim(-0.8, clients - 0.2)
     axes.set_ylim(0, 1.05 * max(float(mix.sum(axis=1).max()), 1.0))
     axes.set_xlabel("client")
@@ -111,6 +111,7 @@ def class_mix(matrix: ArrayLike, path: StrPath, names: Sequence[object] | None =
     axes.set_title(f"{int(mix.sum()):,} samples at {clients:,} clients{without}", color=INK)
     if classes <= NAMES_SHOWN:
         axes.legend(
+            *bars,
             title="class",
             loc="center left",
             bbox_to_anchor=(1.01, 0.5),
@@ -145,7 +146,7 @@ def _mark_cells(axes: Any, names: Sequence[object]) -> None:
     axes.tick_params(which="both", length=0)
     axes.spines[:].set_visible(False)
     if size <= NAMES_SHOWN:
-        labels = [_shortened(name) for name in names]
+        labels = [shown(name) for name in names]
         long = max(map(len, labels)) > 3
         turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if long else {}
         axes.set_xticks(range(size), labels, **turned)
@@ -165,38 +166,47 @@ def _write_counts(axes: Any, counts: Any, shares: Any) -> None:
         )
 
 
-def stacked_bars(axes: Any, mix: Any, labels: Sequence[str]) -> None:
-    """Bars of one class on top of those of the classes before it."""
-    bottom, colours = np.zeros(len(mix)), _colours(len(labels))
-    for at, label in enumerate(labels):
-        holders = np.flatnonzero(mix[:, at])
-        if not len(holders):
-            continue
-        axes.bar(
-            holders,
-            mix[holders, at],
-            bottom=bottom[holders],
-            width=0.9,
-            color=colours[at],
-            label=_shortened(label),
-        )
-        bottom += mix[:, at]
+def stack_bars(axes: Any, mix: Any, names: Sequence[object]) -> tuple[list[Any], list[str]]:
+    """Bars of one class on top of those of the classes before it.
 
-
-def _colours(count: int) -> Any:
+    Returns
+    -------
+    handles, labels : for a legend, which by itself would leave out names that begin with "_"
+    """
     import matplotlib
 
-    if count <= 10:
-        return matplotlib.colormaps["tab10"](np.arange(count))
+    count = len(names)
     if count <= 20:
-        return matplotlib.colormaps["tab20"](np.arange(count))
-    return matplotlib.colormaps["turbo"](np.linspace(0.03, 0.97, count))
+        colours = matplotlib.colormaps["tab10" if count <= 10 else "tab20"](range(count))
+    else:
+        colours = matplotlib.colormaps["turbo"](np.linspace(0.03, 0.97, count))
+    bottom = np.zeros(len(mix))
+    handles, labels = [], []
+    for at, name in enumerate(names):
+        holders = np.flatnonzero(mix[:, at])
+        if len(holders):
+            heights = mix[holders, at]
+            bars = axes.bar(holders, heights, 0.9, bottom[holders], color=colours[at])
+            handles.append(bars)
+            labels.append(shown(name))
+            bottom += mix[:, at]
+    return handles, labels
 
 
-def _shortened(name: object) -> str:
-    # From the middle: long names tend to differ at their ends.
-    text = str(name)
-    return text if len(text) <= 18 else f"{text[:9]}…{text[-8:]}"
+def shown(name: object, longest: int = 18) -> str:
+    r"""Somebody's name for something as a picture shows it: short, on one line, as it is.
+
+    Matplotlib takes what is between two dollars for a formula and fails if it is none.
+
+    >>> print(shown(r"$\frac{$"))
+    \$\frac{\$
+    """
+    text = "".join(char if char.isprintable() else "�" for char in str(name))
+    if len(text) > longest:
+        # From the middle: long names tend to differ at their ends.
+        half = longest // 2
+        text = f"{text[:half]}…{text[1 - half :]}"
+    return text.replace("$", r"\$")
 
 
 def _save(figure: Any, path: StrPath) -> None:

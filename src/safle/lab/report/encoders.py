@@ -2,182 +2,162 @@
 
 from __future__ import annotations
 
-from safle.lab.report.blocks import Cell, Chart, Mix, Series, Table
+from operator import itemgetter
+
+from safle.lab.report.blocks import Cell, Chart, Content, Row, Series, Table
 from safle.lab.report.lines import (
     ACCURACY,
-    Content,
-    Lines,
     Result,
+    column,
     distinct,
+    draw_lines,
     matching,
-    score,
+    show_score,
+    with_figures,
 )
 from safle.lab.report.paper import Paper
 
 
 def bucketing(result: Result, paper: Paper) -> Content:
     """A chart over B_n, and every strategy and size beside the paper's."""
-    lines, rows = result["summary"], []
-    series = []
-    for strategy in distinct(lines, "strategy"):
-        own = matching(lines, strategy=strategy)
-        series.append(
-            Series(
-                strategy,
-                [line["buckets"] for line in own],
-                [100 * line["accuracy"] for line in own],
-                [100 * line["deviation"] for line in own],
-            )
-        )
-        for line in own:
-            row = matching(result["rows"], strategy=strategy, buckets=line["buckets"])[0]
-            rows.append(
-                [
-                    strategy,
-                    str(line["buckets"]),
-                    score(line, paper.bucketing(strategy, line["buckets"])),
-                    str(line["group_size"]),
-                    f"{row['experts']:,} × {row['table_size']:,}",
-                    f"{row['columns']:,}",
-                    f"{100 * row['gram_density']:.1f}",
-                    f"{row['ridge']:.3g}",
-                ]
-            )
-    chart = Chart(
-        "bucketing", "Accuracy over the number of buckets.", "buckets B_n", ACCURACY, series
+    series = draw_lines(result["summary"], "strategy", "buckets")
+    chart = Chart("Accuracy over the number of buckets.", "buckets B_n", ACCURACY, series)
+
+    def accuracy(line: Row) -> Cell:
+        return show_score(line, paper.bucketing.get((line["strategy"], line["buckets"])))
+
+    table = Table.of(
+        "Every strategy and size.",
+        with_figures(result, "strategy", "buckets"),
+        {
+            "strategy": column("strategy"),
+            "B_n": column("buckets"),
+            "accuracy": accuracy,
+            "G": column("group_size"),
+            "tables": lambda row: f"{row['experts']:,} × {row['table_size']:,}",
+            "columns": column("columns", ","),
+            "gram, % full": column("gram_density", ".1f", scale=100),
+            "ridge": lambda row: format(row["ridge"], ",.0f" if row["ridge"] >= 100 else ".3g"),
+        },
     )
-    columns = ["strategy", "B_n", "accuracy", "G", "tables", "columns", "gram, % full", "ridge"]
     remark = (
         "The paper does not say how large its groups were. Here they are the largest that keep "
         "the column limit, and the ridge is chosen from the counts: both soften the fall with "
         "B_n that the paper reports for integer and one-hot bucketing."
     )
-    return [chart, Table("Every strategy and size.", columns, rows, names=1)], [remark]
+    return Content([chart, table], [remark])
 
 
 def backbones(result: Result, paper: Paper) -> Content:
     """Every method on every features file."""
     lines = result["summary"]
-    methods = distinct(lines, "method")
-    rows: list[list[str | Cell]] = [
-        [
-            features,
-            str(matching(lines, features=features)[0]["feature_dim"]),
-            *(score(matching(lines, features=features, method=method)[0]) for method in methods),
-        ]
+    files = [
+        {
+            **matching(lines, features=features)[0],
+            **{line["method"]: show_score(line) for line in matching(lines, features=features)},
+        }
         for features in distinct(lines, "features")
     ]
-    blocks: list[Table | Chart | Mix] = [
-        Table("Accuracy in percent, every method on every file.", ["features", "d", *methods], rows)
-    ]
-    if theirs := paper.backbones():
-        blocks.append(
-            Table(
-                f"The paper's, on {paper.dataset}.",
-                ["backbone", "AFL", "SAFLe"],
-                [[name, f"{afl:.2f}", f"{safle:.2f}"] for name, afl, safle in theirs],
-            )
-        )
-    return blocks, []
+    ours = Table.of(
+        "Accuracy in percent, every method on every file.",
+        files,
+        {
+            "features": column("features"),
+            "d": column("feature_dim"),
+            **{method: itemgetter(method) for method in distinct(lines, "method")},
+        },
+    )
+    if not paper.backbones:
+        return Content([ours])
+    theirs = Table.of(
+        f"The paper's, on {paper.dataset}.",
+        [{"name": name, "AFL": a, "SAFLe": s} for name, (a, s) in paper.backbones.items()],
+        {"backbone": column("name"), **{m: column(m, ".2f") for m in ("AFL", "SAFLe")}},
+    )
+    return Content([ours, theirs])
 
 
 def sparsity(result: Result, _paper: Paper) -> Content:
     """Accuracy and density of the gram over V."""
-    lines = result["summary"]
-    rows: Lines = []
-    density = []
-    for line in lines:
-        row = matching(result["rows"], table_rows=line["table_rows"])[0]
-        density.append(100 * row["gram_density"])
-        rows.append(
-            [
-                f"{line['table_rows']:,}",
-                f"{row['experts']:,}",
-                f"{row['columns']:,}",
-                str(line["buckets"]),
-                score(line),
-                f"{density[-1]:.1f}",
-            ]
-        )
-    sizes = [float(line["table_rows"]) for line in lines]
-    accuracies = [100 * line["accuracy"] for line in lines]
-    x_label = "rows of a table, V"
-    blocks: list[Table | Chart | Mix] = [
-        Chart(
-            "sparsity-accuracy",
-            "Accuracy at about the same number of columns.",
-            x_label,
-            ACCURACY,
-            [Series("accuracy", sizes, accuracies)],
-            log_base=2,
-        ),
-        Chart(
-            "sparsity-density",
-            "Pairs of columns that occur together, of all pairs.",
-            x_label,
-            "gram, % full",
-            [Series("density", sizes, density)],
-            log_base=2,
-        ),
-        Table("V, E and L.", ["V", "E", "columns", "L", "accuracy", "gram, % full"], rows),
+    rows = [
+        {**row, "every": "accuracy", "density": 100 * row["gram_density"]}
+        for row in with_figures(result, "table_rows")
     ]
-    return blocks, ["L is an integer, so E·V is near the target and not equal to it."]
+    x_label = "rows of a table, V"
+    density = Series(
+        "density", [row["table_rows"] for row in rows], [row["density"] for row in rows]
+    )
+    accuracy = draw_lines(rows, "every", "table_rows")
+    caption = "Accuracy at about the same number of columns."
+    pairs = "Pairs of columns that occur together, of all pairs."
+    table = Table.of(
+        "V, E and L.",
+        rows,
+        {
+            "V": column("table_rows", ","),
+            "E": column("experts", ","),
+            "columns": column("columns", ","),
+            "L": column("buckets"),
+            "accuracy": show_score,
+            "gram, % full": column("density", ".1f"),
+        },
+    )
+    return Content(
+        [
+            Chart(caption, x_label, ACCURACY, accuracy, log_base=2),
+            Chart(pairs, x_label, "gram, % full", [density], log_base=2),
+            table,
+        ],
+        ["L is an integer, so E·V is near the target and not equal to it."],
+    )
 
 
 def ridge(result: Result, _paper: Paper) -> Content:
     """Accuracy over the ridge, for every kind of columns."""
-    blocks: list[Table | Chart | Mix] = []
-    rows = []
-    for row in matching(result["rows"], seed=0):
-        blocks.append(
-            Chart(
-                f"ridge-{row['columns_of']}",
-                f"Accuracy over the ridge, {row['columns_of']} columns.",
-                "ridge",
-                ACCURACY,
-                [Series("test", [p[0] for p in row["curve"]], [100 * p[1] for p in row["curve"]])],
-                log_base=10,
-                marks=[("GCV", row["ridge_gcv"]), ("evidence", row["ridge_evidence"])],
-            )
+    rows = matching(result["rows"], seed=0)
+    charts = [
+        Chart(
+            f"Accuracy over the ridge, {row['columns_of']} columns.",
+            "ridge",
+            ACCURACY,
+            [Series("test", [p[0] for p in row["curve"]], [100 * p[1] for p in row["curve"]])],
+            log_base=10,
+            marks=[("GCV", row["ridge_gcv"]), ("evidence", row["ridge_evidence"])],
         )
-        rows.append(
-            [
-                row["columns_of"],
-                f"{row['columns']:,}",
-                f"{100 * row['accuracy']:.2f}",
-                f"{100 * row['accuracy_evidence']:.2f}",
-                f"{100 * row['best_of_curve']:.2f}",
-            ]
-        )
-    columns = ["columns", "D", "GCV", "evidence", "best on the curve"]
-    return [*blocks, Table("The choice from the counts, and the test set's.", columns, rows)], [
-        "The best on the curve looks at the test set and is shown for orientation only."
+        for row in rows
     ]
+    table = Table.of(
+        "The choice from the counts, and the test set's.",
+        rows,
+        {
+            "columns": column("columns_of"),
+            "D": column("columns", ","),
+            "GCV": column("accuracy", ".2f", scale=100),
+            "evidence": column("accuracy_evidence", ".2f", scale=100),
+            "best on the curve": column("best_of_curve", ".2f", scale=100),
+        },
+    )
+    remark = "The best on the curve looks at the test set and is shown for orientation only."
+    return Content([*charts, table], [remark])
 
 
 def unlearning(result: Result, _paper: Paper) -> Content:
     """Counts taken back against counting again."""
-    rows = [
-        [
-            row["columns_of"],
-            str(row["leaving"]),
-            f"{row['samples_removed']:,}",
-            f"{100 * row['accuracy_before']:.2f}",
-            f"{100 * row['accuracy']:.2f}",
-            "the same bytes" if row["same_statistics"] and row["same_model"] else "DIFFERENT",
-            f"{row['seconds_removing']:.2f}",
-            f"{row['seconds_retraining']:.2f}",
-        ]
-        for row in result["rows"]
-    ]
-    columns = [
-        "columns",
-        "clients leaving",
-        "samples",
-        "accuracy before",
-        "after",
-        "model, against retraining",
-        "s to take back",
-        "s to count again",
-    ]
-    return [Table("Counts taken back, against counting again.", columns, rows)], []
+
+    def verdict(row: Row) -> str:
+        same = row["same_statistics"] and row["same_model"]
+        return "the same bytes" if same else "DIFFERENT"
+
+    columns = {
+        "columns": column("columns_of"),
+        "clients leaving": column("leaving"),
+        "samples": column("samples_removed", ","),
+        "accuracy before": column("accuracy_before", ".2f", scale=100),
+        "after": column("accuracy", ".2f", scale=100),
+        "model, against retraining": verdict,
+        "s to take back": column("seconds_removing", ".2f"),
+        "s to count again": column("seconds_retraining", ".2f"),
+    }
+    return Content(
+        [Table.of("Counts taken back, against counting again.", result["rows"], columns)]
+    )

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any
 
-from safle.lab.report.blocks import Cell, Chart, Mix, Series, Table
+import numpy as np
+
+from safle.lab.report.blocks import Cell, Row, Series, Show
 
 Result = Mapping[str, Any]
-Rows = Sequence[Mapping[str, Any]]
-Lines = list[list[str | Cell]]
-Content = tuple[list[Table | Chart | Mix], list[str]]
-"""Blocks, and remarks on what differs and why."""
+Rows = Sequence[Row]
 MEGA = 1e6
 ACCURACY = "top-1 accuracy, %"
 
 
-def score(line: Mapping[str, Any], paper: float | None = None, *, strong: bool = False) -> Cell:
+def show_score(line: Row, paper: float | None = None, *, strong: bool = False) -> Cell:
     """Accuracy in percent, ± deviation, the paper's in small print."""
     text = f"{100 * line['accuracy']:.2f}"
     if line["seeds"] > 1:
@@ -25,9 +23,16 @@ def score(line: Mapping[str, Any], paper: float | None = None, *, strong: bool =
     return Cell(text, "" if paper is None else f"paper {paper:.2f}", strong)
 
 
-def megabytes(line: Mapping[str, Any], name: str) -> str:
-    """Of a column of bytes."""
-    return f"{line[name] / MEGA:.3g}"
+def column(name: str, form: str = "", *, scale: float = 1.0) -> Show:
+    """A column that shows a figure, times ``scale``, in a format of Python's."""
+    return lambda row: format(scale * row[name] if scale != 1.0 else row[name], form)
+
+
+COSTS: dict[str, Show] = {
+    "rounds": column("rounds", ".0f"),
+    "MB up": column("bytes_up", ".3g", scale=1 / MEGA),
+    "MB down": column("bytes_down", ".3g", scale=1 / MEGA),
+}
 
 
 def distinct(lines: Rows, name: str) -> list[Any]:
@@ -35,32 +40,39 @@ def distinct(lines: Rows, name: str) -> list[Any]:
     return list(dict.fromkeys(line[name] for line in lines if name in line))
 
 
-def matching(lines: Rows, **labels: Any) -> list[Mapping[str, Any]]:
+def matching(lines: Rows, **labels: Any) -> list[Row]:
     """Lines that have all these labels."""
     return [line for line in lines if all(line.get(name) == v for name, v in labels.items())]
 
 
-def mean_curve(rows: Rows, column: int) -> tuple[list[float], list[float], list[float]]:
-    """x, mean accuracy and deviation over seeds, in percent."""
-    curves = [row["curve"] for row in rows]
-    length = min(len(curve) for curve in curves)
-    x = [float(curves[0][at][column]) for at in range(length)]
-    values = [[100 * curve[at][1] for curve in curves] for at in range(length)]
-    mean = [fmean(value) for value in values]
-    spread = [
-        (sum((v - m) ** 2 for v in value) / max(len(value) - 1, 1)) ** 0.5
-        for value, m in zip(values, mean, strict=True)
+def with_figures(result: Result, *labels: str) -> list[Row]:
+    """Lines of the summary, each with the other figures of the first of its rows."""
+    return [
+        {**matching(result["rows"], **{name: line[name] for name in labels})[0], **line}
+        for line in result["summary"]
     ]
-    return x, mean, spread
 
 
-def curves_of(rows: Rows, column: int, scale: float = 1.0) -> list[Series]:
-    """A line for every method: accuracy over a column of its curve."""
+def draw_lines(lines: Rows, label: str, x: str) -> list[Series]:
+    """A line for every value of ``label``: accuracy over the column ``x``."""
+    series = []
+    for value in distinct(lines, label):
+        own = matching(lines, **{label: value})
+        spread = [100 * line["deviation"] for line in own] if own[0]["seeds"] > 1 else ()
+        accuracies = [100 * line["accuracy"] for line in own]
+        series.append(Series(str(value), [line[x] for line in own], accuracies, spread))
+    return series
+
+
+def draw_curves(rows: Rows, place: int, scale: float = 1.0) -> list[Series]:
+    """A line for every method: mean accuracy over seeds against a column of its curve."""
     series = []
     for method in distinct(rows, "method"):
-        own = [row for row in matching(rows, method=method) if "encoder" not in row]
-        if not own:
-            continue
-        x, mean, spread = mean_curve(own, column)
-        series.append(Series(method, [v / scale for v in x], mean, spread if len(own) > 1 else ()))
+        own = [row["curve"] for row in matching(rows, method=method) if "encoder" not in row]
+        if own:
+            length = min(len(curve) for curve in own)
+            values = 100 * np.array([[point[1] for point in curve[:length]] for curve in own])
+            x = [point[place] * scale for point in own[0][:length]]
+            spread = values.std(axis=0, ddof=1) if len(own) > 1 else ()
+            series.append(Series(method, x, values.mean(axis=0), spread))
     return series

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from safle.lab.experiments.scenario import in_words
-from safle.lab.report.blocks import Chart, Mix, Series, Table
+from safle.lab.report.blocks import Cell, Chart, Content, Mix, Row, Series, Show, Table
 from safle.lab.report.lines import (
     ACCURACY,
+    COSTS,
     MEGA,
-    Content,
-    Lines,
     Result,
     Rows,
-    curves_of,
+    column,
     distinct,
+    draw_curves,
+    draw_lines,
     matching,
-    megabytes,
-    score,
+    show_score,
 )
 from safle.lab.report.paper import Paper
 
@@ -27,45 +26,55 @@ def table1(result: Result, paper: Paper) -> Content:
     """Methods x scenarios beside the paper's, and who holds what."""
     lines = result["summary"]
     scenarios = distinct(lines, "scenario")
-    rows = []
-    for method in distinct(lines, "method"):
-        own = matching(lines, method=method)
+
+    def of_method(row: Row) -> list[Row]:
+        return matching(lines, method=row["method"])
+
+    def accuracy(scenario: str) -> Show:
+        def show(row: Row) -> str | Cell:
+            own = matching(of_method(row), scenario=scenario)
+            theirs = paper.table1(row["method"], scenario)
+            strong = "SAFLe" in row["method"]
+            return show_score(own[0], theirs, strong=strong) if own else "not run"
+
+        return show
+
+    def models(row: Row) -> str:
+        own = of_method(row)
         digests = {digest for line in own for digest in line["digests"]}
         same = len(own) > 1 and len(digests) <= max(line["seeds"] for line in own)
-        cells = [
-            score(line, paper.table1(method, scenario), strong="SAFLe" in method)
-            if (line := next(iter(matching(own, scenario=scenario)), None))
-            else "not run"
-            for scenario in scenarios
-        ]
-        rows.append(
-            [
-                method,
-                *cells,
-                f"{own[0]['rounds']:.0f}",
-                megabytes(own[0], "bytes_up"),
-                megabytes(own[0], "bytes_down"),
-                f"{fmean(line['seconds'] for line in own):.1f}",
-                "same bytes" if same else f"{len(digests)} model{'s' * (len(digests) > 1)}",
-            ]
-        )
-    titles = [in_words(scenario) for scenario in scenarios]
-    columns = ["method", *titles, "rounds", "MB up", "MB down", "seconds", "across scenarios"]
+        return "same bytes" if same else f"{len(digests)} model{'s' * (len(digests) > 1)}"
+
+    table = Table.of(
+        "Top-1 accuracy in percent, mean ± deviation over seeds; bytes are per client.",
+        [matching(lines, method=method)[0] for method in distinct(lines, "method")],
+        {
+            "method": column("method"),
+            **{in_words(scenario): accuracy(scenario) for scenario in scenarios},
+            **COSTS,
+            "seconds": lambda row: f"{fmean(line['seconds'] for line in of_method(row)):.1f}",
+            "across scenarios": models,
+        },
+    )
     mixes = [
         Mix(
-            f"mix-{number}",
             f"Class mix, {in_words(row['partition_of'])}: "
-            f"{row['mean_classes']:.1f} classes a client, "
+            f"{row['mean_classes']:.1f} classes per client, "
             f"{row['least_samples']} to {row['most_samples']} samples.",
             row["class_mix"],
             result["data"][0]["classes"],
         )
-        for number, row in enumerate(matching(result["rows"], seed=0))
+        for row in matching(result["rows"], seed=0)
         if "class_mix" in row
     ]
-    caption = "Top-1 accuracy in percent, mean ± deviation over seeds; bytes are per client."
     remarks = _protocol_remarks(result["rows"]) + _gap_remarks(lines, scenarios, paper)
-    return [Table(caption, columns, rows), *mixes], remarks
+    return Content([table, *mixes], remarks)
+
+
+def in_words(scenario: str) -> str:
+    """A scenario as the paper's tables write it."""
+    kind, _, number = scenario.partition("=")
+    return {"alpha": f"α = {number}", "shards": f"s = {number}", "iid": "IID"}.get(kind, scenario)
 
 
 def _protocol_remarks(rows: Rows) -> list[str]:
@@ -84,24 +93,22 @@ def _protocol_remarks(rows: Rows) -> list[str]:
 
 
 def _gap_remarks(lines: Rows, scenarios: Sequence[str], paper: Paper) -> list[str]:
-    mean = {
-        method: 100 * fmean(line["accuracy"] for line in matching(lines, method=method))
-        for method in distinct(lines, "method")
-    }
-    remarks = [
-        (
-            "Analytic methods are computed anew in every scenario; equal bytes mean that who holds "
-            "what left no trace. MOON trains a head with a hidden layer (its term is constant "
-            "without one), the other iterative methods a linear head."
+    remark = (
+        "Analytic methods are computed anew in every scenario; equal bytes mean that who holds "
+        "what left no trace. MOON trains a head with a hidden layer (its term is constant "
+        "without one), the other iterative methods a linear head."
+    )
+    remarks = [remark]
+    if {"SAFLe", "AFL"} <= set(distinct(lines, "method")):
+        ours, linear = (
+            100 * fmean(line["accuracy"] for line in matching(lines, method=method))
+            for method in ("SAFLe", "AFL")
         )
-    ]
-    if {"SAFLe", "AFL"} <= set(mean):
-        gap = mean["SAFLe"] - mean["AFL"]
-        text = f"SAFLe − AFL on these features: {gap:+.2f} points."
-        ours, theirs = (paper.table1(name, scenarios[0]) for name in ("SAFLe", "AFL"))
-        if ours is not None and theirs is not None:
+        text = f"SAFLe − AFL on these features: {ours - linear:+.2f} points."
+        safle, afl = (paper.table1(name, scenarios[0]) for name in ("SAFLe", "AFL"))
+        if safle is not None and afl is not None:
             text += (
-                f" The paper reports {ours - theirs:+.2f}; it took its baselines' figures from "
+                f" The paper reports {safle - afl:+.2f}; it took its baselines' figures from "
                 "other papers, so that difference contains a change of preprocessing. Here all "
                 "methods see the same features."
             )
@@ -112,111 +119,80 @@ def _gap_remarks(lines: Rows, scenarios: Sequence[str], paper: Paper) -> list[st
 def rounds(result: Result, _paper: Paper) -> Content:
     """Accuracy over rounds."""
     scenario = in_words(result["settings"]["rounds"]["scenario"])
-    chart = Chart(
-        "rounds",
-        f"Accuracy after so many rounds, {scenario}; bands are deviations over seeds.",
-        "rounds",
-        ACCURACY,
-        curves_of(result["rows"], 0),
-        log_base=10,
+    caption = f"Accuracy after so many rounds, {scenario}; bands are deviations over seeds."
+    remark = (
+        "One round is one exchange with those who take part. SAFLe's thresholds come from "
+        "histograms that clients send beforehand; they hold no labels and are counted in its "
+        "bytes."
     )
-    return [chart], [
-        (
-            "One round is one exchange with those who take part. SAFLe's thresholds come from "
-            "histograms that clients send beforehand; they hold no labels and are counted in its "
-            "bytes."
-        )
-    ]
+    series = draw_curves(result["rows"], 0)
+    return Content([Chart(caption, "rounds", ACCURACY, series, log_base=10)], [remark])
 
 
 def communication(result: Result, _paper: Paper) -> Content:
     """Accuracy over megabytes, and the bytes themselves."""
     sized = [row for row in result["rows"] if "encoder" in row]
-    series = curves_of(result["rows"], 2, MEGA)
     ordered = sorted(sized, key=lambda row: row["curve"][0][2])
-    series.append(
-        Series(
-            "SAFLe, sizes",
-            [row["curve"][0][2] / MEGA for row in ordered],
-            [100 * row["accuracy"] for row in ordered],
-        )
-    )
+    sizes = [row["curve"][0][2] / MEGA for row in ordered]
+    curve = Series("SAFLe, sizes", sizes, [100 * row["accuracy"] for row in ordered])
     chart = Chart(
-        "communication",
         "Accuracy against megabytes that a client sends and receives.",
         "MB per client",
         ACCURACY,
-        series,
+        [*draw_curves(result["rows"], 2, 1 / MEGA), curve],
         log_base=10,
     )
-    rows: Lines = [
-        [
-            f"{line['method']} {line.get('encoder', '')}".strip(),
-            score(line),
-            f"{line['rounds']:.0f}",
-            megabytes(line, "bytes_up"),
-            megabytes(line, "bytes_down"),
-        ]
-        for line in result["summary"]
-    ]
-    table = Table(
+    table = Table.of(
         "What a client sends and receives in all, mean over clients.",
-        ["method", "accuracy", "rounds", "MB up", "MB down"],
-        rows,
+        result["summary"],
+        {
+            "method": lambda row: f"{row['method']} {row.get('encoder', '')}".strip(),
+            "accuracy": show_score,
+            **COSTS,
+        },
     )
-    return [chart, table], [
-        (
-            "SAFLe's bytes are those of its statistics and histogram files as written to disk; the "
-            "others' are safetensors files of what their papers send, symmetric matrices as one "
-            "triangle. Down is the model."
-        )
-    ]
+    remark = (
+        "SAFLe's bytes are those of its statistics and histogram files as written to disk; the "
+        "others' are safetensors files of what their papers send, symmetric matrices as one "
+        "triangle. Down is the model."
+    )
+    return Content([chart, table], [remark])
 
 
 def clients(result: Result, _paper: Paper) -> Content:
     """Accuracy over the number of clients, with the models' digests."""
     lines = result["summary"]
-    series = []
-    for method in distinct(lines, "method"):
-        own = matching(lines, method=method)
-        series.append(
-            Series(
-                method, [line["clients"] for line in own], [100 * line["accuracy"] for line in own]
-            )
-        )
-    rows = [
-        [
-            line["method"],
-            f"{line['clients']:,}",
-            score(line),
-            megabytes(line, "bytes_up"),
-            ", ".join(digest[:12] for digest in line["digests"]),
-        ]
-        for line in lines
-    ]
-    chart = Chart("clients", "Accuracy over the number of clients.", "clients", ACCURACY, series)
-    columns = ["method", "clients", "accuracy", "MB up", "model digest"]
-    return [chart, Table("The same samples, spread ever thinner.", columns, rows)], []
+    table = Table.of(
+        "The same samples, spread ever thinner.",
+        lines,
+        {
+            "method": column("method"),
+            "clients": column("clients", ","),
+            "accuracy": show_score,
+            "MB up": COSTS["MB up"],
+            "model digest": lambda row: ", ".join(digest[:12] for digest in row["digests"]),
+        },
+    )
+    series = draw_lines(lines, "method", "clients")
+    return Content(
+        [Chart("Accuracy over the number of clients.", "clients", ACCURACY, series), table]
+    )
 
 
 def noise(result: Result, _paper: Paper) -> Content:
     """Accuracy over the noise rate, a chart for every kind."""
     lines = result["summary"]
-    blocks: list[Table | Chart | Mix] = []
-    for kind in distinct(lines, "noise"):
-        series = []
-        for method in distinct(lines, "method"):
-            own = matching(lines, noise=kind, method=method)
-            series.append(
-                Series(
-                    method, [line["rate"] for line in own], [100 * line["accuracy"] for line in own]
-                )
-            )
-        caption = f"Accuracy on clean test labels, {kind} noise."
-        blocks.append(Chart(f"noise-{kind}", caption, "share of wrong labels ρ", ACCURACY, series))
-    return blocks, [
-        (
-            "The paper's noise experiment is on ISIC 2019, another data set: its figures are not "
-            "comparable. Pair-flip noise above one half makes the wrong class the likelier one."
+    charts = [
+        Chart(
+            f"Accuracy on clean test labels, {kind} noise.",
+            "share of wrong labels ρ",
+            ACCURACY,
+            draw_lines(matching(lines, noise=kind), "method", "rate"),
         )
+        for kind in distinct(lines, "noise")
     ]
+    remark = (
+        "The paper's noise experiment is on ISIC 2019, another data set: its figures are not "
+        "comparable. Pair-flip noise above one half makes the wrong class the likelier one."
+    )
+    return Content(charts, [remark])

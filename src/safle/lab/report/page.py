@@ -1,103 +1,101 @@
-"""Sections -> one HTML page that needs nothing else: no script, no font, no network."""
+"""A folder of results -> one HTML page that needs nothing else: no script, font or network."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from html import escape
-from importlib import resources
+import json
+from pathlib import Path
 from typing import Any
 
+from safle._internal import atomic
+from safle.errors import InvalidInput, MissingExtra
+from safle.lab.experiments.running import FORMAT
 from safle.lab.experiments.settings import to_toml
-from safle.lab.report.blocks import Cell, Chart, Mix, Section, Table
-from safle.lab.report.charts import draw
+from safle.lab.experiments.suite import EXPERIMENTS
+from safle.lab.report import encoders, methods
+from safle.lab.report.blocks import Section
+from safle.lab.report.paper import Paper
+from safle.model.pictures import require_matplotlib
+
+MAKERS = {
+    "table1": methods.table1,
+    "bucketing": encoders.bucketing,
+    "backbones": encoders.backbones,
+    "rounds": methods.rounds,
+    "communication": methods.communication,
+    "clients": methods.clients,
+    "sparsity": encoders.sparsity,
+    "noise": methods.noise,
+    "ridge": encoders.ridge,
+    "unlearning": encoders.unlearning,
+}
 
 
-def page(title: str, sections: Sequence[Section], data: Mapping[str, Any], versions: str) -> str:
-    """The whole page."""
-    style = resources.files(__package__).joinpath("page.css").read_text("utf-8")
-    links = "".join(
-        f'<li><a href="#{section.name}">{escape(section.title)}</a></li>' for section in sections
+def write_report(folder: Path, output: Path) -> list[str]:
+    """Write the page of all experiments with results in ``folder``; returns their names."""
+    require_matplotlib()
+    results = [_read(path) for name in EXPERIMENTS if (path := folder / f"{name}.json").exists()]
+    if not results:
+        raise InvalidInput(
+            f"{folder} holds no results; expected table1.json or another experiment's: run "
+            f"'safle experiment table1 --out {folder}' first"
+        )
+    data = results[0]["data"][0]
+    for result in results:
+        if result["data"][0]["fingerprint"] != data["fingerprint"]:
+            raise InvalidInput(
+                f"{folder}: {result['experiment']}.json is about other features than "
+                f"{results[0]['experiment']}.json; keep results of different data apart"
+            )
+    sections = [_section_of(result, folder) for result in results]
+    atomic.write_text(output, render(sections, data, results[0]["versions"]))
+    return [section.name for section in sections]
+
+
+def render(sections: list[Section], data: dict[str, Any], versions: dict[str, str]) -> str:
+    """The page, by the templates beside this module; whatever they are given is escaped."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise MissingExtra("Jinja2", "lab", "writing a report") from error
+    from safle.lab.report.charts import draw
+
+    environment = Environment(
+        loader=PackageLoader("safle.lab.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
-    facts = (
-        f"{data['train_samples']:,} training and {data['test_samples']:,} test samples, "
-        f"{data['features']:,} features, {len(data['classes'])} classes"
-    )
-    content = "\n".join(_section(section) for section in sections)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light">
-<link rel="icon" href="data:,">
-<title>{escape(title)}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header>
-<h1>{escape(title)}</h1>
-<p>{escape(str(data["source"]))}: {escape(facts)}.</p>
-<nav><ol>{links}</ol></nav>
-</header>
-<main>
-{content}
-</main>
-<footer>
-<p>Settings were chosen on a part of the training samples; the test set was looked at once, for the
-figures here. Data <code>{escape(str(data["fingerprint"])[:16])}</code> · {escape(versions)}</p>
-</footer>
-</body>
-</html>
-"""
-
-
-def _section(section: Section) -> str:
-    blocks = "\n".join(_block(block) for block in section.blocks)
-    remarks = "".join(f"<p>{escape(remark)}</p>" for remark in section.remarks)
-    differs = f"<aside><h3>What differs, and why</h3>{remarks}</aside>" if remarks else ""
-    return f"""<section id="{section.name}">
-<h2>{escape(section.title)}</h2>
-<p class="question">{escape(section.question)}</p>
-{blocks}
-{differs}
-<details><summary>Settings</summary><pre>{escape(to_toml(section.settings).strip())}</pre></details>
-</section>"""
-
-
-def _block(block: Table | Chart | Mix) -> str:
-    if isinstance(block, Table):
-        return _table(block)
-    return (
-        f'<figure id="figure-{block.name}">{draw(block)}'
-        f"<figcaption>{escape(block.caption)}</figcaption></figure>"
+    return environment.get_template("page.html.j2").render(
+        title=f"Federated learning on {data['name']}: the paper's experiments",
+        sections=sections,
+        data=data,
+        versions=", ".join(f"{name} {number}" for name, number in versions.items()),
+        draw=draw,
     )
 
 
-def _table(table: Table) -> str:
-    head = "".join(
-        f'<th scope="col"{_kind(at, table)}>{escape(name)}</th>'
-        for at, name in enumerate(table.columns)
-    )
-    body = "".join(
-        "<tr>" + "".join(_cell(cell, at, table) for at, cell in enumerate(row)) + "</tr>\n"
-        for row in table.rows
-    )
-    return (
-        f'<div class="scroll" tabindex="0"><table><caption>{escape(table.caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>"
-    )
+def _section_of(result: dict[str, Any], folder: Path) -> Section:
+    name = result["experiment"]
+    try:
+        content = MAKERS[name](result, Paper.of(result["data"][0]))
+        settings = to_toml(result["settings"])
+        return Section(
+            name, result["title"], result["question"], content.blocks, content.remarks, settings
+        )
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"{folder / name}.json does not hold what its experiment measures ({error!r}); run "
+            "the experiment again"
+        ) from error
 
 
-def _cell(cell: str | Cell, at: int, table: Table) -> str:
-    tag = "th" if at < table.names else "td"
-    scope = ' scope="row"' if tag == "th" else ""
-    if isinstance(cell, str):
-        return f"<{tag}{scope}{_kind(at, table)}>{escape(cell)}</{tag}>"
-    text = f"<b>{escape(cell.text)}</b>" if cell.strong else escape(cell.text)
-    remark = f"<small>{escape(cell.remark)}</small>" if cell.remark else ""
-    return f"<{tag}{scope}{_kind(at, table)}>{text}{remark}</{tag}>"
-
-
-def _kind(at: int, table: Table) -> str:
-    return ' class="name"' if at < table.names else ""
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        result: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if result["format"] != FORMAT or result["experiment"] != path.stem:
+            raise ValueError(f"format {result['format']!r}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(
+            f"{path}: not the results of an experiment ({error}); run it again"
+        ) from error
+    return result
