@@ -186,3 +186,23 @@ def test_backbones_are_listed() -> None:
         assert name in done.stdout
     for column in ("licence", "weights from", "here", "features", "input"):
         assert column in done.stdout
+
+
+def test_a_named_data_set(place: Path, features: Path, tmp_path: Path) -> None:
+    """``hf:NAME:SPLIT``: the same images in another coat give the same features."""
+    datasets = pytest.importorskip("datasets")
+    paths = sorted((place / "photographs").rglob("*.png"))
+    columns = {
+        "image": [{"bytes": path.read_bytes(), "path": None} for path in paths],
+        "label": [path.parent.name for path in paths],
+    }
+    kinds = datasets.Features(
+        {"image": datasets.Image(), "label": datasets.ClassLabel(names=sorted(CLASSES))}
+    )
+    made = datasets.Dataset.from_dict(columns, kinds)
+    datasets.DatasetDict({"train": made, "test": made}).save_to_disk(tmp_path / "set")
+    made.to_parquet(tmp_path / "set.parquet")
+    for at, images in enumerate((f"hf:{tmp_path / 'set'}:train", tmp_path / "set.parquet")):
+        output = tmp_path / f"{at}.safetensors"
+        safle("features", images, "--backbone", place / "tiny.onnx", "-o", output)
+        assert output.read_bytes() == features.read_bytes()

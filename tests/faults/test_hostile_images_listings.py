@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from safle.data.images import open_images
@@ -31,7 +33,7 @@ def refuses(path, match, **options):
         ),
         ("path,label\n1.png,cat\n1.png,dog\n", "lines 2 and 3 both name 1.png"),
         ("path,label\n1.png,99999999999999999999\n", "64 signed bits"),
-        ("path,label\n1\0.png,cat\n", "not there|NUL"),
+        ("path,label\n1\0.png,cat\n", "is not below|NUL"),
         ("path,label\n.,cat\n", "not a regular file"),
         ("path,label\n\udcff.png,cat\n", "not UTF-8"),
     ],
@@ -107,10 +109,41 @@ def test_parquet_without_images(tmp_path):
     pq.write_table(pa.table({"x": [1.0], "label": [1]}), path)
     refuses(path, "has the columns x, label; expected encoded images")
     pq.write_table(pa.table({"image": [b"x"], "label": [1.5]}), path)
-    refuses(path, "column 'label' holds double; expected labels")
-    pq.write_table(pa.table({"image": ["path only"]}), path)
+    refuses(path, "column 'label' holds float64; expected labels")
+    pq.write_table(pa.table({"image": [[1, 2]]}), path)
     refuses(path, "expected encoded images")
+    pq.write_table(pa.table({"image": [b"x"], "breed": ["cat"]}), path)
+    refuses(path, "no column 'label' but breed; say which is the label with --label-column")
+    assert next(open_images(path, label_column="").records()).label is None
     table = pa.table({"image": [b"x"], "label": [3]})
-    metadata = {"huggingface": '{"info": {"features": {"label": {"names": ["a"]}}}}'}
+    named = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["a"]}}
+    metadata = {"huggingface": json.dumps({"info": {"features": named}})}
     pq.write_table(table.replace_schema_metadata(metadata), path)
     refuses(path, "has the label 3, but its metadata names 1 classes")
+
+
+@pytest.mark.parametrize("name", ["../1.png", "/etc/hostname", "a/../../1.png"])
+def test_a_list_that_leads_elsewhere(tmp_path, name):
+    (tmp_path / "1.png").write_bytes(b"x")
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "l.csv").write_text(f"path,label\n{name},cat\n")
+    refuses(tmp_path / "set" / "l.csv", "line 2 names .* which is not below")
+
+
+def test_labels_beside_images_that_are_not_whole(tmp_path):
+    (tmp_path / "1.png").write_bytes(b"x")
+    (tmp_path / "2.png").write_bytes(b"x")
+    (tmp_path / "1.cls").write_text("7")
+    refuses(tmp_path, "no .cls file beside 1 image of 2, such as 2.png")
+    (tmp_path / "2.cls").write_text(" ")
+    refuses(tmp_path, "2.cls has the label ''")
+    (tmp_path / "1.cls").unlink()
+    (tmp_path / "2.cls").unlink()
+    for at in (1, 2):
+        (tmp_path / f"{at}.json").write_text('{"breed": "pug", "age": 1.5}')
+    refuses(tmp_path, "1.json has the keys breed, age; say which is the label")
+    refuses(tmp_path, "has the label 1.5", label_column="age")
+    source = open_images(tmp_path, label_column="breed")
+    assert [record.label for record in source.records()] == ["pug", "pug"]
+    (tmp_path / "1.json").write_text("[")
+    refuses(tmp_path, "1.json is not JSON")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from safle.data.backbones import Preprocessing, load_backbone
+from safle.data.backbones.loading import digest_onnx
 from safle.data.backbones.networks import settle_slots
 from safle.errors import BackboneError
 
@@ -39,17 +41,78 @@ def test_preprocessing_is_declared_or_given(tmp_path: Path, tiny_onnx: MakeOnnx)
 
 def test_onnx_files_that_are_none(tmp_path: Path, tiny_onnx: MakeOnnx) -> None:
     (tmp_path / "a.onnx").write_bytes(b"not protobuf")
-    with pytest.raises(BackboneError, match="cannot load"):
+    with pytest.raises(BackboneError, match="not an ONNX file"):
         load_backbone(str(tmp_path / "a.onnx"))
     with pytest.raises(FileNotFoundError):
         load_backbone(str(tmp_path / "b.onnx"))
 
 
-def test_weights_in_a_second_file_are_refused(tmp_path: Path, tiny_onnx: MakeOnnx) -> None:
+def save_external(folder: Path, model: onnx.ModelProto, location: str = "weights.bin") -> Path:
+    """The model with its weights in a second file."""
+    folder.mkdir()
+    copy = onnx.ModelProto.FromString(model.SerializeToString())
+    onnx.save(
+        copy, folder / "a.onnx", save_as_external_data=True, location=location, size_threshold=0
+    )
+    return folder / "a.onnx"
+
+
+def test_weights_in_a_second_file_are_part_of_the_source(
+    tmp_path: Path, tiny_onnx: MakeOnnx
+) -> None:
     model = onnx.load(tiny_onnx(tmp_path / "a.onnx"))
-    onnx.save(model, tmp_path / "b.onnx", save_as_external_data=True, size_threshold=0)
-    with pytest.raises(BackboneError, match="weights inside"):
-        load_backbone(str(tmp_path / "b.onnx"))
+    first = save_external(tmp_path / "first", model)
+    same = save_external(tmp_path / "same", model)
+    other = save_external(tmp_path / "other", model)
+    weights = bytearray((other.parent / "weights.bin").read_bytes())
+    weights[3] ^= 1
+    (other.parent / "weights.bin").write_bytes(weights)
+    assert first.read_bytes() == other.read_bytes()
+    sources = [load_backbone(str(path)).source for path in (first, same, other)]
+    assert sources[0] == sources[1] != sources[2]
+    assert sources[0] != load_backbone(str(tmp_path / "a.onnx")).source
+
+
+def test_weights_of_a_node_in_a_second_file(tmp_path: Path) -> None:
+    """A node's constant, deep in the graph or not, can be elsewhere, too."""
+    tensor = onnx.numpy_helper.from_array(np.ones(4, np.float32), "c")
+    onnx.external_data_helper.set_external_data(tensor, "c.bin")
+    node = onnx.helper.make_node("Constant", [], ["c"], value=tensor)
+    body = onnx.helper.make_graph([node], "body", [], [])
+    branch = onnx.helper.make_node("If", ["x"], ["c"], then_branch=body, else_branch=body)
+    for at, inner in enumerate((node, branch)):
+        graph = onnx.helper.make_graph([inner], "g", [], [])
+        model = onnx.helper.make_model(graph)
+        (tmp_path / f"{at}.onnx").write_bytes(model.SerializeToString())
+        with pytest.raises(BackboneError, match=r"weights in 'c\.bin', which is not a regular"):
+            digest_onnx(tmp_path / f"{at}.onnx")
+    digests = set()
+    for content in (b"1", b"2"):
+        (tmp_path / "c.bin").write_bytes(content)
+        digests.add(digest_onnx(tmp_path / "0.onnx"))
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize("place", ["missing", "link", "../up.bin", "/etc/hostname", "sub/w.bin"])
+def test_weights_that_are_not_beside_the_model(
+    tmp_path: Path, tiny_onnx: MakeOnnx, place: str
+) -> None:
+    path = save_external(tmp_path / "a", onnx.load(tiny_onnx(tmp_path / "a.onnx")))
+    weights = path.parent / "weights.bin"
+    if place in ("missing", "link"):
+        weights.rename(tmp_path / "elsewhere.bin")
+        if place == "link":
+            weights.symlink_to(tmp_path / "elsewhere.bin")
+    else:
+        model = onnx.load(path, load_external_data=False)
+        model.graph.initializer[0].external_data[0].value = place
+        path.write_bytes(model.SerializeToString())
+        target = path.parent / place
+        if "bin" in place:
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(weights.read_bytes())
+    with pytest.raises(BackboneError, match="not a regular file beside it"):
+        load_backbone(str(path))
 
 
 def test_an_input_of_another_size(tmp_path: Path, tiny_onnx: MakeOnnx) -> None:

@@ -130,7 +130,7 @@ def test_parquet_labels_and_plain_bytes(tmp_path):
     first, second = source.records()
     assert (first.label, second.label) == (7, 8)
     assert first.data == b"x"
-    with pytest.raises(ImageError, match="has no bytes in its row"):
+    with pytest.raises(ImageError, match="has neither bytes nor a file"):
         decode(second.data)
     named = open_images(tmp_path / "p.parquet", image_column="photo", label_column="kind")
     assert [record.label for record in named.records()] == ["cat", "dog"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import pickle  # noqa: TID251 (CIFAR is distributed so)
 import tarfile
 import zipfile
 
@@ -119,72 +118,43 @@ def tiny_imagenet(tmp_path, pixels, files):
     return root
 
 
-def planes(images):
-    return np.stack(images).transpose(0, 3, 1, 2).reshape(len(images), -1)
-
-
-def cifar_batches(pixels):
-    """Rows and class numbers of each batch, in an order that is not the classes'."""
-    keys = sorted(pixels, key=lambda key: (key[0], key[2], key[1]))
-    parts = {"data_batch_1": [], "data_batch_2": [], "test_batch": []}
-    for at, key in enumerate(k for k in keys if k[0] == "train"):
-        parts[f"data_batch_{1 + at % 2}"].append(key)
-    parts["test_batch"] = [key for key in keys if key[0] == "test"]
-    return {
-        name: (planes([pixels[key] for key in part]), [CLASSES.index(key[1]) for key in part])
-        for name, part in parts.items()
-    }
-
-
-def python_cifar10(pixels):
-    batches = {
-        name: pickle.dumps({b"data": rows, b"labels": labels, b"filenames": [b"x"]}, 2)
-        for name, (rows, labels) in cifar_batches(pixels).items()
-    }
-    return batches | {"batches.meta": pickle.dumps({"label_names": CLASSES}, 2)}
-
-
-def binary_cifar10(pixels):
-    batches = {
-        f"{name}.bin": np.hstack([np.array(labels, np.uint8)[:, None], rows]).tobytes()
-        for name, (rows, labels) in cifar_batches(pixels).items()
-    }
-    return batches | {"batches.meta.txt": "\n".join(CLASSES).encode() + b"\n\n"}
-
-
-def python_cifar100(pixels):
-    files = {"meta": pickle.dumps({"fine_label_names": CLASSES, "coarse_label_names": ["pet"]}, 2)}
-    for split in SPLITS:
-        keys = [key for key in pixels if key[0] == split]
-        labels = [CLASSES.index(key[1]) for key in keys]
-        entries = {
-            "data": planes([pixels[key] for key in keys]),
-            "fine_labels": labels,
-            "coarse_labels": [0] * len(keys),
-        }
-        files[split] = pickle.dumps(entries, 2)
-    return files
-
-
-def binary_cifar100(pixels):
-    files = {"fine_label_names.txt": "\n".join(CLASSES).encode()}
-    files["coarse_label_names.txt"] = b"pet\n"
-    for split in SPLITS:
-        keys = [key for key in pixels if key[0] == split]
-        labels = np.array([[0, CLASSES.index(key[1])] for key in keys], np.uint8)
-        files[f"{split}.bin"] = np.hstack([labels, planes([pixels[k] for k in keys])]).tobytes()
-    return files
-
-
-def distributed(content, name, suffix=""):
-    """CIFAR as a folder, or as the archive it comes in."""
+def webdataset(label):
+    """A tar with a label beside every image; ``label`` gives its suffix and content."""
 
     def maker(tmp_path, pixels, files):
-        if suffix:
-            return write_tar(tmp_path / (name + suffix), under(f"{name}/", content(pixels)))
-        return write_folder(tmp_path / name, content(pixels))
+        content = {}
+        for name, data in files.items():
+            split, *rest = name.removesuffix(".png").split("/")
+            suffix, text = label(rest[0])
+            content[f"{split}/{'-'.join(rest)}.{suffix}"] = text.encode()
+            content[f"{split}/{'-'.join(rest)}.png"] = data
+        return write_tar(tmp_path / "shards.tar", content)
 
     return maker
+
+
+def saved(tmp_path, pixels, files):
+    """A Hugging Face data set, saved to disk and named by its folder."""
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        {"picture": datasets.Image(), "label": datasets.ClassLabel(names=CLASSES)}
+    )
+    parts = {}
+    for split in SPLITS:
+        names = [name for name in files if name.startswith(split)]
+        rows = [{"bytes": files[name], "path": None} for name in names]
+        columns = {"picture": rows, "label": [name.split("/")[1] for name in names]}
+        parts[split] = datasets.Dataset.from_dict(columns, features)
+    datasets.DatasetDict(parts).save_to_disk(tmp_path / "saved")
+    return Named(f"hf:{tmp_path / 'saved'}")
+
+
+class Named(str):
+    """A data set's name, which is no path."""
+
+    @property
+    def name(self):
+        return self
 
 
 def hub(tmp_path, pixels, files):
@@ -217,12 +187,9 @@ MAKERS = {
     "tiny imagenet": tiny_imagenet,
     "hub": hub,
     **{suffix: tarred(suffix) for suffix in (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")},
-    "python 10": distributed(python_cifar10, "cifar-10-batches-py"),
-    "python 10 tar": distributed(python_cifar10, "cifar-10-python", ".tar.gz"),
-    "binary 10": distributed(binary_cifar10, "cifar-10-batches-bin"),
-    "binary 10 tar": distributed(binary_cifar10, "cifar-10-binary", ".tar.gz"),
-    "python 100": distributed(python_cifar100, "cifar-100-python", ".tar.gz"),
-    "binary 100": distributed(binary_cifar100, "cifar-100-binary"),
+    "webdataset cls": webdataset(lambda name: ("cls", name + "\n")),
+    "webdataset json": webdataset(lambda name: ("json", json.dumps({"label": name, "id": 7}))),
+    "saved": saved,
 }
 
 
@@ -280,17 +247,6 @@ def test_folder_zip_and_tar_name_images_alike(tmp_path, pixels, files):
     sources = [open_images(path, split="train") for path in made]
     assert len({tuple(sorted(r.name for r in source.records())) for source in sources}) == 1
     assert sources[0].digest() == sources[2].digest()
-
-
-def test_cifar100_has_two_kinds_of_labels(tmp_path, pixels):
-    for content in (python_cifar100(pixels), binary_cifar100(pixels)):
-        folder = write_folder(tmp_path / str(len(content)), content)
-        fine = open_images(folder, split="train", label_column="fine_label")
-        coarse = open_images(folder, split="train", label_column="coarse_label")
-        assert {record.label for record in fine.records()} == set(CLASSES)
-        assert {record.label for record in coarse.records()} == {"pet"}
-        with pytest.raises(ImageError, match="no labels 'colour'; CIFAR-100 has label, fine_label"):
-            open_images(folder, split="train", label_column="colour")
 
 
 def test_tiny_imagenet_has_a_split_without_labels(tmp_path, pixels, files):

@@ -20,8 +20,8 @@ TRIPLE = (float, float, float)
 def images_argument(function: Function) -> Function:
     """IMAGES, a folder or a file."""
     text = (
-        "A folder, .zip or .tar of class folders, Tiny-ImageNet or CIFAR; a .csv file of paths "
-        "and labels; .parquet files of images."
+        "A folder, .zip or .tar of class folders, Tiny-ImageNet or WebDataset; a .csv file of "
+        "paths and labels; .parquet files of images; hf:NAME, a Hugging Face data set."
     )
     return click.argument("images", type=click.Path(path_type=Path), help=text)(function)
 
@@ -38,12 +38,12 @@ def image_options(function: Function) -> Function:
             "--label-column",
             metavar="NAME",
             default="label",
-            help="The column of labels (.csv, .parquet).",
+            help="The column of labels; or the suffix or JSON key of files beside images.",
         ),
         click.option(
             "--image-column",
             metavar="NAME",
-            help="The column of paths (.csv) or images (.parquet).",
+            help="The column of paths or images (.csv, .parquet, hf:).",
         ),
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from safle.data.backbones.exporting import export_network
 from safle.data.backbones.networks import Network, OnnxNetwork, TorchNetwork, gpu, settle_slots
 from safle.data.backbones.preprocessing import Preprocessing, require_pillow
 from safle.data.backbones.weights import build, digest_of, get_weights
-from safle.errors import BackboneError
+from safle.errors import BackboneError, MissingExtra
 
 DECLARED = "safle.preprocessing"
 """Under this name an ONNX file's metadata may declare its preprocessing, as JSON."""
@@ -89,9 +91,9 @@ def _run_on(card: Card, weights: Path, digest: str, device: str) -> Network:
 def _load_onnx(path: Path, changes: dict[str, Any]) -> Backbone:
     if path.stat().st_size > LARGEST_ONNX:
         raise BackboneError(f"{path} is larger than an ONNX file can be (2 GB)")
-    digest = digest_of(path)
-    # From its bytes: then weights in a second file, which no digest covers, cannot be loaded.
-    network = OnnxNetwork(path.read_bytes(), where=str(path))
+    # First: ONNX Runtime would read whatever files the model names.
+    digest = digest_onnx(path)
+    network = OnnxNetwork(path, where=str(path))
     chosen = _declared(path, network, changes)
     if network.side not in (None, chosen.crop):
         raise BackboneError(
@@ -105,6 +107,59 @@ def _load_onnx(path: Path, changes: dict[str, Any]) -> Backbone:
         network=network,
         feature_dim=settle_slots(network, chosen.crop),
     )
+
+
+def digest_onnx(path: Path) -> str:
+    """SHA-256 of an ONNX file and of every file that its weights are in.
+
+    Large models, and all that torch exports by default, keep tensors in files of their own
+    beside the model: other weights there are another backbone.
+    """
+    digest = digest_of(path)
+    parts = [(name, digest_of(path.parent / name)) for name in _external_files(path)]
+    if not parts:
+        return digest
+    return hashlib.sha256(json.dumps([digest, *parts]).encode()).hexdigest()
+
+
+def _external_files(path: Path) -> list[str]:
+    """The names of the files that tensors are in, each a regular file beside the model."""
+    names = set()
+    for tensor in _tensors(_read_onnx(path)):
+        for entry in tensor.external_data if tensor.data_location else ():
+            if entry.key == "location":
+                names.add(entry.value)
+    for name in names:
+        place = path.parent / name
+        # A name and nothing more: neither a folder, a way out, nor a link to elsewhere.
+        if Path(name).name != name or place.is_symlink() or not place.is_file():
+            raise BackboneError(
+                f"{path}: has weights in {name!r}, which is not a regular file beside it; expected "
+                "all its files in one folder: copy them there, or save it with its weights inside"
+            )
+    return sorted(names)
+
+
+def _read_onnx(path: Path) -> Any:
+    try:
+        import onnx
+    except ImportError:
+        raise MissingExtra("onnx", "backbones", "reading an ONNX file") from None
+    try:
+        return onnx.load(path, load_external_data=False)
+    except Exception as error:  # protobuf's errors depend on how it was built
+        raise BackboneError(f"{path}: not an ONNX file ({error}); export it again") from error
+
+
+def _tensors(message: Any) -> Iterator[Any]:
+    """Every tensor anywhere in a protobuf message: initializers, attributes, functions."""
+    if message.DESCRIPTOR.name == "TensorProto":
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for part in [value] if hasattr(value, "ListFields") else value:
+                yield from _tensors(part)
 
 
 def _declared(path: Path, network: OnnxNetwork, changes: dict[str, Any]) -> Preprocessing:

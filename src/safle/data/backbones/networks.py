@@ -45,20 +45,19 @@ class OnnxNetwork:
     Two calls at a time on a thread each are faster than one call on two threads.
     """
 
-    def __init__(self, model: Path | bytes, *, where: str) -> None:
+    def __init__(self, model: Path, *, where: str) -> None:
         runtime = _onnxruntime()
         options = runtime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        content = model if isinstance(model, bytes) else str(model)
         try:
             self._session = runtime.InferenceSession(
-                content, options, providers=["CPUExecutionProvider"]
+                str(model), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # ONNX Runtime's errors share no base class
             raise BackboneError(
-                f"{where}: ONNX Runtime cannot load it ({str(error)[:300]}); expected one whole "
-                "file with its weights inside"
+                f"{where}: ONNX Runtime cannot load it ({str(error)[:300]}); expected a whole "
+                "ONNX file"
             ) from error
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         self._where = where

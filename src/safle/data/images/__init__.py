@@ -2,12 +2,13 @@
 
 What a client with photographs starts from. A source is listed once and then streamed: an
 image is in memory while it is used, and nothing is ever unpacked to disk or unpickled.
-Decoding needs Pillow (the extra ``images``), .parquet files pyarrow (the extra ``parquet``).
+Decoding needs Pillow, Parquet files and data sets by name need Hugging Face datasets (both in
+the extra ``images``).
 """
 
 from safle.data.images.decoding import MOST_PIXELS, decode
 from safle.data.images.opening import open_images
-from safle.data.images.records import ImageSource, Label, Record, Unreadable
+from safle.data.images.sources import ImageSource, Label, Record, Unreadable
 
 __all__ = [
     "MOST_PIXELS",

@@ -1,76 +1,195 @@
-"""Folders of images, one a class, with or without splits; also Tiny-ImageNet's layout."""
+"""Folders of images, one a class: ``data/train/cat/1.jpg`` is a cat to train with.
+
+The one reader of our own, for a folder on disk, a zip and a tar alike. Labels come from, in this
+order: a CSV file (``labels=``), files beside the images as WebDataset has them (``1.cls``, or
+a key in ``1.json``), Tiny-ImageNet's ``val_annotations.txt``, the folders' names.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
+from typing import Any, NamedTuple
 
-from safle.data.images.arrangement import arrange, folder_labels
-from safle.data.images.delimited import read_label_file
+from safle.data.images.file_images import FileImages, as_image_error
 from safle.data.images.files import SUFFIXES, Files, Member, is_image
-from safle.data.images.records import Label, Record, counted, listed, listing_digest
-from safle.data.images.selection import Selection
+from safle.data.images.lists import read_label_file
+from safle.data.images.sources import LABEL_COLUMN, Label, Selection, counted, listed
+from safle.data.tables.labels import parse_labels
 from safle.errors import ImageError
 
+_SPLITS = frozenset(
+    ["dev", "eval", "test", "testing", "train", "training", "val", "valid", "validation"]
+)
 _ANNOTATIONS = "val_annotations.txt"
-
-
-class FileImages:
-    """Images that are files, with a label each."""
-
-    def __init__(
-        self, files: Files, members: Sequence[Member], labels: Sequence[Label], kind: str
-    ) -> None:
-        self._files = files
-        self._members = members
-        self._labels = labels
-        classes = len({label for label in labels if label is not None})
-        self.description = (
-            f"{kind}: {counted(len(members), 'image')}, "
-            f"{counted(classes, 'class', 'classes') if classes else 'no labels'}"
-        )
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def digest(self) -> str:
-        """SHA-256 of all names, labels and sizes."""
-        pairs = zip(self._members, self._labels, strict=True)
-        return listing_digest((member.name, label, member.size) for member, label in pairs)
-
-    def records(self, start: int = 0) -> Iterator[Record]:
-        """All images from the ``start``-th on."""
-        wanted = self._members[start:]
-        contents = self._files.contents(wanted)
-        for member, label, data in zip(wanted, self._labels[start:], contents, strict=True):
-            yield Record(member.name, label, data)
 
 
 def open_class_folders(files: Files, selection: Selection) -> FileImages:
     """Images in class folders, wherever the folders are kept."""
     selection.refuse(files.path, "class folders", "image_column")
-    if selection.labels is None:
-        selection.refuse(files.path, "class folders", "label_column")
     members = [member for member in files.members if is_image(member.name)]
     if not members:
         raise _no_images(files)
     arrangement = arrange([member.name for member in members])
-    splits = Counter(arrangement.split(member.name) for member in members)
-    split = selection.choose_split(files.path, (name for name in splits if name is not None))
+    split = selection.choose_split(files.path, (arrangement.split(m.name) for m in members))
     members = [member for member in members if arrangement.split(member.name) == split]
+    kind, labels = _find_labels(files, members, arrangement, selection)
+    return FileImages(files, members, labels, f"{kind} in {files.path.name}", split)
+
+
+def _find_labels(
+    files: Files, members: Sequence[Member], arrangement: Arrangement, selection: Selection
+) -> tuple[str, Sequence[Label]]:
     names = [member.name for member in members]
-    kind = "class folders"
     if selection.labels is not None:
-        labels: Sequence[Label] = read_label_file(selection.labels, names, selection)
-        kind = "images with a file of labels"
-    else:
-        labels = folder_labels(arrangement, names, files.path)
-        notes = [m for m in files.members if PurePosixPath(m.name).name == _ANNOTATIONS]
-        if notes:
-            kind, labels = "Tiny-ImageNet", _tiny_labels(files, notes[0], names, labels)
-    split_note = f", split {split}" if split is not None else ""
-    return FileImages(files, members, labels, f"{kind} in {files.path.name}{split_note}")
+        labels = read_label_file(selection.labels, names, selection)
+        return "images with a file of labels", labels
+    by_name = {member.name: member for member in files.members}
+    beside = _labels_beside(files, names, by_name, selection.label_column)
+    if beside is not None:
+        return "images with labels beside them", beside
+    selection.refuse(files.path, "class folders", "label_column")
+    folders = _folder_labels(arrangement, names, files.path)
+    notes = next((m for m in files.members if PurePosixPath(m.name).name == _ANNOTATIONS), None)
+    if notes is not None:
+        return "Tiny-ImageNet", _tiny_labels(files, notes, names, folders)
+    if not any(folders):
+        _refuse_unread_labels(files, names, by_name)
+    return "class folders", folders
+
+
+class Arrangement(NamedTuple):
+    """Where in a path its class stands, and whether a split stands before it.
+
+    Attributes
+    ----------
+    level : how many leading folders all images have in common and mean nothing
+    has_splits : the folders at ``level`` are splits, and classes stand below them
+    """
+
+    level: int
+    has_splits: bool
+
+    def split(self, name: str) -> str | None:
+        """The split that an image belongs to."""
+        return name.split("/", self.level + 1)[self.level] if self.has_splits else None
+
+    def label(self, name: str) -> str | None:
+        """The class that an image belongs to; None if no folder names one."""
+        at = self.level + self.has_splits
+        parts = name.split("/", at + 1)
+        return parts[at] if len(parts) > at + 1 else None
+
+
+def arrange(names: Sequence[str]) -> Arrangement:
+    """Find the splits and classes of images by their names.
+
+    A folder that holds everything is passed over, unless it is called like a
+    split or images lie directly in it: then it is the only class.
+    """
+    level = 0
+    while True:
+        tops, least_folders = _tops(names, level)
+        if least_folders == 0:
+            return Arrangement(level, has_splits=False)
+        if all(top.lower() in _SPLITS for top in tops):
+            return Arrangement(level, has_splits=True)
+        if len(tops) > 1 or least_folders == 1:
+            return Arrangement(level, has_splits=False)
+        level += 1
+
+
+def _tops(names: Iterable[str], level: int) -> tuple[set[str], int]:
+    """The folders at ``level``, and how many there are above every image from there on."""
+    tops, least = set(), 2
+    for name in names:
+        parts = name.split("/", level + 2)
+        tops.add(parts[level])
+        least = min(least, len(parts) - level - 1)
+    return tops, least
+
+
+def _folder_labels(
+    arrangement: Arrangement, names: Sequence[str], where: object
+) -> list[str | None]:
+    """The class of each image: all have one, or none has."""
+    labels = [arrangement.label(name) for name in names]
+    bare = [name for name, label in zip(names, labels, strict=True) if label is None]
+    if bare and len(bare) < len(names):
+        raise ImageError(
+            f"{where}: {counted(len(bare), 'image')} of {len(names)} in no class folder, such as "
+            f"{bare[0]}; expected every image in a folder named after its class: move or remove "
+            f"{'it' if len(bare) == 1 else 'them'}"
+        )
+    return labels
+
+
+def _labels_beside(
+    files: Files, names: Sequence[str], by_name: dict[str, Member], column: str
+) -> list[Label] | None:
+    """Labels in a file beside each image: ``1.cls``, or a key of ``1.json``."""
+    stems = [name.rpartition(".")[0] for name in names]
+    columns = ("cls", LABEL_COLUMN) if column == LABEL_COLUMN else (column,)
+    for suffix, key in [*((name, None) for name in columns), *(("json", key) for key in columns)]:
+        found = [by_name.get(f"{stem}.{suffix}") for stem in stems]
+        first = next((member for member in found if member is not None), None)
+        if first is None or (key is not None and key not in _keys(files, first)):
+            continue
+        missing = [name for name, member in zip(names, found, strict=True) if member is None]
+        if missing:
+            raise ImageError(
+                f"{files.path}: no .{suffix} file beside {counted(len(missing), 'image')} of "
+                f"{len(names)}, such as {missing[0]}; expected a label for every image"
+            )
+        beside = [member for member in found if member is not None]
+        texts = (_label_text(files, m, text, key) for m, text in _read(files, beside))
+        with as_image_error():
+            labels: list[Label] = parse_labels(list(texts), where=str(files.path)).tolist()
+        return labels
+    return None
+
+
+def _read(files: Files, members: list[Member]) -> Iterable[tuple[Member, str]]:
+    """Each member with its text, in the members' order; an archive is read in its own."""
+    place = {member: at for at, member in enumerate(files.members)}
+    ordered = sorted(members, key=place.__getitem__)
+    texts = dict(zip(ordered, files.texts(ordered), strict=True))
+    return ((member, texts[member]) for member in members)
+
+
+def _label_text(files: Files, member: Member, text: str, key: str | None) -> str:
+    value = text.strip() if key is None else _json(files, member, text).get(key)
+    if type(value) not in (str, int) or value == "":
+        raise ImageError(
+            f"{files.path}: {member.name} has the label {value!r}; expected one line of text or "
+            "an integer"
+        )
+    return str(value)
+
+
+def _keys(files: Files, member: Member) -> list[str]:
+    return list(_json(files, member, next(iter(files.texts([member])))))
+
+
+def _json(files: Files, member: Member, text: str) -> dict[str, Any]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ImageError(f"{files.path}: {member.name} is not JSON ({error})") from None
+    return content if isinstance(content, dict) else {}
+
+
+def _refuse_unread_labels(files: Files, names: Sequence[str], by_name: dict[str, Member]) -> None:
+    """Images without labels are fine, unless something beside them looks like labels."""
+    member = by_name.get(f"{names[0].rpartition('.')[0]}.json")
+    keys = _keys(files, member) if member is not None else []
+    if member is not None and keys:
+        raise ImageError(
+            f"{files.path}: {member.name} has the keys {listed(keys)}; say which is the label "
+            "with --label-column NAME (label_column= in Python)"
+        )
 
 
 def _tiny_labels(
@@ -79,7 +198,7 @@ def _tiny_labels(
     """Labels of Tiny-ImageNet: ``train`` has class folders, ``val`` a file, ``test`` none."""
     folder = annotations.name.removesuffix(_ANNOTATIONS) + "images/"
     named: dict[str, str] = {}
-    for line in files.read(annotations).decode(errors="replace").splitlines():
+    for line in next(iter(files.texts([annotations]))).splitlines():
         cells = line.split("\t")
         if len(cells) < 2:
             raise ImageError(
@@ -87,24 +206,19 @@ def _tiny_labels(
                 "a tab and its class, as distributed"
             )
         named[folder + cells[0]] = cells[1]
-    found: list[Label] = []
-    for name, label in zip(names, labels, strict=True):
+    for name in names:
         if name.startswith(folder) and name not in named:
             raise ImageError(f"{files.path}: {name} is not in {annotations.name}; unpack it again")
-        # The one folder of a split without classes, val or test.
-        found.append(named.get(name) if label == "images" else label)
-    return found
+    # The one folder of a split without classes, val or test, is called images.
+    pairs = zip(names, labels, strict=True)
+    return [named.get(name) if label == "images" else label for name, label in pairs]
 
 
 def _no_images(files: Files) -> ImageError:
     suffixes = Counter(PurePosixPath(member.name).suffix or "none" for member in files.members)
-    found = (
-        f"{counted(len(files.members), 'file')} ending in "
-        f"{listed(name for name, _ in suffixes.most_common(5))}"
-        if files.members
-        else "no files"
-    )
+    common = listed(name for name, _ in suffixes.most_common(5))
+    found = f"{counted(len(files.members), 'file')} ending in {common}"
     return ImageError(
-        f"{files.path}: {found}; expected images in class folders ({listed(sorted(SUFFIXES))}), "
-        "CIFAR batches or .parquet files"
+        f"{files.path}: {found if files.members else 'no files'}; expected images in class "
+        f"folders ({listed(sorted(SUFFIXES))}) or .parquet files"
     )

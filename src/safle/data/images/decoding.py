@@ -14,13 +14,14 @@ floating point  refused: nothing says which value is white
 
 from __future__ import annotations
 
+import contextlib
 import io
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.data.images.records import Unreadable
+from safle.data.images.sources import Unreadable
 from safle.errors import ImageError, MissingExtra
 
 MOST_PIXELS = 89_478_485
@@ -28,7 +29,6 @@ MOST_PIXELS = 89_478_485
 
 # Not all that Pillow can read: its EPS reader, for one, runs Ghostscript.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "TIFF", "WEBP", "PPM", "JPEG2000", "AVIF")
-_ORIENTATION = 0x0112
 
 
 def decode(data: bytes | NDArray[np.uint8], *, most_pixels: int = MOST_PIXELS) -> NDArray[np.uint8]:
@@ -67,7 +67,8 @@ def decode(data: bytes | NDArray[np.uint8], *, most_pixels: int = MOST_PIXELS) -
         with Image.open(io.BytesIO(data), formats=_known(Image)) as image:
             _check_size(image.width, image.height, most_pixels)
             image.load()
-            return _pixels(_upright(image, Image))
+            _turn_upright(image)
+            return _pixels(image)
     except (ImageError, MemoryError):
         raise
     except Image.UnidentifiedImageError:
@@ -100,25 +101,13 @@ def _checked(pixels: NDArray[np.uint8], most_pixels: int) -> NDArray[np.uint8]:
     return pixels
 
 
-def _upright(image: Any, image_module: Any) -> Any:
-    """The image turned as its camera was held."""
-    turn = image_module.Transpose
-    turns = {
-        2: turn.FLIP_LEFT_RIGHT,
-        3: turn.ROTATE_180,
-        4: turn.FLIP_TOP_BOTTOM,
-        5: turn.TRANSPOSE,
-        6: turn.ROTATE_270,
-        7: turn.TRANSVERSE,
-        8: turn.ROTATE_90,
-    }
-    try:
-        orientation = image.getexif().get(_ORIENTATION)
-        method = turns.get(orientation)
+def _turn_upright(image: Any) -> None:
+    """Turn the image as its camera was held."""
+    from PIL import ImageOps
+
     # A broken note about a picture does not make the picture unreadable.
-    except Exception:
-        return image
-    return image if method is None else image.transpose(method)
+    with contextlib.suppress(Exception):
+        ImageOps.exif_transpose(image, in_place=True)
 
 
 def _pixels(image: Any) -> NDArray[np.uint8]:

@@ -1,15 +1,16 @@
-"""Files, whatever they are kept in: a folder, a zip or a tar, listed once and then streamed."""
+"""Regular files under one path, a folder's or those of an archive: listed once, then streamed."""
 
 from __future__ import annotations
 
-import re
+import os
+import stat
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from safle.data.images.records import Unreadable
+from safle.data.images.sources import Unreadable
 from safle.errors import ImageError
 
 SUFFIXES = frozenset(
@@ -36,9 +37,6 @@ SUFFIXES = frozenset(
 )
 
 
-_OUTSIDE = re.compile("/|[A-Za-z]:/")
-
-
 class Member(NamedTuple):
     """One regular file: its name with forward slashes, its bytes, where its keeper finds it."""
 
@@ -59,21 +57,102 @@ class Files(ABC):
         few other files that anyone reads before they are read.
     """
 
-    path: Path
-    members: list[Member]
-    most_bytes: int
+    def __init__(self, path: Path, members: list[Member], *, most_bytes: int) -> None:
+        self.path = path
+        self.members = members
+        self.most_bytes = most_bytes
+        seen: set[str] = set()
+        for member in members:
+            if is_image(member.name):
+                self.check_size(member)
+            if member.name in seen:
+                raise ImageError(f"{path}: has {member.name} twice; expected every name once")
+            seen.add(member.name)
 
     @abstractmethod
     def contents(self, wanted: Sequence[Member]) -> Iterator[bytes]:
         """The bytes of each wanted member, or :class:`Unreadable` in its place."""
 
-    def read(self, member: Member) -> bytes:
-        """The bytes of one member that nothing can do without."""
-        check_size(self.path, member, self.most_bytes)
-        data = next(iter(self.contents([member])))
-        if isinstance(data, Unreadable):
-            raise ImageError(f"{self.path}: {member.name} {data.reason}")
-        return data
+    def check_size(self, member: Member) -> None:
+        """Refuse a file by its declared size, before a byte of it is read."""
+        if not 0 <= member.size <= self.most_bytes:
+            raise ImageError(
+                f"{self.path}: {member.name} has {member.size} bytes; expected at most "
+                f"{self.most_bytes}: remove it, or allow more with most_bytes= in Python"
+            )
+
+    def texts(self, wanted: Sequence[Member]) -> Iterator[str]:
+        """The texts of members that nothing can do without."""
+        for member in wanted:
+            self.check_size(member)
+        for member, data in zip(wanted, self.contents(wanted), strict=True):
+            if isinstance(data, Unreadable):
+                raise ImageError(f"{self.path}: {member.name} {data.reason}")
+            yield data.decode(errors="replace")
+
+
+class DiskFiles(Files):
+    """Files that are read by their path, which is where a member is ``at``."""
+
+    def contents(self, wanted: Sequence[Member]) -> Iterator[bytes]:
+        """The bytes of each wanted file."""
+        for member in wanted:
+            try:
+                with open(member.at, "rb") as file:  # noqa: PTH123 (a Path for each is slow)
+                    yield read_whole(file, member.size)
+            except OSError as error:
+                yield Unreadable(f"cannot be read: {error.strerror}")
+
+
+def list_folder(path: Path, *, most_bytes: int) -> DiskFiles:
+    """All files below a folder, sorted by name; links are followed."""
+    members = []
+    for raw, at in _walk(path):
+        name = plain_name(raw)
+        try:
+            status = os.stat(at)  # noqa: PTH116 (a Path for each is slow)
+        except OSError as error:
+            if is_image(name):
+                raise ImageError(f"{at}: cannot be read: {error.strerror}") from error
+            continue
+        if stat.S_ISREG(status.st_mode):
+            members.append(Member(name, status.st_size, at))
+        elif is_image(name):
+            raise not_a_file(path, name, "remove it")
+    return DiskFiles(path, sorted(members), most_bytes=most_bytes)
+
+
+def _walk(path: Path) -> Iterator[tuple[str, str]]:
+    """Name and path of everything below ``path`` that is not a folder or hidden."""
+    open_folders = [("", str(path), frozenset[tuple[int, int]]())]
+    while open_folders:
+        prefix, folder, above = open_folders.pop()
+        try:
+            status = Path(folder).stat()
+            # A link to a folder above would be followed for ever.
+            identity = (status.st_dev, status.st_ino)
+            if identity in above:
+                continue
+            entries = [(entry, entry.is_dir()) for entry in os.scandir(folder)]
+        except OSError as error:
+            raise ImageError(f"{folder}: cannot be listed: {error.strerror}") from error
+        for entry, is_folder in entries:
+            if is_hidden(f"{prefix}{entry.name}/"):
+                continue
+            if is_folder:
+                open_folders.append((f"{prefix}{entry.name}/", entry.path, above | {identity}))
+            else:
+                yield prefix + entry.name, entry.path
+
+
+def path_inside(folder: Path, name: str) -> Path | None:
+    """Where a list in ``folder`` says that a file is; None if that leads out of the folder.
+
+    A link inside the folder may lead anywhere: it is the owner's, the list may not be.
+    """
+    root = os.path.abspath(folder)  # noqa: PTH100 (links stay as they are)
+    place = os.path.normpath(os.path.join(root, name))  # noqa: PTH118
+    return Path(place) if os.path.commonpath([root, place]) == root else None
 
 
 def is_image(name: str) -> bool:
@@ -95,37 +174,6 @@ def plain_name(raw: str) -> str:
     """
     text = raw.encode(errors="surrogateescape").decode(errors="backslashreplace")
     return unicodedata.normalize("NFC", text)
-
-
-def archived_name(raw: str, *, archive: Path) -> str:
-    """The name of an archive's member, refused if it leads out of the archive."""
-    parts = [part for part in plain_name(raw).split("/") if part not in ("", ".")]
-    if _OUTSIDE.match(raw) or ".." in parts:
-        raise ImageError(
-            f"{archive}: has a member called {raw!r}; expected names inside the archive: "
-            "do not unpack it, and ask whoever made it for another"
-        )
-    return "/".join(parts)
-
-
-def check_size(where: Path, member: Member, most: int) -> None:
-    """Refuse a file by its declared size, before a byte of it is read."""
-    if not 0 <= member.size <= most:
-        raise ImageError(
-            f"{where}: {member.name} has {member.size} bytes; expected at most {most}: remove it, "
-            "or allow more with most_bytes= in Python"
-        )
-
-
-def check_members(where: Path, members: Sequence[Member], *, most_bytes: int) -> None:
-    """Refuse images that are too large, and two members of one name."""
-    seen: set[str] = set()
-    for member in members:
-        if is_image(member.name):
-            check_size(where, member, most_bytes)
-        if member.name in seen:
-            raise ImageError(f"{where}: has {member.name} twice; expected every name once")
-        seen.add(member.name)
 
 
 def not_a_file(where: Path, name: str, hint: str) -> ImageError:

@@ -1,23 +1,17 @@
-"""A path -> a source of images: recognises what is there."""
+"""A path or a name -> a source of images: recognises what is there."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from safle.data.images.cifar import find_cifar
+from safle.data.images.archives import TARS, TarFiles, ZipFiles
 from safle.data.images.class_folders import open_class_folders
-from safle.data.images.files import Files, is_image
-from safle.data.images.folder import list_folder
-from safle.data.images.listed_files import open_csv
-from safle.data.images.parquet import open_parquet
-from safle.data.images.records import ImageSource
-from safle.data.images.selection import LABEL_COLUMN, MOST_BYTES, Selection
-from safle.data.images.tarred import TarFiles
-from safle.data.images.zipped import ZipFiles
+from safle.data.images.files import Files, Member, is_image, list_folder
+from safle.data.images.hub import PREFIX, open_named, open_parquet
+from safle.data.images.lists import open_csv
+from safle.data.images.sources import LABEL_COLUMN, MOST_BYTES, ImageSource, Selection
 from safle.errors import ImageError
-
-_TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 
 
 def open_images(
@@ -35,22 +29,23 @@ def open_images(
     ----------
     path
         A folder, .zip or .tar (.gz, .bz2, .xz) of class folders, of
-        Tiny-ImageNet, or of CIFAR-10 or CIFAR-100 in their python or binary
-        version; a .csv file of paths and labels; a .parquet file of encoded
-        images, or a folder of them.
+        Tiny-ImageNet, or of images with labels beside them (WebDataset); a
+        .csv file of paths and labels; a .parquet file of images, or a folder
+        of them; ``hf:NAME`` or ``hf:NAME:SPLIT``, a Hugging Face data set by
+        the name of its folder or of its place on the hub.
     split
         Which split, needed where there are several: ``train`` and ``test``
-        folders, CIFAR's batches, a ``split`` column, ``train-00000-of-...``.
+        folders, a ``split`` column, ``train-00000-of-...``.
     labels
         A .csv file with the labels of images in folders, used instead of the
         folders' names. Its rows name an image by its path inside ``path`` or by
         its file name, with or without suffix.
     label_column
-        The column of labels (.csv, .parquet); ``coarse_label`` for CIFAR-100's
-        twenty classes. The default may be missing.
+        The column of labels (.csv, .parquet, hf:), or where they are beside
+        images: ``cls`` for ``1.cls``, or a key of ``1.json``.
     image_column
-        The column of paths (.csv) or encoded images (.parquet), if it does not
-        have one of the usual names.
+        The column of paths or encoded images, if it does not have one of the
+        usual names.
     most_bytes
         A larger file is refused before it is read.
 
@@ -58,9 +53,9 @@ def open_images(
     -------
     source : ImageSource
         Sorted by name; a .tar, a .csv and a .parquet file keep their own order.
-        A class folder's name is its images' label. Labels of a .csv file are
-        integers if all of them are, and the numbers in a .parquet file become
-        names if its metadata has them.
+        A class folder's name is its images' label. Labels that are text are
+        integers if all of them are, and numbers in a data set become names if
+        it declares them.
 
     Raises
     ------
@@ -68,7 +63,20 @@ def open_images(
         There is nothing that can be used. A single file that cannot be read is
         found only when it is decoded.
     MissingExtra
-        A .parquet file, and pyarrow is not installed.
+        A data set of Hugging Face's kinds, and ``datasets`` is not installed.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp(), "pets")
+    >>> for name in ("cat", "dog"):
+    ...     (folder / name).mkdir(parents=True)
+    ...     _ = (folder / name / "1.png").write_bytes(b"...")
+    >>> images = open_images(folder)
+    >>> images.description
+    'class folders in pets: 2 images, 2 classes'
+    >>> [(record.name, record.label) for record in images.records()]
+    [('cat/1.png', 'cat'), ('dog/1.png', 'dog')]
     """
     selection = Selection(
         split=split,
@@ -77,17 +85,18 @@ def open_images(
         image_column=image_column,
         most_bytes=most_bytes,
     )
+    if str(path).startswith(PREFIX):
+        return open_named(str(path), selection)
     place = Path(path)
     if not place.is_dir():
         suffix = _existing_file(place).suffix.lower()
         if suffix == ".csv":
             return open_csv(place, selection)
         if suffix == ".parquet":
-            return open_parquet(place, selection)
+            selection.refuse(place, "a single .parquet file", "split")
+            shard = Member(place.name, place.stat().st_size, str(place))
+            return open_parquet(place, selection, [shard])
     files = _open_files(place, most_bytes)
-    cifar = find_cifar(files, selection)
-    if cifar is not None:
-        return cifar
     shards = [member for member in files.members if member.name.endswith(".parquet")]
     if place.is_dir() and shards and not any(is_image(member.name) for member in files.members):
         return open_parquet(place, selection, shards)
@@ -100,11 +109,11 @@ def _open_files(path: Path, most_bytes: int) -> Files:
         return list_folder(path, most_bytes=most_bytes)
     if name.endswith(".zip"):
         return ZipFiles(path, most_bytes=most_bytes)
-    if name.endswith(_TARS):
+    if name.endswith(TARS):
         return TarFiles(path, most_bytes=most_bytes)
     raise ImageError(
-        f"{path}: unknown kind of file; expected a folder, .zip, {', '.join(_TARS)}, .csv or "
-        ".parquet"
+        f"{path}: unknown kind of file; expected a folder, .zip, {', '.join(TARS)}, .csv, "
+        f".parquet or {PREFIX}NAME"
     )
 
 

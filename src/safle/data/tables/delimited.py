@@ -71,13 +71,13 @@ class CsvRows(Rows):
 
     def _read(self, start: int, stop: int) -> NDArray[Any]:
         mark = self._marks[start // _MARK_EVERY]
-        rows = _rows(self._path, mark, len(self._header))
+        rows = read_rows(self._path, mark, len(self._header))
         skipped = start % _MARK_EVERY
         return self._parse(islice(rows, skipped, skipped + stop - start))
 
     def blocks(self, size: int) -> Iterator[NDArray[Any]]:
         """All rows in one pass over the file."""
-        rows = _rows(self._path, self._marks[0], len(self._header)) if len(self) else iter(())
+        rows = read_rows(self._path, self._marks[0], len(self._header)) if len(self) else iter(())
         for start in range(0, len(self), size):
             yield self._parse(islice(rows, min(size, len(self) - start)))
 
@@ -114,10 +114,10 @@ def read_csv_table(path: Path, selection: Selection) -> Contents:
     One pass finds where rows begin, checks their widths and collects the labels.
     """
     selection.refuse(path, "split", "features_key", "labels_key")
-    header, first = _header(path)
+    header, first = read_header(path)
     label_at = _label_at(path, header, selection.label_column)
     marks, texts, row_count = [], [], 0
-    for mark, row in _rows(path, first, len(header)):
+    for mark, row in read_rows(path, first, len(header)):
         if row_count % _MARK_EVERY == 0:
             marks.append(mark)
         row_count += 1
@@ -129,7 +129,7 @@ def read_csv_table(path: Path, selection: Selection) -> Contents:
     return Contents(CsvRows(path, header, label_at, marks, row_count), labels)
 
 
-def _rows(path: Path, mark: _Mark, width: int) -> Iterator[tuple[_Mark, list[str]]]:
+def read_rows(path: Path, mark: _Mark, width: int) -> Iterator[tuple[_Mark, list[str]]]:
     """Each row from ``mark`` on with where it begins; blank lines are passed over."""
     with path.open("rb") as file:
         lines = _Lines(file, path, mark)
@@ -153,7 +153,7 @@ def _rows(path: Path, mark: _Mark, width: int) -> Iterator[tuple[_Mark, list[str
                 yield begin, row
 
 
-def _header(path: Path) -> tuple[list[str], _Mark]:
+def read_header(path: Path) -> tuple[list[str], _Mark]:
     """The column names and where the rows begin."""
     with path.open("rb") as file:
         lines = _Lines(file, path, _Mark(0, 0))

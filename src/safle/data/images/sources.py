@@ -1,4 +1,4 @@
-"""One image with its name and label, and what a source of them promises."""
+"""One image with its name and label, what a source of them promises, and what was asked for."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.errors import ImageError
+
 Label = str | int | None
 """A class, or None where the source does not know it."""
+LABEL_COLUMN = "label"
+MOST_BYTES = 256 * 2**20
+"""No photograph is larger."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +52,6 @@ class Unreadable(bytes):
         empty.reason = reason
         return empty
 
-    def __reduce__(self) -> tuple[type[Unreadable], tuple[str]]:
-        # The reason survives the way to another process.
-        return Unreadable, (self.reason,)
-
 
 class ImageSource(Protocol):
     """Images in an order that never changes, read as they are asked for."""
@@ -72,12 +74,56 @@ class ImageSource(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The options of :func:`safle.data.images.open_images`."""
+
+    split: str | None = None
+    labels: Path | None = None
+    label_column: str = LABEL_COLUMN
+    image_column: str | None = None
+    most_bytes: int = MOST_BYTES
+
+    def refuse(self, where: object, kind: str, *options: str) -> None:
+        """Raise if one of ``options``, which this kind of source has no use for, was given."""
+        for option in options:
+            if getattr(self, option) != getattr(Selection, option):
+                raise ImageError(
+                    f"{where}: {option}={str(getattr(self, option))!r} does not apply to {kind}; "
+                    "leave it out"
+                )
+
+    def choose_split(self, where: object, available: Iterable[str | None]) -> str | None:
+        """The split to read; None if there are none."""
+        names = sorted({name for name in available if name is not None})
+        if self.split is None:
+            if len(names) > 1:
+                raise ImageError(
+                    f"{where}: has the splits {listed(names)}; say which with --split NAME "
+                    "(split= in Python)"
+                )
+            return names[0] if names else None
+        if self.split not in names:
+            has = f"it has {listed(names)}" if names else "it has no splits: leave it out"
+            raise ImageError(f"{where}: no split {self.split!r}; {has}")
+        return self.split
+
+
+def describe(kind: str, split: str | None, labels: Iterable[Label]) -> str:
+    """A source's description: its kind, how many images and how many classes."""
+    found = list(labels)
+    classes = len({label for label in found if label is not None})
+    return (
+        f"{kind}{'' if split is None else f', split {split}'}: {counted(len(found), 'image')}, "
+        f"{counted(classes, 'class', 'classes') if classes else 'no labels'}"
+    )
+
+
 def listing_digest(rows: Iterable[tuple[object, ...]]) -> str:
     """SHA-256, in hexadecimal, of rows of strings, integers and None."""
     digest = hashlib.sha256()
     for row in rows:
-        digest.update(json.dumps(row).encode())
-        digest.update(b"\n")
+        digest.update(json.dumps(row).encode() + b"\n")
     return digest.hexdigest()
 
 

@@ -1,0 +1,326 @@
+"""Hugging Face ``datasets``: Parquet files of images, and any data set by name (``hf:NAME``).
+
+Parquet files are streamed, a data set by name is memory-mapped from the library's own cache.
+Nothing is decoded by the library, no code of a data set is ever run (the library has given up
+loading scripts and pickles; a test watches over it), and local files are read without network.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safle.data.images.files import Member, path_inside
+from safle.data.images.sources import (
+    LABEL_COLUMN,
+    Label,
+    Record,
+    Selection,
+    Unreadable,
+    describe,
+    listed,
+    listing_digest,
+)
+from safle.errors import ImageError, MissingExtra
+
+PREFIX = "hf:"
+# Encoded images of this many rows are in memory at a time.
+_BATCH = 32
+_IMAGE_COLUMNS = ("image", "img", "bytes", "jpg", "png")
+_READERS = frozenset({"arrow", "cache", "imagefolder", "parquet", "webdataset"})
+
+
+class Columns(NamedTuple):
+    """Which column holds what; ``classes`` are the names of integer labels."""
+
+    image: str
+    label: str | None
+    classes: tuple[str, ...] | None
+
+
+class Origin(NamedTuple):
+    """Where a data set comes from.
+
+    Attributes
+    ----------
+    where : for messages
+    name : what the images' names begin with
+    kind : for the description
+    load : the data set with the named columns only
+    files : name and size of what it is stored in
+    folders : image files that rows name by path lie in one of these
+    """
+
+    where: str
+    name: str
+    kind: str
+    load: Callable[[list[str] | None], Any]
+    files: Sequence[tuple[str, int]]
+    folders: Sequence[Path]
+
+
+class TableImages:
+    """The images in a column of a data set, encoded."""
+
+    def __init__(self, origin: Origin, selection: Selection, split: str | None) -> None:
+        self._origin = origin
+        self._split = split
+        self._most_bytes = selection.most_bytes
+        with _reading(origin.where):
+            features = origin.load(None).features
+            self._columns = _find_columns(origin.where, features, selection)
+            # One pass over the labels: a broken file is found now and not in an hour.
+            column = self._columns.label or self._columns.image
+            self._labels = [self._label(row) for row in origin.load([column])]
+        self.description = describe(origin.kind, split, self._labels)
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def digest(self) -> str:
+        """SHA-256 of the files' names and sizes, and of all labels."""
+        rows = (*self._origin.files, (self._split, *self._columns), tuple(self._labels))
+        return listing_digest(rows)
+
+    def records(self, start: int = 0) -> Iterator[Record]:
+        """All images from the ``start``-th on."""
+        if start >= len(self):
+            return
+        with _reading(self._origin.where):
+            rows = self._origin.load([self._columns.image]).skip(start)
+            for at, row in enumerate(rows, start):
+                data = self._data(row[self._columns.image])
+                yield Record(f"{self._origin.name}/{at:08d}", self._labels[at], data)
+
+    def _label(self, row: dict[str, Any]) -> Label:
+        if self._columns.label is None:
+            return None
+        label: Label = row[self._columns.label]
+        names = self._columns.classes
+        if names is None or label is None:
+            return label
+        # The hub writes -1 for a label it withholds.
+        if not -1 <= int(label) < len(names):
+            raise ImageError(
+                f"{self._origin.where}: has the label {label}, but its metadata names "
+                f"{len(names)} classes, 0 to {len(names) - 1}; download it again"
+            )
+        return None if label == -1 else names[int(label)]
+
+    def _data(self, cell: Any) -> bytes:
+        if not isinstance(cell, dict):
+            cell = {"path" if isinstance(cell, str) else "bytes": cell}
+        data, path = cell.get("bytes"), cell.get("path")
+        if data is None and path is not None:
+            return self._read(path)
+        if data is None:
+            return Unreadable("has neither bytes nor a file in its row; embed the images")
+        if len(data) > self._most_bytes:
+            return Unreadable(f"has {len(data)} bytes; expected at most {self._most_bytes}")
+        return bytes(data)
+
+    def _read(self, name: str) -> bytes:
+        places = (path_inside(folder, name) for folder in self._origin.folders)
+        place = next((place for place in places if place is not None), None)
+        if place is None or "\0" in name:
+            return Unreadable(f"is in {name!r}, outside the data set; embed the images")
+        try:
+            if place.stat().st_size > self._most_bytes:
+                return Unreadable(f"has more than {self._most_bytes} bytes")
+            return place.read_bytes() if place.is_file() else Unreadable("is not a regular file")
+        except OSError as error:
+            return Unreadable(f"cannot be read: {error.strerror}")
+
+
+def open_parquet(path: Path, selection: Selection, shards: Sequence[Member]) -> TableImages:
+    """The images of Parquet files: a single one, or those of one split of a folder."""
+    selection.refuse(path, "Parquet files, which have labels of their own", "labels")
+    library = _library()
+    files = {str(member.at): member for member in shards}
+    splits = {"all": list(files)}
+    if path.is_dir():
+        with _reading(str(path)):
+            splits = _shard_splits(library, path, files)
+    split = selection.choose_split(path, splits if path.is_dir() else ())
+    chosen = splits[split or "all"]
+    origin = Origin(
+        str(path),
+        path.name,
+        f"Parquet files in {path.name}",
+        partial(_stream_parquet, library, chosen),
+        [(files[name].name, files[name].size) for name in chosen],
+        [path if path.is_dir() else path.parent],
+    )
+    return TableImages(origin, selection, split)
+
+
+def open_named(text: str, selection: Selection) -> TableImages:
+    """A data set by name, ``hf:NAME`` or ``hf:NAME:SPLIT``: a folder, the cache, or the hub."""
+    selection.refuse(text, "a named data set, which has labels of its own", "labels")
+    name, _, split = text.removeprefix(PREFIX).partition(":")
+    if split and selection.split not in (None, split):
+        raise ImageError(f"{text}: --split says {selection.split!r}; say it once")
+    library = _library()
+    with _reading(text):
+        found = _load_named(library, name)
+    chosen = Selection(split=split or selection.split).choose_split(text, found)
+    dataset = found[str(chosen)]
+    origin = Origin(
+        text,
+        name.strip("/").replace("/", "-"),
+        f"data set {name}",
+        lambda columns: _undecoded(library, dataset, columns),
+        [
+            (Path(f["filename"]).name, Path(f["filename"]).stat().st_size)
+            for f in dataset.cache_files
+        ],
+        [Path(name), Path(library.config.HF_CACHE_HOME)],
+    )
+    return TableImages(origin, selection, chosen)
+
+
+def _load_named(library: Any, name: str) -> dict[str, Any]:
+    """Each split's data set."""
+    if any(Path(name, file).is_file() for file in ("dataset_dict.json", "state.json")):
+        saved = library.load_from_disk(name)
+        return dict(saved) if isinstance(saved, dict) else {str(saved.split or "all"): saved}
+    builder = library.load_dataset_builder(name)
+    # A class made for a named data set has its packaged reader as a base.
+    kinds = [base.__module__.rsplit(".", 1)[-1] for base in type(builder).__mro__]
+    if _READERS.isdisjoint(kinds):
+        raise ImageError(
+            f"{PREFIX}{name}: is read as {kinds[0]!r}; expected {', '.join(sorted(_READERS))}"
+        )
+    return dict(library.load_dataset(name))
+
+
+def _stream_parquet(library: Any, files: Sequence[str], columns: list[str] | None) -> Any:
+    # Streaming leaves nothing in the cache but a lock, and that goes with the folder.
+    with tempfile.TemporaryDirectory() as cache:
+        dataset = library.load_dataset(
+            "parquet",
+            data_files={"all": [glob.escape(os.path.abspath(file)) for file in files]},  # noqa: PTH100
+            split="all",
+            streaming=True,
+            cache_dir=cache,
+            batch_size=_BATCH,
+            columns=columns,
+        )
+    return _undecoded(library, dataset, None)
+
+
+def _undecoded(library: Any, dataset: Any, columns: list[str] | None) -> Any:
+    """The data set with the named columns, its images left as they are encoded."""
+    chosen = dataset if columns is None else dataset.select_columns(columns)
+    for name, feature in chosen.features.items():
+        if isinstance(feature, library.Image):
+            chosen = chosen.cast_column(name, library.Image(decode=False))
+    return chosen
+
+
+def _shard_splits(library: Any, path: Path, files: dict[str, Member]) -> dict[str, list[str]]:
+    """The library's idea of splits: ``train-00000-of-00002.parquet``, ``train/0.parquet``."""
+    patterns = library.data_files.get_data_patterns(glob.escape(str(path.resolve())))
+    found = library.data_files.DataFilesDict.from_patterns(
+        patterns, base_path=str(path.resolve()), allowed_extensions=[".parquet"]
+    )
+    places = {os.path.realpath(name): name for name in files}
+    chosen = {
+        str(split): sorted(
+            places[os.path.realpath(n)] for n in names if os.path.realpath(n) in places
+        )
+        for split, names in found.items()
+    }
+    return {split: names for split, names in chosen.items() if names}
+
+
+def _find_columns(where: str, features: Any, selection: Selection) -> Columns:
+    library = _library()
+    images = [name for name, feature in features.items() if isinstance(feature, library.Image)]
+    wanted = (selection.image_column,) if selection.image_column else (*images, *_IMAGE_COLUMNS)
+    image = next((name for name in wanted if name in features), None)
+    if image is None or not _holds_images(library, features[image]):
+        raise ImageError(
+            f"{where}: has the columns {listed(features)}; expected encoded images, their bytes "
+            f"or paths, in {listed(dict.fromkeys(wanted))}: name the column with "
+            "--image-column NAME (image_column= in Python)"
+        )
+    label = _label_column(where, features, image, selection.label_column)
+    if label is None:
+        return Columns(image, None, None)
+    feature = features[label]
+    classes = tuple(feature.names) if isinstance(feature, library.ClassLabel) else None
+    if classes is None and not _is_value(feature, "int", "uint", "string", "large_string"):
+        raise ImageError(
+            f"{where}: column {label!r} holds {_kind(feature)}; expected labels, integers or text"
+        )
+    return Columns(image, label, classes)
+
+
+def _label_column(where: str, features: Any, image: str, wanted: str) -> str | None:
+    """The column of labels; None if there is nothing that could be one, or '' was wanted."""
+    if wanted in features or wanted == "":
+        return wanted or None
+    others = [name for name in features if name != image and not name.startswith("__")]
+    if wanted != LABEL_COLUMN:
+        raise ImageError(f"{where}: no column {wanted!r}; it has {listed(features)}")
+    declared = [name for name in others if hasattr(features[name], "names") or name == "cls"]
+    if len(declared) == 1:
+        return declared[0]
+    if others:
+        raise ImageError(
+            f"{where}: no column {LABEL_COLUMN!r} but {listed(declared or others)}; say which is "
+            "the label with --label-column NAME (label_column= in Python), or that there is none "
+            "with an empty NAME"
+        )
+    return None
+
+
+def _holds_images(library: Any, feature: Any) -> bool:
+    if isinstance(feature, dict):
+        return "bytes" in feature and _is_value(feature["bytes"], "binary", "large_binary")
+    return isinstance(feature, library.Image) or _is_value(
+        feature, "binary", "large_binary", "string"
+    )
+
+
+def _is_value(feature: Any, *kinds: str) -> bool:
+    return str(getattr(feature, "dtype", "")).rstrip("0123456789") in kinds
+
+
+def _kind(feature: Any) -> str:
+    return str(getattr(feature, "dtype", type(feature).__name__))
+
+
+def _library() -> Any:
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingExtra("datasets", "images", "reading Parquet and named data sets") from error
+    # Else the library tells the hub of every data set that is opened, local ones too.
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
+    datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
+    return datasets
+
+
+@contextmanager
+def _reading(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (ImageError, MemoryError):
+        raise
+    # The library, pyarrow and the hub's client share no base of their errors.
+    except Exception as error:
+        text = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ImageError(
+            f"{where}: cannot be read ({text}); it is not a whole data set of images: copy or "
+            "download it again"
+        ) from error
