@@ -131,6 +131,13 @@ def slowly(self, pixels):
     time.sleep(0.01)
     return fit(self, pixels)
 preprocessing.Preprocessing.fit = slowly
+from safle.data.backbones.journal import Journal
+def watched(function):
+    def journaled(*arguments):
+        function(*arguments)
+        open({watched!r}, "a").write(".")
+    return journaled
+Journal.append, Journal.replace = watched(Journal.append), watched(Journal.replace)
 {more}
 from safle.cli.main import run
 run()
@@ -138,11 +145,11 @@ run()
 
 
 def killed(arguments: list[object], watched: Path, size: int, more: str = "") -> None:
-    """Run, slowed down, and kill -9 once a file has grown."""
-    script = SLOW.format(more=more)
+    """Run, slowed down, and kill -9 once the journal has been written to so many times."""
+    script = SLOW.format(more=more, watched=str(watched))
     process = subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)])
     deadline = time.monotonic() + 120
-    while not (watched.exists() and watched.stat().st_size > size):
+    while not (watched.exists() and watched.stat().st_size >= size):
         assert process.poll() is None, "it ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -154,9 +161,10 @@ def test_a_killed_run_goes_on_where_it_was(place: Path, features: Path, tmp_path
     output = tmp_path / "f.safetensors"
     arguments = ["features", place / "photographs.zip", "--backbone", place / "tiny.onnx"]
     arguments += ["--batch", 8, "-o", output]
-    for rows in (20, 60):
-        killed(arguments, tmp_path / "f.safetensors.partial", rows * 24)
+    for entries in (3, 9):
+        killed(arguments, tmp_path / "watched", entries)
         assert not output.exists()
+    (tmp_path / "watched").unlink()
     done = safle(*arguments)
     assert "resuming: " in done.stderr
     assert output.read_bytes() == features.read_bytes()
@@ -174,7 +182,7 @@ def test_a_killed_client_goes_on_where_it_was(
         "import safle.data.backbones.counting as c; "
         "c.count_images.__kwdefaults__['seconds_between'] = 0"
     )
-    killed(arguments, tmp_path / "a.stats.partial", 100, often)
+    killed(arguments, tmp_path / "watched", 1, often)
     assert "resuming: " in safle(*arguments).stderr
     assert output.read_bytes() == (tmp_path / "whole.stats").read_bytes()
     assert not (tmp_path / "a.stats.partial").exists()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from safle.data.backbones import Backbone, Batch, Unreadables, extract, load_backbone
+from safle.data.backbones import Backbone, Batch, Unreadables, extract, journal, load_backbone
 from safle.data.backbones.journal import Journal
 from safle.data.backbones.writing import write_features
 from safle.data.images import Record
@@ -182,25 +185,46 @@ def _run_until(images: Images, backbone: Backbone, output: Path, after: int) -> 
     write_features(images, backbone, output, batch=3, max_unreadable=1.0, advance=stop)
 
 
-@pytest.mark.parametrize("damage", ["journal cut", "rows cut", "rows changed", "rows longer"])
-def test_a_torn_end_is_redone(tmp_path: Path, backbone: Backbone, damage: str) -> None:
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.99, 1.0])
+def test_a_torn_end_is_redone(tmp_path: Path, backbone: Backbone, share: float) -> None:
+    """Whatever part of the log reached the disk, the run ends in the same bytes."""
     images, output = Images(30), tmp_path / "f.safetensors"
     write_features(images, backbone, tmp_path / "whole.safetensors")
+    (tmp_path / "left").mkdir()
+
+    def copy(done: int) -> None:
+        if done >= 20:
+            for path in tmp_path.glob("f.safetensors.partial*"):
+                shutil.copy(path, tmp_path / "left")
+            raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
-        _run_until(images, backbone, output, 20)
-    rows, lines = tmp_path / "f.safetensors.partial", tmp_path / "f.safetensors.journal"
-    if damage == "journal cut":
-        lines.write_bytes(lines.read_bytes()[:-9])
-    elif damage == "rows cut":
-        rows.write_bytes(rows.read_bytes()[:-30])
-    elif damage == "rows changed":
-        rows.write_bytes(rows.read_bytes()[:-3] + b"abc")
-    else:
-        rows.write_bytes(rows.read_bytes() + b"half a row")
-    notes: list[str] = []
-    write_features(images, backbone, output, note=notes.append)
-    assert notes[0].startswith("resuming: ")
-    assert output.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
+        write_features(images, backbone, output, batch=3, advance=copy)
+    log = tmp_path / "left" / "f.safetensors.partial-wal"
+    log.write_bytes(log.read_bytes()[: int(share * log.stat().st_size)])
+    again = tmp_path / "left" / "f.safetensors"
+    written = write_features(images, backbone, again)
+    assert written.resumed % 3 == 0
+    assert written.resumed >= 18 or share < 0.99
+    assert again.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
+
+
+def test_a_journal_that_is_none(tmp_path: Path, backbone: Backbone) -> None:
+    (tmp_path / "f.safetensors.partial").write_bytes(b"somebody's file" * 100)
+    with pytest.raises(ImageError, match=r"cannot be used .*not a database.*delete it"):
+        write_features(Images(3), backbone, tmp_path / "f.safetensors")
+    assert (tmp_path / "f.safetensors.partial").read_bytes().startswith(b"somebody")
+
+
+def test_large_entries_are_kept_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "LARGEST_PART", 10)
+    data = bytes(range(95))
+    for content in (b"old" * 9, data):
+        with Journal(tmp_path / "f", {}) as kept:
+            kept.replace(7, [("a", "b")], content)
+    with Journal(tmp_path / "f", {}) as kept:
+        assert b"".join(kept.data()) == data
+        assert (kept.images, kept.unreadable, kept.discarded) == (7, [("a", "b")], False)
 
 
 def test_another_runs_rest_is_not_continued(tmp_path: Path, backbone: Backbone) -> None:
@@ -214,9 +238,16 @@ def test_another_runs_rest_is_not_continued(tmp_path: Path, backbone: Backbone) 
 
 
 def test_two_runs_do_not_share_an_output(tmp_path: Path) -> None:
-    first = Journal(tmp_path / "f", feature_dim=2, header={})
-    with first, pytest.raises(ImageError, match="another run"):
-        Journal(tmp_path / "f", feature_dim=2, header={})
+    with Journal(tmp_path / "f", {}), pytest.raises(ImageError, match="another run"):
+        Journal(tmp_path / "f", {})
+    held = f"from pathlib import Path; from {Journal.__module__} import Journal; "
+    code = held + f"Journal(Path({str(tmp_path / 'f')!r}), {{}})"
+    with Journal(tmp_path / "f", {}):
+        done = subprocess.run(
+            [sys.executable, "-c", code], check=False, capture_output=True, text=True
+        )
+    assert "another run" in done.stderr
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # --- Unreadable images -------------------------------------------------------------------

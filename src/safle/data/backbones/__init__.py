@@ -9,7 +9,7 @@ from safle.data.backbones.catalogue import CARDS, DEFAULT, Card
 from safle.data.backbones.extraction import Batch, default_workers, extract
 from safle.data.backbones.loading import Backbone, load_backbone
 from safle.data.backbones.preprocessing import Preprocessing
-from safle.data.backbones.unreadable import Unreadables
+from safle.data.backbones.runs import Unreadables
 from safle.data.backbones.writing import write_features
 
 __all__ = [

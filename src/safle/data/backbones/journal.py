@@ -1,30 +1,31 @@
-r"""An unfinished run on disk: features appended to one file, what they are to another.
+"""An unfinished run on disk: ``<output>.partial``, a SQLite database with a write-ahead log.
 
-``<output>.partial`` holds rows of float32 and nothing else. ``<output>.journal`` holds a line
-of JSON a batch: images and rows so far, labels, unreadable images, and the CRC-32 of its rows.
-A batch counts once its line is whole and its rows match, so a kill at any moment loses at most
-the batches in flight. Nothing is ever rewritten but a torn end.
+An entry is some images that are done, with what came of them. It is there whole or not at all,
+so a kill at any moment loses at most what was in flight. The run that writes it holds it alone.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import time
-import zlib
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
-import numpy as np
-
-from safle.data.backbones.extraction import Batch
 from safle.data.images import Label
 from safle.errors import ImageError
 
-FORMAT = "safle-features-journal-1"
-SECONDS_BETWEEN_SYNCS = 2.0
+FORMAT = "safle-journal-2"
+LARGEST_PART = 64 * 2**20
+"""Bytes of a cell: SQLite allows a gigabyte, and the statistics of a wide encoder have more."""
+_TABLES = """
+BEGIN;
+DROP TABLE IF EXISTS run; DROP TABLE IF EXISTS entries; DROP TABLE IF EXISTS parts;
+CREATE TABLE run (header TEXT NOT NULL);
+CREATE TABLE entries (images INTEGER NOT NULL, labels TEXT NOT NULL, unreadable TEXT NOT NULL);
+CREATE TABLE parts (data BLOB NOT NULL);
+"""
 
 
 class Journal:
@@ -32,135 +33,106 @@ class Journal:
 
     Parameters
     ----------
-    output : the features file to be
-    header : what must be equal for a run to be the same: images, backbone, sizes
+    output : the file to be
+    header : what must be equal for a run to be the same: images, backbone, encoder
 
     Attributes
     ----------
     images : images that are done, readable or not
-    labels : of the rows that are written
+    labels : of the rows that are kept
     unreadable : name and reason
-    resumed : images that an earlier run had done
     discarded : an unfinished run of something else was found and dropped
     """
 
-    def __init__(self, output: Path, *, feature_dim: int, header: dict[str, Any]) -> None:
-        self.partial = output.with_name(output.name + ".partial")
-        self.journal = output.with_name(output.name + ".journal")
+    def __init__(self, output: Path, header: dict[str, Any]) -> None:
+        self.path = output.with_name(output.name + ".partial")
         self.images = 0
         self.labels: list[Label] = []
         self.unreadable: list[tuple[str, str]] = []
-        self.discarded = False
-        self._row_bytes = 4 * feature_dim
-        self._header = {"format": FORMAT, "feature_dim": feature_dim, **header}
-        self._lines = _open(self.journal)
-        self._lock()
-        self._rows = _open(self.partial)
-        self._restore()
-        self.resumed = self.images
-        self._synced = time.monotonic()
+        text = json.dumps({"format": FORMAT, **header}, sort_keys=True)
+        with self._checked():
+            self._base = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+            for pragma in (
+                "locking_mode = EXCLUSIVE",
+                "journal_mode = WAL",
+                "synchronous = NORMAL",
+            ):
+                self._base.execute(f"PRAGMA {pragma}")
+            found = self._header()
+            self.discarded = found not in (None, text)
+            if found != text:
+                self._base.executescript(_TABLES)
+                self._base.execute("INSERT INTO run VALUES (?)", [text])
+                self._base.execute("COMMIT")
+            for images, labels, unreadable in self._base.execute("SELECT * FROM entries"):
+                self._count(images, json.loads(labels), json.loads(unreadable))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+    def __exit__(self, *_: object) -> None:
+        self._base.close()
+
+    def append(
+        self, images: int, labels: list[Label], unreadable: list[tuple[str, str]], data: bytes
     ) -> None:
-        self.sync()
-        self._rows.close()
-        self._lines.close()
+        """Add an entry behind those there are."""
+        with self._checked(), self._base:
+            self._base.execute("BEGIN")
+            self._insert(images, labels, unreadable, data)
+        self._count(images, labels, unreadable)
 
-    def append(self, batch: Batch) -> None:
-        """Add a batch: its rows, then the line that makes them count."""
-        data = np.ascontiguousarray(batch.features, dtype="<f4").tobytes()
-        self._rows.write(data)
-        self._rows.flush()
-        self._write_line(
-            {
-                "images": batch.images,
-                "labels": batch.labels,
-                "unreadable": batch.unreadable,
-                "crc": zlib.crc32(data),
-            }
-        )
-        self._count(batch.images, batch.labels, batch.unreadable)
-        if time.monotonic() - self._synced > SECONDS_BETWEEN_SYNCS:
-            self.sync()
+    def replace(self, images: int, unreadable: list[tuple[str, str]], data: bytes) -> None:
+        """Put one entry in the place of all there are."""
+        with self._checked(), self._base:
+            self._base.execute("BEGIN")
+            self._base.execute("DELETE FROM entries")
+            self._base.execute("DELETE FROM parts")
+            self._insert(images, [], unreadable, data)
 
-    def sync(self) -> None:
-        """Bring everything so far to the disk."""
-        for file in (self._rows, self._lines):
-            file.flush()
-            os.fsync(file.fileno())
-        self._synced = time.monotonic()
+    def data(self) -> Iterator[bytes]:
+        """The data of all entries, one behind the other."""
+        with self._checked():
+            for (part,) in self._base.execute("SELECT data FROM parts ORDER BY rowid"):
+                yield part
 
     def remove(self) -> None:
-        """Delete both files: the run is finished."""
-        self.partial.unlink(missing_ok=True)
-        self.journal.unlink(missing_ok=True)
+        """Delete it: the run is finished."""
+        self._base.close()
+        self.path.unlink(missing_ok=True)
 
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._lines, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ImageError(
-                f"{self.journal}: another run is writing the same features; wait for it or choose "
-                "another output"
-            ) from None
+    def _header(self) -> str | None:
+        # The first statement that reads is the first that needs the lock.
+        if not self._base.execute("SELECT 1 FROM sqlite_master WHERE name = 'run'").fetchone():
+            return None
+        row = self._base.execute("SELECT header FROM run").fetchone()
+        return None if row is None else str(row[0])
 
-    def _restore(self) -> None:
-        self._lines.seek(0)
-        first = _parse(self._lines.readline())
-        if first != self._header:
-            self.discarded = first is not None
-            self._truncate(self._lines, 0)
-            self._truncate(self._rows, 0)
-            self._write_line(self._header)
-            return
-        rows_end, lines_end = 0, self._lines.tell()
-        for line in self._lines:
-            entry = _parse(line)
-            if entry is None:
-                break
-            size = len(entry["labels"]) * self._row_bytes
-            self._rows.seek(rows_end)
-            data = self._rows.read(size)
-            if len(data) != size or zlib.crc32(data) != entry["crc"]:
-                break
-            self._count(entry["images"], entry["labels"], [(n, r) for n, r in entry["unreadable"]])
-            rows_end, lines_end = rows_end + size, lines_end + len(line)
-        self._truncate(self._rows, rows_end)
-        self._truncate(self._lines, lines_end)
+    def _insert(
+        self, images: int, labels: list[Label], unreadable: list[tuple[str, str]], data: bytes
+    ) -> None:
+        row = (images, json.dumps(labels), json.dumps(unreadable))
+        self._base.execute("INSERT INTO entries VALUES (?, ?, ?)", row)
+        for start in range(0, len(data), LARGEST_PART):
+            part = memoryview(data)[start : start + LARGEST_PART]
+            self._base.execute("INSERT INTO parts VALUES (?)", [part])
 
     def _count(self, images: int, labels: list[Label], unreadable: list[tuple[str, str]]) -> None:
         self.images += images
         self.labels += labels
-        self.unreadable += unreadable
+        self.unreadable += [(name, reason) for name, reason in unreadable]
 
-    def _write_line(self, content: dict[str, Any]) -> None:
-        self._lines.write(json.dumps(content).encode() + b"\n")
-        self._lines.flush()
-
-    @staticmethod
-    def _truncate(file: BinaryIO, size: int) -> None:
-        file.truncate(size)
-        file.seek(size)
-
-
-def _open(path: Path) -> BinaryIO:
-    path.touch()
-    return path.open("r+b")
-
-
-def _parse(line: bytes) -> dict[str, Any] | None:
-    """A whole line's content; None for a torn one."""
-    if not line.endswith(b"\n"):
-        return None
-    try:
-        content = json.loads(line)
-    except ValueError:
-        return None
-    return content if isinstance(content, dict) else None
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if "locked" in str(error):
+                raise ImageError(
+                    f"{self.path}: another run is writing the same output; wait for it or choose "
+                    "another output"
+                ) from None
+            raise ImageError(
+                f"{self.path}: the journal of an unfinished run cannot be used ({error}); make "
+                "room if the disk is full, else delete it to begin again"
+            ) from error

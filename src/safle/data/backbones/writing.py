@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safle._internal.atomic import replacing
-from safle.data.backbones.extraction import DEFAULT_BATCH, extract
-from safle.data.backbones.journal import Journal
 from safle.data.backbones.loading import Backbone
-from safle.data.backbones.unreadable import DEFAULT_SHARE, Unreadables
+from safle.data.backbones.runs import Options, Run, Unreadables
 from safle.data.images import ImageSource, Label
 from safle.data.tables.tensors import class_names_text
 from safle.encoders.features import as_labels
@@ -43,55 +40,30 @@ class Written:
 
 
 def write_features(
-    images: ImageSource,
-    backbone: Backbone,
-    output: Path,
-    *,
-    batch: int = DEFAULT_BATCH,
-    workers: int | None = None,
-    max_unreadable: float = DEFAULT_SHARE,
-    advance: Callable[[int], None] = lambda _: None,
-    note: Callable[[str], None] = lambda _: None,
+    images: ImageSource, backbone: Backbone, output: Path, **options: Unpack[Options]
 ) -> Written:
     """Write the features of all images that can be read; see the module's text.
 
     Parameters
     ----------
-    max_unreadable : share of unreadable images above which it is an error
-    advance : called with the number of images done
-    note : called with remarks for the user
+    options : see `Options`
     """
-    unreadable = Unreadables.beside(output, total=len(images), most=max_unreadable)
-    header = {"source": backbone.source, "listing": images.digest(), "images": len(images)}
-    with Journal(output, feature_dim=backbone.feature_dim, header=header) as journal:
-        _explain(journal, len(images), note)
-        unreadable.add(journal.unreadable[:])
-        advance(journal.images)
-        records = images.records(journal.images)
-        for part in extract(records, backbone, batch=batch, workers=workers):
-            journal.append(part)
-            unreadable.add(part.unreadable)
-            advance(journal.images)
-        journal.sync()
-        labels, names = _labels(journal.labels)
-        _write(output, journal.partial, len(journal.labels), labels, names, backbone)
-        unreadable.write()
-        journal.remove()
+    with Run(images, backbone, output, {"feature_dim": backbone.feature_dim}, **options) as run:
+        for part in run.batches():
+            data = np.ascontiguousarray(part.features, dtype="<f4").tobytes()
+            run.journal.append(part.images, part.labels, part.unreadable, data)
+        samples = len(run.journal.labels)
+        labels, names = _labels(run.journal.labels)
+        _write(output, run.journal.data(), samples, labels, names, backbone)
+        run.finish()
         return Written(
-            images=journal.images,
-            samples=len(journal.labels),
+            images=run.done,
+            samples=samples,
             feature_dim=backbone.feature_dim,
             class_names=names or tuple(sorted(set(labels.tolist()))) if labels is not None else (),
-            unreadable=unreadable,
-            resumed=journal.resumed,
+            unreadable=run.unreadable,
+            resumed=run.resumed,
         )
-
-
-def _explain(journal: Journal, total: int, note: Callable[[str], None]) -> None:
-    if journal.discarded:
-        note("an unfinished run with other images or another backbone was begun again")
-    elif journal.resumed:
-        note(f"resuming: {journal.resumed:,} of {total:,} images are done")
 
 
 def _labels(found: list[Label]) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
@@ -112,13 +84,13 @@ def _labels(found: list[Label]) -> tuple[NDArray[np.int64] | None, tuple[str, ..
 
 def _write(
     output: Path,
-    partial: Path,
+    rows: Iterable[bytes],
     samples: int,
     labels: NDArray[np.int64] | None,
     names: tuple[str, ...] | None,
     backbone: Backbone,
 ) -> None:
-    """A safetensors file, streamed: the rows are copied from disk to disk."""
+    """A safetensors file, streamed: the library's own writer wants all rows in memory."""
     metadata = {"source": backbone.source}
     if names is not None:
         metadata["classes"] = class_names_text(names)
@@ -133,8 +105,8 @@ def _write(
         header["labels"] = {"dtype": "I64", "shape": [samples], "data_offsets": [size, end]}
     text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
     text += b" " * (-len(text) % 8)
-    with replacing(output) as scratch, scratch.open("wb") as file, partial.open("rb") as rows:
+    with replacing(output) as scratch, scratch.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        shutil.copyfileobj(rows, file, 1 << 20)
+        file.writelines(rows)
         if labels is not None:
             file.write(labels.astype("<i8").tobytes())
