@@ -1,14 +1,52 @@
-"""The tight loops (Numba): encode, count, pack, multiply, look up.
+"""Compiled code: which kernels this machine can run, and when one is being compiled.
 
-Nothing here knows what an encoder or a statistics value is: plain arrays in,
-plain arrays out. Compiled code is cached on disk next to this package, or in
-Numba's user cache directory where the package cannot be written to.
+Kernels (Numba) are plain arrays in, plain arrays out. Compiled code is cached on disk next
+to this package, or in Numba's user cache directory where the package cannot be written to.
+Some innermost loops are vector instructions written as LLVM by hand; each of those has a
+twin in plain Numba or NumPy with the same results, for machines that cannot build it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from functools import cache
 from typing import Any
+
+PLAIN_VARIABLE = "SAFLE_PLAIN_KERNELS"
+"""Set to 1 to use the twins everywhere."""
+
+
+@cache
+def vector_kernels() -> bool:
+    """Whether kernels of hand-written vector instructions can be built, and are wanted.
+
+    They take AVX2, and a Numba that accepts the LLVM we write, which one tiny kernel shows.
+
+    >>> vector_kernels() in (True, False)
+    True
+    """
+    from numba.core.registry import cpu_target
+
+    if os.environ.get(PLAIN_VARIABLE, "0") not in ("", "0"):
+        return False
+    # What Numba compiles for, which is not always what the processor has. Elsewhere LLVM
+    # would not refuse an unknown instruction but end the process.
+    triple, _name, features = cpu_target.target_context.codegen().magic_tuple()
+    return triple.startswith("x86_64") and "+avx2" in features.split(",") and _build_trial()
+
+
+def _build_trial() -> bool:
+    from numba.core.errors import NumbaError
+
+    try:
+        from safle._internal.trial import trial_sum
+
+        return bool(trial_sum() == 8)
+    except (NumbaError, ImportError, AttributeError, TypeError, ValueError, RuntimeError):
+        # Another llvmlite has other names, or refuses the text: LLVM's parser raises
+        # RuntimeError.
+        return False
 
 
 def when_compiling(say: Callable[[], None]) -> None:

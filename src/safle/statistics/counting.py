@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._internal.compiling import vector_kernels
 from safle.encoders.codes import Layout
 from safle.statistics.kernels import count as kernels
 from safle.statistics.kernels import triangle
@@ -75,8 +76,8 @@ def _add_symbols(
     order = np.empty(rows.shape, np.uint32)
     starts = np.empty(seen, np.int64)
     kernels.group_samples(rows, offsets, order, starts)
-    wide = seen > WIDE_TABLE * len(rows)
-    pairs = kernels.count_single_pairs if wide else kernels.count_block_pairs
+    single = seen > WIDE_TABLE * len(rows) or not vector_kernels()
+    pairs = kernels.count_single_pairs if single else kernels.count_block_pairs
     pairs(rows, offsets, order, starts, dim, gram)
     kernels.count_diagonal(rows, dim, gram)
     if dense.shape[1]:
@@ -93,5 +94,6 @@ def add_cross(
     seen = len(cross) - dense.shape[1]
     if len(rows):
         kernels.count_labels(rows, labels, cross[:seen])
-    for label in np.unique(labels):
-        cross[seen:, label] += dense[labels == label].sum(axis=0, dtype=np.int64)
+    order = np.argsort(labels, kind="stable")
+    ends = np.searchsorted(labels[order], np.arange(cross.shape[1]), side="right")
+    kernels.sum_by_class(dense, order, ends, cross[seen:])

@@ -241,3 +241,30 @@ def count_mixed(
             target = gram[start(column, dim) + offsets[experts] :]
             for k in range(width):
                 target[k] += sums[k]
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def sum_by_class(
+    dense: NDArray[np.int16],
+    order: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    cross: NDArray[np.int64],
+) -> None:
+    """``cross[:, c] +=`` the sum of the rows ``order[ends[c - 1] : ends[c]]`` of ``dense``."""
+    dim, width = dense.shape[1], 512
+    for index in prange((dim + width - 1) // width):
+        left = np.int64(index) * width
+        right = min(dim, left + width)
+        sums = np.empty(right - left, np.int64)
+        at = 0
+        for label in range(len(ends)):
+            if at == ends[label]:
+                continue
+            sums[:] = 0
+            while at < ends[label]:
+                row = dense[order[at], left:right]
+                for k in range(len(row)):
+                    sums[k] += row[k]
+                at += 1
+            for k in range(len(sums)):
+                cross[left + k, label] += sums[k]
