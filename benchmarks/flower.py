@@ -21,6 +21,7 @@ from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import Encoder
 from safle.data.tables import write_table
+from safle.federation.flower.settings import Places, Run, Simulation
 from safle.lab.partitions import iid
 from safle.lab.simulation.running import simulate
 
@@ -71,14 +72,13 @@ def _through_flower(
     features, labels = dataset.head(clients * samples)
     table = folder / f"{clients}.safetensors"
     write_table(table, features, labels)
-    config = {
-        "features": str(table),
-        "encoder": str(folder / "encoder.safetensors"),
-        "partition": "iid",
-    }
+    run = Run(
+        places=Places(encoder=str(folder / "encoder.safetensors")),
+        simulation=Simulation(features=str(table)),
+    )
     begun = time.perf_counter()
-    found = simulate(config, folder / f"{clients}", clients=clients, engine=engine)
-    return {**found, "wall_seconds": time.perf_counter() - begun}
+    found = simulate(run, folder / f"{clients}", clients=clients, engine=engine)
+    return {**vars(found), "wall_seconds": time.perf_counter() - begun}
 
 
 def _outcome(source: str, reports: dict[int, dict[str, Any]], files_seconds: float) -> Outcome:

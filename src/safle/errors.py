@@ -38,6 +38,10 @@ class DuplicateContribution(SafleError, ValueError):
     """The same contribution offered twice."""
 
 
+class LimitExceeded(SafleError, ValueError):
+    """A contribution that claims more than the operator of a federation allows."""
+
+
 class StoreError(SafleError, ValueError):
     """A store of contributions that cannot be used as asked."""
 

@@ -136,7 +136,7 @@ def test_sums_of_sums_in_any_order_are_the_same_bytes_and_list_everyone(
         json.loads((folder / f"{name}.stats.manifest.json").read_text())["contributions"]
         for name in ("again", "total")
     ]
-    assert [entry["file"][0] for entry in entries[0]] == list("debac")
+    assert [entry["client"][0] for entry in entries[0]] == list("debac")
     assert sorted(entries[0], key=str) == sorted(entries[1], key=str)
 
 

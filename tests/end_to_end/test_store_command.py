@@ -91,11 +91,11 @@ def test_mistakes_are_one_line_and_change_nothing(folder, arguments, said):
     if not (folder / "one").exists():
         add = ("store", "add", "one", "--encoder", "encoder.safetensors", "a.stats")
         safle(*add, folder=folder)
-    index = (folder / "one" / "index").read_bytes()
+    index = (folder / "one" / "store.sqlite").read_bytes()
     done = safle("store", *arguments, folder=folder, code=1)
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
-    assert (folder / "one" / "index").read_bytes() == index
+    assert (folder / "one" / "store.sqlite").read_bytes() == index
 
 
 def test_verify_names_what_is_damaged(folder):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from safle.federation.contribution import Contribution
 from safle.federation.store import Store
 from safle.wire import encode_statistics
 
@@ -20,12 +21,14 @@ KILLER = """
 import os, shutil, signal, sys
 from itertools import count
 from pathlib import Path
+from safle.federation.contribution import Contribution
 from safle.federation.store import Store
 from safle.wire import decode_statistics
 folder, template, action = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 data = (folder / "new.stats").read_bytes()
 decode_statistics(data)
-OURS = tuple(f"/federation/{name}.py" for name in ("store", "index", "members")) + ("atomic.py",)
+MODULES = ("store", "database", "contribution", "limits")
+OURS = ("atomic.py", *(f"/federation/{name}.py" for name in MODULES))
 
 def act(place):
     if action == "create":
@@ -35,7 +38,7 @@ def act(place):
     if action == "remove":
         store.remove("b")
     else:
-        store.add("new", data)
+        store.add(Contribution("new", data))
     os.write(2, b"done ")
 
 def killed_at(number):
@@ -81,8 +84,8 @@ def killed(make_data, tmp_path_factory):
     ]
     (folder / "new.stats").write_bytes(parts[2])
     with Store.create(folder / "template", data.encoder) as store:
-        store.add("a", parts[0])
-        store.add("b", parts[1])
+        store.add(Contribution("a", parts[0]))
+        store.add(Contribution("b", parts[1]))
 
     def run(action: str) -> list[Path]:
         done = subprocess.run(
@@ -121,7 +124,7 @@ def test_killed_while_adding_a_client_is_in_or_not(killed):
     for place, outcome in zip(places, outcomes, strict=True):
         with Store.open(place, writing=True) as store:
             if "new" not in outcome:
-                store.add("new", parts[2])
+                store.add(Contribution("new", parts[2]))
             assert store.sample_count == 40
 
 
@@ -143,7 +146,7 @@ def test_killed_while_making_a_store_it_can_be_made_again(killed, make_data):
     for place in run("create"):
         with Store.create(place, encoder) as store:
             if "new" not in store.members:
-                store.add("new", parts[2])
+                store.add(Contribution("new", parts[2]))
             assert store.problems() == []
             assert encode_statistics(store.total().snapshot()) == parts[2]
 
@@ -152,11 +155,12 @@ RESTLESS = """
 import sys
 from itertools import count
 from pathlib import Path
+from safle.federation.contribution import Contribution
 from safle.federation.store import Store
 data = Path(sys.argv[2]).read_bytes()
 with Store.open(sys.argv[1], writing=True) as store:
     for number in count(len(store.members)):
-        store.add(f"client {number}", data, allow_duplicates=True)
+        store.add(Contribution(f"client {number}", data), allow_duplicates=True)
         print(f"client {number}", flush=True)
 """
 
@@ -185,3 +189,52 @@ def test_a_real_kill_from_outside_loses_nothing_that_was_acknowledged(killed, tm
         # One more may have reached the disk before it could be said.
         assert len(members) <= len(acknowledged) + 1
         acknowledged = members
+
+
+CROWD = """
+import sys, time
+from pathlib import Path
+from safle.encoders import load_encoder
+from safle.errors import StoreError
+from safle.federation.contribution import Contribution
+from safle.federation.store import Store
+folder, who = Path(sys.argv[1]), sys.argv[2]
+data, encoder = (folder / "new.stats").read_bytes(), load_encoder(folder / "encoder.safetensors")
+print("ready", flush=True)
+while not (folder / "go").exists():
+    time.sleep(0.001)
+for number in range(12):
+    name = f"{who}-{number}"
+    try:
+        # Every time anew: all of them make the store, and none may replace it.
+        with Store.create(folder / "store", encoder, seconds=120) as store:
+            store.add(Contribution(name, data), allow_duplicates=True)
+    except StoreError:
+        continue
+    print(name, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_many_processes_that_make_and_fill_one_store_lose_nothing(make_data, tmp_path):
+    data = make_data("embedding", 20)
+    data.encoder.save(tmp_path / "encoder.safetensors")
+    (tmp_path / "new.stats").write_bytes(encode_statistics(data.count()))
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", CROWD, tmp_path, str(who)], stdout=subprocess.PIPE, text=True
+        )
+        for who in range(8)
+    ]
+    for writer in writers:
+        assert writer.stdout.readline() == "ready\n"
+    (tmp_path / "go").touch()
+    said = [
+        line.strip() for writer in writers for line in writer.communicate(timeout=240)[0].split()
+    ]
+    assert {writer.returncode for writer in writers} == {0}
+    store = Store.open(tmp_path / "store")
+    assert sorted(store.members) == sorted(said)
+    assert len(said) == 8 * 12
+    assert store.problems() == []
+    assert store.total().sample_count == 8 * 12 * 20

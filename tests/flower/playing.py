@@ -15,7 +15,7 @@ from flwr.app import Message
 from flwr.clientapp import ClientApp
 
 from safle.federation.flower import messages
-from safle.federation.flower.client_app import app as honest_app
+from safle.federation.flower.apps import client_app as honest_app
 from safle.federation.flower.messages import Answer
 
 app = ClientApp()

@@ -7,9 +7,11 @@ import json
 import os
 import shutil
 import socket
+import ssl
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -18,7 +20,7 @@ import pytest
 from safle.errors import SettingsError
 from safle.federation.deployment import certificates as certs
 from safle.federation.deployment.checking import check_folder
-from safle.federation.deployment.folder import make_folder
+from safle.federation.deployment.folder import Deployment, make_folder
 from safle.federation.flower import processes
 
 SAFLE = Path(sys.executable).with_name("safle")
@@ -28,7 +30,7 @@ NAMES = ("a", "b", "c")
 @pytest.fixture(scope="module")
 def template(federation, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("deployment") / "made"
-    make_folder(folder, NAMES, host="127.0.0.1", port=18443)
+    make_folder(folder, Deployment(NAMES, "127.0.0.1", 18443))
     shutil.copy(federation.encoder_path, folder / "server")
     return folder
 
@@ -142,27 +144,116 @@ def test_a_folder_of_something_else_is_no_deployment(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("nodes", "host"),
+    "wrong",
     [
-        ([], "h"),
-        (["a", "a"], "h"),
-        (["../a"], "h"),
-        (["a b"], "h"),
-        (['a"; rm'], "h"),
-        (["a"], "h; rm -rf"),
-        (["a"], ""),
+        {"nodes": ()},
+        {"nodes": ("a", "a")},
+        {"nodes": ("../a",)},
+        {"nodes": ("a b",)},
+        {"nodes": ('a"; rm',)},
+        {"nodes": ("a\n",)},
+        {"host": "h; rm -rf"},
+        {"host": ""},
+        {"host": "host:9"},
+        {"host": "host:"},
+        {"host": "[host]"},
+        {"host": "[127.0.0.1]"},
+        {"host": "[::1"},
+        {"host": "[::1]:9"},
+        {"host": "1.2.3"},
+        {"host": "-x.org"},
+        {"host": "a..b"},
+        {"host": "h\n"},
+        {"listen": "$(touch /tmp/owned)"},
+        {"listen": "`id`"},
+        {"listen": '0.0.0.0" --insecure "'},
+        {"listen": "0.0.0.0:80"},
+        {"prefix": "/opt/safle\nExecStartPre=/bin/sh"},
+        {"prefix": "/opt/safle;"},
+        {"prefix": "opt"},
+        {"prefix": "/opt/../etc"},
+        {"prefix": "/opt/%i"},
+        {"prefix": "/"},
+        {"port": 0},
+        {"port": 65535},
     ],
 )
-def test_names_that_could_do_harm_are_refused(tmp_path, nodes, host):
+def test_values_that_could_do_harm_are_refused(tmp_path, wrong):
+    right = {"nodes": ("a",), "host": "h", "port": 8443}
     with pytest.raises(SettingsError):
-        make_folder(tmp_path / "new", nodes, host=host, port=8443)
+        make_folder(tmp_path / "new", Deployment(**right | wrong))
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]", "[2001:DB8::1]"])
+def test_an_address_of_version_six_is_the_same_everywhere(tmp_path, host):
+    make_folder(tmp_path / "six", Deployment(("a",), host, 8443, listen="::"))
+    bare = host.strip("[]").lower()
+    assert f"--superlink '[{bare}]:8443'" in (tmp_path / "six/nodes/a/start.sh").read_text()
+    server = certs.read_certificate(tmp_path / "six" / "server" / "server.crt")
+    assert bare in certs.hosts_of(server)
+    assert [
+        str(found) for found in check_folder(tmp_path / "six") if "encoder" not in str(found)
+    ] == []
+
+
+def test_a_folder_with_a_quote_in_its_environment_is_safe(tmp_path, monkeypatch):
+    """What `init` does not choose itself, the path of this Python, cannot run anything."""
+    marker = tmp_path / "owned"
+    monkeypatch.setattr(sys, "prefix", f"/x'\"$(touch {marker})`touch {marker}`")
+    make_folder(tmp_path / "new", Deployment(("a",), "h", 8443))
+    place = tmp_path / "new" / "server"
+    done = script(place / "status.sh", SAFLE_VENV="")
+    assert not marker.exists(), done.stderr
+
+
+def test_shellcheck_finds_nothing_in_the_scripts(folder):
+    shellcheck = Path(sys.executable).with_name("shellcheck")
+    program = str(shellcheck) if shellcheck.exists() else shutil.which("shellcheck")
+    if program is None:
+        pytest.skip("needs shellcheck")
+    scripts = sorted(folder.rglob("*.sh"))
+    assert len(scripts) == 6 + 2 * len(NAMES)
+    for path in scripts:
+        # environment.sh sets what the scripts beside it use.
+        command = [program, "-x", "-e", "SC2034", "-P", path.parent, path]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+
+def handshake(folder: Path, host: str) -> str | None:
+    """The TLS version of a real connection with strict verification, as Python 3.13 does it."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(folder / "server/server.crt", folder / "server/server.key")
+    client = ssl.create_default_context(cafile=str(folder / "nodes/a/ca.crt"))
+    client.verify_flags |= ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            accepted, _ = listening.accept()
+            with contextlib.suppress(OSError), server.wrap_socket(accepted, server_side=True) as s:
+                s.recv(1)
+
+        threading.Thread(target=serve, daemon=True).start()
+        with (
+            socket.create_connection(listening.getsockname()) as plain,
+            client.wrap_socket(plain, server_hostname=host) as secured,
+        ):
+            secured.send(b"x")
+            return secured.version()
+
+
+def test_certificates_pass_strict_verification(folder):
+    assert handshake(folder, "127.0.0.1") == "TLSv1.3"
+    assert handshake(folder, "localhost") == "TLSv1.3"
+    with pytest.raises(ssl.SSLCertVerificationError, match="match"):
+        handshake(folder, "elsewhere.org")
 
 
 def test_an_existing_folder_is_left_alone(folder):
     before = (folder / "ca" / "ca.key").read_bytes()
     with pytest.raises(SettingsError, match="already"):
-        make_folder(folder, NAMES, host="h", port=8443)
+        make_folder(folder, Deployment(NAMES, "h", 8443))
     assert (folder / "ca" / "ca.key").read_bytes() == before
 
 

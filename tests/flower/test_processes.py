@@ -16,9 +16,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from safle.federation.contribution import Contribution
+from safle.federation.database import count_members
 from safle.federation.flower import processes
-from safle.federation.flower.app_folder import SERVER_APP, write_app
-from safle.federation.index import read_index
+from safle.federation.flower.apps import write_app
+from safle.federation.flower.settings import Run
 from safle.federation.store import Store
 from safle.model import Model
 from safle.solver import solve
@@ -93,7 +95,7 @@ class Network:
         self.proxy: CountingProxy | None = None
         (folder / "orders").mkdir()
         self.order()
-        self.app = write_app(folder / "app", {}, server=SERVER_APP, client="playing:app")
+        self.app = write_app(folder / "app", Run(), client="playing:app")
         shutil.copy(PLAYING, self.app / "playing.py")
         command = [processes.program("flower-superlink"), "--insecure", "--port", str(self.port)]
         command += ["--host", "127.0.0.1", "--disable-runtime-dependency-installation"]
@@ -171,8 +173,7 @@ class Network:
         return (self.folder / f"{name}-results" / "model.safetensors").read_bytes()
 
     def members(self, name: str) -> int:
-        index = self.folder / f"{name}-store" / "index"
-        return len(read_index(index)) - 1 if index.exists() else 0
+        return count_members(self.folder / f"{name}-store")
 
     def server_app(self) -> psutil.Process | None:
         for child in psutil.Process(self.superlink.pid).children(recursive=True):
@@ -260,7 +261,7 @@ def test_nodes_that_die_lie_or_sleep_are_left_behind(network, federation, tmp_pa
     assert network.model("dying") == federation.by_files("a", tmp_path)
     # The dead one's counts come by file, and nobody else is asked for anything.
     with Store.open(network.folder / "dying-store", writing=True) as store:
-        store.add("b", federation.statistics_file("b").read_bytes())
+        store.add(Contribution.read(federation.statistics_file("b"), "b"))
         statistics = store.total().snapshot()
     model = Model(federation.encoder, solve(statistics))
     assert model.to_bytes() == federation.by_files("ab", tmp_path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,20 +13,24 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.superlink.grid.http_grid import HttpGrid
 
-from safle.data.tables import open_table
+from safle.data.tables import open_table, write_table
 from safle.encoders.histogram import Grid, Histogram
-from safle.errors import FederationError, SettingsError
+from safle.errors import FederationError, SettingsError, StoreError
 from safle.federation.files import sum_histograms
 from safle.federation.flower import messages
-from safle.federation.flower.client_app import app as honest_app
-from safle.federation.flower.inprocess import InProcessGrid
+from safle.federation.flower.adapter import InProcessGrid, find_changes
+from safle.federation.flower.apps import client_app as honest_app
 from safle.federation.flower.messages import Answer
 from safle.federation.flower.server import serve
-from safle.federation.flower.settings import DEFAULTS
+from safle.federation.flower.settings import Places, Rules, Run, Simulation
+from safle.federation.limits import Limits
 from safle.federation.store import Store
+from safle.statistics import Accumulator
 from safle.wire import read_histogram, write_histogram
 
+PREFIX = struct.Struct("<8sHHI32s")
 Mischief = Callable[[Message, Answer], Message]
 
 
@@ -100,7 +106,7 @@ class Deployment:
             else {"client": name, "features": "/nowhere.npz"}
             for name in names
         ]
-        return kind(client_app(mischief or {}, self.counted), nodes, DEFAULTS)
+        return kind(client_app(mischief or {}, self.counted), nodes, Run().to_flat())
 
     def run(self, names, mischief=None, *, grid=None, progress=None, **settings):
         config = {
@@ -112,7 +118,7 @@ class Deployment:
             **settings,
         }
         grid = grid or self.grid(names, mischief)
-        report = serve(grid, config, progress=progress)
+        report = serve(grid, Run.from_flat(config), progress=progress)
         written = json.loads((self.folder / "results" / "report.json").read_text())
         assert written["accepted"] == report.accepted
         return report
@@ -142,7 +148,7 @@ def test_the_model_is_that_of_files_and_of_the_pooled_data(deployment, federatio
     total = tmp_path / "results" / "total.stats"
     assert total.read_bytes() == (tmp_path / "by-files.stats").read_bytes()
     manifest = json.loads((tmp_path / "results" / "total.stats.manifest.json").read_text())
-    assert sorted(entry["file"] for entry in manifest["contributions"]) == [*federation.names]
+    assert sorted(entry["client"] for entry in manifest["contributions"]) == [*federation.names]
     sizes = [federation.statistics_file(name).stat().st_size for name in federation.names]
     assert [row.bytes for row in report.clients] == sizes
     assert report.bytes_received == sum(sizes)
@@ -327,6 +333,7 @@ def test_calibration_gives_the_encoder_that_files_would(deployment, federation, 
     from safle.encoders.building import build_encoder
 
     settings = {"calibrate": True, "encoder": "", "low": -3.0, "high": 3.0, "bins": 32}
+    settings["feature-count"] = 6
     report = deployment.run(names, **settings, buckets=2, kind="hybrid")
     expected = build_encoder(read_histogram(tmp_path / "all.hist"), buckets=2, kind="hybrid")
     assert report.encoder == expected.fingerprint
@@ -346,6 +353,122 @@ def test_a_false_name_does_not_end_the_round_for_its_owner(deployment, federatio
     assert deployment.model() == federation.by_files(["a", "b"], tmp_path)
 
 
+def sealed_with_size(data: bytes, size: int) -> bytes:
+    """A statistics file whose header claims that size of its first section, sealed again."""
+    magic, version, kind, length, _ = PREFIX.unpack_from(data)
+    header = json.loads(data[PREFIX.size : PREFIX.size + length])
+    header["sections"][0][1] = size
+    text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    digest = hashlib.sha256(struct.pack("<HHI", version, kind, len(text)) + text).digest()
+    body = PREFIX.pack(magic, version, kind, len(text), digest) + text
+    body += data[PREFIX.size + length : -32]
+    return body + hashlib.sha256(body).digest()
+
+
+@pytest.mark.parametrize("size", [10**400, 2**63, -1])
+def test_a_header_of_any_size_is_its_senders_problem(deployment, federation, tmp_path, size):
+    forged = sealed_with_size(federation.statistics_file("b").read_bytes(), size)
+    report = deployment.run(["b", "a", "c"], {"b": with_data(forged)}, **{"at-once": 1})
+    assert statuses(report) == {"b": "refused", "a": "accepted", "c": "accepted"}
+    assert deployment.model() == federation.by_files(["a", "c"], tmp_path)
+
+
+def test_any_error_of_judging_an_answer_is_its_senders(deployment, federation, monkeypatch):
+    add = Store.add
+
+    def choking(store, contribution, **options):
+        if contribution.client == "b":
+            raise OverflowError("int too large to convert to float")
+        return add(store, contribution, **options)
+
+    monkeypatch.setattr(Store, "add", choking)
+    report = deployment.run(["a", "b", "c"])
+    assert statuses(report) == {"a": "accepted", "b": "refused", "c": "accepted"}
+    assert "OverflowError: int too large" in reasons(report)["b"]
+
+
+def test_what_cannot_be_added_up_does_not_stay_in_the_store(deployment, tmp_path, monkeypatch):
+    add = Accumulator.add
+
+    def full(total, statistics):
+        if statistics.sample_count == 50:
+            raise ZeroDivisionError
+        add(total, statistics)
+
+    monkeypatch.setattr(Accumulator, "add", full)
+    report = deployment.run(["a", "b"])
+    assert statuses(report) == {"a": "accepted", "b": "refused"}
+    assert [*Store.open(tmp_path / "store").members] == ["a"]
+
+
+class Broken(InProcessGrid):
+    """Flower itself fails after the first answer."""
+
+    def push_messages(self, messages):
+        if self._contexts[2].node_config.get("asked"):
+            raise RuntimeError("the SuperLink is gone\nsecond line")
+        self._contexts[2].node_config["asked"] = True
+        return super().push_messages(messages)
+
+
+def test_the_report_is_written_however_a_run_ends_and_says_why_in_one_line(deployment, tmp_path):
+    grid = deployment.grid(["a", "b"], kind=Broken)
+    with pytest.raises(RuntimeError):
+        deployment.run(["a", "b"], grid=grid, **{"at-once": 1})
+    report = json.loads((tmp_path / "results" / "report.json").read_text())
+    assert report["error"] == "RuntimeError: the SuperLink is gone second line"
+    assert report["accepted"] == ["a"]
+
+
+def test_a_failed_round_says_who_is_to_blame_in_one_line(deployment, tmp_path):
+    with pytest.raises(FederationError):
+        deployment.run(["a", "b"], {"a": with_data(b"x"), "b": raising})
+    error = json.loads((tmp_path / "results" / "report.json").read_text())["error"]
+    assert "0 contributions are in, at least 1 are needed (1 refused, 1 failed; a: not a" in error
+    assert "\n" not in error
+
+
+def test_the_limits_of_a_run_are_those_of_its_store(deployment, federation, tmp_path):
+    report = deployment.run(["b", "a"], **{"most-samples": 49, "class-type": "int"})
+    assert statuses(report) == {"b": "refused", "a": "accepted"}
+    assert "50 samples" in reasons(report)["b"]
+    assert Store.open(tmp_path / "store").limits.most_samples == 49
+    with pytest.raises(StoreError, match="class_type"):
+        deployment.run(["b", "a"], **{"class-type": "str"})
+
+
+def test_a_histogram_of_other_features_does_not_set_the_encoder(deployment, tmp_path):
+    liar = tmp_path / "liar.npz"
+    write_table(liar, np.zeros((9, 1)), np.zeros(9, np.int64))
+    grid = deployment.grid(["liar", "a", "b"])
+    grid._contexts[2].node_config["features"] = str(liar)
+    settings = {"calibrate": True, "encoder": "", "low": -3.0, "high": 3.0, "feature-count": 6}
+    report = deployment.run(["liar", "a", "b"], grid=grid, **settings, **{"at-once": 1})
+    fates = {row.client: row.status for row in report.calibration}
+    assert fates == {"liar": "refused", "a": "accepted", "b": "accepted"}
+    assert sorted(report.accepted) == ["a", "b"]
+    assert Store.open(tmp_path / "store").encoder.feature_dim == 6
+
+
+def test_all_that_we_use_of_flowers_inside_is_there():
+    assert find_changes() == [], "this version of Flower has changed what adapter.py stands on"
+    assert Message(RecordDict(), 2, "train.x").metadata.__dict__["_message_id"] == ""
+    assert "_client" in HttpGrid("127.0.0.1:1", insecure=True, token="x").__dict__
+    gone = "flwr.supercore.nowhere:thing"
+    assert find_changes([gone, "flwr.serverapp:Grid"]) == [gone]
+
+
+def test_settings_survive_flowers_flat_configuration():
+    run = Run(
+        Places("/s", "/o", "/e"),
+        Rules(("a", "b"), least=2),
+        Limits(classes=(1, 2), class_type="int"),
+        simulation=Simulation("/t", alpha=0.5),
+    )
+    assert Run.from_flat(run.to_flat()) == run
+    assert {type(value) for value in run.to_flat().values()} <= {bool, int, float, str}
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -357,7 +480,10 @@ def test_a_false_name_does_not_end_the_round_for_its_owner(deployment, federatio
         ({"output": ""}, "output is not set"),
         ({"store": ""}, "store is not set"),
         ({"encoder": ""}, "encoder is not set"),
-        ({"calibrate": True}, "exclude each other"),
+        ({"calibrate": True, "feature-count": 6, "high": 1.0}, "exclude each other"),
+        ({"calibrate": True, "encoder": "", "high": 1.0}, "feature-count"),
+        ({"most-samples": 0}, "most_samples"),
+        ({"class-type": "float"}, "class_type"),
         ({"nosuch": 1}, "unknown setting"),
         ({"ridge": "x"}, "ridge"),
     ],

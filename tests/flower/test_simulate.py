@@ -13,6 +13,7 @@ import pytest
 from safle.data.tables import open_table, write_table
 from safle.encoders import load_encoder
 from safle.errors import SettingsError, TableError
+from safle.federation.flower.settings import Places, Run, Simulation
 from safle.lab.simulation.running import simulate
 from safle.model import Model
 from safle.solver import solve
@@ -38,9 +39,10 @@ def pooled(folder) -> bytes:
     return Model(encoder, solve(statistics)).to_bytes()
 
 
-def config(folder: Path, **settings) -> dict:
-    places = {"features": "train.safetensors", "encoder": "encoder.safetensors"}
-    return {name: str(folder / file) for name, file in places.items()} | settings
+def config(folder: Path, **settings) -> Run:
+    features = settings.pop("features", str(folder / "train.safetensors"))
+    places = Places(encoder=str(folder / "encoder.safetensors"))
+    return Run(places, simulation=Simulation(features, **settings))
 
 
 @pytest.mark.parametrize("partition", ["iid", "dirichlet", "shards"])
@@ -51,7 +53,7 @@ def test_any_split_gives_the_pooled_model(folder, pooled, tmp_path, partition, c
     report = simulate(
         settings, tmp_path, clients=clients, engine="in-process", progress=shares.append
     )
-    assert len(report["accepted"]) == clients
+    assert len(report.accepted) == clients
     assert (tmp_path / "model.safetensors").read_bytes() == pooled
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
@@ -60,7 +62,7 @@ def test_any_split_gives_the_pooled_model(folder, pooled, tmp_path, partition, c
 def test_another_split_does_not_go_on_in_the_same_folder(folder, tmp_path):
     simulate(config(folder), tmp_path, clients=3, engine="in-process")
     again = simulate(config(folder), tmp_path, clients=3, engine="in-process")
-    assert [row["status"] for row in again["clients"]] == ["kept"] * 3
+    assert [row.status for row in again.clients] == ["kept"] * 3
     with pytest.raises(SettingsError, match="another seed"):
         simulate(config(folder, seed=1), tmp_path, clients=3, engine="in-process")
     with pytest.raises(SettingsError, match="engine"):

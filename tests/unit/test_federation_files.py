@@ -52,7 +52,7 @@ def test_sum_is_the_pooled_count_and_the_manifest_lists_its_parts(
     )
     assert (folder / "total").read_bytes() == pooled
     assert load_manifest(manifest_path(folder / "total")) == manifest
-    assert [entry.file for entry in manifest.contributions] == ["a", "b", "c"]
+    assert [entry.client for entry in manifest.contributions] == ["a", "b", "c"]
     assert [entry.samples for entry in manifest.contributions] == [40, 50, 30]
     assert [entry.bytes for entry in manifest.contributions] == [
         (folder / name).stat().st_size for name in "abc"
@@ -67,7 +67,7 @@ def test_a_sum_stands_for_its_parts(folder: Path, pooled: bytes) -> None:
         sum_files([folder / "b", folder / "part"], folder / "total")
     manifest = sum_files([folder / "part", folder / "a"], folder / "part")
     assert (folder / "part").read_bytes() == pooled
-    assert [entry.file for entry in manifest.contributions] == ["b", "c", "a"]
+    assert [entry.client for entry in manifest.contributions] == ["b", "c", "a"]
 
 
 def test_duplicates_only_if_told_and_empty_clients_any_number(folder: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_sum_can_be_removed_with_all_it_lists(folder: Path) -> None:
     sum_files([folder / name for name in "abc"], folder / "total")
     sum_files([folder / "a", folder / "b"], folder / "part")
     left = remove_file(folder / "total", folder / "part", folder / "left")
-    assert [entry.file for entry in left.contributions] == ["c"]
+    assert [entry.client for entry in left.contributions] == ["c"]
     assert (folder / "left").read_bytes() == (folder / "c").read_bytes()
 
 
@@ -107,15 +107,15 @@ def test_forced_removal_is_noted(folder: Path) -> None:
     with pytest.raises(InvalidInput, match="does not list"):
         remove_file(folder / "total", folder / "b", folder / "total")
     left = remove_file(folder / "total", folder / "b", folder / "total", force=True)
-    assert [entry.file for entry in left.contributions] == ["part", "c"]
-    assert [entry.file for entry in left.removed] == ["b"]
+    assert [entry.client for entry in left.contributions] == ["part", "c"]
+    assert [entry.client for entry in left.removed] == ["b"]
     assert left.samples == 70
     assert load_manifest(manifest_path(folder / "total")) == left
 
 
 def test_without_a_manifest_the_algebra_decides(folder: Path) -> None:
     left = remove_file(folder / "a", folder / "empty", folder / "left")
-    assert (left.samples, [entry.file for entry in left.removed]) == (40, ["empty"])
+    assert (left.samples, [entry.client for entry in left.removed]) == (40, ["empty"])
     with pytest.raises(InvariantError, match="/b: "):
         remove_file(folder / "a", folder / "b", folder / "left")
 

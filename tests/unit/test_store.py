@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import resource
+import shutil
+import sqlite3
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +19,13 @@ from safle.errors import (
     DuplicateContribution,
     EncoderMismatch,
     InvalidInput,
+    LimitExceeded,
     SafleError,
+    SettingsError,
     StoreError,
-    WireError,
 )
-from safle.federation.index import IndexWriter, read_index
+from safle.federation.contribution import Contribution
+from safle.federation.limits import Limits
 from safle.federation.store import Store
 from safle.statistics import Statistics, count
 from safle.wire import encode_statistics
@@ -47,9 +55,9 @@ def total_bytes(store: Store) -> bytes:
 
 def test_the_sum_is_the_pooled_count_whatever_came_and_went(data, parts, store, tmp_path):
     for name, part in zip("abcd", parts, strict=True):
-        store.add(name, part)
+        store.add(Contribution(name, part))
     store.remove("b")
-    store.add("b again", parts[1])
+    store.add(Contribution("b again", parts[1]))
     assert total_bytes(store) == encode_statistics(data.count())
     store.remove("a")
     left = encode_statistics(data.part(slice(10, 60)).count())
@@ -63,60 +71,60 @@ def test_the_sum_is_the_pooled_count_whatever_came_and_went(data, parts, store, 
 
 
 def test_adding_returns_the_verified_statistics_and_keeps_the_very_bytes(parts, store):
-    statistics = store.add("a", parts[0])
+    statistics = store.add(Contribution("a", parts[0]))
     assert encode_statistics(statistics) == parts[0]
     (path,) = (store.folder / "contributions").iterdir()
     assert path.read_bytes() == parts[0]
-    assert path.stem == store.members["a"].contribution.digest
+    assert path.stem == store.members["a"].digest
 
 
 def test_a_removed_client_leaves_no_file(parts, store):
-    store.add("a", parts[0])
-    store.add("b", parts[1])
+    store.add(Contribution("a", parts[0]))
+    store.add(Contribution("b", parts[1]))
     store.remove("a")
     (path,) = (store.folder / "contributions").iterdir()
     assert path.read_bytes() == parts[1]
 
 
 def test_the_same_counts_of_two_clients_only_if_allowed(data, parts, store):
-    store.add("a", parts[0])
+    store.add(Contribution("a", parts[0]))
     with pytest.raises(DuplicateContribution, match="'a' already"):
-        store.add("b", parts[0])
-    store.add("b", parts[0], allow_duplicates=True)
-    store.add("empty", parts[3])
-    store.add("empty too", parts[3])
+        store.add(Contribution("b", parts[0]))
+    store.add(Contribution("b", parts[0]), allow_duplicates=True)
+    store.add(Contribution("empty", parts[3]))
+    store.add(Contribution("empty too", parts[3]))
     store.remove("a")
     assert total_bytes(store) == parts[0]
     assert store.problems() == []
 
 
 def test_a_client_contributes_once(parts, store):
-    store.add("a", parts[0])
+    store.add(Contribution("a", parts[0]))
     with pytest.raises(DuplicateContribution, match="the same"):
-        store.add("a", parts[0])
+        store.add(Contribution("a", parts[0]))
     with pytest.raises(DuplicateContribution, match="another"):
-        store.add("a", parts[1])
+        store.add(Contribution("a", parts[1]))
     assert total_bytes(store) == parts[0]
 
 
 @pytest.mark.parametrize("name", ["", " a", "a\n", "x" * 201, None, 7, "\x1b[2J"])
 def test_names_are_one_short_line(parts, store, name):
     with pytest.raises(InvalidInput, match="name"):
-        store.add(name, parts[0])
+        store.add(Contribution(name, parts[0]))
     assert not store.members
 
 
 @pytest.mark.parametrize("name", ["../../outside", "/etc/x", "index", ".."])
 def test_no_name_reaches_the_file_system(parts, store, tmp_path, name):
     before = {path for path in tmp_path.rglob("*") if path.is_dir()}
-    store.add(name, parts[0])
+    store.add(Contribution(name, parts[0]))
     files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
-    assert len(files) == len(before) + 3  # encoder, index, one contribution
+    assert len(files) == len(before) + 6  # encoder, lock, database and log, one contribution
     assert {path for path in tmp_path.rglob("*") if path.is_dir()} == before
 
 
 def test_what_does_not_belong_is_refused_and_nothing_is_kept(data, parts, store, make_data):
-    store.add("a", parts[0])
+    store.add(Contribution("a", parts[0]))
     other = make_data("embedding", 20, buckets=2)
     forged = data.part(slice(10, 30)).count()
     lying = replace(other.count(), fingerprint=data.encoder.fingerprint)
@@ -132,7 +140,7 @@ def test_what_does_not_belong_is_refused_and_nothing_is_kept(data, parts, store,
     }
     for name, content in wrong.items():
         with pytest.raises(SafleError):
-            store.add(name, content)
+            store.add(Contribution(name, content))
     assert [*store.members] == ["a"]
     assert len([*(store.folder / "contributions").iterdir()]) == 1
     assert total_bytes(store) == parts[0]
@@ -141,23 +149,24 @@ def test_what_does_not_belong_is_refused_and_nothing_is_kept(data, parts, store,
 def test_more_samples_than_the_integers_count_are_refused(data, parts, store, repeated):
     most = data.encoder.layout.most_samples
     many = repeated(data.part(slice(0, 10)).count(), most // 10)
-    store.add("many", encode_statistics(many))
+    store.declare(Limits(most_samples=most))
+    store.add(Contribution("many", encode_statistics(many)))
     with pytest.raises(SafleError, match="exceed"):
-        store.add("one too many", parts[1])
+        store.add(Contribution("one too many", parts[1]))
     assert [*store.members] == ["many"]
 
 
 def test_one_writer_at_a_time_and_readers_any_time(data, parts, store):
-    store.add("a", parts[0])
+    store.add(Contribution("a", parts[0]))
     with pytest.raises(StoreError, match="another process"):
-        Store.open(store.folder, writing=True)
+        Store.open(store.folder, writing=True, seconds=0.1)
     reader = Store.open(store.folder)
     assert [*reader.members] == ["a"]
     with pytest.raises(StoreError, match="reading only"):
-        reader.add("b", parts[1])
+        reader.add(Contribution("b", parts[1]))
     store.close()
     with Store.open(store.folder, writing=True) as writer:
-        writer.add("b", parts[1])
+        writer.add(Contribution("b", parts[1]))
 
 
 def test_a_store_of_another_encoder_is_not_taken_over(store, make_data):
@@ -176,104 +185,256 @@ def test_a_folder_of_other_things_is_refused(data, tmp_path):
 
 def test_missing_and_damaged_contributions_are_named(parts, store):
     for name, part in zip("abc", parts, strict=False):
-        store.add(name, part)
+        store.add(Contribution(name, part))
     paths = [
-        store.folder / "contributions" / f"{member.contribution.digest}.stats"
+        store.folder / "contributions" / f"{member.digest}.stats"
         for member in store.members.values()
     ]
     paths[0].unlink()
     paths[1].write_bytes(parts[1][:-1] + b"\0")
     paths[2].write_bytes(parts[0])
-    (store.folder / "contributions" / "stray").write_bytes(b"?")
-    missing, damaged, swapped, stray = store.problems()
+    missing, damaged, swapped = store.problems()
     assert "'a' is missing" in missing
     assert "'b' is damaged" in damaged
     assert "'c' is damaged" in swapped
-    assert "stray" in stray
     with pytest.raises(StoreError, match="'a' is missing"):
         store.total()
 
 
-def test_a_torn_end_of_the_index_at_any_byte_loses_that_line_and_no_other(parts, store):
-    store.add("a", parts[0])
-    path = store.folder / "index"
-    before = path.read_bytes()
-    store.add("b", parts[1])
-    after = path.read_bytes()
-    store.close()
-    for cut in range(len(before), len(after)):
-        path.write_bytes(after[:cut])
-        assert [*Store.open(store.folder).members] == ["a"]
-        writer = IndexWriter(path)
-        writer.close()
-        assert path.read_bytes() == before
+def crashed(store: Store, place: Path) -> Path:
+    """A copy of the store's files as a power cut would leave them: the log not folded in."""
+    return Path(shutil.copytree(store.folder, place))
 
 
-def test_a_changed_byte_of_the_index_is_damage(parts, store):
-    store.add("a", parts[0])
+def test_a_log_cut_off_at_any_byte_loses_the_last_change_and_no_other(parts, store, tmp_path):
+    log = store.folder / "store.sqlite-wal"
+    store.add(Contribution("a", parts[0]))
+    first = log.stat().st_size
+    store.add(Contribution("b", parts[1]))
+    whole = crashed(store, tmp_path / "whole")
+    content = log.read_bytes()
+    for at, cut in enumerate(range(first, len(content), 501)):
+        place = shutil.copytree(whole, tmp_path / str(at))
+        (place / log.name).write_bytes(content[:cut])
+        assert [*Store.open(place).members] == ["a"]
+        with Store.open(place, writing=True) as again:
+            again.add(Contribution("b", parts[1]))
+        assert [*Store.open(place).members] == ["a", "b"]
+    assert [*Store.open(whole).members] == ["a", "b"]
+
+
+def test_a_changed_byte_of_the_database_is_damage_or_without_effect(parts, store):
+    store.add(Contribution("a", parts[0]))
+    store.add(Contribution("b", parts[1]))
+    store.remove("b")
     store.close()
-    path = store.folder / "index"
-    whole = path.read_bytes()
-    for at in range(0, len(whole) - 1, 7):
+    path = store.folder / "store.sqlite"
+    whole, members = path.read_bytes(), dict(Store.open(store.folder).members)
+    seen = 0
+    for at in range(0, len(whole), 97):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(StoreError, match=r"damaged|not valid|line"):
-            Store.open(store.folder)
+        try:
+            assert dict(Store.open(store.folder).members) == members
+        except StoreError:
+            seen += 1
+    assert seen
+    name = whole.index(b'"client":"a"') + len(b'"client":"')
+    path.write_bytes(whole[:name] + b"z" + whole[name + 1 :])
+    with pytest.raises(StoreError, match="row 1 is damaged"):
+        Store.open(store.folder)
+
+
+ROW = {"client": "x", "digest": "0" * 64, "samples": 1, "bytes": 1, "classes": []}
 
 
 @pytest.mark.parametrize(
-    "line",
+    "change",
     [
-        {"do": "remove", "file": "nobody"},
-        {"do": "burn"},
-        {"file": "a"},
-        {"do": "add", "file": "x", "digest": "../../x", "samples": 1, "bytes": 1, "classes": []},
-        {"do": "add", "file": "x", "digest": 5, "samples": 1, "bytes": 1, "classes": []},
+        {"digest": "../../x"},
+        {"digest": 5},
+        {"samples": -1},
+        {"samples": True},
+        {"client": ""},
+        {"classes": [2, 1]},
+        {"more": 1},
     ],
 )
-def test_a_line_that_is_no_change_is_refused(store, line):
+def test_a_sealed_row_that_is_no_contribution_is_refused(store, change):
     store.close()
-    writer = IndexWriter(store.folder / "index")
-    writer.append(line)
-    writer.close()
-    with pytest.raises((StoreError, WireError), match="line 2"):
+    text = json.dumps(ROW | change)
+    seal = hashlib.sha256(json.dumps([text, "today", None]).encode()).hexdigest()
+    with sqlite3.connect(store.folder / "store.sqlite") as database:
+        insert = "INSERT INTO contributions (entry, received, seal) VALUES (?, ?, ?)"
+        database.execute(insert, (text, "today", seal))
+    database.close()
+    with pytest.raises(StoreError, match="row 1 is damaged"):
         Store.open(store.folder)
 
 
-def test_an_index_of_the_future_is_refused(store):
+def test_a_store_of_the_future_and_a_file_that_is_none_are_refused(store):
     store.close()
-    path = store.folder / "index"
-    (header,) = read_index(path)
-    path.unlink()
-    from safle.federation.index import create_index
-
-    create_index(path, header | {"format": "safle-store-9"})
+    path = store.folder / "store.sqlite"
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE facts SET value = 'safle-store-9' WHERE name = 'format'")
+    database.close()
     with pytest.raises(StoreError, match="safle-store-9"):
         Store.open(store.folder)
+    path.write_bytes(b"no database at all" * 1000)
+    with pytest.raises(StoreError, match="not a database"):
+        Store.open(store.folder)
+    path.write_bytes(b"")
+    with pytest.raises(StoreError, match="interrupted"):
+        Store.open(store.folder)
 
 
-def test_a_full_disk_leaves_whole_lines(parts, store, monkeypatch):
-    store.add("a", parts[0])
-    before = (store.folder / "index").read_bytes()
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("safle.federation.index.os.fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        store.add("b", parts[1])
-    monkeypatch.undo()
-    assert (store.folder / "index").read_bytes() == before
+def test_a_full_disk_refuses_and_leaves_the_store_whole(parts, store):
+    store.add(Contribution("a", parts[0]))
+    for _ in range(10):
+        store.declare(Limits())
+    log = store.folder / "store.sqlite-wal"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (log.stat().st_size, before[1]))
+    try:
+        with pytest.raises(StoreError, match=r"disk|full|I/O"):
+            store.add(Contribution("b", parts[1]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [*store.members] == ["a"]
-    store.add("b", parts[1])
+    store.add(Contribution("b", parts[1]))
     store.close()
     assert [*Store.open(store.folder).members] == ["a", "b"]
 
 
-def test_the_manifest_lists_the_clients_by_name(parts, store):
-    store.add("a", parts[0])
-    manifest = store.manifest()
-    assert [entry.file for entry in manifest.contributions] == ["a"]
-    assert json.loads(manifest.to_json())["samples"] == 10
+def test_a_read_only_copy_can_be_read(parts, store):
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    store.add(Contribution("a", parts[0]))
+    store.close()
+    store.folder.chmod(0o555)
+    try:
+        assert [*Store.open(store.folder).members] == ["a"]
+    finally:
+        store.folder.chmod(0o755)
+
+
+# --- What is not the store's own -----------------------------------------------------------
+
+
+def test_the_sweep_takes_our_own_files_and_nobody_elses(parts, store, tmp_path):
+    store.add(Contribution("a", parts[0]))
+    place, outside = store.folder / "contributions", tmp_path / "outside"
+    outside.write_bytes(b"mine")
+    leftovers = [place / f"{'0' * 64}.stats", place / f".{'1' * 64}.stats.abcd_123.part"]
+    strangers = [place / name for name in ("thesis.txt", "a.stats", "0.part", f"{'A' * 64}.stats")]
+    for path in leftovers + strangers:
+        path.write_bytes(b"?")
+    (place / "folder").mkdir()
+    (place / f"{'2' * 64}.stats").mkdir()
+    (place / f"{'3' * 64}.stats").symlink_to(outside)
+    (place / f"{'4' * 64}.stats").symlink_to(tmp_path / "nowhere")
+    kept = sorted(path for path in place.iterdir() if path not in leftovers)
+    assert len(store.problems()) == len(leftovers)
+    store.close()
+    with Store.open(store.folder, writing=True) as again:
+        assert sorted(place.iterdir()) == kept
+        assert again.problems() == []
+        assert len(again.strangers()) == len(strangers) + 4
+        again.remove("a")
+        assert len([*place.iterdir()]) == len(kept) - 1
+    assert outside.read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("as_link", [False, True])
+def test_a_folder_with_contributions_of_somebody_is_refused(data, tmp_path, as_link):
+    place, theirs = tmp_path / "new", tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / f"{'0' * 64}.stats").write_bytes(b"mine")
+    place.mkdir()
+    if as_link:
+        (place / "contributions").symlink_to(theirs)
+    else:
+        theirs = theirs.rename(place / "contributions")
+    with pytest.raises(StoreError, match="somebody"):
+        Store.create(place, data.encoder)
+    assert (theirs / f"{'0' * 64}.stats").read_bytes() == b"mine"
+    assert [path.name for path in place.iterdir()] == ["contributions"]
+
+
+def test_contributions_that_became_a_link_are_not_followed(parts, store, tmp_path):
+    store.add(Contribution("a", parts[0]))
+    store.close()
+    moved = (store.folder / "contributions").rename(tmp_path / "moved")
+    (moved / f"{'0' * 64}.stats").write_bytes(b"mine")
+    (store.folder / "contributions").symlink_to(moved)
+    with pytest.raises(StoreError, match="not a folder of this store"):
+        Store.open(store.folder, writing=True)
+    assert len([*moved.iterdir()]) == 2
+
+
+# --- Limits ------------------------------------------------------------------------------------
+
+
+def test_a_client_that_claims_too_much_is_refused_and_the_others_are_not(
+    data, parts, store, repeated
+):
+    most = data.encoder.layout.most_samples
+    liar = encode_statistics(repeated(data.part(slice(0, 10)).count(), most // 10))
+    with pytest.raises(LimitExceeded, match="samples"):
+        store.add(Contribution("liar", liar))
+    for name, part in zip("abcd", parts, strict=True):
+        store.add(Contribution(name, part))
+    assert total_bytes(store) == encode_statistics(data.count())
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(class_type="int"),
+        Limits(classes=(0, 1, 2)),
+        Limits(classes=("0", "1", "2"), class_type="int"),
+    ],
+)
+def test_with_declared_classes_the_first_comer_cannot_shut_out_the_rest(data, parts, store, limits):
+    store.declare(limits)
+    words = count(data.encoder, data.features[:5], np.array(list("abcde")))
+    with pytest.raises(LimitExceeded, match="class 'a'"):
+        store.add(Contribution("first", encode_statistics(words)))
+    store.add(Contribution("a", parts[0]))
+    store.close()
+    again = Store.open(store.folder)
+    assert again.limits == limits
+    assert [*again.members] == ["a"]
+
+
+def test_without_a_declared_type_the_error_says_how_to_declare_it(data, parts, store):
+    words = encode_statistics(count(data.encoder, data.features[:5], np.array(list("abcde"))))
+    store.add(Contribution("words", words))
+    with pytest.raises(LimitExceeded, match="class_type"):
+        store.add(Contribution("a", parts[0]))
+    with pytest.raises(StoreError, match="client 'words'"):
+        store.declare(Limits(class_type="int"))
+    store.remove("words")
+    store.declare(Limits(class_type="int"))
+    store.add(Contribution("a", parts[0]))
+
+
+def test_the_number_of_classes_is_limited_over_all_clients(data, store):
+    store.declare(Limits(most_classes=4))
+    for name, labels in {"a": [1, 2, 3], "b": [3, 4, 4]}.items():
+        part = count(data.encoder, data.features[:3], np.array(labels))
+        store.add(Contribution(name, encode_statistics(part)))
+    part = count(data.encoder, data.features[3:4], np.array([5]))
+    with pytest.raises(LimitExceeded, match="5 classes in all"):
+        store.add(Contribution("c", encode_statistics(part)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"most_samples": 0}, {"most_classes": 1.5}, {"class_type": "float"}, {"classes": (1, "a")}],
+)
+def test_limits_that_make_no_sense_are_refused(wrong):
+    with pytest.raises((SettingsError, InvalidInput)):
+        Limits(**wrong)
 
 
 def test_an_empty_store_sums_to_nothing(data, store):

@@ -21,7 +21,7 @@ from safle.encoders.features import ClassName
 if TYPE_CHECKING:
     from safle.encoders.histogram import Histogram
     from safle.federation.manifest import Manifest
-    from safle.federation.rehearsal import Contribution
+    from safle.federation.rehearsal import Rehearsal
     from safle.model import Model
     from safle.statistics import Statistics
 
@@ -50,7 +50,7 @@ def encoder_facts(encoder: Encoder) -> Facts:
     return facts | {"fingerprint": encoder.fingerprint}
 
 
-def contribution_facts(sent: Contribution, *, about: str = "") -> Facts:
+def contribution_facts(sent: Rehearsal, *, about: str = "") -> Facts:
     """What a client sends, what that takes, and what it gives away."""
     assume = (
         "as there are no more samples than columns, assume that their codes can be worked out"

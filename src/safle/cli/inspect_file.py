@@ -96,15 +96,15 @@ def _model(session: Session, path: Path) -> None:
 
 def _statistics(session: Session, path: Path) -> None:
     from safle.cli.describe import statistics_facts
+    from safle.federation.contribution import Contribution
+    from safle.federation.files import naming
     from safle.federation.manifest import read_manifest
-    from safle.wire import container, read_statistics
 
     session.announce_compilation()
-    statistics = read_statistics(path)
-    with path.open("rb") as file:
-        digest = container.declared_digest(file.read(64))
-    facts = statistics_facts(statistics, size=path.stat().st_size, digest=digest)
-    manifest = read_manifest(path, digest=digest)
+    with naming(path):
+        statistics, entry = Contribution.read(path).open()
+    facts = statistics_facts(statistics, size=entry.bytes, digest=entry.digest)
+    manifest = read_manifest(path, entry)
     facts["contributions"] = "no manifest" if manifest is None else len(manifest.contributions)
     facts["checks"] = "checksum, digest, sizes, all invariants of counts"
     session.facts(f"{path}: statistics", facts)
@@ -135,7 +135,7 @@ def _manifest(session: Session, path: Path) -> None:
     manifest = load_manifest(path)
     session.facts(f"{path}: manifest of a sum", manifest_facts(manifest))
     rows = [
-        [c.file, c.digest[:12], listing(c.classes), f"{c.samples:,}", readable(c.bytes)]
+        [c.client, c.digest[:12], listing(c.classes), f"{c.samples:,}", readable(c.bytes)]
         for c in manifest.contributions
     ]
     session.table(["file", "digest", "classes", "samples", "size"], rows, names=3)

@@ -9,6 +9,8 @@ from typing import Any
 
 import rich_click as click
 
+from safle.cli.deploy import show_report
+from safle.cli.limit_options import chosen_limits, limit_options
 from safle.cli.options import FILE, Command, encoder_file, features_argument
 from safle.cli.session import Session
 
@@ -69,6 +71,7 @@ Examples:
     default="simulation",
     help="Where the model, the report and the store go.",
 )
+@limit_options
 @click.option("--test", type=FILE, metavar="FILE", help="Also evaluate the model on this table.")
 @click.pass_obj
 def simulate(
@@ -78,6 +81,7 @@ def simulate(
     encoder_path: Path,
     clients: int,
     engine: str,
+    deadline: float,
     folder: Path,
     test: Path | None,
     **settings: Any,
@@ -87,18 +91,19 @@ def simulate(
     The same server and client as in a real deployment. An interrupted simulation goes on
     where it was: contributions that are in the store are not counted again.
     """
-    from safle.cli.federation_report import show_report
-    from safle.lab.simulation.running import simulate as run
+    from safle.federation.flower.settings import Places, Rules, Run, Simulation
+    from safle.lab.simulation.running import simulate as run_simulation
 
-    config = {
-        "features": str(features.absolute()),
-        "encoder": str(encoder_path.absolute()),
-        **settings,
-    }
+    run = Run(
+        Places(encoder=str(encoder_path.absolute())),
+        Rules(deadline=deadline),
+        chosen_limits(settings),
+        simulation=Simulation(str(features.absolute()), **settings),
+    )
     session.announce_compilation()
     _quieten_flower()
     with session.progress(f"{clients} clients") as advance:
-        found = run(config, folder, clients=clients, engine=engine, progress=advance)
+        found = run_simulation(run, folder, clients=clients, engine=engine, progress=advance)
     show_report(session, found, folder)
     if test is not None:
         _evaluate(session, folder, test)

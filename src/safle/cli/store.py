@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import rich_click as click
 
-from safle.cli.store_add import add
-from safle.cli.store_list import list_members
-from safle.cli.store_remove import remove
-from safle.cli.store_solve import solve
-from safle.cli.store_verify import verify
+from safle.cli.limit_options import chosen_limits, limit_options
+from safle.cli.options import FILE, Command, output, store_argument, written
+from safle.cli.session import Session
+from safle.cli.solve import check_usage, solve_and_save, solve_options
+
+if TYPE_CHECKING:
+    from safle.federation.store import Store
 
 EXAMPLE = """\
 Example:
 
   safle store add store --encoder encoder.safetensors clients/*.stats
+
+  safle store add store late.stats --client hospital-c
+
+  safle store remove store hospital-b
 
   safle store solve store -o model.safetensors
 """
@@ -28,5 +37,182 @@ def store() -> None:
     """
 
 
-for command in (add, remove, list_members, verify, solve):
-    store.add_command(command)
+@store.command(cls=Command)
+@store_argument
+@click.argument("files", type=FILE, nargs=-1, required=True, help="Statistics files.")
+@click.option(
+    "--client",
+    metavar="NAME",
+    help="Whose contribution it is, if there is one file.",
+    show_default="the file's name without its suffix",
+)
+@click.option(
+    "--encoder",
+    "encoder_path",
+    type=FILE,
+    metavar="FILE",
+    help="The encoder that all clients share; makes the store if there is none.",
+    show_default="the store's",
+)
+@click.option("--allow-duplicates", is_flag=True, help="Take the same counts of two clients.")
+@limit_options
+@click.pass_obj
+def add(
+    session: Session,
+    /,
+    folder: Path,
+    files: tuple[Path, ...],
+    client: str | None,
+    encoder_path: Path | None,
+    allow_duplicates: bool,
+    **limits: Any,
+) -> None:
+    """Verify contributions and keep them, one a client.
+
+    A file that is refused stops the command; the files before it are in. Limits are kept with
+    the store, for all that come later.
+    """
+    if client is not None and len(files) > 1:
+        raise click.UsageError(f"--client names one client; found {len(files)} files")
+    session.announce_compilation()
+    with (
+        _open(folder, encoder_path) as opened,
+        session.progress(f"adding {len(files)} files") as advance,
+    ):
+        chosen = chosen_limits(limits, opened.limits)
+        if chosen != opened.limits:
+            opened.declare(chosen)
+        for done, file in enumerate(files, start=1):
+            _add_file(opened, client or file.stem, file, allow_duplicates=allow_duplicates)
+            advance(done / len(files))
+        _show(session, folder, opened)
+
+
+def _open(folder: Path, encoder_path: Path | None) -> Store:
+    from safle.encoders import load_encoder
+    from safle.federation.store import Store
+
+    if encoder_path is None:
+        return Store.open(folder, writing=True)
+    return Store.create(folder, load_encoder(encoder_path))
+
+
+def _add_file(store: Store, client: str, file: Path, *, allow_duplicates: bool) -> None:
+    from safle.errors import InvalidInput
+    from safle.federation.contribution import Contribution
+    from safle.federation.files import naming
+    from safle.federation.manifest import manifest_path
+
+    if manifest_path(file).exists():
+        raise InvalidInput(
+            f"{file} is a sum of contributions ({manifest_path(file).name} is beside it); add "
+            "those one by one, so that each can be removed"
+        )
+    with naming(file):
+        store.add(Contribution.read(file, client), allow_duplicates=allow_duplicates)
+
+
+def _show(session: Session, folder: Path, store: Store, **more: object) -> None:
+    facts = {"clients": len(store.members), "samples": f"{store.sample_count:,}", **more}
+    session.facts(f"{folder}: store", facts)
+
+
+@store.command(cls=Command)
+@store_argument
+@click.argument("clients", nargs=-1, required=True, help="Names, as 'safle store list' shows them.")
+@click.pass_obj
+def remove(session: Session, /, folder: Path, clients: tuple[str, ...]) -> None:
+    """Take clients back: their contributions are deleted, and the next model never saw them."""
+    from safle.federation.store import Store
+
+    with Store.open(folder, writing=True) as opened:
+        for client in clients:
+            opened.remove(client)
+        _show(session, folder, opened)
+
+
+@store.command("list", cls=Command)
+@store_argument
+@click.pass_obj
+def list_members(session: Session, /, folder: Path) -> None:
+    """List the clients that are in, with samples, classes, bytes, time and digest.
+
+    Reads the database alone, and may be used while a round is under way.
+    """
+    from safle._internal.memory import readable
+    from safle.federation.store import Store
+
+    opened = Store.open(folder)
+    session.table(
+        ["client", "received", "samples", "classes", "size", "digest"],
+        [
+            (
+                client,
+                member.received,
+                f"{member.samples:,}",
+                len(member.classes),
+                readable(member.bytes),
+                member.digest[:16],
+            )
+            for client, member in opened.members.items()
+        ],
+        names=2,
+    )
+    _show(session, folder, opened, encoder=opened.encoder.fingerprint)
+
+
+@store.command(cls=Command)
+@store_argument
+@click.pass_obj
+def verify(session: Session, /, folder: Path) -> None:
+    """Read every contribution and check seal, digest, counts and encoder.
+
+    Exits with 1 and names what is wrong, if anything is. Files that are not the store's own are
+    named too, and are no error.
+    """
+    from safle.errors import StoreError
+    from safle.federation.store import Store
+
+    session.announce_compilation()
+    opened = Store.open(folder)
+    with session.progress(f"verifying {len(opened.members)} contributions") as advance:
+        problems = opened.problems(advance)
+    strangers = opened.strangers()
+    session.text([*problems, *(f"{path}: not ours; it is left alone" for path in strangers)])
+    if problems:
+        raise StoreError(f"{folder}: {len(problems)} problems, named above")
+    facts = {"contributions": len(opened.members), "problems": "none"}
+    session.facts(f"{folder}: store", facts | ({"not ours": len(strangers)} if strangers else {}))
+
+
+@store.command(cls=Command)
+@store_argument
+@written("--sum", "total", help="Also write the sum, with its manifest beside it.")
+@solve_options
+@output("The model file to write.")
+@click.pass_obj
+def solve(
+    session: Session,
+    /,
+    folder: Path,
+    total: Path | None,
+    output: Path,
+    curve: Path | None,
+    **how: Any,
+) -> None:
+    """Add up everything in the store, verified again, and solve.
+
+    The model's bytes are those of a federation of exactly these clients, whatever
+    was added and removed before.
+    """
+    from safle.federation.files import write_sum
+    from safle.federation.store import Store
+
+    check_usage(curve, how)
+    session.announce_compilation()
+    opened = Store.open(folder)
+    with session.progress(f"summing {len(opened.members)} contributions") as advance:
+        statistics = opened.total(advance).snapshot()
+    if total is not None:
+        write_sum(total, statistics, opened.members.values())
+    solve_and_save(session, opened.encoder, statistics, output, curve=curve, **how)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich_click as click
 
+from safle.cli.limit_options import chosen_limits, limit_options
 from safle.cli.options import FILE, Command, output
 from safle.cli.session import Session
-
-if TYPE_CHECKING:
-    from safle.federation.manifest import Manifest
 
 EXAMPLE = """\
 Examples:
@@ -36,6 +33,21 @@ Examples:
     show_default="the first file's",
 )
 @click.option("--allow-duplicates", is_flag=True, help="Add the same contribution twice.")
+@click.option(
+    "--features",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Of histograms: refuse those of more or fewer features.",
+    show_default="the first file's",
+)
+@click.option(
+    "--grid",
+    type=(float, float, int),
+    metavar="LOW HIGH BINS",
+    help="Of histograms: refuse those on another grid.",
+    show_default="the first file's",
+)
+@limit_options
 @output("The sum to write; FILE.manifest.json beside it lists the contributions.")
 @click.pass_obj
 def add_up(
@@ -44,7 +56,10 @@ def add_up(
     files: tuple[Path, ...],
     encoder_path: Path | None,
     allow_duplicates: bool,
+    features: int | None,
+    grid: tuple[float, float, int] | None,
     output: Path,
+    **limits: Any,
 ) -> None:
     """Add up contributions: every file is verified first, and none is taken twice.
 
@@ -52,16 +67,27 @@ def add_up(
     are the same, and a sum can be summed again.
     """
     from safle._internal.memory import readable
+    from safle.encoders import load_encoder
+    from safle.encoders.histogram import Grid
+    from safle.federation.files import sum_files, sum_histograms
+    from safle.wire import peek_kind
 
-    histograms = _are_histograms(files)
+    # The first file decides, the others must be the same.
+    histograms = peek_kind(files[0]) == "histogram"
     if histograms and encoder_path is not None:
         raise click.UsageError("--encoder does not apply to histograms; leave it out")
+    if not histograms and (features, grid) != (None, None):
+        raise click.UsageError("--features and --grid apply to histograms; leave them out")
     session.announce_compilation()
     with session.progress(f"summing {len(files)} files") as advance:
         options: dict[str, Any] = {"allow_duplicates": allow_duplicates, "progress": advance}
-        if not histograms:
-            options["fingerprint"] = _fingerprint(encoder_path)
-        manifest = _summation(histograms)(files, output, **options)
+        options["limits"] = chosen_limits(limits)
+        if histograms:
+            declared = Grid(*grid) if grid else None
+            manifest = sum_histograms(files, output, features=features, grid=declared, **options)
+        else:
+            fingerprint = load_encoder(encoder_path).fingerprint if encoder_path else None
+            manifest = sum_files(files, output, fingerprint=fingerprint, **options)
     facts = {
         "files": len(files),
         "contributions": len(manifest.contributions),
@@ -70,22 +96,3 @@ def add_up(
         "digest": manifest.digest,
     }
     session.facts(f"{output}: sum of {manifest.kind}", facts)
-
-
-def _are_histograms(files: tuple[Path, ...]) -> bool:
-    """Whether these are histograms; the first file decides, the others must be the same."""
-    from safle.wire import peek_kind
-
-    return peek_kind(files[0]) == "histogram"
-
-
-def _summation(histograms: bool) -> Callable[..., Manifest]:
-    from safle.federation.files import sum_files, sum_histograms
-
-    return sum_histograms if histograms else sum_files
-
-
-def _fingerprint(encoder_path: Path | None) -> str | None:
-    from safle.encoders import load_encoder
-
-    return None if encoder_path is None else load_encoder(encoder_path).fingerprint

@@ -9,43 +9,39 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from safle._internal.atomic import write_together
-from safle.encoders.histogram import Histogram
-from safle.errors import EncoderMismatch, InvalidInput, SafleError
-from safle.federation.manifest import (
-    Contribution,
-    Manifest,
-    Received,
-    manifest_path,
-    read_manifest,
-)
+from safle.encoders.features import ClassName
+from safle.encoders.histogram import Grid, Histogram
+from safle.errors import InvalidInput, SafleError
+from safle.federation.contribution import Contribution, Entry
+from safle.federation.limits import Limits
+from safle.federation.manifest import Manifest, Received, manifest_path, read_manifest
 from safle.statistics import Accumulator, Statistics
 from safle.wire import container, encode_histogram, encode_statistics
 from safle.wire.histogram import from_container as histogram_from_container
-from safle.wire.statistics import from_container as statistics_from_container
 
 StrPath = str | os.PathLike[str]
 Progress = Callable[[float], None]
 """Called with the finished share, 0 to 1."""
 
 
-class _Opened(NamedTuple):
+@dataclass(frozen=True)
+class _Opened:
     """A statistics file, verified, and the contributions it stands for."""
 
     statistics: Statistics
-    itself: Contribution
+    itself: Entry
     manifest: Manifest | None
 
     @property
-    def parts(self) -> Sequence[Contribution]:
+    def parts(self) -> Sequence[Entry]:
         return (self.itself,) if self.manifest is None else self.manifest.contributions
 
     @property
-    def removed(self) -> Sequence[Contribution]:
+    def removed(self) -> Sequence[Entry]:
         return () if self.manifest is None else self.manifest.removed
 
 
@@ -55,6 +51,7 @@ def sum_files(
     *,
     fingerprint: str | None = None,
     allow_duplicates: bool = False,
+    limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
     """Add up statistics files, each verified, and write the sum and its manifest.
@@ -64,24 +61,28 @@ def sum_files(
     paths : at least one; a sum with its manifest beside it stands for all it lists
     fingerprint : of the encoder they must have been counted with; by default the first's
     allow_duplicates : add a contribution again that has been added before
+    limits : of every contribution; the defaults of `Limits` if None
     progress : called with the finished share, 0 to 1
     """
     received = Received(allow_duplicates=allow_duplicates)
-    removed: list[Contribution] = []
+    limits, classes = limits or Limits(), set[ClassName]()
+    removed: list[Entry] = []
     total: Accumulator | None = None
     for path in _each(paths, progress):
         with naming(path):
             opened = _open(path, fingerprint=fingerprint)
             fingerprint = opened.statistics.fingerprint
+            for entry in opened.parts:
+                limits.check_join(entry, classes)
+                classes |= {*entry.classes}
             total = total or Accumulator(opened.statistics)
-        received.add(opened.parts, path)
+        received.add(opened.itself, opened.parts, path)
         removed += opened.removed
         with naming(path):
             total.add(opened.statistics)
     if total is None:
         raise InvalidInput("nothing to sum; expected at least one statistics file")
-    made = Manifest("statistics", "", 0, tuple(received.contributions), tuple(removed))
-    return write_sum(output, total.snapshot(), made)
+    return write_sum(output, total.snapshot(), received.contributions, removed)
 
 
 def sum_histograms(
@@ -89,28 +90,33 @@ def sum_histograms(
     output: StrPath,
     *,
     allow_duplicates: bool = False,
+    limits: Limits | None = None,
+    features: int | None = None,
+    grid: Grid | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
-    """Add up histogram files on one grid and write the sum and its manifest."""
+    """Add up histogram files on one grid and write the sum and its manifest.
+
+    Parameters
+    ----------
+    features, grid : that every histogram must have; None for those of the first
+    """
     received = Received(allow_duplicates=allow_duplicates)
-    total: Histogram | None = None
+    limits, total = limits or Limits(), None
     for path in _each(paths, progress):
         with naming(path):
             opened = container.read_file(path, kind=container.HISTOGRAM)
             histogram = histogram_from_container(opened)
-        size = path.stat().st_size
-        itself = Contribution(opened.digest, path.name, histogram.sample_count, size)
-        manifest = read_manifest(path, digest=opened.digest)
-        received.add((itself,) if manifest is None else manifest.contributions, path)
+            samples, size = histogram.sample_count, path.stat().st_size
+            itself = Entry(path.name, opened.digest, samples, size)
+            manifest = read_manifest(path, itself)
+            limits.check_histogram(histogram, features=features, grid=grid)
+        received.add(itself, (itself,) if manifest is None else manifest.contributions, path)
         with naming(path):
             total = histogram if total is None else total + histogram
     if total is None:
         raise InvalidInput("nothing to sum; expected at least one histogram file")
-    data = encode_histogram(total)
-    digest = container.declared_digest(data)
-    result = Manifest("histogram", digest, total.sample_count, tuple(received.contributions))
-    _write(output, data, result)
-    return result
+    return _write_histogram(output, total, received.contributions)
 
 
 def remove_file(
@@ -129,16 +135,17 @@ def remove_file(
         whole = _open(Path(total))
     with naming(contribution):
         part = _open(Path(contribution), fingerprint=whole.statistics.fingerprint)
+    left = _without(whole, part, force=force, total=total, contribution=contribution)
+    with naming(contribution):
         statistics = whole.statistics - part.statistics
         statistics.verify()
-    left = _without(whole, part, force=force, total=total, contribution=contribution)
-    return write_sum(output, statistics, left)
+    return write_sum(output, statistics, left.contributions, left.removed)
 
 
 def _without(
     whole: _Opened, part: _Opened, *, force: bool, total: StrPath, contribution: StrPath
 ) -> Manifest:
-    left = whole.manifest or Manifest("statistics", "", 0, (whole.itself,))
+    left = whole.manifest or Manifest("statistics", whole.itself.digest, (whole.itself,))
     for entry in part.parts:
         shorter = left.without(entry)
         if shorter is None:
@@ -155,31 +162,26 @@ def _without(
 
 
 def _open(path: Path, *, fingerprint: str | None = None) -> _Opened:
-    opened = container.read_file(path, kind=container.STATISTICS)
-    found = opened.header.get("fingerprint")
-    if fingerprint is not None and found != fingerprint:
-        raise EncoderMismatch(
-            f"counted with encoder {str(found)[:12]}…, this federation uses "
-            f"{fingerprint[:12]}…; give the client that encoder file and count again"
-        )
-    statistics = statistics_from_container(
-        opened, fingerprint=fingerprint, limit=container.DEFAULT_LIMIT
-    )
-    size = path.stat().st_size
-    itself = Contribution(
-        opened.digest, path.name, statistics.sample_count, size, statistics.class_names
-    )
-    return _Opened(statistics, itself, read_manifest(path, digest=opened.digest))
+    statistics, itself = Contribution.read(path).open(fingerprint=fingerprint)
+    return _Opened(statistics, itself, read_manifest(path, itself))
 
 
-def write_sum(output: StrPath, statistics: Statistics, manifest: Manifest) -> Manifest:
-    """Write a sum and its manifest, completed by what the sum turned out to be."""
+def write_sum(
+    output: StrPath, statistics: Statistics, parts: Iterable[Entry], removed: Iterable[Entry] = ()
+) -> Manifest:
+    """Write a sum and the manifest of its parts."""
     data = encode_statistics(statistics)
-    complete = replace(
-        manifest, digest=container.declared_digest(data), samples=statistics.sample_count
-    )
-    _write(output, data, complete)
-    return complete
+    manifest = Manifest("statistics", container.declared_digest(data), tuple(parts), tuple(removed))
+    manifest.check_describes(manifest.digest, statistics.sample_count, statistics.class_names)
+    _write(output, data, manifest)
+    return manifest
+
+
+def _write_histogram(output: StrPath, total: Histogram, parts: Iterable[Entry]) -> Manifest:
+    data = encode_histogram(total)
+    manifest = Manifest("histogram", container.declared_digest(data), tuple(parts))
+    _write(output, data, manifest)
+    return manifest
 
 
 def _write(output: StrPath, data: bytes, manifest: Manifest) -> None:

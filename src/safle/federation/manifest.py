@@ -1,7 +1,9 @@
 """Manifest: which contributions a sum holds, in a file beside it.
 
 A sum's own bytes must not depend on how the data were split, so who contributed is kept
-in ``<sum>.manifest.json``: readable, and bound to the sum by its digest.
+in ``<sum>.manifest.json``: readable, and bound to the sum by its digest, its samples and its
+classes. Whoever can write the file can still name other contributions of the same size: a
+manifest says what its writer says, and proves nothing.
 """
 
 from __future__ import annotations
@@ -11,34 +13,14 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from safle.encoders.features import ClassName
 from safle.errors import DuplicateContribution, InvalidInput, WireError
+from safle.federation.contribution import Entry
 
-FORMAT = "safle-manifest-1"
+FORMAT = "safle-manifest-2"
 MAX_FILE_BYTES = 1 << 28
 SUFFIX = ".manifest.json"
-
-
-@dataclass(frozen=True)
-class Contribution:
-    """One client's file as received.
-
-    Attributes
-    ----------
-    digest : of the file's content; the contribution's identity
-    file : its name when it was added
-    samples : how many it counted
-    bytes : size of the file
-    classes : names of the classes it has seen; none in a histogram
-    """
-
-    digest: str
-    file: str
-    samples: int
-    bytes: int
-    classes: tuple[ClassName, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,21 +31,30 @@ class Manifest:
     ----------
     kind : "statistics" or "histogram"
     digest : of the sum's content
-    samples : in the sum
     contributions : in the order in which they were added
     removed : taken back by force although they were not listed
     """
 
     kind: str
     digest: str
-    samples: int
-    contributions: tuple[Contribution, ...]
-    removed: tuple[Contribution, ...] = ()
+    contributions: tuple[Entry, ...]
+    removed: tuple[Entry, ...] = ()
 
-    def without(self, contribution: Contribution) -> Manifest | None:
+    @property
+    def samples(self) -> int:
+        """In the sum: those that were added without those that were removed."""
+        added = sum(entry.samples for entry in self.contributions)
+        return added - sum(entry.samples for entry in self.removed)
+
+    def without(self, entry: Entry) -> Manifest | None:
         """The manifest with one entry of that digest dropped; None if there is none."""
-        for at, entry in enumerate(self.contributions):
-            if entry.digest == contribution.digest:
+        for at, listed in enumerate(self.contributions):
+            if listed.digest == entry.digest:
+                if (listed.samples, listed.classes) != (entry.samples, entry.classes):
+                    raise InvalidInput(
+                        f"the manifest lists {entry.digest[:12]}… with {listed.samples} samples, "
+                        f"the contribution has {entry.samples}: the manifest is not true"
+                    )
                 kept = self.contributions[:at] + self.contributions[at + 1 :]
                 return replace(self, contributions=kept)
         return None
@@ -75,10 +66,29 @@ class Manifest:
             "kind": self.kind,
             "digest": self.digest,
             "samples": self.samples,
-            "contributions": [vars(entry) for entry in self.contributions],
-            "removed": [vars(entry) for entry in self.removed],
+            "contributions": [entry.to_json() for entry in self.contributions],
+            "removed": [entry.to_json() for entry in self.removed],
         }
         return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+    def check_describes(self, digest: str, samples: int, classes: Iterable[ClassName]) -> None:
+        """Whether a sum of this digest, samples and classes can be made of these entries."""
+        seen = {name for entry in self.contributions for name in entry.classes}
+        found = {*classes}
+        alone = len(self.contributions) == 1 and not self.removed
+        if self.digest != digest:
+            problem = f"describes content {self.digest[:12]}…, the file holds {digest[:12]}…"
+        elif self.samples != samples:
+            problem = f"lists {self.samples} samples, the file holds {samples}"
+        elif not found <= seen or (found != seen and not self.removed):
+            problem = "lists other classes than the file holds"
+        elif alone and self.contributions[0].digest != digest:
+            problem = "lists one contribution, which is not the one that the file holds"
+        else:
+            return
+        raise InvalidInput(
+            f"{problem}; they were not written together: sum again, or delete the manifest"
+        )
 
 
 class Received:
@@ -87,22 +97,30 @@ class Received:
     def __init__(self, *, allow_duplicates: bool) -> None:
         self._allow = allow_duplicates
         self._where: dict[str, str] = {}
-        self.contributions: list[Contribution] = []
+        self._named: dict[tuple[str, str], int] = {}
+        self.contributions: list[Entry] = []
 
-    def add(self, contributions: Iterable[Contribution], path: Path) -> None:
-        """Note the contributions that ``path`` brings."""
-        brought = tuple(contributions)
-        for entry in brought:
+    def add(self, itself: Entry, parts: Iterable[Entry], path: Path) -> None:
+        """Note a file and the contributions that it stands for."""
+        brought = tuple(parts)
+        # The file itself counts too: under another manifest it is still the same file.
+        for entry in (itself, *brought):
             # Nothing, twice, is nothing: empty clients all have the same digest.
             if entry.samples and not self._allow and entry.digest in self._where:
                 raise DuplicateContribution(
-                    f"{path} brings contribution {entry.digest[:12]}… ({entry.file}), which "
+                    f"{path} brings contribution {entry.digest[:12]}… ({entry.client}), which "
                     f"{self._where[entry.digest]} has brought already; leave one out, or, if two "
                     "clients really hold the same data, use --allow-duplicates "
                     "(allow_duplicates= in Python)"
                 )
-        self._where |= {entry.digest: str(path) for entry in brought}
-        self.contributions += brought
+        self._where |= {entry.digest: str(path) for entry in (itself, *brought)}
+        self.contributions += map(self._distinct, brought)
+
+    def _distinct(self, entry: Entry) -> Entry:
+        """The entry, numbered where it has been listed before."""
+        key = (entry.client, entry.digest)
+        times = self._named[key] = self._named.get(key, 0) + 1
+        return entry if times == 1 else replace(entry, client=f"{entry.client} ({times})")
 
 
 def manifest_path(path: str | os.PathLike[str]) -> Path:
@@ -110,22 +128,21 @@ def manifest_path(path: str | os.PathLike[str]) -> Path:
     return Path(f"{os.fspath(path)}{SUFFIX}")
 
 
-def read_manifest(path: str | os.PathLike[str], *, digest: str) -> Manifest | None:
+def read_manifest(path: str | os.PathLike[str], entry: Entry) -> Manifest | None:
     """The manifest of the sum at ``path``, or None if there is none.
 
     Parameters
     ----------
-    digest : of the sum's content; a manifest of anything else is refused
+    entry : of the sum's content; a manifest of anything else is refused
     """
     beside = manifest_path(path)
     if not beside.exists():
         return None
     manifest = load_manifest(beside)
-    if manifest.digest != digest:
-        raise InvalidInput(
-            f"{beside} describes content {manifest.digest[:12]}…, {path} holds {digest[:12]}…; "
-            "they were not written together: sum again, or delete the manifest"
-        )
+    try:
+        manifest.check_describes(entry.digest, entry.samples, entry.classes)
+    except InvalidInput as error:
+        raise InvalidInput(f"{beside}: {error}") from error
     return manifest
 
 
@@ -138,33 +155,17 @@ def load_manifest(path: str | os.PathLike[str]) -> Manifest:
         content = json.loads(file.read_bytes())
         if content["format"] != FORMAT:
             raise WireError(f"manifest format {content['format']!r}; expected {FORMAT!r}")
-        return Manifest(
-            _typed(content, "kind", str),
-            _typed(content, "digest", str),
-            _typed(content, "samples", int),
-            tuple(map(parse_contribution, content["contributions"])),
-            tuple(map(parse_contribution, content["removed"])),
-        )
+        lists = [
+            tuple(map(Entry.from_json, content[name])) for name in ("contributions", "removed")
+        ]
+        manifest = Manifest(str(content["kind"]), str(content["digest"]), *lists)
+        if manifest.samples != content["samples"]:
+            raise WireError(
+                f"says {content['samples']!r} samples, its entries add up to {manifest.samples}"
+            )
+        named = [(entry.client, entry.digest) for entry in manifest.contributions]
+        if len(set(named)) != len(named):
+            raise WireError("lists a contribution twice")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise WireError(f"{file} is not a valid safle manifest: {error}") from error
-
-
-def parse_contribution(entry: Any) -> Contribution:
-    """A contribution from JSON; `ValueError`, `TypeError` or `KeyError` if it is none."""
-    classes = tuple(entry["classes"])
-    if not all(type(name) in (int, str) for name in classes):
-        raise WireError("class names must be integers or strings")
-    return Contribution(
-        _typed(entry, "digest", str),
-        _typed(entry, "file", str),
-        _typed(entry, "samples", int),
-        _typed(entry, "bytes", int),
-        classes,
-    )
-
-
-def _typed(content: Any, name: str, kind: type) -> Any:
-    value = content[name]
-    if type(value) is not kind:
-        raise WireError(f"{name} is {value!r}; expected {kind.__name__}")
-    return value
+    return manifest

@@ -37,8 +37,8 @@ _SAMPLES_LOOKED_AT = 2_000
 
 
 @dataclass(frozen=True)
-class Contribution:
-    """One client's file.
+class Rehearsal:
+    """What one client's file would be.
 
     Attributes
     ----------
@@ -74,17 +74,17 @@ class Worth:
         return sqrt(self.accuracy * (1 - self.accuracy) / self.judged)
 
 
-def weigh(encoder: Encoder, features: NDArray[Any], labels: NDArray[Any]) -> Contribution:
+def weigh(encoder: Encoder, features: NDArray[Any], labels: NDArray[Any]) -> Rehearsal:
     """Count and pack samples, (samples, feature_dim), as a client would."""
     begun = time.perf_counter()
     statistics = count(encoder, features, labels)
     size = len(encode_statistics(statistics))
     seconds = time.perf_counter() - begun
     numbers = statistics.gram.size + statistics.cross.size + len(statistics.class_names)
-    return Contribution(statistics.sample_count, statistics.dim, numbers, size, seconds)
+    return Rehearsal(statistics.sample_count, statistics.dim, numbers, size, seconds)
 
 
-def rehearse(encoder: Encoder, *, samples: int, classes: int) -> Contribution:
+def rehearse(encoder: Encoder, *, samples: int, classes: int) -> Rehearsal:
     """The contribution of a client with so many samples, evenly of so many classes."""
     features = encoder.plausible_features(samples, np.random.default_rng(0))
     return weigh(encoder, features, np.arange(samples) % classes)

@@ -3,42 +3,45 @@
     store/
         encoder.safetensors              what they were all counted with
         contributions/<digest>.stats     one file a contribution, named by its content
-        index                            who is in: `safle.federation.index`
+        store.sqlite                     who is in: `safle.federation.database`
+        lock                             held by the one process that may change the store
 
-A contribution counts from the moment its line is in the index, and until the line that removes
-it. Files come before the lines that name them and go after the lines that drop them, so a
-kill at any moment leaves at most a file that no line names; the next writer deletes it.
+A contribution counts from the moment its row is in the database, and until the row says that
+it was removed. Files come before the rows that name them and go after, so a kill at any moment
+leaves at most a file that no row names; the next writer deletes it. Files that are not named as
+the store names its own are nobody's business but their owner's.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from safle._internal import atomic
 from safle.encoders import Encoder, load_encoder
-from safle.errors import EncoderMismatch, SafleError, StoreError, WireError
-from safle.federation.index import IndexWriter, create_index, read_index
-from safle.federation.manifest import Contribution, Manifest
-from safle.federation.members import (
-    Member,
-    added_line,
-    apply_change,
-    check_client,
-    check_fits,
-    removed_line,
-    samples_of,
+from safle.encoders.features import ClassName
+from safle.errors import (
+    CountOverflow,
+    DuplicateContribution,
+    EncoderMismatch,
+    SafleError,
+    StoreError,
+    WireError,
 )
+from safle.federation.contribution import Contribution, Entry
+from safle.federation.database import DATABASE, LOCK, SECONDS_TO_WAIT, Database, Lock, Member
+from safle.federation.limits import Limits
 from safle.statistics import Accumulator, Statistics
-from safle.wire import container
-from safle.wire.statistics import from_container
 
-FORMAT = "safle-store-1"
-INDEX, ENCODER, CONTRIBUTIONS = "index", "encoder.safetensors", "contributions"
+ENCODER, CONTRIBUTIONS = "encoder.safetensors", "contributions"
+_OURS = re.compile(r"[0-9a-f]{64}\.stats|\.[0-9a-f]{64}\.stats\.\w+\.part")
+_PARTS = re.compile(rf"{ENCODER}|{CONTRIBUTIONS}|{LOCK}|{DATABASE}(-\w+)?|\.{ENCODER}\.\w+\.part")
 
 Progress = Callable[[float], None]
 """Called with the finished share, 0 to 1."""
@@ -50,25 +53,40 @@ class Store:
     Attributes
     ----------
     encoder : that every contribution was counted with
+    limits : what a client may claim
     members : who is in, by the client's name, in the order in which they came
     """
 
-    def __init__(self, folder: Path, encoder: Encoder, writer: IndexWriter | None) -> None:
+    def __init__(self, folder: Path, lock: Lock | None, making: Encoder | None = None) -> None:
         self.folder = folder
-        self.encoder = encoder
-        self._writer = writer
-        self._members: dict[str, Member] = {}
+        self._held = ExitStack()
+        with ExitStack() as stack:
+            if lock is not None:
+                stack.callback(lock.close)
+            database = stack.enter_context(closing(Database(folder, create=making is not None)))
+            # Whoever has the lock makes the store: nobody replaces what another has made.
+            if making is not None and not database.facts():
+                _make(folder, making, database)
+            self.encoder, self.limits = _read_facts(folder, database.facts())
+            self._members = {member.client: member for member in database.members()}
+            self._classes = self._seen()
+            self._database = None if lock is None else database
+            if lock is not None:
+                self._sweep()
+                self._held = stack.pop_all()
 
     @staticmethod
-    def create(folder: str | os.PathLike[str], encoder: Encoder) -> Store:
-        """A new store, or the one that is there if it is of the same encoder; for writing."""
+    def create(
+        folder: str | os.PathLike[str], encoder: Encoder, *, seconds: float = SECONDS_TO_WAIT
+    ) -> Store:
+        """A new store, or the one that is there if it is of the same encoder; for writing.
+
+        ``seconds`` is how long to wait for another process that is changing it.
+        """
         place = Path(folder)
-        if not (place / INDEX).exists():
-            _check_unused(place)
-            (place / CONTRIBUTIONS).mkdir(parents=True, exist_ok=True)
-            encoder.save(place / ENCODER)
-            create_index(place / INDEX, {"format": FORMAT, "fingerprint": encoder.fingerprint})
-        store = Store.open(place, writing=True)
+        _check_unused(place)
+        place.mkdir(parents=True, exist_ok=True)
+        store = Store(place, Lock(place, seconds=seconds), encoder)
         if store.encoder != encoder:
             store.close()
             raise EncoderMismatch(
@@ -78,43 +96,27 @@ class Store:
         return store
 
     @staticmethod
-    def open(folder: str | os.PathLike[str], *, writing: bool = False) -> Store:
+    def open(
+        folder: str | os.PathLike[str], *, writing: bool = False, seconds: float = SECONDS_TO_WAIT
+    ) -> Store:
         """A store that exists. One process at a time may have it open for writing."""
         place = Path(folder)
-        if not (place / INDEX).is_file():
+        if not (place / DATABASE).is_file():
             raise StoreError(
-                f"{place} is not a store: it has no index; make one with 'safle store add'"
+                f"{place} is not a store: it has no {DATABASE}; make one with 'safle store add'"
             )
-        writer = IndexWriter(place / INDEX) if writing else None
-        try:
-            lines = writer.lines if writer else read_index(place / INDEX)
-            encoder = load_encoder(place / ENCODER)
-            store = Store(place, encoder, writer)
-            store._replay(lines)
-            if writing:
-                store._sweep()
-        except BaseException:
-            if writer:
-                writer.close()
-            raise
-        return store
+        return Store(place, Lock(place, seconds=seconds) if writing else None)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Let others change the store."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        self._database = None
+        self._held.close()
 
     @property
     def members(self) -> Mapping[str, Member]:
@@ -122,17 +124,25 @@ class Store:
 
     @property
     def sample_count(self) -> int:
-        return samples_of(self._members)
+        return sum(member.samples for member in self._members.values())
 
-    def add(
-        self, client: str, data: bytes | memoryview, *, allow_duplicates: bool = False
-    ) -> Statistics:
+    def declare(self, limits: Limits) -> None:
+        """Set what clients may claim from now on; refused if those who are in claim more."""
+        database = self._writable()
+        for client, member in self._members.items():
+            try:
+                limits.check_join(member, self._classes)
+            except SafleError as error:
+                raise StoreError(f"client {client!r}, who is in, has {error}") from error
+        database.set_fact("limits", json.dumps(asdict(limits)))
+        self.limits = limits
+
+    def add(self, contribution: Contribution, *, allow_duplicates: bool = False) -> Statistics:
         """Verify a contribution and keep it; it is on the disk when this returns.
 
         Parameters
         ----------
-        client : its name; one contribution a client
-        data : a statistics file's bytes
+        contribution : one a client
         allow_duplicates : take it although another client has sent the very same counts
 
         Returns
@@ -144,17 +154,12 @@ class Store:
         SafleError
             It is refused, and the store is as it was.
         """
-        name = check_client(client)
-        opened = container.from_bytes(data, kind=container.STATISTICS)
-        statistics = self._decode(opened)
-        added = Contribution(
-            opened.digest, name, statistics.sample_count, len(data), statistics.class_names
-        )
-        check_fits(self._members, added, self.encoder, allow_duplicates=allow_duplicates)
-        atomic.write_bytes(self._path(added.digest), data)
-        member = Member(added, datetime.now(UTC).isoformat(timespec="seconds"))
-        self._append(added_line(member))
-        self._members[name] = member
+        database = self._writable()
+        statistics, entry = self._decode(contribution)
+        self._check_fits(entry, allow_duplicates=allow_duplicates)
+        atomic.write_bytes(self._path(entry), contribution.data)
+        self._members[entry.client] = database.add(entry)
+        self._classes |= {*entry.classes}
         return statistics
 
     def remove(self, client: str) -> Member:
@@ -162,15 +167,16 @@ class Store:
         member = self._members.get(client)
         if member is None:
             raise StoreError(f"{self.folder} has no client {client!r}; {self._listing()}")
-        self._append(removed_line(member))
+        self._writable().remove(member)
         del self._members[client]
+        self._classes = self._seen()
         self._sweep()
         return member
 
     def contributions(self, progress: Progress | None = None) -> Iterator[Statistics]:
         """Every member's statistics, verified again, each in the memory of the one before."""
-        for done, (client, member) in enumerate(self._members.items(), start=1):
-            yield self._read(client, member.contribution)
+        for done, member in enumerate(self._members.values(), start=1):
+            yield self._read(member)
             if progress is not None:
                 progress(done / len(self._members))
 
@@ -181,91 +187,101 @@ class Store:
             total.add(statistics)
         return total
 
-    def manifest(self) -> Manifest:
-        """What the sum of all members is made of; its digest is not known yet."""
-        parts = tuple(member.contribution for member in self._members.values())
-        return Manifest("statistics", "", self.sample_count, parts)
-
     def problems(self, progress: Progress | None = None) -> list[str]:
         """Read everything and say what is wrong with it; nothing, if all is well."""
         found = []
-        for done, (client, member) in enumerate(self._members.items(), start=1):
+        for done, member in enumerate(self._members.values(), start=1):
             try:
-                self._read(client, member.contribution)
+                self._read(member)
             except (SafleError, OSError) as error:
                 found.append(str(error))
             if progress is not None:
                 progress(done / len(self._members))
         found += [
-            f"{path}: no line of the index names it; the next change of the store deletes it"
+            f"{path}: no row of the database names it; the next change of the store deletes it"
             for path in self._unnamed()
         ]
         return found
 
-    def _read(self, client: str, expected: Contribution) -> Statistics:
-        path = self._path(expected.digest)
+    def strangers(self) -> list[Path]:
+        """What lies among the contributions and is not the store's: it is never touched."""
+        return sorted(path for path in self._place.iterdir() if not _is_ours(path))
+
+    def _read(self, expected: Member) -> Statistics:
+        path, client = self._path(expected), expected.client
         if not path.is_file():
             raise StoreError(
                 f"{path}: the contribution of {client!r} is missing; get it from the client again "
                 f"('safle store remove', then 'safle store add')"
             )
         try:
-            opened = container.read_file(path, kind=container.STATISTICS)
-            statistics = self._decode(opened)
-            if (opened.digest, statistics.sample_count) != (expected.digest, expected.samples):
-                raise WireError("not the content that the index names")
+            statistics, entry = self._decode(Contribution.read(path, client))
+            if (entry.digest, entry.samples) != (expected.digest, expected.samples):
+                raise WireError("not the content that the database names")
         except SafleError as error:
             raise StoreError(
                 f"{path}: the contribution of {client!r} is damaged: {error}"
             ) from error
         return statistics
 
-    def _decode(self, opened: container.Container) -> Statistics:
-        encoder = self.encoder
-        statistics = from_container(
-            opened,
-            fingerprint=encoder.fingerprint,
-            limit=container.DEFAULT_LIMIT,
-        )
-        encoder.require(statistics)
-        return statistics
+    def _decode(self, contribution: Contribution) -> tuple[Statistics, Entry]:
+        statistics, entry = contribution.open(fingerprint=self.encoder.fingerprint)
+        self.encoder.require(statistics)
+        return statistics, entry
 
-    def _append(self, line: dict[str, Any]) -> None:
-        if self._writer is None:
+    def _check_fits(self, added: Entry, *, allow_duplicates: bool) -> None:
+        """Whatever would keep the sum from being made is refused before it is kept."""
+        before = self._members.get(added.client)
+        if before is not None:
+            same = "the same" if before.digest == added.digest else "another"
+            raise DuplicateContribution(
+                f"client {added.client!r} has sent {same} contribution on {before.received}; to "
+                "replace it, remove the client first"
+            )
+        # Nothing, twice, is nothing: empty clients all have the same digest.
+        if added.samples and not allow_duplicates:
+            for client, member in self._members.items():
+                if member.digest == added.digest:
+                    raise DuplicateContribution(
+                        f"{added.digest[:12]}… is the contribution of client {client!r} already; "
+                        "if two clients really hold the same data, use --allow-duplicates "
+                        "(allow_duplicates= in Python)"
+                    )
+        self.limits.check_join(added, self._classes)
+        held, most = self.sample_count, self.encoder.layout.most_samples
+        if held + added.samples > most:
+            raise CountOverflow(
+                f"{held} + {added.samples} samples exceed the {most} that this gram's integers can "
+                "count: split the federation"
+            )
+
+    def _writable(self) -> Database:
+        if self._database is None:
             raise StoreError(f"{self.folder} is open for reading only")
-        self._writer.append(line)
+        return self._database
 
-    def _replay(self, lines: Iterable[dict[str, Any]]) -> None:
-        header, *changes = [*lines] or [{}]
-        if header.get("format") != FORMAT:
-            raise StoreError(
-                f"{self.folder / INDEX} has format {header.get('format')!r}; this safle reads "
-                f"{FORMAT!r}"
-            )
-        if header.get("fingerprint") != self.encoder.fingerprint:
-            raise StoreError(
-                f"{self.folder / ENCODER} is not the encoder that this store was made with "
-                f"({str(header.get('fingerprint'))[:12]}…); bring it back"
-            )
-        for number, line in enumerate(changes, start=2):
-            try:
-                apply_change(self._members, line)
-            except (KeyError, TypeError, ValueError) as error:
-                raise StoreError(
-                    f"{self.folder / INDEX}: line {number} is not valid: {error}"
-                ) from error
+    def _seen(self) -> set[ClassName]:
+        return {name for member in self._members.values() for name in member.classes}
+
+    @property
+    def _place(self) -> Path:
+        place = self.folder / CONTRIBUTIONS
+        if place.is_symlink() or not place.is_dir():
+            raise StoreError(f"{place} is not a folder of this store's own; bring it back")
+        return place
+
+    def _path(self, entry: Entry) -> Path:
+        return self._place / f"{entry.digest}.stats"
 
     def _sweep(self) -> None:
         for path in self._unnamed():
             path.unlink(missing_ok=True)
 
     def _unnamed(self) -> list[Path]:
-        """Files of contributions that are not in: those of removed clients and of crashes."""
-        named = {self._path(member.contribution.digest) for member in self._members.values()}
-        return sorted(set((self.folder / CONTRIBUTIONS).iterdir()) - named)
-
-    def _path(self, digest: str) -> Path:
-        return self.folder / CONTRIBUTIONS / f"{digest}.stats"
+        """Our own files that are not in: those of removed clients and of crashes."""
+        named = {f"{member.digest}.stats" for member in self._members.values()}
+        found = (path for path in self._place.iterdir() if path.name not in named)
+        return sorted(path for path in found if _is_ours(path))
 
     def _listing(self) -> str:
         names = [*self._members][:8]
@@ -274,10 +290,45 @@ class Store:
         return f"it has {shown}" if names else "it is empty"
 
 
+def _make(place: Path, encoder: Encoder, database: Database) -> None:
+    path = place / ENCODER
+    if path.exists() and load_encoder(path) != encoder:
+        raise StoreError(f"{path} is another encoder; choose a new or an empty folder")
+    (place / CONTRIBUTIONS).mkdir(exist_ok=True)
+    encoder.save(path)
+    database.create(fingerprint=encoder.fingerprint, limits=json.dumps(asdict(Limits())))
+
+
+def _read_facts(place: Path, facts: Mapping[str, str]) -> tuple[Encoder, Limits]:
+    if not facts:
+        raise StoreError(
+            f"{place} is not a store: its making was interrupted; make it again with 'safle store "
+            "add --encoder'"
+        )
+    encoder = load_encoder(place / ENCODER)
+    if encoder.fingerprint != facts["fingerprint"]:
+        raise StoreError(
+            f"{place / ENCODER} is not the encoder that this store was made with "
+            f"({facts['fingerprint'][:12]}…); bring it back"
+        )
+    try:
+        fields = json.loads(facts["limits"])
+        return encoder, Limits(**{**fields, "classes": tuple(fields["classes"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"{place / DATABASE}: the limits are damaged: {error}") from error
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a store wrote this file; never what a link leads to."""
+    return bool(_OURS.fullmatch(path.name)) and path.is_file() and not path.is_symlink()
+
+
 def _check_unused(place: Path) -> None:
     """Refuse a folder of other things; what a store half made has left behind may be there."""
-    ours = {ENCODER, CONTRIBUTIONS}
-    if place.exists() and any(
-        path.name not in ours and path.suffix != ".part" for path in place.iterdir()
-    ):
+    if not place.exists() or (place / DATABASE).exists():
+        return
+    if any(not _PARTS.fullmatch(path.name) for path in place.iterdir()):
         raise StoreError(f"{place} holds other files; choose a new or an empty folder")
+    inside = place / CONTRIBUTIONS
+    if inside.is_symlink() or (inside.exists() and any(inside.iterdir())):
+        raise StoreError(f"{inside} holds files of somebody's; choose a new or an empty folder")

@@ -20,12 +20,12 @@ from typing import Any
 from safle.encoders import load_encoder
 from safle.errors import SafleError
 from safle.federation.deployment import certificates as certs
-from safle.federation.flower.settings import Rules, complete
+from safle.federation.flower.settings import Run
 
 SOON = datetime.timedelta(days=30)
 REFUSALS = (401, 403, 404)
 CONTROL, FLEET = "/v1/control/list-nodes", "/v1/fleet/get-run"
-_SUPERLINK = re.compile(r"--superlink (\S+):(\d+)")
+_SUPERLINK = re.compile(r"--superlink '?\[?([^\s'\]]+)\]?:(\d+)")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,6 @@ def check_folder(folder: Path, *, connect: bool = False) -> list[Finding]:
     folder : as `make_folder` wrote it, its ``server``, or one of its nodes
     connect : also try to reach the server, as a node would
     """
-    certs.require_cryptography()
     servers, nodes = _parts(folder)
     if not servers and not nodes:
         return [Finding(str(folder), "neither a server's nor a node's folder: no start.sh here")]
@@ -115,7 +114,8 @@ def _check_server(place: Path) -> Iterator[Finding]:
 def _check_app(place: Path) -> Iterator[Finding]:
     path = place / "app" / "pyproject.toml"
     config: dict[str, Any] = tomllib.loads(path.read_text())["tool"]["flwr"]["app"]["config"]
-    rules = Rules.of(complete(config))
+    rules = Run.from_flat(config).rules
+    rules.check()
     keys = {key.stem for key in (place / "keys").glob("*.pub")}
     for name in rules.expected:
         if name not in keys:
@@ -129,16 +129,11 @@ def _check_app(place: Path) -> Iterator[Finding]:
 
 
 def _check_public(path: Path) -> Iterator[Finding]:
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import load_ssh_public_key
-
     try:
-        key = load_ssh_public_key(path.read_bytes())
+        if not certs.is_node_key(path):
+            yield Finding(str(path), "not an EC key; make one with: ssh-keygen -t ecdsa -b 384")
     except ValueError as error:
         yield Finding(str(path), f"not a public key: {error}")
-        return
-    if not isinstance(key, ec.EllipticCurvePublicKey):
-        yield Finding(str(path), "not an EC key; make one with: ssh-keygen -t ecdsa -b 384")
 
 
 def _check_node(place: Path) -> Iterator[Finding]:
@@ -205,7 +200,8 @@ def _check_connection(nodes: list[Path], servers: list[Path]) -> Iterator[Findin
         reached = _SUPERLINK.search(text)
         port = re.search(r"SAFLE_PORT:-(\d+)", _text(place / "environment.sh"))
         if reached:
-            address = f"{reached[1]}:{reached[2]}"
+            host = f"[{reached[1]}]" if ":" in reached[1] else reached[1]
+            address = f"{host}:{reached[2]}"
         elif port:
             address = f"localhost:{port[1]}"
         else:

@@ -1,4 +1,4 @@
-"""What became of every client, as a file and as a table of text."""
+"""What became of every client, as a file and as a table."""
 
 from __future__ import annotations
 
@@ -11,16 +11,11 @@ from typing import Any
 
 from safle._internal import atomic
 from safle._internal.memory import readable
+from safle.errors import FederationError
 
 FORMAT = "safle-round-1"
-ACCEPTED, KEPT, REFUSED, FAILED, LATE, MISSING = (
-    "accepted",
-    "kept",
-    "refused",
-    "failed",
-    "late",
-    "missing",
-)
+ACCEPTED, KEPT, REFUSED = "accepted", "kept", "refused"
+FAILED, LATE, MISSING = "failed", "late", "missing"
 """Taken in this run; taken in an earlier one; not valid; no valid answer; no answer in time;
 expected and never seen."""
 IN = (ACCEPTED, KEPT)
@@ -64,7 +59,7 @@ class Report:
     model, total : digests
     """
 
-    clients: Sequence[ClientReport]
+    clients: Sequence[ClientReport] = ()
     calibration: Sequence[ClientReport] = ()
     rules: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
@@ -82,31 +77,46 @@ class Report:
         """Names of the clients whose contributions are in the model."""
         return [row.client for row in self.clients if row.status in IN]
 
+    @property
+    def summary(self) -> str:
+        """How many of each, and why the first that is not in is not."""
+        counts = Counter(row.status for row in self.clients)
+        order = (ACCEPTED, KEPT, REFUSED, FAILED, LATE, MISSING)
+        shown = ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
+        out = next((row for row in self.clients if row.status not in IN), None)
+        return f"{shown}; {out.name}: {out.reason}" if out else shown
+
+    def table(self) -> list[tuple[str, ...]]:
+        """For people: client, status, samples, size, seconds; those that are not in first."""
+        rows = sorted(self.clients, key=lambda row: row.status in IN)
+        return [
+            (
+                row.name,
+                f"{row.status}: {row.reason}" if row.reason else row.status,
+                f"{row.samples:,}",
+                readable(row.bytes),
+                f"{row.seconds:.1f}",
+            )
+            for row in rows
+        ]
+
     def write(self, path: Path) -> None:
         """Write it as JSON, atomically."""
         content = {"format": FORMAT, "accepted": self.accepted, **asdict(self)}
         atomic.write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
-    def lines(self) -> list[str]:
-        """For people: one line a client, those that are not in first, and a summary."""
-        rows = sorted(self.clients, key=lambda row: row.status in IN)
-        width = max((len(row.name) for row in rows), default=0)
-        shown = [
-            f"{row.name:<{width}}  {row.status:<8}  {row.samples:>9,} samples  "
-            f"{readable(row.bytes):>9}  {row.seconds:6.1f} s  {row.reason}".rstrip()
-            for row in rows
-        ]
-        return [*shown, summary(self.clients)]
-
-
-def summary(rows: Sequence[ClientReport]) -> str:
-    """How many of each."""
-    counts = Counter(row.status for row in rows)
-    order = (ACCEPTED, KEPT, REFUSED, FAILED, LATE, MISSING)
-    return ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
-
-
-def read_report(path: Path) -> dict[str, Any]:
-    """A report file of our own."""
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content
+    @staticmethod
+    def read(path: Path) -> Report:
+        """A report file of our own; `FederationError` if there is none."""
+        try:
+            content = json.loads(path.read_text())
+            del content["format"], content["accepted"]
+            for name in ("clients", "calibration"):
+                content[name] = [ClientReport(**row) for row in content[name]]
+            return Report(**content)
+        except FileNotFoundError:
+            raise FederationError(
+                f"{path}: no report; the run ended before its round was over: see its log"
+            ) from None
+        except (ValueError, TypeError, KeyError) as error:
+            raise FederationError(f"{path} is not a report: {error}") from error

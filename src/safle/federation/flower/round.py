@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from safle.errors import FederationError, SafleError
+from safle.federation.contribution import check_client
 from safle.federation.flower import messages, report
-from safle.federation.flower.pulling import RoundOver, check_size, pull
+from safle.federation.flower.adapter import RoundOver, check_size, pull
 from safle.federation.flower.report import ClientReport
 from safle.federation.flower.settings import Rules
-from safle.federation.members import check_client
 
 if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
@@ -72,7 +72,7 @@ class _Asked:
 
 
 class Round:
-    """Run it once: ``rows = Round(grid, task, rules).run()``."""
+    """Run it once: ``gathering.run()``, and then, however that ended, ``gathering.rows()``."""
 
     def __init__(
         self, grid: Grid, task: Task, rules: Rules, progress: Progress | None = None
@@ -89,8 +89,8 @@ class Round:
         self._kept = [*task.names()]
         self._unasked = True
 
-    def run(self) -> list[ClientReport]:
-        """Every client's line, when the round is over."""
+    def run(self) -> None:
+        """Ask and judge, until the round is over."""
         self._begun = time.monotonic()
         try:
             while not self._is_over():
@@ -104,7 +104,6 @@ class Round:
                 del asked, answer
         finally:
             self._over.set()
-        return self._rows()
 
     def _is_over(self) -> bool:
         rules, names = self._rules, set(self._task.names())
@@ -114,7 +113,7 @@ class Round:
             missing = set(rules.expected) - names
             wanted = len(missing)
         else:
-            wanted = rules.clients - len(names)
+            wanted = rules.wanted - len(names)
         if wanted <= 0:
             return True
         if self._unasked or any(asked.pending for asked in self._asked.values()):
@@ -185,19 +184,23 @@ class Round:
                 return
 
     def _judge(self, asked: _Asked, answer: Message | Exception) -> None:
-        if isinstance(answer, Exception):
-            self._settle(asked, report.REFUSED, f"unreadable answer: {answer}")
-        elif answer.has_error():
-            reason = ERRORS.get(answer.error.code, f"error {answer.error.code}")
-            self._settle(asked, report.FAILED, f"{reason}: {_last_line(answer.error.reason)}")
-        else:
-            try:
-                self._settle(asked, *self._verdict(asked.row, answer))
-            except (SafleError, MemoryError) as error:
-                self._settle(asked, report.REFUSED, str(error))
+        try:
+            if isinstance(answer, Exception):
+                raise FederationError(f"unreadable answer: {answer}")
+            verdict = self._verdict(asked.row, answer)
+        except Exception as error:
+            # Whatever an answer does to us, it does to its sender: the others go on.
+            ours = isinstance(error, SafleError)
+            if not ours:
+                log.exception("%s: its answer raised an error", asked.row.name)
+            verdict = report.REFUSED, str(error) if ours else f"{type(error).__name__}: {error}"
+        self._settle(asked, *verdict)
 
     def _verdict(self, row: ClientReport, answer: Message) -> tuple[str, str]:
-        """Status and reason of an answer; a `SafleError` refuses it."""
+        """Status and reason of an answer; any error refuses it."""
+        if answer.has_error():
+            reason = ERRORS.get(answer.error.code, f"error {answer.error.code}")
+            return report.FAILED, f"{reason}: {_last_line(answer.error.reason)}"
         said = messages.read_answer(answer)
         row.bytes = len(said.data)
         # A registered name counts for more than what the client calls itself.
@@ -217,13 +220,14 @@ class Round:
         asked.pending = False
         row.status, row.reason = status, messages.printable(reason)
         row.seconds = round(time.monotonic() - asked.since, 3)
-        taken = f"{len(self._task.names())} of {self._rules.clients} are in"
+        taken = f"{len(self._task.names())} of {self._rules.wanted} are in"
         level = logging.INFO if status in report.IN else logging.WARNING
         log.log(level, "%s: %s%s (%s)", row.name, status, row.reason and f", {row.reason}", taken)
         if self._progress is not None:
-            self._progress(min(1.0, len(self._task.names()) / self._rules.clients))
+            self._progress(min(1.0, len(self._task.names()) / self._rules.wanted))
 
-    def _rows(self) -> list[ClientReport]:
+    def rows(self) -> list[ClientReport]:
+        """Every client's line."""
         rows = [asked.row for asked in self._asked.values()]
         in_time = time.monotonic() - self._begun < self._rules.deadline
         for asked in self._asked.values():

@@ -1,58 +1,43 @@
-"""What the run configuration of the Flower app says, checked before anybody is asked."""
+"""The settings of a run: dataclasses here, and a flat list of keys where Flower wants one.
+
+`Run.from_flat` and `Run.to_flat` are the one place where the two meet: the key of a field is its
+name with dashes, ``at-once`` for ``at_once``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from safle.encoders import Encoder
+from safle.encoders.building import build_encoder
+from safle.encoders.histogram import Grid, Histogram
 from safle.errors import SettingsError
-from safle.federation.members import check_client
+from safle.federation.contribution import check_client
+from safle.federation.limits import Limits
 
 Value = bool | int | float | str
 Config = Mapping[str, Value]
 
-DEFAULTS: dict[str, Value] = {
-    # Where: paths on the server.
-    "store": "",
-    "output": "",
-    "encoder": "",
-    # Rules of the round.
-    "expected": "",
-    "clients": 0,
-    "least": 1,
-    "deadline": 3600.0,
-    "at-once": 16,
-    "largest": 1 << 31,
-    # How the sum is solved.
-    "ridge": "auto",
-    "head": "auto",
-    "criterion": "gcv",
-    "backend": "auto",
-    # Calibration by the clients' histograms, instead of an encoder file.
-    "calibrate": False,
-    "low": 0.0,
-    "high": 0.0,
-    "bins": 256,
-    "kind": "random-features",
-    "units": 0,
-    "bits": 4,
-    "transform": "",
-    "bucketing": "binary-overlap",
-    "buckets": 0,
-    "group-size": 0,
-    "fraction-bits": 8,
-    "encoder-seed": 0,
-    # Simulation: one table, split over the nodes.
-    "features": "",
-    "split": "",
-    "partition": "iid",
-    "alpha": 0.1,
-    "shards": 2,
-    "seed": 0,
-}
-"""Every key of the app's configuration; Flower refuses to override any other."""
+
+@dataclass(frozen=True)
+class Places:
+    """Paths on the server; the encoder's is empty if the clients calibrate one."""
+
+    store: str = ""
+    output: str = ""
+    encoder: str = ""
+
+    def path(self, name: str) -> Path:
+        """A path that must be given."""
+        text = str(getattr(self, name))
+        if not text:
+            raise SettingsError(
+                f"{name} is not set; name a path on the server: -c '{name}=\"/path\"'"
+            )
+        return Path(text)
 
 
 @dataclass(frozen=True)
@@ -69,69 +54,167 @@ class Rules:
     largest : bytes of the largest answer that is read
     """
 
-    expected: tuple[str, ...]
-    clients: int
-    least: int
-    deadline: float
-    at_once: int
-    largest: int
+    expected: tuple[str, ...] = ()
+    clients: int = 0
+    least: int = 1
+    deadline: float = 3600.0
+    at_once: int = 16
+    largest: int = 1 << 31
 
-    @staticmethod
-    def of(config: Config) -> Rules:
-        names = [name.strip() for name in str(config["expected"]).split(",") if name.strip()]
-        expected = tuple(dict.fromkeys(check_client(name) for name in names))
-        clients = len(expected) or _whole(config, "clients", least=0)
-        if not clients:
+    def __post_init__(self) -> None:
+        expected = tuple(dict.fromkeys(map(check_client, self.expected)))
+        object.__setattr__(self, "expected", expected)
+        for name, least in {"clients": 0, "least": 1, "at_once": 1, "largest": 1}.items():
+            if getattr(self, name) < least:
+                raise SettingsError(
+                    f"{_key(name)}={getattr(self, name)}; expected a whole number, at least {least}"
+                )
+        if not self.deadline > 0:
+            raise SettingsError(f"deadline={self.deadline}; expected a positive number of seconds")
+
+    @property
+    def wanted(self) -> int:
+        """How many contributions complete the round."""
+        return len(self.expected) or self.clients
+
+    def check(self) -> None:
+        """Refuse a round that would wait for nobody."""
+        if not self.wanted:
             raise SettingsError(
                 "nobody is waited for; say who is expected (expected='a,b,c') or how many "
                 "(clients=3)"
             )
-        deadline = _number(config, "deadline")
-        if deadline <= 0:
-            raise SettingsError(f"deadline={deadline}; expected a positive number of seconds")
-        return Rules(
-            expected,
-            clients,
-            _whole(config, "least", least=1),
-            deadline,
-            _whole(config, "at-once", least=1),
-            _whole(config, "largest", least=1),
-        )
 
 
-def place(config: Config, name: str) -> Path:
-    """A path of the server's that must be given."""
-    text = str(config[name])
-    if not text:
-        raise SettingsError(f"{name} is not set; name a path on the server: -c '{name}=\"/path\"'")
-    return Path(text)
+@dataclass(frozen=True)
+class Solve:
+    """How the sum is solved: keyword arguments of `safle.solve`."""
+
+    ridge: str = "auto"
+    head: str = "auto"
+    criterion: str = "gcv"
+    backend: str = "auto"
+
+    def options(self) -> dict[str, Any]:
+        """The arguments; a ridge that is not "auto" is a number."""
+        try:
+            ridge = self.ridge if self.ridge == "auto" else float(self.ridge)
+        except ValueError:
+            raise SettingsError(f"ridge={self.ridge!r}; expected a number or auto") from None
+        return {**vars(self), "ridge": ridge}
 
 
-def solver_options(config: Config) -> dict[str, Any]:
-    """Keyword arguments of `safle.solve`."""
-    ridge: float | Literal["auto"] = "auto"
-    if config["ridge"] != "auto":
-        ridge = _number(config, "ridge")
-    named = {name: str(config[name]) for name in ("head", "criterion", "backend")}
-    return {"ridge": ridge, **named}
+@dataclass(frozen=True)
+class Calibration:
+    """Clients' histograms instead of an encoder file: how many features, and on which grid."""
+
+    calibrate: bool = False
+    feature_count: int = 0
+    low: float = 0.0
+    high: float = 0.0
+    bins: int = 256
+
+    def grid(self) -> Grid:
+        """The declared grid; `SettingsError` if the number of features is not declared too."""
+        if self.feature_count < 1:
+            raise SettingsError(
+                f"feature-count={self.feature_count}; say how many features the clients have: the "
+                "first histogram must not decide that for everybody"
+            )
+        return Grid(self.low, self.high, self.bins)
 
 
-def complete(config: Config) -> dict[str, Value]:
-    """The configuration with defaults for what it does not say."""
-    if unknown := sorted(set(config) - set(DEFAULTS)):
-        raise SettingsError(f"unknown setting {unknown[0]!r}; expected {', '.join(DEFAULTS)}")
-    return {**DEFAULTS, **config}
+@dataclass(frozen=True)
+class NewEncoder:
+    """The encoder that a calibration makes: arguments of `build_encoder`, 0 or "" for its own."""
+
+    kind: str = "random-features"
+    units: int = 0
+    bits: int = 4
+    transform: str = ""
+    bucketing: str = "binary-overlap"
+    buckets: int = 0
+    group_size: int = 0
+    fraction_bits: int = 8
+    encoder_seed: int = 0
+
+    def build(self, histogram: Histogram) -> Encoder:
+        """The encoder of the summed histograms."""
+        settings = {**vars(self), "seed": self.encoder_seed}
+        del settings["encoder_seed"]
+        for name in ("units", "transform", "buckets", "group_size"):
+            settings[name] = settings[name] or None
+        return build_encoder(histogram, **settings)
 
 
-def _number(config: Config, name: str) -> float:
-    try:
-        return float(config[name])
-    except ValueError:
-        raise SettingsError(f"{name}={config[name]!r}; expected a number") from None
+@dataclass(frozen=True)
+class Simulation:
+    """One table, split over the nodes."""
+
+    features: str = ""
+    split: str = ""
+    partition: str = "iid"
+    alpha: float = 0.1
+    shards: int = 2
+    seed: int = 0
 
 
-def _whole(config: Config, name: str, *, least: int) -> int:
-    value = config[name]
-    if type(value) is not int or value < least:
-        raise SettingsError(f"{name}={value!r}; expected a whole number, at least {least}")
+@dataclass(frozen=True)
+class Run:
+    """All settings of a run, checked before anybody is asked.
+
+    >>> Run.from_flat({"clients": 3, "at-once": 2}).rules.at_once
+    2
+    """
+
+    places: Places = Places()
+    rules: Rules = Rules()
+    limits: Limits = field(default_factory=Limits)
+    solve: Solve = Solve()
+    calibration: Calibration = Calibration()
+    new_encoder: NewEncoder = NewEncoder()
+    simulation: Simulation = Simulation()
+
+    @staticmethod
+    def from_flat(config: Config) -> Run:
+        """The settings that a flat configuration says, and defaults for what it does not."""
+        known = Run().to_flat()
+        if unknown := sorted(set(config) - set(known)):
+            raise SettingsError(f"unknown setting {unknown[0]!r}; expected {', '.join(known)}")
+        groups = {}
+        for group, default in vars(Run()).items():
+            said = {
+                name: _parse(name, config[_key(name)], value)
+                for name, value in vars(default).items()
+                if _key(name) in config
+            }
+            groups[group] = replace(default, **said)
+        return Run(**groups)
+
+    def to_flat(self) -> dict[str, Value]:
+        """Every key of the app's configuration; Flower refuses to override any other."""
+        flat: dict[str, Value] = {}
+        for group in vars(self).values():
+            for name, value in vars(group).items():
+                listed = isinstance(value, tuple)
+                flat[_key(name)] = ",".join(map(str, value)) if listed else value
+        return flat
+
+
+def _key(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _parse(name: str, value: Value, default: Any) -> Any:
+    """A value of the default's type; `SettingsError` for another."""
+    kind = type(default)
+    if kind is tuple:
+        return tuple(part.strip() for part in str(value).split(",") if part.strip())
+    if kind is str:
+        return str(value)
+    if kind is float and type(value) in (int, float):
+        return float(value)
+    if type(value) is not kind:
+        expected = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
+        raise SettingsError(f"{_key(name)}={value!r}; expected {expected}")
     return value

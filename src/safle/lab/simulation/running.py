@@ -6,19 +6,17 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from safle._internal import atomic
 from safle.data.tables import open_table
 from safle.errors import FederationError, SettingsError
+from safle.federation.database import count_members
 from safle.federation.flower import processes
-from safle.federation.flower.app_folder import write_app
-from safle.federation.flower.report import read_report
+from safle.federation.flower.report import Report
 from safle.federation.flower.server import REPORT, serve
-from safle.federation.flower.settings import Config, complete
-from safle.federation.index import read_index
-from safle.federation.store import INDEX
+from safle.federation.flower.settings import Run
 
 CLIENT_APP = "safle.lab.simulation.client_app:app"
 SETTINGS = "simulation.json"
@@ -27,47 +25,53 @@ Progress = Callable[[float], None]
 
 
 def simulate(
-    config: Config,
+    run: Run,
     output: Path,
     *,
     clients: int,
     engine: str = "flower",
     progress: Progress | None = None,
-) -> dict[str, Any]:
+) -> Report:
     """Run a federation of ``clients`` simulated clients; its report.
 
     Parameters
     ----------
-    config : the app's settings; ``store`` and ``output`` are chosen here
+    run : names the encoder and the table; ``store`` and ``output`` are chosen here
     output : folder of the model, the report and the store; an unfinished run goes on in it
     engine : "flower" (processes, Ray) or "in-process"
     progress : called with the share of the clients that are in
     """
     # A file that nobody can read is one error here, and not one a client.
-    open_table(str(config["features"]), split=str(config.get("split") or "") or None)
+    open_table(run.simulation.features, split=run.simulation.split or None)
     output = output.absolute()
     output.mkdir(parents=True, exist_ok=True)
-    places = {"store": str(output / "store"), "output": str(output)}
     # One machine counts no more clients at once than it has cores; as many again may wait, so
     # that neither side is idle. More would only lie in the server's memory.
-    at_once = {"at-once": 2 * (os.cpu_count() or 1)}
-    whole = complete({**at_once, **config, **places, "clients": clients})
-    _remember(output / SETTINGS, whole)
+    at_once = 2 * (os.cpu_count() or 1)
+    run = replace(
+        run,
+        places=replace(run.places, store=str(output / "store"), output=str(output)),
+        rules=replace(run.rules, clients=clients, at_once=at_once),
+    )
+    _remember(output / SETTINGS, run)
     if engine == "in-process":
-        _in_process(whole, clients, progress)
+        _in_process(run, clients, progress)
     elif engine == "flower":
-        _through_flower(whole, output, clients, progress)
+        _through_flower(run, output, clients, progress)
     else:
         raise SettingsError(f"engine {engine!r}; expected flower or in-process")
-    return read_report(output / REPORT)
+    return Report.read(output / REPORT)
 
 
-def _remember(path: Path, config: Config) -> None:
+def _remember(path: Path, run: Run) -> None:
     """An unfinished simulation goes on only with the very same settings."""
-    same = ("features", "split", "partition", "alpha", "shards", "seed", "clients", "encoder")
-    wanted = {name: config[name] for name in same}
+    wanted = {
+        **asdict(run.simulation),
+        "clients": run.rules.clients,
+        "encoder": run.places.encoder,
+    }
     if path.exists() and (before := json.loads(path.read_text())) != wanted:
-        changed = [name for name in same if before.get(name) != wanted[name]]
+        changed = [name for name in wanted if before.get(name) != wanted[name]]
         raise SettingsError(
             f"{path.parent} holds a simulation with another {', '.join(changed)}: what it counted "
             "would be taken for this one's; choose another folder"
@@ -75,17 +79,19 @@ def _remember(path: Path, config: Config) -> None:
     atomic.write_text(path, json.dumps(wanted, indent=1) + "\n")
 
 
-def _in_process(config: Config, clients: int, progress: Progress | None) -> None:
-    from safle.federation.flower.inprocess import InProcessGrid
+def _in_process(run: Run, clients: int, progress: Progress | None) -> None:
+    from safle.federation.flower.adapter import InProcessGrid
     from safle.lab.simulation.client_app import app
 
     nodes = [{"partition-id": at, "num-partitions": clients} for at in range(clients)]
-    serve(InProcessGrid(app, nodes, config), config, progress=progress)
+    serve(InProcessGrid(app, nodes, run.to_flat()), run, progress=progress)
 
 
-def _through_flower(config: Config, output: Path, clients: int, progress: Progress | None) -> None:
+def _through_flower(run: Run, output: Path, clients: int, progress: Progress | None) -> None:
+    from safle.federation.flower.apps import write_app
+
     home = output / "flower"
-    app = write_app(home / "app", config, client=CLIENT_APP)
+    app = write_app(home / "app", run, client=CLIENT_APP)
     env = processes.environment(home)
     port, log = processes.free_port(), home / "superlink.log"
     processes.name_connection(home, f"127.0.0.1:{port}")
@@ -98,8 +104,8 @@ def _through_flower(config: Config, output: Path, clients: int, progress: Progre
         resources = f"num-supernodes={clients} client-resources-num-cpus=1"
         # Ray, told that there is one, would keep every client waiting for the other core.
         resources += f" init-args-num-cpus={os.cpu_count() or 1}"
-        run = processes.start_run(app, "--federation-config", resources, env=env)
-        status = _follow(run, Path(str(config["store"])) / INDEX, clients, progress, env)
+        number = processes.start_run(app, "--federation-config", resources, env=env)
+        status = _follow(number, run.places.path("store"), clients, progress, env)
     if status != "finished:completed":
         raise FederationError(
             f"the simulation ended as {status}; {_why(output)}its last words:\n"
@@ -108,14 +114,14 @@ def _through_flower(config: Config, output: Path, clients: int, progress: Progre
 
 
 def _follow(
-    run: str, index: Path, clients: int, progress: Progress | None, env: dict[str, str]
+    run: str, store: Path, clients: int, progress: Progress | None, env: dict[str, str]
 ) -> str:
     """Wait for the end of a run; its status."""
     looked = 0.0
     while True:
-        if progress is not None and index.exists():
-            progress(min(1.0, (len(read_index(index)) - 1) / clients))
-        # Asking Flower starts a program; reading an index does not.
+        if progress is not None:
+            progress(min(1.0, count_members(store) / clients))
+        # Asking Flower starts a program; reading a database does not.
         if time.monotonic() - looked > 4 * SECONDS_BETWEEN_LOOKS:
             status = processes.run_status(run, env=env)
             if status.startswith("finished"):
@@ -126,5 +132,5 @@ def _follow(
 
 def _why(output: Path) -> str:
     path = output / REPORT
-    error = read_report(path).get("error") if path.exists() else ""
+    error = Report.read(path).error if path.exists() else ""
     return f"{error}; " if error else ""

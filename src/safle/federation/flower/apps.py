@@ -1,13 +1,17 @@
-"""Flower's ClientApp of a safle federation."""
+"""Flower's two apps of a safle federation, and the folder that ``flwr run`` finds them by."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
+import tomli_w
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
 
+from safle._internal import atomic
 from safle.errors import SafleError
 from safle.federation.flower import messages
 from safle.federation.flower.client import (
@@ -19,13 +23,17 @@ from safle.federation.flower.client import (
     open_client,
 )
 from safle.federation.flower.messages import Answer
+from safle.federation.flower.server import serve
+from safle.federation.flower.settings import Run
 
+SERVER_APP = "safle.federation.flower.apps:server_app"
+CLIENT_APP = "safle.federation.flower.apps:client_app"
 log = logging.getLogger("flwr")
 Opener = Callable[[int, Settings, Settings], Client]
 """Node number, its configuration and the run's -> the client and its data."""
 
 
-def make_app(opener: Opener) -> ClientApp:
+def make_client_app(opener: Opener) -> ClientApp:
     """An app whose data ``opener`` finds: a node's own table, or a simulation's share of one."""
     app = ClientApp()
 
@@ -60,4 +68,37 @@ def _reply(
     return Message(messages.answer(answer), reply_to=message)
 
 
-app = make_app(open_client)
+client_app = make_client_app(open_client)
+server_app = ServerApp()
+
+
+@server_app.main()
+def main(grid: Grid, context: Context) -> None:
+    """One round, by the run configuration."""
+    serve(grid, Run.from_flat(context.run_config))
+
+
+def write_app(
+    folder: Path, run: Run, *, server: str = SERVER_APP, client: str = CLIENT_APP
+) -> Path:
+    """Write the folder that ``flwr run`` takes: a pyproject.toml that names apps and settings."""
+    app = {
+        "publisher": "safle",
+        "components": {"serverapp": server, "clientapp": client},
+        "config": run.to_flat(),
+    }
+    project = {
+        "name": "safle-federation",
+        "version": "1.0.0",
+        "description": "One round of analytic federated learning",
+        "license": "Apache-2.0",
+        "dependencies": [],
+    }
+    text = (
+        "# A Flower app: the code is in the package safle, on the server and on every node.\n"
+        "# Every setting can be overridden: flwr run . NAME -c 'deadline=600.0'\n"
+    )
+    text += tomli_w.dumps({"project": project, "tool": {"flwr": {"app": app}}})
+    folder.mkdir(parents=True, exist_ok=True)
+    atomic.write_text(folder / "pyproject.toml", text)
+    return folder

@@ -1,0 +1,112 @@
+"""Contribution: one client's statistics as bytes, with its sender; and the entry that lists it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safle.encoders.features import ClassName, as_class_names
+from safle.errors import EncoderMismatch, InvalidInput
+from safle.statistics import Statistics
+from safle.wire import container
+from safle.wire.statistics import from_container
+
+LONGEST_NAME = 200
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What crosses from a client to the server: the bytes of a statistics file, and who sent them.
+
+    >>> Contribution("hospital-a", b"...").client
+    'hospital-a'
+    """
+
+    client: str
+    data: bytes = field(repr=False)
+
+    @staticmethod
+    def read(path: str | os.PathLike[str], client: str | None = None) -> Contribution:
+        """The contribution in a file; its client is by default called like the file."""
+        return Contribution(client or Path(path).name, container.read_limited(path))
+
+    def open(self, *, fingerprint: str | None = None) -> tuple[Statistics, Entry]:
+        """The statistics, verified, and the entry that lists them; a `SafleError` for bad ones.
+
+        Parameters
+        ----------
+        fingerprint : of the encoder they must have been counted with; None for any
+        """
+        client = check_client(self.client)
+        opened = container.from_bytes(self.data, kind=container.STATISTICS)
+        found = opened.header.get("fingerprint")
+        if fingerprint is not None and found != fingerprint:
+            raise EncoderMismatch(
+                f"counted with encoder {str(found)[:12]}…, this federation uses "
+                f"{fingerprint[:12]}…; give the client that encoder file and count again"
+            )
+        statistics = from_container(opened, fingerprint=fingerprint, limit=container.DEFAULT_LIMIT)
+        samples, classes = statistics.sample_count, statistics.class_names
+        return statistics, Entry(client, opened.digest, samples, len(self.data), classes)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What manifests and stores list of a contribution.
+
+    Attributes
+    ----------
+    client : who sent it, or the name of its file
+    digest : of its content; the contribution's identity
+    samples : how many it counted
+    bytes : size of the file
+    classes : names of the classes it has seen; none in a histogram
+    """
+
+    client: str
+    digest: str
+    samples: int
+    bytes: int
+    classes: tuple[ClassName, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_client(self.client)
+        # It becomes a file's name: nothing but a digest may.
+        if not _DIGEST.fullmatch(str(self.digest)):
+            raise InvalidInput(f"digest {str(self.digest)[:80]!r}; expected 64 hexadecimal digits")
+        for name, value in (("samples", self.samples), ("bytes", self.bytes)):
+            if type(value) is not int or value < 0:
+                raise InvalidInput(f"{name} is {str(value)[:80]}; expected a number from 0")
+        if as_class_names(self.classes) != self.classes:
+            raise InvalidInput("the class names of an entry are not in ascending order")
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as JSON values."""
+        names = ("client", "digest", "samples", "bytes", "classes")
+        return {name: getattr(self, name) for name in names}
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> Entry:
+        """An entry; `ValueError`, `TypeError` or `KeyError` if it is none."""
+        fields = {**content, "classes": tuple(content["classes"])}
+        return Entry(**fields)
+
+
+def check_client(name: object) -> str:
+    """A client's name, or `InvalidInput`."""
+    if (
+        not isinstance(name, str)
+        or not 1 <= len(name) <= LONGEST_NAME
+        or not name.isprintable()
+        or name != name.strip()
+    ):
+        raise InvalidInput(
+            f"the client's name is {str(name)[:80]!r}; expected one line of 1 to {LONGEST_NAME} "
+            "characters without spaces around it"
+        )
+    return name

@@ -1,0 +1,186 @@
+"""The database of a store: who sent what and when, in SQLite; one process at a time changes it.
+
+A change is on the disk when its call returns (write-ahead log, flushed at every commit), and a
+kill at any moment leaves all of it or nothing. SQLite does not notice a changed byte in a row, so
+each row carries a seal of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from safle.errors import StoreError
+from safle.federation.contribution import Entry
+
+DATABASE, LOCK = "store.sqlite", "lock"
+FORMAT = "safle-store-2"
+SECONDS_TO_WAIT = 5.0
+_LOOKS_PER_SECOND = 20
+_TABLES = """
+BEGIN IMMEDIATE;
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE contributions (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    entry TEXT NOT NULL,
+    received TEXT NOT NULL,
+    removed TEXT,
+    seal TEXT NOT NULL
+);
+"""
+
+
+@dataclass(frozen=True)
+class Member(Entry):
+    """A client that is in.
+
+    Attributes
+    ----------
+    received : when, in UTC
+    """
+
+    received: str = ""
+    number: int = 0
+
+
+class Lock:
+    """Held by the one process that may change a store; let go by its end, however it ends.
+
+    SQLite's own lock ends with every commit, and a round must keep others out for all of its.
+    """
+
+    def __init__(self, folder: Path, *, seconds: float) -> None:
+        self._file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError:
+                if time.monotonic() >= end:
+                    os.close(self._file)
+                    raise StoreError(
+                        f"{folder}: another process is changing this store, perhaps a round that "
+                        "is under way; wait until it has finished"
+                    ) from None
+            time.sleep(1 / _LOOKS_PER_SECOND)
+
+    def close(self) -> None:
+        """Let others change the store."""
+        os.close(self._file)
+
+
+class Database:
+    """A connection; `facts` and `members` read, the rest changes."""
+
+    def __init__(self, folder: Path, *, create: bool = False) -> None:
+        self._path = folder / DATABASE
+        with self._named():
+            uri = f"{self._path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+            if not create and not os.access(folder, os.W_OK):
+                # A log cannot be opened in a folder that nobody writes to, and is not needed.
+                uri = uri.replace("mode=rw", "immutable=1")
+            self._connection = sqlite3.connect(uri, uri=True, timeout=60, isolation_level=None)
+        if create:
+            self._run("PRAGMA journal_mode=WAL")
+        self._run("PRAGMA synchronous=FULL")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def create(self, **facts: str) -> None:
+        """Make the tables of a new store, with what is true of it, in one step."""
+        with self._named(), self._connection:
+            self._connection.executescript(_TABLES)
+            for name, value in {"format": FORMAT, **facts}.items():
+                self._run("INSERT INTO facts VALUES (?, ?)", name, value)
+
+    def facts(self) -> dict[str, str]:
+        """What is true of the store; empty if it has not been made, or not to the end."""
+        if not self._run("SELECT 1 FROM sqlite_master WHERE name = 'facts'"):
+            return {}
+        facts = dict(self._run("SELECT name, value FROM facts"))
+        if facts.get("format") != FORMAT:
+            raise StoreError(
+                f"{self._path} has format {facts.get('format')!r}; this safle reads {FORMAT!r}"
+            )
+        return facts
+
+    def set_fact(self, name: str, value: str) -> None:
+        """Replace something that is true of the store."""
+        self._run("UPDATE facts SET value = ? WHERE name = ?", value, name)
+
+    def members(self) -> Iterator[Member]:
+        """Those who are in, in the order in which they came."""
+        rows = self._run("SELECT * FROM contributions ORDER BY number")
+        for number, text, received, removed, seal in rows:
+            try:
+                if seal != _seal(text, received, removed):
+                    raise ValueError("its seal does not match")
+                entry = Entry.from_json(json.loads(text))
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                raise StoreError(
+                    f"{self._path}: row {number} is damaged ({error}); bring the file back from a "
+                    "backup, or make a new store and add the contributions again"
+                ) from error
+            if removed is None:
+                yield Member(**vars(entry), received=received, number=number)
+
+    def add(self, entry: Entry) -> Member:
+        """Take a client in; it is on the disk when this returns."""
+        text = json.dumps(entry.to_json(), ensure_ascii=False, separators=(",", ":"))
+        received = _now()
+        self._run(
+            "INSERT INTO contributions (entry, received, seal) VALUES (?, ?, ?)",
+            *(text, received, _seal(text, received, None)),
+        )
+        ((number,),) = self._run("SELECT last_insert_rowid()")
+        return Member(**vars(entry), received=received, number=number)
+
+    def remove(self, member: Member) -> None:
+        """Note that a client is no longer in; it is on the disk when this returns."""
+        where = "FROM contributions WHERE number = ?"
+        ((text, received),) = self._run(f"SELECT entry, received {where}", member.number)
+        removed = _now()
+        self._run(
+            "UPDATE contributions SET removed = ?, seal = ? WHERE number = ?",
+            *(removed, _seal(text, received, removed), member.number),
+        )
+
+    def _run(self, statement: str, *values: Any) -> list[Any]:
+        with self._named():
+            return self._connection.execute(statement, values).fetchall()
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(f"{self._path}: {error}") from error
+
+
+def count_members(folder: Path) -> int:
+    """How many are in, for whoever watches a store that may not have been made yet."""
+    if not (folder / DATABASE).exists():
+        return 0
+    with contextlib.closing(Database(folder)) as database:
+        return len([*database.members()]) if database.facts() else 0
+
+
+def _seal(*fields: str | None) -> str:
+    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

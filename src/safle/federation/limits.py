@@ -1,0 +1,110 @@
+"""Limits: what a client may claim, declared by the operator before anybody sends anything.
+
+Without them the first comer could fill the counters, or name classes that nobody else can join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from safle.encoders.features import ClassName, as_class_names
+from safle.encoders.histogram import Grid, Histogram
+from safle.errors import LimitExceeded, SettingsError
+from safle.federation.contribution import Entry
+
+ClassType = Literal["any", "int", "str"]
+_TYPES = {"int": int, "str": str}
+_CALLED = {"int": "integers", "str": "strings"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one contribution, and all together, may hold.
+
+    Attributes
+    ----------
+    most_samples : of one client
+    most_classes : of all clients together
+    classes : the only ones there are; empty if any may come
+    class_type : of their names: "int", "str", or "any": then the first client decides
+
+    >>> Limits(most_samples=100).check_claims(101, ())
+    Traceback (most recent call last):
+        ...
+    safle.errors.LimitExceeded: 101 samples; this federation takes up to 100 of a client: \
+if it has more, raise most_samples
+    """
+
+    most_samples: int = 10_000_000
+    most_classes: int = 1_000
+    classes: tuple[ClassName, ...] = ()
+    class_type: ClassType = "any"
+
+    def __post_init__(self) -> None:
+        if self.class_type not in ("any", *_TYPES):
+            raise SettingsError(f"class_type {self.class_type!r}; expected any, int or str")
+        for name in ("most_samples", "most_classes"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise SettingsError(f"{name} {value!r}; expected a whole number, at least 1")
+        classes = self.classes
+        if self.class_type == "int":
+            try:
+                classes = tuple(int(name) for name in classes)
+            except ValueError as error:
+                raise SettingsError(f"classes of type int: {error}") from error
+        object.__setattr__(self, "classes", as_class_names(classes))
+
+    def check_claims(self, samples: int, classes: Iterable[ClassName]) -> None:
+        """Refuse a contribution by itself."""
+        if samples > self.most_samples:
+            raise LimitExceeded(
+                f"{samples:,} samples; this federation takes up to {self.most_samples:,} of a "
+                "client: if it has more, raise most_samples"
+            )
+        expected = _TYPES.get(self.class_type)
+        if expected and (wrong := [name for name in classes if type(name) is not expected]):
+            raise LimitExceeded(
+                f"class {_shown(wrong[0])}; the classes of this federation are "
+                f"{_CALLED[self.class_type]} (class_type)"
+            )
+        if self.classes and (unknown := sorted({*classes} - {*self.classes}, key=str)):
+            raise LimitExceeded(
+                f"class {_shown(unknown[0])} is not one of the {len(self.classes)} that this "
+                "federation has (classes)"
+            )
+
+    def check_join(self, entry: Entry, classes: set[ClassName]) -> None:
+        """Refuse a contribution that those before, who have seen ``classes``, cannot be added to.
+
+        Without a declared type nobody can tell who is wrong: the error says how to declare it.
+        """
+        self.check_claims(entry.samples, entry.classes)
+        union = classes | {*entry.classes}
+        if len({type(name) for name in union}) > 1:
+            raise LimitExceeded(
+                f"class {_shown(entry.classes[0])}; those before are of another type, like "
+                f"{_shown(next(iter(classes)))}: declare which is right (class_type), and remove "
+                "whoever came with the other"
+            )
+        if len(union) > self.most_classes:
+            raise LimitExceeded(
+                f"{len(union):,} classes in all with these; this federation has up to "
+                f"{self.most_classes:,}: if there are more, raise most_classes"
+            )
+
+    def check_histogram(
+        self, histogram: Histogram, *, features: int | None = None, grid: Grid | None = None
+    ) -> None:
+        """Refuse a histogram of other features, on another grid or of too many samples."""
+        self.check_claims(histogram.sample_count, ())
+        if features is not None and histogram.feature_dim != features:
+            raise LimitExceeded(f"{histogram.feature_dim} features; this federation has {features}")
+        if grid is not None and histogram.grid != grid:
+            raise LimitExceeded(f"counted on {histogram.grid}; this federation uses {grid}")
+
+
+def _shown(name: ClassName) -> str:
+    return repr(name) if isinstance(name, int) else repr(name[:40])
