@@ -233,13 +233,15 @@ def test_wisard_counts_and_bleaches_as_its_definition_says(blobs):
         if scores.count(max(scores)) == 1:
             assert predicted == scores.index(max(scores))
     assert (result.model.predict(features) == labels).mean() > 0.7
-    assert settings["calibration"] == "histogram"
+    assert settings.calibration == "histogram"
 
 
 def test_settings_and_tasks_are_checked(blobs):
     features, labels = blobs
-    with pytest.raises(SettingsError, match="afl has no setting gama; it knows gamma, removal"):
+    with pytest.raises(SettingsError, match=r"afl\.gama is no setting; expected one of gamma"):
         METHODS["afl"](task_of(blobs, [np.arange(600)]), gama=1)
+    with pytest.raises(SettingsError, match=r"afl\.gamma is 'much'; expected something like 1000"):
+        METHODS["afl"](task_of(blobs, [np.arange(600)]), gamma="much")
     with pytest.raises(SettingsError, match="histogram or range"):
         METHODS["safle"](task_of(blobs, [np.arange(600)]), calibration="guess")
     with pytest.raises(InvalidInput, match="no client holds any sample"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -15,14 +15,12 @@ from safle.data.tables import write_table
 from safle.errors import InvalidInput, SettingsError, TableError
 from safle.lab.baselines import METHODS
 from safle.lab.experiments import cells, running
-from safle.lab.experiments.data import DataSet, load_digits, load_features, pooled_digits
-from safle.lab.experiments.plan import Experiment, Plan
-from safle.lab.experiments.running import Runner, summarised, to_csv
-from safle.lab.experiments.scenario import parts_of
-from safle.lab.experiments.settings import default_settings, load_settings, to_toml
-from safle.lab.experiments.suite import EXPERIMENTS
-from safle.lab.experiments.suite.bucketing import group_size
-from safle.lab.experiments.suite.sparsity import buckets_for
+from safle.lab.experiments.data import DataSet, load_digits, load_features
+from safle.lab.experiments.plan import Experiment, Federation
+from safle.lab.experiments.running import Runner, summarise, to_csv
+from safle.lab.experiments.settings import load_settings, to_toml
+from safle.lab.experiments.suite import EXPERIMENTS, Bucketing, Settings, Sparsity
+from safle.lab.partitions import partition
 from safle.lab.report.paper import Paper
 
 
@@ -32,41 +30,39 @@ def digits() -> DataSet:
 
 
 @pytest.fixture
-def settings() -> dict:
-    chosen = default_settings(small=True)
-    chosen["federation"] = {"clients": 4, "seeds": 2, "seeds_of": {}}
-    return chosen
+def settings() -> Settings:
+    federation = Federation(clients=4, seeds=2, seeds_of={})
+    return replace(load_settings(None, small=True), federation=federation)
 
 
-def closed_form(plan: Plan):
-    return plan.method("afl", "alpha=0.1") + plan.method("fedcgs", "shards=2")
+class Small(Experiment):
+    name, title, question = "table1", "small", "?"
+
+    def requests(self, plan):
+        return [*plan.method("afl", "alpha=0.1"), *plan.method("fedcgs", "shards=2")]
 
 
-SMALL = Experiment("table1", "small", "?", closed_form)
+SMALL = Small()
 
 
-def test_both_sets_of_defaults_name_every_experiment_and_survive_a_round_trip(tmp_path):
-    for small in (True, False):
-        defaults = default_settings(small=small)
-        assert set(EXPERIMENTS) <= set(defaults)
-        (tmp_path / "saved.toml").write_text(to_toml(defaults))
-        assert load_settings(tmp_path / "saved.toml", small=small) == defaults
-    assert set(default_settings(small=True)) == set(default_settings(small=False))
+@pytest.mark.parametrize("small", [True, False])
+def test_defaults_survive_a_round_trip(tmp_path, small):
+    defaults = load_settings(None, small=small)
+
+    (tmp_path / "saved.toml").write_text(to_toml(asdict(defaults)))
+
+    assert load_settings(tmp_path / "saved.toml", small=small) == defaults
 
 
 def test_on_a_features_file_iterative_methods_share_the_papers_protocol():
-    methods = default_settings(small=False)["methods"]
+    methods = load_settings(None, small=False).methods
 
     iterative = [name for name, method in METHODS.items() if method.kind == "iterative"]
     assert len(iterative) == 6
     for name in iterative:
         used = METHODS[name].settings(methods[name])
-        assert {key: used[key] for key in ("participation", "epochs", "rounds", "batch")} == {
-            "participation": 0.1,
-            "epochs": 5,
-            "rounds": 200,
-            "batch": 50,
-        }
+        protocol = (used.participation, used.epochs, used.rounds, used.batch)
+        assert protocol == (0.1, 5, 200, 50)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +71,8 @@ def test_on_a_features_file_iterative_methods_share_the_papers_protocol():
         ("[federation]\nclient = 3", r"federation.client is no setting; expected one of clients"),
         ("table1 = 3", "table1 is 3; expected something like"),
         ("[table1]\nmethods = []", "table1.methods is empty"),
+        ("[table1]\nmethods = [3]", r"table1.methods is \[3\]; expected something like"),
+        ("[methods]\nafl = 3", "methods is {'afl': 3}; expected something like"),
         ("[table1\n", "not valid TOML"),
     ],
 )
@@ -90,9 +88,8 @@ def test_given_settings_take_the_place_of_defaults(tmp_path):
 
     loaded = load_settings(tmp_path / "my.toml", small=True)
 
-    assert loaded["methods"]["feddyn"]["rate"] == 0.5
-    assert loaded["federation"]["clients"] == 7
-    assert loaded["federation"]["seeds"] == default_settings(small=True)["federation"]["seeds"]
+    assert loaded.methods["feddyn"] == {"rounds": 20, "batch": 20, "rate": 0.5}
+    assert loaded.federation == Federation(clients=7, seeds=2, seeds_of={})
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(digits, settings, tmp_path, monkeypatch):
@@ -127,9 +124,9 @@ def test_an_interrupted_run_goes_on_where_it_stopped(digits, settings, tmp_path,
 def test_other_settings_are_other_cells(digits, settings, tmp_path):
     Runner([digits], settings, tmp_path).run(SMALL)
     before = len(list((tmp_path / "cells").glob("*.json")))
-    settings["methods"] = {**settings["methods"], "afl": {"gamma": 2.0}}
+    other = replace(settings, methods={**settings.methods, "afl": {"gamma": 2.0}})
 
-    Runner([digits], settings, tmp_path).run(SMALL)
+    Runner([digits], other, tmp_path).run(SMALL)
 
     assert len(list((tmp_path / "cells").glob("*.json"))) == before + 2
 
@@ -145,7 +142,7 @@ def test_a_damaged_cell_is_named(digits, settings, tmp_path):
 
 def test_the_test_set_has_no_part_in_the_choice(digits, settings, tmp_path):
     """Wrong test labels change every figure, but no choice."""
-    wrong = replace(digits, test_labels=(digits.test_labels + 1) % 10, fingerprint="0" * 64)
+    wrong = replace(digits, test_labels=(digits.test_labels + 1) % 10)
 
     honest = Runner([digits], settings, tmp_path / "a").run(SMALL)
     fooled = Runner([wrong], settings, tmp_path / "b").run(SMALL)
@@ -187,7 +184,7 @@ def test_mean_and_deviation_are_over_seeds():
         for seed, accuracy in enumerate((0.5, 0.7))
     ]
 
-    (line,) = summarised([*rows, {"partition_of": "iid", "seed": 0}])
+    (line,) = summarise([*rows, {"partition_of": "iid", "seed": 0}])
 
     assert line["accuracy"] == pytest.approx(0.6)
     assert line["deviation"] == pytest.approx(np.std([0.5, 0.7], ddof=1))
@@ -205,7 +202,7 @@ def test_settings_do_not_hide_labels_of_the_same_name():
     ("text", "clients"), [("alpha=0.1", 7), ("shards=2", 7), ("iid", 7), ("pooled", 1)]
 )
 def test_scenarios_hold_every_sample_once(digits, text, clients):
-    parts = parts_of(text, digits.train_labels, clients=7, seed=0)
+    parts = partition(digits.train_labels, text, clients=7, generator=np.random.default_rng(0))
 
     assert len(parts) == clients
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(digits.train)))
@@ -214,7 +211,7 @@ def test_scenarios_hold_every_sample_once(digits, text, clients):
 @pytest.mark.parametrize("text", ["alpha=", "alpha=x", "shards=0", "shards=1.5", "circles", ""])
 def test_unknown_scenarios_are_refused(digits, text):
     with pytest.raises(SettingsError, match="scenario"):
-        parts_of(text, digits.train_labels, clients=3, seed=0)
+        partition(digits.train_labels, text, clients=3, generator=np.random.default_rng(0))
 
 
 def test_features_files_need_both_splits_with_the_same_classes(tmp_path, digits):
@@ -241,12 +238,12 @@ def test_features_files_need_both_splits_with_the_same_classes(tmp_path, digits)
 
 
 def test_sizes_follow_the_declared_columns():
-    assert group_size("binary-overlap", 8, 512, columns=8192, largest=4) == 2
-    assert group_size("integer", 20, 512, columns=8192, largest=4) == 1
+    assert Bucketing().group_size("binary-overlap", 8, 512) == 2
+    assert Bucketing().group_size("integer", 20, 512) == 1
     for size in (1, 2, 4):
-        columns = 512 * buckets_for(8192, size, 512) / size * 2**size
+        columns = 512 * Sparsity().buckets_for(size, 512) / size * 2**size
         assert columns == 8192
-    assert buckets_for(8192, 12, 512) == 1
+    assert Sparsity().buckets_for(12, 512) == 1
 
 
 def test_the_papers_figures_belong_to_its_data_sets():
@@ -262,7 +259,7 @@ def test_the_papers_figures_belong_to_its_data_sets():
 
 
 def test_poorer_digits_are_other_data(digits):
-    poorer = pooled_digits()
+    poorer = load_digits(pooled=True)
 
     assert poorer.train.shape[1] == 16
     assert poorer.fingerprint != digits.fingerprint
@@ -270,7 +267,7 @@ def test_poorer_digits_are_other_data(digits):
 
 
 def test_the_command_lists_every_experiment():
-    assert list(EXPERIMENTS) == list(NAMES)
+    assert EXPERIMENTS == NAMES
 
 
 def test_versions_are_those_installed():

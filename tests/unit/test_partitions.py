@@ -191,7 +191,7 @@ def test_other_arguments_are_checked():
         iid(-1, clients=2, generator=generator)
     with pytest.raises(InvalidInput, match="shards_per_client"):
         shards([0, 1], clients=2, shards_per_client=0, generator=generator)
-    with pytest.raises(InvalidInput, match="one label a sample"):
+    with pytest.raises(InvalidInput, match="one label per sample"):
         dirichlet([[0, 1]], clients=2, alpha=1.0, generator=generator)
     with pytest.raises(InvalidInput, match="client 1 holds samples 1 to 2"):
         class_mix([0, 1], [np.array([0]), np.array([1, 2])])

@@ -14,16 +14,8 @@ from safle.errors import InvalidInput
 
 ALL = "all"
 NAMES = (
-    "table1",
-    "bucketing",
-    "backbones",
-    "rounds",
-    "communication",
-    "clients",
-    "sparsity",
-    "noise",
-    "ridge",
-    "unlearning",
+    *("table1", "bucketing", "backbones", "rounds", "communication"),
+    *("clients", "sparsity", "noise", "ridge", "unlearning"),
 )
 """As in `safle.lab.experiments.suite`, whose import is too slow for --help."""
 EXAMPLE = """\
@@ -82,10 +74,9 @@ def experiment(
     figure is kept as soon as it is measured: run the same command again after an
     interruption and it goes on. `safle report DIR` makes a page of the results.
     """
-    from safle.lab.experiments.data import load_digits, load_features, pooled_digits
+    from safle.lab.experiments.data import load_digits, load_features
     from safle.lab.experiments.running import Runner
     from safle.lab.experiments.settings import load_settings
-    from safle.lab.experiments.suite import EXPERIMENTS
 
     if len(features_paths) > 1 and name != "backbones":
         raise InvalidInput(
@@ -98,10 +89,11 @@ def experiment(
     target.mkdir(parents=True, exist_ok=True)
     session.announce_compilation()
     for chosen in NAMES if name == ALL else (name,):
-        several = [pooled_digits()] if chosen == "backbones" and not features_paths else []
+        poorer = chosen == "backbones" and not features_paths
+        several = [load_digits(pooled=True)] if poorer else []
         runner = Runner([*data, *several], settings, target)
         with session.progress(chosen) as advance:
-            result = runner.run(EXPERIMENTS[chosen], advance)
+            result = runner.run(getattr(settings, chosen), advance)
         session.text([f"{result['title']}: {result['question']}"])
         session.table(*_table(result["summary"]))
     session.text([f"results: {target}/; next: safle report {target}"])
@@ -109,24 +101,27 @@ def experiment(
 
 def _table(summary: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Labels, accuracy ± deviation, and what it cost where that was measured."""
-    hidden = {"accuracy", "deviation", "digests", "bytes_up", "bytes_down"}
-    columns = list(dict.fromkeys(name for line in summary for name in line if name not in hidden))
-    names = [name for name in columns if name not in ("seeds", "rounds", "seconds")]
+    figures = {
+        *("accuracy", "deviation", "seeds", "rounds", "seconds"),
+        *("bytes_up", "bytes_down", "digests"),
+    }
+    names = list(dict.fromkeys(name for line in summary for name in line if name not in figures))
     rows = []
     for line in summary:
-        accuracy = f"{line['accuracy']:.2%}"
-        if line["seeds"] > 1:
-            accuracy += f" ± {100 * line['deviation']:.2f}"
-        sent = (line.get("bytes_up", 0.0) + line.get("bytes_down", 0.0)) / 1e6
+        spread = f" ± {100 * line['deviation']:.2f}" if line["seeds"] > 1 else ""
+        costs = ["", ""]
+        if "bytes_up" in line:
+            megabytes = (line["bytes_up"] + line["bytes_down"]) / 1e6
+            costs = [f"{line['rounds']:.0f}", f"{megabytes:.3f}"]
+        digests = [digest[:8] for digest in line["digests"][:2]]
+        more = " …" if len(line["digests"]) > 2 else ""
         rows.append(
             [
                 *(str(line.get(name, "")) for name in names),
-                accuracy,
+                f"{line['accuracy']:.2%}{spread}",
                 str(line["seeds"]),
-                f"{line['rounds']:.0f}" if "rounds" in line else "",
-                f"{sent:.3f}" if "bytes_up" in line else "",
-                ", ".join(digest[:8] for digest in line["digests"][:2])
-                + (" …" if len(line["digests"]) > 2 else ""),
+                *costs,
+                ", ".join(digests) + more,
             ]
         )
     return [*names, "accuracy", "seeds", "rounds", "MB per client", "models"], rows

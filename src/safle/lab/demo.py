@@ -12,13 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.datasets import load_digits
-from sklearn.metrics import confusion_matrix
-from sklearn.model_selection import train_test_split
+from sklearn.metrics import accuracy_score, confusion_matrix
 
 from safle._internal import atomic
 from safle.data.tables import open_table, write_table
@@ -26,6 +22,7 @@ from safle.encoders import EmbeddingEncoder, Encoder, LinearEncoder
 from safle.encoders.calibration import DeclaredRange
 from safle.encoders.default import default_encoder
 from safle.federation.files import sum_files
+from safle.lab.experiments.data import DataSet, load_digits
 from safle.lab.partitions import class_mix, dirichlet
 from safle.model import Model, pictures
 from safle.solver import RidgeCurve, solve
@@ -33,7 +30,6 @@ from safle.solver.facade import Head
 from safle.statistics import Accumulator
 from safle.wire import read_statistics, write_statistics
 
-TEST_SAMPLES = 500
 INK = DeclaredRange(0, 16, 64)
 """A digit is 8 x 8 pixels of 0 to 16: a range everybody knows without seeing data."""
 
@@ -43,7 +39,7 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Result:
-    """One method's line of the table."""
+    """One method's line of the table; ``digests`` of the same data, split in other ways."""
 
     method: str
     accuracy: float
@@ -66,25 +62,19 @@ def run_demo(
     clients: int = 100,
     alpha: float = 0.1,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = lambda _: None,
 ) -> list[Result]:
     """Run the demo; pictures, results and all files of the federation go to ``output``."""
-    pixels, digits = load_digits(return_X_y=True)
-    train, test, train_labels, test_labels = train_test_split(
-        pixels.astype(np.float32),
-        digits,
-        test_size=TEST_SAMPLES,
-        random_state=seed,
-        stratify=digits,
-    )
+    data = load_digits(seed=seed)
     generator = np.random.default_rng(seed)
-    parts = dirichlet(train_labels, clients=clients, alpha=alpha, generator=generator)
+    parts = dirichlet(data.train_labels, clients=clients, alpha=alpha, generator=generator)
     folder = output / "federation"
     folder.mkdir(parents=True, exist_ok=True)
-    tables = _write_clients(folder, train, train_labels, parts)
-    everything = folder / "train.npz"
-    write_table(everything, train, train_labels)
-    write_table(folder / "test.npz", test, test_labels)
+    tables = [folder / f"client-{client:03d}.npz" for client in range(clients)]
+    for table, part in zip(tables, parts, strict=True):
+        write_table(table, data.train[part], data.train_labels[part])
+    write_table(folder / "train.npz", data.train, data.train_labels)
+    write_table(folder / "test.npz", data.test, data.test_labels)
 
     results = []
     methods: list[tuple[str, Encoder, Head]] = [
@@ -95,34 +85,47 @@ def run_demo(
     for method, encoder, head in methods:
         place = folder / encoder.kind
         place.mkdir(exist_ok=True)
-        result, model, curve = _federate(method, encoder, head, place, tables, everything)
-        predicted = model.predict(test)
-        accuracy = float((predicted == test_labels).mean())
-        results.append(Result(accuracy=accuracy, **result))
-        if progress is not None:
-            progress(len(results) / len(methods))
-    names = [str(name) for name in model.class_names]
-    pictures.class_mix(class_mix(train_labels, parts), output / "class-mix.png")
+        result, model, curve = _federate(method, encoder, head, place, tables, data)
+        results.append(result)
+        progress(len(results) / len(methods))
+    matrix = confusion_matrix(data.test_labels, model.predict(data.test))
+    pictures.confusion(matrix, model.class_names, output / "confusion.png")
     pictures.ridge_curve(curve, output / "ridge-curve.png")
-    pictures.confusion(confusion_matrix(test_labels, predicted), names, output / "confusion.png")
-    settings = {"clients": clients, "alpha": alpha, "seed": seed, "test_samples": TEST_SAMPLES}
+    pictures.class_mix(class_mix(data.train_labels, parts), output / "class-mix.png")
+    settings = {"clients": clients, "alpha": alpha, "seed": seed, "test_samples": len(data.test)}
     content = {"settings": settings, "results": [asdict(result) for result in results]}
     atomic.write_text(output / "results.json", json.dumps(content, indent=2) + "\n")
     return results
 
 
-def _write_clients(
-    folder: Path,
-    features: NDArray[Any],
-    labels: NDArray[Any],
-    parts: Sequence[NDArray[np.int64]],
-) -> list[Path]:
-    tables = []
-    for client, part in enumerate(parts):
-        path = folder / f"client-{client:03d}.npz"
-        write_table(path, features[part], labels[part])
-        tables.append(path)
-    return tables
+def _federate(
+    method: str, encoder: Encoder, head: Head, place: Path, tables: Sequence[Path], data: DataSet
+) -> tuple[Result, Model, RidgeCurve]:
+    """One round of one method, and the same data split in other ways."""
+    encoder.save(place / "encoder.safetensors")
+    begin = time.perf_counter()
+    sent = [_count_file(encoder, table, place / f"{table.stem}.stats") for table in tables]
+    model, curve = _sum_and_solve(encoder, head, sent, place / "total")
+    seconds = time.perf_counter() - begin
+    alone = _count_file(encoder, place.parent / "train.npz", place / "train.stats")
+    pooled, _ = _sum_and_solve(encoder, head, [alone], place / "pooled")
+    shuffled = [sent[i] for i in np.random.default_rng(1).permutation(len(sent))]
+    reordered, _ = _sum_and_solve(encoder, head, shuffled, place / "shuffled")
+    result = Result(
+        method,
+        accuracy=float(accuracy_score(data.test_labels, model.predict(data.test))),
+        rounds=1,
+        megabytes_per_client=float(np.mean([path.stat().st_size for path in sent])) / 1e6,
+        seconds=seconds,
+        ridge=model.ridge,
+        digest=model.digest,
+        digests={
+            f"{len(sent)} clients": model.digest,
+            "1 client": pooled.digest,
+            f"{len(sent)} clients, shuffled": reordered.digest,
+        },
+    )
+    return result, model, curve
 
 
 def _count_file(encoder: Encoder, table: Path, output: Path) -> Path:
@@ -134,47 +137,12 @@ def _count_file(encoder: Encoder, table: Path, output: Path) -> Path:
     return output
 
 
-def _federate(
-    method: str,
-    encoder: Encoder,
-    head: Head,
-    place: Path,
-    tables: Sequence[Path],
-    everything: Path,
-) -> tuple[dict[str, Any], Model, RidgeCurve]:
-    """One round of one method, and the same data split in other ways."""
-    encoder.save(place / "encoder.safetensors")
-    begin = time.perf_counter()
-    sent = [_count_file(encoder, table, place / f"{table.stem}.stats") for table in tables]
-    model, curve = _sum_and_solve(encoder, head, sent, place / "total")
-    seconds = time.perf_counter() - begin
-    alone = _count_file(encoder, everything, place / "train.stats")
-    pooled, _ = _sum_and_solve(encoder, head, [alone], place / "pooled")
-    shuffled = [sent[i] for i in np.random.default_rng(1).permutation(len(sent))]
-    reordered, _ = _sum_and_solve(encoder, head, shuffled, place / "shuffled")
-    fields = {
-        "method": method,
-        "rounds": 1,
-        "megabytes_per_client": float(np.mean([path.stat().st_size for path in sent])) / 1e6,
-        "seconds": seconds,
-        "ridge": model.ridge,
-        "digest": model.digest,
-        "digests": {
-            f"{len(sent)} clients": model.digest,
-            "1 client": pooled.digest,
-            f"{len(sent)} clients, shuffled": reordered.digest,
-        },
-    }
-    return fields, model, curve
-
-
 def _sum_and_solve(
     encoder: Encoder, head: Head, sent: Sequence[Path], base: Path
 ) -> tuple[Model, RidgeCurve]:
     total = base.with_suffix(".stats")
     sum_files(sent, total, fingerprint=encoder.fingerprint)
-    statistics = read_statistics(total)
-    solution = solve(statistics, head=head)
+    solution = solve(read_statistics(total), head=head)
     model = Model(encoder, solution)
     model.save(base.with_suffix(".safetensors"))
     assert solution.curve is not None, "ridge='auto' keeps its curve"

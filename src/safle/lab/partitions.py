@@ -1,7 +1,8 @@
 """Partitions: who holds what. Splits one data set over clients, for experiments and tests.
 
-Every function returns one sorted int64 array of sample numbers a client; every
-sample is in exactly one of them, and a client may hold none.
+Every function returns one sorted int64 array of sample numbers per client; every sample is
+in exactly one of them, and a client may hold none. The generator is the only source of
+randomness. (flwr-datasets partitions too, but not as the code of the papers does.)
 """
 
 from __future__ import annotations
@@ -13,13 +14,48 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.errors import InvalidInput
+from safle.errors import InvalidInput, SettingsError
 
 Parts = list[NDArray[np.int64]]
+POOLED = "pooled"
 
 # Beyond these the proportions are one client's, or equal, to the last bit; numpy's sampler
 # overflows at the far end.
 _LEAST_ALPHA, _MOST_ALPHA = 1e-100, 1e100
+
+
+def partition(
+    labels: ArrayLike, scenario: str, *, clients: int, generator: np.random.Generator
+) -> Parts:
+    """The parts of a scenario in words.
+
+    Parameters
+    ----------
+    labels : integers or strings, (sample_count,)
+    scenario : "alpha=A" (Dirichlet), "shards=S" (sorted shards), "iid" or "pooled" (one client)
+
+    Examples
+    --------
+    >>> parts = partition([0, 0, 1, 1], "shards=1", clients=2, generator=np.random.default_rng(0))
+    >>> sorted(part.tolist() for part in parts)
+    [[0, 1], [2, 3]]
+    """
+    kind, _, number = scenario.partition("=")
+    who: dict[str, Any] = {"clients": clients, "generator": generator}
+    try:
+        if kind == "alpha":
+            return dirichlet(labels, alpha=float(number), **who)
+        if kind == "shards":
+            return shards(labels, shards_per_client=int(number), **who)
+    except ValueError as error:
+        raise SettingsError(f"scenario {scenario!r}: {error}") from error
+    if scenario == "iid":
+        return iid(len(np.asarray(labels)), **who)
+    if scenario == POOLED:
+        return [np.arange(len(np.asarray(labels)))]
+    raise SettingsError(
+        f"scenario {scenario!r}; expected alpha=NUMBER, shards=NUMBER, iid or pooled"
+    )
 
 
 def dirichlet(
@@ -34,13 +70,7 @@ def dirichlet(
     Parameters
     ----------
     labels : integers or strings, (sample_count,)
-    clients : how many, at least 1
     alpha : small for clients with few classes each, large for equal mixes
-    generator : the only source of randomness
-
-    Returns
-    -------
-    parts : list of int64 arrays, one a client
 
     References
     ----------
@@ -49,17 +79,18 @@ def dirichlet(
     Chen, He: "Federated Learning on Non-IID Data Silos: An Experimental Study", 2022,
     whose code most later work took over; here no draw is rejected for a small client.
     """
-    _check(clients=clients, generator=generator)
+    _check(clients, generator)
     if not 0.0 < alpha < np.inf:
         raise InvalidInput(f"alpha is {alpha}; expected a positive finite number")
     concentration = min(max(float(alpha), _LEAST_ALPHA), _MOST_ALPHA)
-    _, classes = _classes(labels)
+    names, classes = _classes(labels)
     held = np.zeros(clients, dtype=np.int64)
-    pieces: list[Parts] = [[] for _ in range(clients)]
-    for members in _members(classes):
+    pieces: list[Parts] = [[np.empty(0, np.int64)] for _ in range(clients)]
+    for number in range(len(names)):
         # Drawing over the clients with room is drawing over all, setting the others to zero
         # and renormalising: a part of a Dirichlet vector, renormalised, is Dirichlet again.
         # Unlike that, it cannot end in 0 / 0.
+        members = np.flatnonzero(classes == number)
         (open_clients,) = np.nonzero(held * clients < len(classes))
         shares = generator.dirichlet(np.full(len(open_clients), concentration))
         cuts = (np.cumsum(shares)[:-1] * len(members)).astype(np.int64)
@@ -67,7 +98,7 @@ def dirichlet(
         for client, piece in zip(open_clients, dealt, strict=True):
             pieces[client].append(piece)
             held[client] += len(piece)
-    return [_joined(piece) for piece in pieces]
+    return [np.sort(np.concatenate(piece)) for piece in pieces]
 
 
 def shards(
@@ -78,43 +109,25 @@ def shards(
     Parameters
     ----------
     labels : integers or strings, (sample_count,)
-    clients : how many, at least 1
     shards_per_client
         About how many classes a client sees. Shards differ in size by at most one sample.
-    generator : the only source of randomness
-
-    Returns
-    -------
-    parts : list of int64 arrays, one a client
 
     References
     ----------
     McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning of
     Deep Networks from Decentralized Data", 2017.
     """
-    _check(clients=clients, generator=generator)
+    _check(clients, generator)
     _check_positive(shards_per_client, "shards_per_client")
-    _, classes = _classes(labels)
-    by_label = np.argsort(classes, kind="stable").astype(np.int64)
+    by_label = np.argsort(_classes(labels)[1], kind="stable").astype(np.int64)
     pieces = np.array_split(by_label, clients * shards_per_client)
     deal = generator.permutation(len(pieces)).reshape(clients, shards_per_client)
-    return [_joined([pieces[piece] for piece in hand]) for hand in deal]
+    return [np.sort(np.concatenate([pieces[piece] for piece in hand])) for hand in deal]
 
 
 def iid(sample_count: int, *, clients: int, generator: np.random.Generator) -> Parts:
-    """Equal parts at random; they differ in size by at most one sample.
-
-    Parameters
-    ----------
-    sample_count : how many samples there are
-    clients : how many, at least 1
-    generator : the only source of randomness
-
-    Returns
-    -------
-    parts : list of int64 arrays, one a client
-    """
-    _check(clients=clients, generator=generator)
+    """Equal parts at random; they differ in size by at most one sample."""
+    _check(clients, generator)
     if sample_count < 0:
         raise InvalidInput(f"sample_count is {sample_count}; expected 0 or more")
     order = generator.permutation(sample_count).astype(np.int64)
@@ -124,15 +137,15 @@ def iid(sample_count: int, *, clients: int, generator: np.random.Generator) -> P
 def class_mix(labels: ArrayLike, parts: Sequence[NDArray[np.integer[Any]]]) -> NDArray[np.int64]:
     """How many samples of each class each client holds.
 
-    Parameters
-    ----------
-    labels : integers or strings, (sample_count,)
-    parts : sample numbers, one array a client
-
     Returns
     -------
     mix : int64, (clients, class_count)
         Classes are the distinct labels in ascending order.
+
+    Examples
+    --------
+    >>> class_mix(["a", "b", "b"], [np.array([0, 1]), np.array([2])]).tolist()
+    [[1, 1], [0, 1]]
     """
     names, classes = _classes(labels)
     mix = np.zeros((len(parts), len(names)), dtype=np.int64)
@@ -151,8 +164,8 @@ def summary(mix: NDArray[np.int64]) -> dict[str, float]:
 
     Returns
     -------
-    figures : clients, those without samples, samples a client (least, median, most),
-        classes a client and its largest class's share (means over clients with samples)
+    figures : clients, those without samples, samples per client (least, median, most),
+        classes per client and its largest class's share (means over clients with samples)
     """
     sizes = mix.sum(axis=1)
     if not sizes.any():
@@ -173,22 +186,12 @@ def _classes(labels: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The distinct labels and, for every sample, the position of its label among them."""
     array = np.asarray(labels)
     if array.ndim != 1:
-        raise InvalidInput(f"labels have shape {array.shape}; expected one label a sample")
+        raise InvalidInput(f"labels have shape {array.shape}; expected one label per sample")
     names, classes = np.unique(array, return_inverse=True)
     return names, classes.astype(np.int64)
 
 
-def _members(classes: NDArray[np.int64]) -> Parts:
-    """The samples of class 0, of class 1, ..."""
-    order = np.argsort(classes, kind="stable").astype(np.int64)
-    return np.split(order, np.flatnonzero(np.diff(classes[order])) + 1) if len(order) else []
-
-
-def _joined(pieces: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.sort(np.concatenate(pieces)) if pieces else np.empty(0, dtype=np.int64)
-
-
-def _check(*, clients: int, generator: np.random.Generator) -> None:
+def _check(clients: int, generator: np.random.Generator) -> None:
     _check_positive(clients, "clients")
     if not isinstance(generator, np.random.Generator):
         raise InvalidInput(

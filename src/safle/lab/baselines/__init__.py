@@ -3,6 +3,8 @@
 A further method is one file with its paper in the docstring, and one line here.
 """
 
+from typing import Any
+
 from safle.errors import SettingsError
 from safle.lab.baselines import (
     afl,
@@ -20,7 +22,7 @@ from safle.lab.baselines import (
 )
 from safle.lab.baselines.base import Method, Point, Result, Task
 
-METHODS: dict[str, Method] = {
+METHODS: dict[str, Method[Any]] = {
     method.name: method
     for method in (
         fedavg.METHOD,
@@ -42,7 +44,7 @@ METHODS: dict[str, Method] = {
 }
 
 
-def method_named(name: str) -> Method:
+def method_named(name: str) -> Method[Any]:
     """A method by its name."""
     if name not in METHODS:
         raise SettingsError(f"no method {name!r}; expected one of {', '.join(METHODS)}")

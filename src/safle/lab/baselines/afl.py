@@ -33,9 +33,7 @@ from safle.lab.baselines.base import (
     Features,
     LinearModel,
     Method,
-    Point,
     Result,
-    Settings,
     Stopwatch,
     Task,
     digest_of,
@@ -47,6 +45,14 @@ Matrix = NDArray[np.float64]
 GRID_BITS = 16
 MOST_SAMPLES = 1 << (53 - 2 * GRID_BITS)
 """Products of two 16-bit integers summed over so many samples are exact in float64."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What AFL can be told: the intermediary gamma, and whether it is removed at the end."""
+
+    gamma: float = 1000.0
+    removal: bool = True
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ def run(task: Task, settings: Settings) -> Result:
         raise InvalidInput(f"{len(task.labels)} samples; exact sums hold {MOST_SAMPLES}")
     watch = Stopwatch()
     step = grid_step(task.features)
-    intermediary = float(settings["gamma"]) / step**2
+    intermediary = settings.gamma / step**2
     sizes: list[int] = []
 
     def uploads() -> Iterator[Upload]:
@@ -149,31 +155,22 @@ def run(task: Task, settings: Settings) -> Result:
     # One thread: the last bits of a threaded product may depend on who shares the machine.
     with threadpool_limits(1):
         merged = absolute_aggregation(uploads())
-        if settings["removal"]:
+        if settings.removal:
             weights, error = remove_intermediary(merged, intermediary)
         else:
             weights, error = merged.weights, float("nan")
     model = LinearModel(weights / step)
     seconds = watch.seconds
     arrays = {"weights": model.weights}
-    up, down = float(np.mean(sizes)), float(len(message(arrays)))
-    return Result(
+    return Result.of_one_round(
+        task,
         model,
-        rounds=1,
-        bytes_up=up,
-        bytes_down=down,
-        seconds=seconds,
+        seconds,
+        up=float(np.mean(sizes)),
+        down=float(len(message(arrays))),
         digest=digest_of(arrays),
-        curve=(Point(1, task.accuracy(model), up + down),),
-        facts={"distance_from_integers": error},
+        distance_from_integers=error,
     )
 
 
-METHOD = Method(
-    "afl",
-    "AFL",
-    "analytic",
-    run,
-    {"gamma": 1000.0, "removal": True},
-    invariant=True,
-)
+METHOD = Method("afl", "AFL", "analytic", run, Settings(), invariant=True)

@@ -11,15 +11,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save as to_safetensors
+from sklearn.metrics import accuracy_score
 
-from safle.errors import InvalidInput, SettingsError
+from safle.errors import InvalidInput
+from safle.lab.declared import with_given
 
-Settings = Mapping[str, Any]
+S = TypeVar("S")
 Features = NDArray[np.float32]
 Labels = NDArray[np.int64]
 Progress = Callable[[float], None]
@@ -42,7 +44,7 @@ class Task:
     ----------
     features : float32, (samples, feature_dim)
     labels : int64, (samples,), in 0..class_count-1
-    parts : sample numbers, one array a client
+    parts : sample numbers, one array per client
     seed : of everything random in the method
     watched : features and labels whose accuracy is recorded on the way; nothing is
         decided by it
@@ -90,7 +92,7 @@ class Task:
         if self.watched is None:
             return float("nan")
         features, labels = self.watched
-        return float((model.predict(features) == labels).mean())
+        return float(accuracy_score(labels, model.predict(features)))
 
 
 @dataclass(frozen=True)
@@ -125,16 +127,32 @@ class Result:
     curve: tuple[Point, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of_one_round(
+        cls,
+        task: Task,
+        model: Predictor,
+        seconds: float,
+        *,
+        up: float,
+        down: float,
+        digest: str,
+        **facts: Any,
+    ) -> Result:
+        """Of a method with a single exchange, its accuracy on the watched samples with it."""
+        point = Point(1, task.accuracy(model), up + down)
+        return cls(model, 1, up, down, seconds, digest, (point,), facts)
+
 
 @dataclass(frozen=True)
-class Method:
+class Method(Generic[S]):
     """A method by name.
 
     Attributes
     ----------
     title : as tables show it
     run : the method
-    defaults : every setting it knows, with its value
+    defaults : every setting it knows, with its value; a dataclass
     grid : candidates of the settings that are chosen on held-out training data
     tuned_like : a method whose choice is the start of this one's
     invariant : whether its model does not depend on who holds what
@@ -143,21 +161,15 @@ class Method:
     name: str
     title: str
     kind: Kind
-    run: Callable[[Task, Settings], Result]
-    defaults: Settings
+    run: Callable[[Task, S], Result]
+    defaults: S
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     tuned_like: str = ""
     invariant: bool = False
 
-    def settings(self, given: Settings | None = None) -> dict[str, Any]:
+    def settings(self, given: Mapping[str, Any]) -> S:
         """Defaults with ``given`` in their place; an unknown name is an error."""
-        unknown = sorted(set(given or {}) - set(self.defaults))
-        if unknown:
-            raise SettingsError(
-                f"{self.name} has no setting {', '.join(unknown)}; it knows "
-                f"{', '.join(self.defaults) or 'none'}"
-            )
-        return {**self.defaults, **(given or {})}
+        return with_given(self.defaults, given, self.name)
 
     def __call__(self, task: Task, **given: Any) -> Result:
         return self.run(task, self.settings(given))
@@ -180,18 +192,17 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self._begin = time.perf_counter()
-        self._paused = 0.0
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """What happens here is not the method's work."""
         begin = time.perf_counter()
         yield
-        self._paused += time.perf_counter() - begin
+        self._begin += time.perf_counter() - begin
 
     @property
     def seconds(self) -> float:
-        return time.perf_counter() - self._begin - self._paused
+        return time.perf_counter() - self._begin
 
 
 def message(arrays: Mapping[str, NDArray[Any]]) -> bytes:

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh, svd
 from scipy.special import erf
+from sklearn.metrics import accuracy_score
 
 from safle.lab.baselines.base import (
     Features,
@@ -33,7 +34,6 @@ from safle.lab.baselines.base import (
     Point,
     Predictor,
     Result,
-    Settings,
     Stopwatch,
     Task,
     digest_of,
@@ -46,6 +46,17 @@ Transform = tuple[Features, Features]
 """Omega as a tall and a wide matrix, float32."""
 BATCH = 8_192
 BLOCK = 256
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What DeepAFL can be told; the names are the equations'."""
+
+    layers: int = 20
+    width: int = 1024
+    ridge: float = 1.0
+    omega: float = 0.05
+    scale: float = 0.1
 
 
 @dataclass(frozen=True)
@@ -73,17 +84,6 @@ class DeepModel:
         for projection, transform in self.layers:
             state = state + transformed(activated(state, projection), transform)
         return np.argmax(state @ self.classifier, axis=1)
-
-
-@dataclass(frozen=True)
-class Readout:
-    """A classifier of states that are already there: the model on the way."""
-
-    classifier: Features
-
-    def predict(self, features: Features) -> NDArray[np.int64]:
-        """Class numbers, (samples,)."""
-        return np.argmax(features @ self.classifier, axis=1)
 
 
 def activated(state: Features, projection: Features, out: Features | None = None) -> Features:
@@ -161,21 +161,22 @@ class _Federation:
 def run(task: Task, settings: Settings) -> Result:
     """All 2T + 1 rounds."""
     watch = Stopwatch()
-    width, depth = int(settings["width"]), int(settings["layers"])
+    width, depth = settings.width, settings.layers
     generator = np.random.default_rng(task.seed)
-    entry = np.float32(settings["scale"]) * _projection(generator, task.feature_dim, width)
+    entry = np.float32(settings.scale) * _projection(generator, task.feature_dim, width)
     clients = _Federation(task, entry)
     watched = None if task.watched is None else np.tanh(task.watched[0] @ entry)
     layers: list[tuple[Features, Transform]] = []
     curve: list[Point] = []
     down = 0
     for layer in range(depth + 1):
-        weights = classifier(*clients.sums(clients.state, clients.targets), settings["ridge"])
+        weights = classifier(*clients.sums(clients.state, clients.targets), settings.ridge)
         readout = weights.astype(np.float32)
         down += len(message({"weights": readout}))
         with watch.paused():
             if task.watched is not None and watched is not None:
-                accuracy = float((Readout(readout).predict(watched) == task.watched[1]).mean())
+                found = np.argmax(watched @ readout, axis=1)
+                accuracy = float(accuracy_score(task.watched[1], found))
                 curve.append(Point(2 * layer + 1, accuracy, float(sum(clients.sent) + down)))
         task.progress((layer + 1) / (depth + 1))
         if layer == depth:
@@ -184,7 +185,7 @@ def run(task: Task, settings: Settings) -> Result:
         activated(clients.state, projection, out=clients.hidden)
         residual = clients.targets - clients.state @ readout
         sums = clients.sums(clients.hidden, residual)
-        tall, wide = sandwiched(*sums, weights, settings["omega"])
+        tall, wide = sandwiched(*sums, weights, settings.omega)
         transform = tall.astype(np.float32), wide.astype(np.float32)
         down += len(message({"transform": transform[0] @ transform[1]}))
         clients.next_layer(transform)
@@ -215,7 +216,7 @@ METHOD = Method(
     "DeepAFL",
     "analytic",
     run,
-    {"layers": 20, "width": 1024, "ridge": 1.0, "omega": 0.05, "scale": 0.1},
+    Settings(),
     grid={"scale": (0.03, 0.1, 0.3, 1.0)},
     invariant=True,
 )

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from safle.lab.baselines.training import RATES, Algorithm, iterative
+from safle.lab.baselines.training import RATES, Algorithm, Rounds, iterative
 
-METHOD = iterative("fedavg", "FedAvg", Algorithm, grid={"rate": RATES})
+METHOD = iterative("fedavg", "FedAvg", Algorithm(), Rounds(), {"rate": RATES})

@@ -10,21 +10,28 @@ class c, the server's classifier is the Gaussian one,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from safle.lab.baselines.base import (
     LinearModel,
     Method,
-    Point,
     Result,
-    Settings,
     Stopwatch,
     Task,
     digest_of,
     message,
     one_hot,
 )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What FedCGS can be told."""
+
+    shrinkage: float = 1e-3
 
 
 def run(task: Task, settings: Settings) -> Result:
@@ -44,18 +51,12 @@ def run(task: Task, settings: Settings) -> Result:
         sums += own_sums
         counts += members.sum(axis=0)
         task.progress(done / len(task.holders))
-    model = gaussian_classifier(outer, sums, counts, shrinkage=float(settings["shrinkage"]))
+    model = gaussian_classifier(outer, sums, counts, shrinkage=settings.shrinkage)
     seconds = watch.seconds
     arrays = {"weights": model.weights, "intercept": np.asarray(model.intercept)}
-    up, down = float(size), float(len(message(arrays)))
-    return Result(
-        model,
-        rounds=1,
-        bytes_up=up,
-        bytes_down=down,
-        seconds=seconds,
-        digest=digest_of(arrays),
-        curve=(Point(1, task.accuracy(model), up + down),),
+    down = float(len(message(arrays)))
+    return Result.of_one_round(
+        task, model, seconds, up=float(size), down=down, digest=digest_of(arrays)
     )
 
 
@@ -88,7 +89,7 @@ METHOD = Method(
     "FedCGS",
     "one-shot",
     run,
-    {"shrinkage": 1e-3},
+    Settings(),
     grid={"shrinkage": (1e-4, 1e-3, 1e-2)},
     invariant=True,
 )

@@ -10,28 +10,32 @@ p_k tau_k``. With equal numbers of steps it is FedAvg; ``strength`` 0 is FedAvg 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from safle.lab.baselines.heads import require_torch
-from safle.lab.baselines.training import Algorithm, Round, iterative
+from safle.lab.baselines.training import Algorithm, Round, Rounds, iterative
 
 if TYPE_CHECKING:
     import torch
 
 
-class FedNova(Algorithm):
-    """FedAvg with normalised updates."""
+@dataclass(frozen=True)
+class Settings(Rounds):
+    """What FedNova can be told."""
 
-    def aggregate(self, done: Round) -> list[torch.Tensor]:
-        """The normalised average."""
-        torch = require_torch()
-        steps = torch.from_numpy(done.steps).float() ** float(self.settings["strength"])
-        scaled = done.weights * (done.weights @ steps) / steps
-        pairs = zip(done.server, done.local, strict=True)
-        return [
-            server + (scaled[:, None, None] * (local - server)).sum(dim=0, keepdim=True)
-            for server, local in pairs
-        ]
+    strength: float = 1.0
 
 
-METHOD = iterative("fednova", "FedNova", FedNova, defaults={"strength": 1.0}, tuned_like="fedavg")
+def normalised_average(done: Round, settings: Settings, _memory: None) -> list[torch.Tensor]:
+    """The server's next head."""
+    steps = require_torch().from_numpy(done.steps).float() ** settings.strength
+    scaled = (done.weights * (done.weights @ steps) / steps)[:, None, None]
+    return [
+        server + (scaled * (local - server)).sum(dim=0, keepdim=True)
+        for server, local in zip(done.server, done.local, strict=True)
+    ]
+
+
+ALGORITHM = Algorithm(aggregate=normalised_average)
+METHOD = iterative("fednova", "FedNova", ALGORITHM, Settings())

@@ -6,13 +6,21 @@ Networks", MLSys 2020. Adds ``mu/2 ||w - w_server||^2``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from safle.lab.baselines.heads import require_torch
-from safle.lab.baselines.training import Algorithm, Step, iterative
+from safle.lab.baselines.training import Algorithm, Rounds, Step, iterative
 
 if TYPE_CHECKING:
     import torch
+
+
+@dataclass(frozen=True)
+class Settings(Rounds):
+    """What FedProx can be told."""
+
+    mu: float = 0.01
 
 
 def squared_distance(step: Step) -> torch.Tensor:
@@ -22,20 +30,10 @@ def squared_distance(step: Step) -> torch.Tensor:
     return require_torch().stack(distances).sum(dim=0)
 
 
-class FedProx(Algorithm):
-    """FedAvg with a proximal term."""
-
-    def term(self, step: Step) -> torch.Tensor | None:
-        """``mu/2 ||w - w_server||^2``, (active,)."""
-        mu = float(self.settings["mu"])
-        return 0.5 * mu * squared_distance(step) if mu else None
+def proximal_term(step: Step, settings: Settings, _memory: None) -> torch.Tensor | None:
+    """``mu/2 ||w - w_server||^2``, (active,)."""
+    return 0.5 * settings.mu * squared_distance(step) if settings.mu else None
 
 
-METHOD = iterative(
-    "fedprox",
-    "FedProx",
-    FedProx,
-    defaults={"mu": 0.01},
-    grid={"mu": (0.001, 0.01, 0.1)},
-    tuned_like="fedavg",
-)
+ALGORITHM = Algorithm(term=proximal_term)
+METHOD = iterative("fedprox", "FedProx", ALGORITHM, Settings(), {"mu": (0.001, 0.01, 0.1)})

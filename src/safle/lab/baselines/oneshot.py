@@ -9,60 +9,40 @@ counts.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from safle.lab.baselines.base import (
-    Method,
-    Point,
-    Result,
-    Settings,
-    Stopwatch,
-    Task,
-    digest_of,
-    message,
-)
+from safle.lab.baselines.base import Method, Result, Stopwatch, Task, digest_of, message
 from safle.lab.baselines.heads import HeadModel, arrays
-from safle.lab.baselines.training import DEFAULTS, RATES, Algorithm, Trainer, mean_head
+from safle.lab.baselines.training import RATES, LocalTraining, Trainer, mean_head
+
+
+@dataclass(frozen=True)
+class Settings(LocalTraining):
+    """What one-shot methods can be told; ``join`` is "average" or "ensemble"."""
+
+    epochs: int = 20
+    join: str = "average"
 
 
 def run(task: Task, settings: Settings) -> Result:
-    """One round of local training, then ``settings["join"]``: average or ensemble."""
+    """One round of local training, then the heads are joined."""
     watch = Stopwatch()
-    trainer = Trainer(task, {**settings, "participation": 1.0, "rounds": 1})
-    done = trainer.train(Algorithm(settings, len(trainer.parts)))
+    trainer = Trainer(task, settings)
+    done = trainer.train()
     size = float(len(message(arrays(trainer.server))))
-    if settings["join"] == "average":
+    if settings.join == "average":
         model, down = HeadModel(mean_head(done)), size
     else:
         # Everybody gets everybody's head.
         model, down = HeadModel(done.local, done.weights.numpy()), size * len(trainer.parts)
     seconds = watch.seconds
     named = {str(at): np.asarray(parameter) for at, parameter in enumerate(model.parameters)}
-    return Result(
-        model,
-        rounds=1,
-        bytes_up=size,
-        bytes_down=down,
-        seconds=seconds,
-        digest=digest_of(named),
-        curve=(Point(1, task.accuracy(model), size + down),),
-    )
+    return Result.of_one_round(task, model, seconds, up=size, down=down, digest=digest_of(named))
 
 
-_SHARED = {**{name: DEFAULTS[name] for name in ("batch", "rate", "hidden")}, "epochs": 20}
-AVERAGE = Method(
-    "one-shot-average",
-    "one-shot averaging",
-    "one-shot",
-    run,
-    {**_SHARED, "join": "average"},
-    grid={"rate": RATES},
-)
-ENSEMBLE = Method(
-    "one-shot-ensemble",
-    "one-shot ensemble",
-    "one-shot",
-    run,
-    {**_SHARED, "join": "ensemble"},
-    grid={"rate": RATES},
+AVERAGE, ENSEMBLE = (
+    Method(f"one-shot-{join}", title, "one-shot", run, Settings(join=join), grid={"rate": RATES})
+    for join, title in (("average", "one-shot averaging"), ("ensemble", "one-shot ensemble"))
 )

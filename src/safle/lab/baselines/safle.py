@@ -11,6 +11,7 @@ same sums as LDA. These four are ours, not the paper's.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,26 +22,49 @@ from safle.encoders.calibration import Calibration, DeclaredRange
 from safle.encoders.default import default_encoder
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import SettingsError
-from safle.lab.baselines.base import Features, Method, Point, Result, Settings, Stopwatch, Task
+from safle.lab.baselines.base import Features, Method, Result, Stopwatch, Task
 from safle.model import Model
-from safle.solver import solve
+from safle.solver import Solution, solve
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import encode_histogram, encode_statistics
 
 COLUMNS = ("embedding", "linear", "hybrid", "random-features")
-ENCODER_DEFAULTS: dict[str, Any] = {
-    "bucketing": "binary-overlap",
-    "buckets": 8,
-    "group_size": 2,
-    "calibration": "histogram",
-    "bins": 256,
-}
-SOLVER_DEFAULTS: dict[str, Any] = {
-    "columns": "embedding",
-    "ridge": "auto",
-    "criterion": "gcv",
-    "head": "least-squares",
-}
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How features become codes.
+
+    Attributes
+    ----------
+    group_size : digits per group, or "auto"
+    calibration : "histogram" or "range", see `Calibrated`
+    bins : of the histograms
+    """
+
+    bucketing: str = "binary-overlap"
+    buckets: int = 8
+    group_size: int | str = 2
+    calibration: str = "histogram"
+    bins: int = 256
+
+
+@dataclass(frozen=True)
+class Settings(Coding):
+    """What SAFLe can be told.
+
+    Attributes
+    ----------
+    columns : one of `COLUMNS`
+    units : random features, where the columns are those
+    ridge, criterion, head : as `safle.solve` takes them
+    """
+
+    columns: str = "embedding"
+    ridge: float | str = "auto"
+    criterion: str = "gcv"
+    head: str = "least-squares"
+    units: int | str = "auto"
 
 
 class Calibrated:
@@ -51,18 +75,18 @@ class Calibrated:
     everybody knows (pixels), so nothing is sent.
     """
 
-    def __init__(self, task: Task, settings: Settings) -> None:
+    def __init__(self, task: Task, settings: Coding) -> None:
         low, high = _declared_range(task.features)
         self.bytes_up = 0.0
         self.calibration: Calibration
-        if settings["calibration"] == "range":
+        if settings.calibration == "range":
             self.calibration = DeclaredRange(low, high, task.feature_dim)
             return
-        if settings["calibration"] != "histogram":
+        if settings.calibration != "histogram":
             raise SettingsError(
-                f"calibration {settings['calibration']!r}; expected histogram or range"
+                f"calibration {settings.calibration!r}; expected histogram or range"
             )
-        grid = Grid(low, high, int(settings["bins"]))
+        grid = Grid(low, high, settings.bins)
         counts = np.zeros((task.feature_dim, grid.bins + 2), np.int64)
         sizes = []
         for features, _ in task.clients():
@@ -79,12 +103,12 @@ def _declared_range(features: Features) -> tuple[float, float]:
     return (0.0 if features.min() >= 0 else -high), high
 
 
-def embedding_of(calibration: Calibration, settings: Settings, seed: int) -> EmbeddingEncoder:
+def embedding_of(calibration: Calibration, settings: Coding, seed: int) -> EmbeddingEncoder:
     """The paper's encoder."""
-    size = settings["group_size"]
+    size = settings.group_size
     return EmbeddingEncoder.calibrated(
         calibration,
-        bucketing=make_bucketing(settings["bucketing"], int(settings["buckets"])),
+        bucketing=make_bucketing(settings.bucketing, settings.buckets),
         group_size=None if size == "auto" else int(size),
         seed=seed,
     )
@@ -92,13 +116,13 @@ def embedding_of(calibration: Calibration, settings: Settings, seed: int) -> Emb
 
 def encoder_of(calibration: Calibration, settings: Settings, seed: int) -> Encoder:
     """The encoder that the settings ask for."""
-    columns = settings["columns"]
+    columns = settings.columns
     if columns not in COLUMNS:
         raise SettingsError(f"columns {columns!r}; expected one of {', '.join(COLUMNS)}")
     if columns == "linear":
         return LinearEncoder.calibrated(calibration)
     if columns == "random-features":
-        units = settings.get("units", "auto")
+        units = settings.units
         return default_encoder(
             calibration, units=None if units == "auto" else int(units), seed=seed
         )
@@ -134,51 +158,42 @@ def run(task: Task, settings: Settings) -> Result:
     calibrated = Calibrated(task, settings)
     encoder = encoder_of(calibrated.calibration, settings, task.seed)
     statistics, size = counted(task, encoder)
-    solution = solve(
-        statistics,
-        ridge=settings["ridge"],
-        criterion=settings["criterion"],
-        head=settings["head"],
-    )
+    solution = solve_as_told(statistics, settings)
     model = Model(encoder, solution)
     seconds = watch.seconds
-    up, down = size + calibrated.bytes_up, float(len(model.to_bytes()))
     layout = encoder.layout
-    return Result(
+    return Result.of_one_round(
+        task,
         model,
-        rounds=1,
-        bytes_up=up,
-        bytes_down=down,
-        seconds=seconds,
+        seconds,
+        up=size + calibrated.bytes_up,
+        down=float(len(model.to_bytes())),
         digest=model.digest,
-        curve=(Point(1, task.accuracy(model), up + down),),
-        facts={
-            "statistics_bytes": size,
-            "calibration_bytes": calibrated.bytes_up,
-            "ridge": solution.ridge,
-            "columns": layout.embedding_dim,
-            "experts": layout.experts,
-            "table_size": max(layout.table_sizes, default=0),
-            "gram_density": gram_density(statistics),
-        },
+        statistics_bytes=size,
+        calibration_bytes=calibrated.bytes_up,
+        ridge=solution.ridge,
+        columns=layout.embedding_dim,
+        experts=layout.experts,
+        table_size=max(layout.table_sizes, default=0),
+        gram_density=gram_density(statistics),
     )
+
+
+def solve_as_told(statistics: Statistics, settings: Settings, **other: Any) -> Solution:
+    """The solution with the settings' ridge, criterion and head, or with others."""
+    told = {"ridge": settings.ridge, "criterion": settings.criterion, "head": settings.head}
+    return solve(statistics, **{**told, **other})
 
 
 METHOD = Method(
-    "safle",
-    "SAFLe",
-    "analytic",
-    run,
-    {**ENCODER_DEFAULTS, **SOLVER_DEFAULTS},
-    grid={"buckets": (4, 8)},
-    invariant=True,
+    "safle", "SAFLe", "analytic", run, Settings(), grid={"buckets": (4, 8)}, invariant=True
 )
 HYBRID = Method(
     "safle-hybrid",
     "SAFLe + linear (ours)",
     "analytic",
     run,
-    {**METHOD.defaults, "columns": "hybrid", "buckets": 4, "head": "discriminant"},
+    Settings(columns="hybrid", buckets=4, head="discriminant"),
     invariant=True,
 )
 DEFAULT = Method(
@@ -186,6 +201,6 @@ DEFAULT = Method(
     "safle's default (ours)",
     "analytic",
     run,
-    {**METHOD.defaults, "columns": "random-features", "units": "auto", "head": "auto"},
+    Settings(columns="random-features", head="auto"),
     invariant=True,
 )

@@ -5,8 +5,8 @@ Deep Networks from Decentralized Data", AISTATS 2017.
 
 In a round every chosen client starts from the server's head and takes steps of gradient
 descent on its own samples; the server averages, weighted by sample counts. A method
-changes the loss (`Algorithm.term`), what clients remember (`Algorithm.after_round`) or
-the average (`Algorithm.aggregate`), and nothing else.
+changes the loss, what is remembered from round to round, or the average (`Algorithm`),
+and nothing else.
 
 All clients train at once: clients are ordered by their number of steps, so those still
 at work are a prefix of every parameter, and a step is one batched product.
@@ -14,7 +14,7 @@ at work are a prefix of every parameter, and a step is one batched product.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,31 +22,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import SettingsError
-from safle.lab.baselines.base import (
-    Method,
-    Point,
-    Result,
-    Settings,
-    Stopwatch,
-    Task,
-    digest_of,
-    message,
-)
+from safle.lab.baselines.base import Method, Point, Result, Stopwatch, Task, digest_of, message
 from safle.lab.baselines.heads import HeadModel, arrays, forward, initial, require_torch, shared
 
 if TYPE_CHECKING:
     import torch
 
 Integers = NDArray[np.int64]
-DEFAULTS: dict[str, Any] = {
-    "rounds": 100,
-    "epochs": 1,
-    "batch": 50,
-    "rate": 0.1,
-    "hidden": 0,
-    "participation": 1.0,
-}
 RATES = (0.01, 0.03, 0.1, 0.3)
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """How a client trains: epochs over its samples, batch size, learning rate, hidden units."""
+
+    epochs: int = 1
+    batch: int = 50
+    rate: float = 0.1
+    hidden: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.epochs, self.batch) < 1:
+            raise SettingsError(
+                f"{self.epochs} epochs in batches of {self.batch}; expected at least 1 of both"
+            )
+        if not self.rate > 0 or self.hidden < 0:
+            raise SettingsError(
+                f"a rate of {self.rate} and {self.hidden} hidden units; expected a positive "
+                "rate, and 0 or more units"
+            )
+
+
+@dataclass(frozen=True)
+class Rounds(LocalTraining):
+    """Local training in rounds, with a share of the clients in each."""
+
+    rounds: int = 100
+    participation: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rounds < 1 or not 0 < self.participation <= 1:
+            raise SettingsError(
+                f"{self.rounds} rounds with {self.participation} of the clients; expected at "
+                "least 1 round, and a share above 0 and up to 1"
+            )
 
 
 @dataclass(frozen=True)
@@ -79,91 +99,94 @@ class Round:
 
     Attributes
     ----------
-    clients : numbers of the chosen ones, in the order of the parameters
+    clients : numbers of the chosen ones, (clients,), in the order of the parameters
+    client_count : of all, chosen or not
     weights : their shares of the samples, (clients,), adding up to 1
     steps : how many each took, (clients,)
     server, local : heads before and after
     """
 
     clients: Integers
+    client_count: int
     weights: torch.Tensor
     steps: Integers
     server: list[torch.Tensor]
     local: list[torch.Tensor]
 
 
-class Algorithm:
-    """FedAvg; a method overrides what it does differently."""
-
-    def __init__(self, settings: Settings, client_count: int) -> None:
-        self.settings = settings
-        self.client_count = client_count
-
-    def term(self, step: Step) -> torch.Tensor | None:
-        """What the method adds to the loss, (active,); None where it adds nothing."""
-        del step
-        return None
-
-    def aggregate(self, done: Round) -> list[torch.Tensor]:
-        """The server's next head: the mean, weighted by sample counts."""
-        return mean_head(done)
-
-    def after_round(self, done: Round) -> None:
-        """What clients and server remember of a round."""
-
-
-def mean_head(done: Round) -> list[torch.Tensor]:
-    """Weighted mean of the clients' heads."""
+def mean_head(done: Round, *_: Any) -> list[torch.Tensor]:
+    """The clients' heads, averaged with their weights: FedAvg."""
     weights = done.weights[:, None, None]
     return [(weights * local).sum(dim=0, keepdim=True) for local in done.local]
 
 
-class Trainer:
-    """The federation in training: samples, who holds them, and the server's head."""
+@dataclass(frozen=True)
+class Algorithm:
+    """What a method does differently from FedAvg, as pure functions.
 
-    def __init__(self, task: Task, settings: Settings) -> None:
-        self.torch = require_torch()
-        self.settings = settings
+    Attributes
+    ----------
+    term : (step, settings, memory) -> what is added to the loss, (active,), or None
+    remember : (round, settings, memory) -> the next memory; None before the first round
+    aggregate : (round, settings, the next memory) -> the server's next head
+    """
+
+    term: Callable[[Step, Any, Any], torch.Tensor | None] = lambda *_: None
+    remember: Callable[[Round, Any, Any], Any] = lambda *_: None
+    aggregate: Callable[[Round, Any, Any], list[torch.Tensor]] = mean_head
+
+
+class Trainer:
+    """The federation in training: samples, who holds them, the server's head, the memory."""
+
+    def __init__(
+        self,
+        task: Task,
+        settings: LocalTraining,
+        algorithm: Algorithm = Algorithm(),  # noqa: B008  (it is immutable)
+        *,
+        participation: float = 1.0,
+    ) -> None:
+        torch = require_torch()
+        self.settings, self.algorithm = settings, algorithm
         self.parts = task.holders
         self.sizes = np.array([len(part) for part in self.parts])
-        self.features = self.torch.from_numpy(np.ascontiguousarray(task.features))
-        self.labels = self.torch.from_numpy(np.ascontiguousarray(task.labels))
+        self.chosen_count = max(1, round(participation * len(self.parts)))
+        self.features = torch.from_numpy(np.ascontiguousarray(task.features))
+        self.labels = torch.from_numpy(np.ascontiguousarray(task.labels))
         self.generator = np.random.default_rng(task.seed)
-        rows = len(self.parts) * int(settings["batch"])
         # Kept for all steps: fresh memory would take longer than the step itself.
-        self.gathered = self.torch.empty(rows, task.feature_dim)
-        _check(settings)
+        self.gathered = torch.empty(len(self.parts) * settings.batch, task.feature_dim)
+        self.memory: Any = None
         self.server = initial(
-            task.feature_dim, task.class_count, hidden=int(settings["hidden"]), seed=task.seed
+            task.feature_dim, task.class_count, hidden=settings.hidden, seed=task.seed
         )
 
-    def round(self, algorithm: Algorithm) -> Round:
+    def round(self) -> None:
         """One round of the chosen clients; the server's head is replaced."""
-        done = self.train(algorithm)
-        self.server = algorithm.aggregate(done)
-        algorithm.after_round(done)
-        return done
+        done = self.train()
+        self.memory = self.algorithm.remember(done, self.settings, self.memory)
+        self.server = self.algorithm.aggregate(done, self.settings, self.memory)
 
-    def train(self, algorithm: Algorithm) -> Round:
+    def train(self) -> Round:
         """Local training of the chosen clients from the server's head."""
-        chosen, batches, steps = self._plan()
+        chosen, batches, steps = self.plan()
         local = [parameter.repeat(len(chosen), 1, 1) for parameter in self.server]
         for number in range(int(steps[0])):
             active = int((steps > number).sum())
-            self._step(algorithm, chosen[:active], batches[:active, number], local)
+            self._step(chosen[:active], batches[:active, number], local)
         sizes = self.sizes[chosen]
-        weights = self.torch.from_numpy((sizes / sizes.sum()).astype(np.float32))
-        return Round(chosen, weights, steps, self.server, local)
+        weights = require_torch().from_numpy((sizes / sizes.sum()).astype(np.float32))
+        return Round(chosen, len(self.parts), weights, steps, self.server, local)
 
-    def _plan(self) -> tuple[Integers, Integers, Integers]:
-        """Chosen clients, their batches (clients, steps, batch; -1 fills up), their steps."""
-        batch, epochs = int(self.settings["batch"]), int(self.settings["epochs"])
-        count = max(1, round(self.settings["participation"] * len(self.parts)))
-        chosen = self.generator.permutation(len(self.parts))[:count]
+    def plan(self) -> tuple[Integers, Integers, Integers]:
+        """Draw clients, their batches (clients, steps, batch; -1 fills up) and their steps."""
+        batch, epochs = self.settings.batch, self.settings.epochs
+        chosen = self.generator.permutation(len(self.parts))[: self.chosen_count]
         per_epoch = -(-self.sizes[chosen] // batch)
         order = np.argsort(-per_epoch, kind="stable")
         chosen, per_epoch = chosen[order], per_epoch[order]
-        batches = np.full((count, int(per_epoch[0]) * epochs, batch), -1, np.int64)
+        batches = np.full((len(chosen), int(per_epoch[0]) * epochs, batch), -1, np.int64)
         for row, (client, length) in enumerate(zip(chosen, per_epoch, strict=True)):
             for epoch in range(epochs):
                 samples = self.generator.permutation(self.parts[client])
@@ -171,10 +194,8 @@ class Trainer:
                 filled[: len(samples)] = samples
         return chosen, batches, per_epoch * epochs
 
-    def _step(
-        self, algorithm: Algorithm, clients: Integers, samples: Integers, local: list[torch.Tensor]
-    ) -> None:
-        torch, active = self.torch, len(clients)
+    def _step(self, clients: Integers, samples: Integers, local: list[torch.Tensor]) -> None:
+        torch, active = require_torch(), len(clients)
         real = torch.from_numpy(samples >= 0)
         places = torch.from_numpy(np.maximum(samples, 0))
         flat = places.reshape(-1)
@@ -188,47 +209,33 @@ class Trainer:
         loss = (losses * share).sum()
         server = shared(self.server, active)
         step = Step(clients, own, server, inputs, labels, share, logits, representation)
-        term = algorithm.term(step)
+        term = self.algorithm.term(step, self.settings, self.memory)
         if term is not None:
             loss = loss + term.sum()
         gradients = torch.autograd.grad(loss, own)
         for parameter, gradient in zip(local, gradients, strict=True):
-            parameter[:active].sub_(gradient, alpha=float(self.settings["rate"]))
+            parameter[:active].sub_(gradient, alpha=self.settings.rate)
 
 
-def _check(settings: Settings) -> None:
-    for name in ("rounds", "epochs", "batch"):
-        if int(settings[name]) < 1:
-            raise SettingsError(f"{name} is {settings[name]}; expected at least 1")
-    if not 0 < settings["participation"] <= 1:
-        raise SettingsError(f"participation is {settings['participation']}; expected 0 to 1")
-    if not settings["rate"] > 0 or int(settings["hidden"]) < 0:
-        raise SettingsError("rate must be positive, and hidden at least 0")
-
-
-def run_rounds(
-    make: Callable[[Settings, int], Algorithm], task: Task, settings: Settings
-) -> Result:
+def run_rounds(algorithm: Algorithm, task: Task, settings: Rounds) -> Result:
     """All rounds of an algorithm, the accuracy recorded after each."""
     watch = Stopwatch()
-    trainer = Trainer(task, settings)
-    algorithm = make(settings, len(trainer.parts))
-    rounds, size = int(settings["rounds"]), len(message(arrays(trainer.server)))
+    trainer = Trainer(task, settings, algorithm, participation=settings.participation)
     # Who is not chosen neither receives nor sends.
-    each = size * max(1, round(settings["participation"] * len(trainer.parts))) / len(trainer.parts)
+    each = len(message(arrays(trainer.server))) * trainer.chosen_count / len(trainer.parts)
     curve = []
-    for number in range(1, rounds + 1):
-        trainer.round(algorithm)
+    for number in range(1, settings.rounds + 1):
+        trainer.round()
         with watch.paused():
             if task.watched is not None:
                 accuracy = task.accuracy(HeadModel(trainer.server))
                 curve.append(Point(number, accuracy, 2 * each * number))
-        task.progress(number / rounds)
+        task.progress(number / settings.rounds)
     return Result(
         HeadModel(trainer.server),
-        rounds=rounds,
-        bytes_up=each * rounds,
-        bytes_down=each * rounds,
+        rounds=settings.rounds,
+        bytes_up=each * settings.rounds,
+        bytes_down=each * settings.rounds,
         seconds=watch.seconds,
         digest=digest_of(arrays(trainer.server)),
         curve=tuple(curve),
@@ -238,23 +245,15 @@ def run_rounds(
 def iterative(
     name: str,
     title: str,
-    algorithm: type[Algorithm],
-    *,
-    defaults: Settings | None = None,
-    grid: dict[str, tuple[Any, ...]] | None = None,
-    tuned_like: str = "",
-) -> Method:
-    """A method of this loop: its algorithm and the settings of its own."""
+    algorithm: Algorithm,
+    defaults: Rounds,
+    grid: Mapping[str, tuple[float, ...]] | None = None,
+) -> Method[Rounds]:
+    """A method of this loop; its other settings begin with FedAvg's unless it has a rate grid."""
 
-    def run(task: Task, settings: Settings) -> Result:
+    def run(task: Task, settings: Rounds) -> Result:
         return run_rounds(algorithm, task, settings)
 
-    return Method(
-        name,
-        title,
-        "iterative",
-        run,
-        {**DEFAULTS, **(defaults or {})},
-        grid or {},
-        tuned_like=tuned_like,
-    )
+    grid = grid or {}
+    tuned_like = "" if "rate" in grid else "fedavg"
+    return Method(name, title, "iterative", run, defaults, grid, tuned_like=tuned_like)

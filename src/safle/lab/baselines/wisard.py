@@ -21,15 +21,13 @@ from safle.encoders import EmbeddingEncoder
 from safle.lab.baselines.base import (
     Features,
     Method,
-    Point,
     Result,
-    Settings,
     Stopwatch,
     Task,
     digest_of,
     message,
 )
-from safle.lab.baselines.safle import ENCODER_DEFAULTS, Calibrated, embedding_of
+from safle.lab.baselines.safle import Calibrated, Coding, embedding_of
 
 BATCH = 512
 SMALLEST = (np.uint8, np.uint16, np.uint32)
@@ -90,7 +88,7 @@ def upload(counters: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
     return {"rows": rows.astype(np.uint32), "counters": counters[rows].astype(dtype)}
 
 
-def run(task: Task, settings: Settings) -> Result:
+def run(task: Task, settings: Coding) -> Result:
     """One round of counters."""
     watch = Stopwatch()
     calibrated = Calibrated(task, settings)
@@ -104,16 +102,14 @@ def run(task: Task, settings: Settings) -> Result:
         task.progress(len(sizes) / len(task.holders))
     model = Discriminators(encoder, total)
     seconds = watch.seconds
-    up, down = float(np.mean(sizes)) + calibrated.bytes_up, float(len(message(upload(total))))
-    return Result(
+    return Result.of_one_round(
+        task,
         model,
-        rounds=1,
-        bytes_up=up,
-        bytes_down=down,
-        seconds=seconds,
+        seconds,
+        up=float(np.mean(sizes)) + calibrated.bytes_up,
+        down=float(len(message(upload(total)))),
         digest=digest_of({"counters": total}),
-        curve=(Point(1, task.accuracy(model), up + down),),
-        facts={"calibration_bytes": calibrated.bytes_up},
+        calibration_bytes=calibrated.bytes_up,
     )
 
 
@@ -122,7 +118,7 @@ METHOD = Method(
     "Federated WiSARD",
     "one-shot",
     run,
-    {**ENCODER_DEFAULTS, "group_size": 8},
+    Coding(group_size=8),
     grid={"group_size": (4, 8, 12)},
     invariant=True,
 )

@@ -1,7 +1,9 @@
 """Cells: one measurement each, kept in a file of its own as soon as it is made.
 
-A cell is named by what was asked (kind, arguments, data), so a run that was interrupted
-goes on where it stopped, and experiments that ask for the same share the answer.
+A cell is named by what is asked and of which data, so a run that was interrupted goes on
+where it stopped, and experiments that ask for the same share the answer. A file per cell
+and not a database: cells are few and slow to make, and a user deletes one to have it
+measured again.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import json
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -23,23 +25,45 @@ from safle.lab.experiments.data import DataSet
 Figures = dict[str, Any]
 Progress = Callable[[float], None]
 """Called with the finished share, 0 to 1."""
-Measure = Callable[[DataSet, dict[str, Any], Progress], Figures]
-FORMAT = "safle-cell-1"
+FORMAT = "safle-cell-2"
 PACKAGES = ("safle", "numpy", "scipy", "numba", "scikit-learn", "torch", "zstandard")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is asked: ``kind`` names a function of `safle.lab.experiments.measuring`."""
+    """What is asked.
+
+    Attributes
+    ----------
+    kind : one of `safle.lab.experiments.measuring.MEASURES`
+    scenario, clients : who holds what, see `safle.lab.partitions.partition`
+    method, settings : the method's name and what its settings are
+    noise, rate : the kind of label noise and its rate; "" for none
+    held_out : share of the training samples in the test set's place; 0 for none
+    octaves : of the ridge, around the automatic choice
+    leaving : clients whose counts are taken back
+    """
 
     kind: str
-    arguments: dict[str, Any]
+    scenario: str
+    clients: int
+    seed: int
+    method: str = "safle"
+    settings: dict[str, Any] = field(default_factory=dict)
+    noise: str = ""
+    rate: float = 0.0
+    held_out: float = 0.0
+    octaves: tuple[int, ...] = ()
+    leaving: int = 0
 
     def key(self, data: DataSet) -> str:
         """The name of its file."""
-        asked = {"kind": self.kind, "arguments": self.arguments, "data": data.fingerprint}
+        asked = {"cell": asdict(self), "data": data.fingerprint}
         text = json.dumps(asked, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+Measure = Callable[[DataSet, Cell, Progress], Figures]
 
 
 class Store:
@@ -71,12 +95,11 @@ class Store:
     def measure(self, cell: Cell, data: DataSet, measure: Measure, progress: Progress) -> Figures:
         """Measure a cell and keep it."""
         begin = time.perf_counter()
-        figures = measure(data, cell.arguments, progress)
+        figures = measure(data, cell, progress)
         figures["wall_seconds"] = time.perf_counter() - begin
         content = {
             "format": FORMAT,
-            "kind": cell.kind,
-            "arguments": cell.arguments,
+            "cell": asdict(cell),
             "data": data.fingerprint,
             "versions": versions(),
             "figures": figures,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,15 @@ class DataSet:
     test_labels: NDArray[np.int64]
     class_names: tuple[str, ...]
     source: str
-    fingerprint: str
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of all arrays."""
+        digest = hashlib.sha256()
+        for array in (self.train, self.train_labels, self.test, self.test_labels):
+            digest.update(f"{array.shape} {array.dtype}\n".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
     @property
     def class_count(self) -> int:
@@ -75,7 +84,7 @@ class DataSet:
 
 def load_features(path: Path) -> DataSet:
     """A file with the splits ``train`` and ``test``, both labelled."""
-    parts = {}
+    arrays: list[NDArray[Any]] = []
     for split in ("train", "test"):
         table = open_table(path, split=split)
         if table.labels is None:
@@ -83,81 +92,51 @@ def load_features(path: Path) -> DataSet:
                 f"{path}: the split {split!r} has no labels; expected '{split}_labels' beside "
                 f"'{split}_features'"
             )
-        parts[split] = (as_features(np.asarray(table.features, np.float32)), table.labels)
-    names = np.unique(parts["train"][1])
-    unknown = np.setdiff1d(parts["test"][1], names)
+        arrays += [as_features(np.asarray(table.features, np.float32)), table.labels]
+    train, train_labels, test, test_labels = arrays
+    names, places = np.unique(train_labels, return_inverse=True)
+    unknown = np.setdiff1d(test_labels, names)
     if len(unknown):
         raise TableError(
             f"{path}: test labels {unknown[:5].tolist()} occur in no training sample; expected "
             "the same classes in both splits"
         )
-    return _data_set(
+    numbers = np.searchsorted(names, test_labels)
+    return DataSet(
         path.stem,
-        *(
-            array
-            for features, labels in parts.values()
-            for array in (features, np.searchsorted(names, labels))
-        ),
-        names=tuple(str(name) for name in names),
-        source=table.source or path.name,
+        *(train, places, test, numbers),
+        tuple(str(name) for name in names),
+        table.source or path.name,
     )
 
 
-def load_digits() -> DataSet:
-    """scikit-learn's handwritten digits, 64 pixels of 0 to 16."""
+def load_digits(*, seed: int = 0, pooled: bool = False) -> DataSet:
+    """scikit-learn's handwritten digits, 64 pixels of 0 to 16.
+
+    Parameters
+    ----------
+    seed : of the split into training and test samples
+    pooled : averaged to 4 x 4 pixels, a poorer "backbone" of the same images
+
+    Examples
+    --------
+    >>> load_digits().train.shape, load_digits(pooled=True).test.shape
+    ((1297, 64), (500, 16))
+    """
     from sklearn.datasets import load_digits as load
     from sklearn.model_selection import train_test_split
 
     pixels, labels = load(return_X_y=True)
+    pixels, name, words = pixels.astype(np.float32), "digits", "8 x 8 pixels"
+    if pooled:
+        pixels = pixels.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
+        name, words = "digits-4x4", "averaged to 4 x 4 pixels"
     train, test, train_labels, test_labels = train_test_split(
-        pixels.astype(np.float32),
-        labels.astype(np.int64),
-        test_size=DIGITS_TEST_SAMPLES,
-        random_state=0,
-        stratify=labels,
+        pixels, labels, test_size=DIGITS_TEST_SAMPLES, random_state=seed, stratify=labels
     )
-    return _data_set(
-        "digits",
-        train,
-        train_labels,
-        test,
-        test_labels,
-        names=tuple(str(digit) for digit in range(10)),
-        source="scikit-learn's handwritten digits, 8 x 8 pixels",
-    )
-
-
-def pooled_digits() -> DataSet:
-    """The digits at 4 x 4 pixels: a poorer "backbone" of the same images."""
-    whole = load_digits()
-
-    def pooled(pixels: NDArray[np.float32]) -> NDArray[np.float32]:
-        return pixels.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(len(pixels), 16)
-
-    return _data_set(
-        "digits-4x4",
-        pooled(whole.train),
-        whole.train_labels,
-        pooled(whole.test),
-        whole.test_labels,
-        names=whole.class_names,
-        source="scikit-learn's handwritten digits, averaged to 4 x 4 pixels",
-    )
-
-
-def _data_set(name: str, *arrays: NDArray[Any], names: tuple[str, ...], source: str) -> DataSet:
-    train, train_labels, test, test_labels = (np.ascontiguousarray(array) for array in arrays)
-    digest = hashlib.sha256()
-    for array in (train, train_labels.astype(np.int64), test, test_labels.astype(np.int64)):
-        digest.update(f"{array.shape} {array.dtype}\n".encode())
-        digest.update(array.tobytes())
     return DataSet(
         name,
-        train,
-        train_labels.astype(np.int64),
-        test,
-        test_labels.astype(np.int64),
-        names,
-        source,
-        digest.hexdigest(),
+        *(train, train_labels, test, test_labels),
+        tuple(str(digit) for digit in range(10)),
+        f"scikit-learn's handwritten digits, {words}",
     )

@@ -1,15 +1,15 @@
-"""What an experiment asks for: requests, which become cells once settings are chosen."""
+"""What an experiment asks for: requests, whose settings are chosen before they are measured."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from safle.lab.baselines import method_named
+from safle.lab.experiments.cells import Cell
 from safle.lab.experiments.data import DataSet
-
-Row = dict[str, Any]
+from safle.lab.partitions import POOLED
 
 
 @dataclass(frozen=True)
@@ -19,36 +19,63 @@ class Request:
     Attributes
     ----------
     labels : what identifies it beside the seed: method, scenario, ...
-    arguments : of the cell, without the settings
-    settings : of the method, fixed by the experiment
-    kind : of the cell
+    cell : what is measured; of a method's settings, those that the experiment fixes
     tune : whether the method's grid is searched on held-out training samples
     data : which data set, where there are several
     """
 
     labels: dict[str, Any]
-    arguments: dict[str, Any]
-    settings: dict[str, Any] = field(default_factory=dict)
-    kind: str = "method"
-    tune: bool = True
+    cell: Cell
+    tune: bool = False
     data: int = 0
 
 
 @dataclass(frozen=True)
+class Federation:
+    """How many clients, and seeds; fewer for those that take long."""
+
+    clients: int = 100
+    seeds: int = 3
+    seeds_of: dict[str, int] = field(default_factory=lambda: {"deepafl": 1})
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How settings are chosen.
+
+    Attributes
+    ----------
+    held_out : share of the training samples they are chosen on
+    rounds, layers : that candidates get for it
+    grids : candidates in place of a method's own; FedDyn's are those its paper and FedNTD's
+        protocol use
+    """
+
+    held_out: float = 0.1
+    rounds: int = 60
+    layers: int = 2
+    grids: dict[str, dict[str, tuple[Any, ...]]] = field(
+        default_factory=lambda: {
+            "feddyn": {"alpha": (0.01, 0.03, 0.1), "rate": (0.01, 0.03, 0.1, 0.3)},
+            "fedprox": {"mu": (0.01, 0.1, 1.0)},
+            "moon": {"rate": (0.01, 0.03, 0.1)},
+            "one-shot-average": {"rate": (0.03, 0.1, 0.3)},
+            "one-shot-ensemble": {"rate": (0.03, 0.1, 0.3)},
+            "wisard": {"group_size": (4, 8)},
+        }
+    )
+
+
+@dataclass(frozen=True)
 class Plan:
-    """Data, settings, and the requests that several experiments share."""
+    """Data, who is there, and the requests that several experiments share."""
 
     data: Sequence[DataSet]
-    settings: Mapping[str, Any]
+    federation: Federation
 
     @property
-    def clients(self) -> int:
-        return int(self.settings["federation"]["clients"])
-
-    def seeds(self, method: str) -> range:
-        """Seeds that a method is run with."""
-        federation = self.settings["federation"]
-        return range(int(federation["seeds_of"].get(method, federation["seeds"])))
+    def feature_dim(self) -> int:
+        return int(self.data[0].train.shape[1])
 
     def method(
         self,
@@ -56,45 +83,30 @@ class Plan:
         scenario: str,
         *,
         labels: Mapping[str, Any] | None = None,
-        clients: int | None = None,
-        noise: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
-        seeds: range | None = None,
+        seeds: int = 0,
         tune: bool = True,
         data: int = 0,
-    ) -> list[Request]:
-        """A method in a scenario, for every seed."""
-        method = method_named(name)
-        count = 1 if scenario == "pooled" else clients or self.clients
-        return [
-            Request(
-                {"method": method.title, "scenario": scenario, **(labels or {})},
-                {
-                    "method": name,
-                    "scenario": scenario,
-                    "clients": count,
-                    "seed": seed,
-                    "noise": dict(noise) if noise else None,
-                },
-                dict(settings or {}),
-                tune=tune,
-                data=data,
+        **asked: Any,
+    ) -> Iterator[Request]:
+        """A method in a scenario, for every seed; ``asked`` goes into the cell."""
+        cell = {"clients": 1 if scenario == POOLED else self.federation.clients, **asked}
+        count = seeds or self.federation.seeds_of.get(name, self.federation.seeds)
+        named = {"method": method_named(name).title, "scenario": scenario, **(labels or {})}
+        for seed in range(count):
+            asking = Cell(
+                "method", scenario, seed=seed, method=name, settings=dict(settings or {}), **cell
             )
-            for seed in (self.seeds(name) if seeds is None else seeds)
-        ]
+            yield Request(named, asking, tune, data)
 
 
-@dataclass(frozen=True)
 class Experiment:
-    """A table or figure of the paper, or of ours.
+    """A table or figure of the paper, or of ours; ``question`` is what it answers."""
 
-    Attributes
-    ----------
-    question : what it answers, in a sentence
-    requests : what it needs measured
-    """
+    name: ClassVar[str]
+    title: ClassVar[str]
+    question: ClassVar[str]
 
-    name: str
-    title: str
-    question: str
-    requests: Callable[[Plan], list[Request]]
+    def requests(self, plan: Plan) -> Iterator[Request]:
+        """What it needs measured."""
+        raise NotImplementedError
