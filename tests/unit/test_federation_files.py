@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from safle.errors import (
     EncoderMismatch,
     InvalidInput,
     InvariantError,
+    LimitExceeded,
     SafleError,
     WireError,
 )
 from safle.federation.files import remove_file, sum_files, sum_histograms
+from safle.federation.limits import Limits
 from safle.federation.manifest import load_manifest, manifest_path
+from safle.statistics import count
 from safle.wire import encode_statistics, write_histogram, write_statistics
 
 
@@ -183,6 +187,105 @@ def test_broken_manifests_are_refused(folder: Path, change: dict[str, object]) -
         load_manifest(beside)
 
 
+# --- Forged manifests: readable, so anybody can change them ------------------------------
+
+
+def forge(path: Path, change: Callable[[dict], None]) -> None:
+    beside = manifest_path(path)
+    content = json.loads(beside.read_text())
+    change(content)
+    beside.write_text(json.dumps(content))
+
+
+def test_a_copy_under_a_forged_manifest_is_still_a_duplicate(folder: Path) -> None:
+    sum_files([folder / "a", folder / "b"], folder / "total")
+    (folder / "copy").write_bytes((folder / "total").read_bytes())
+    manifest_path(folder / "copy").write_text(manifest_path(folder / "total").read_text())
+
+    def rename(content: dict) -> None:
+        for at, entry in enumerate(content["contributions"]):
+            entry["digest"] = str(at) * 64
+
+    forge(folder / "copy", rename)
+    with pytest.raises(DuplicateContribution, match="copy brings"):
+        sum_files([folder / "total", folder / "copy"], folder / "twice")
+
+
+def test_a_single_contribution_cannot_go_by_another_name(folder: Path) -> None:
+    sum_files([folder / "a"], folder / "alone")
+    forge(folder / "alone", lambda c: c["contributions"][0].update(digest="0" * 64))
+    with pytest.raises(InvalidInput, match="not the one that the file holds"):
+        sum_files([folder / "alone", folder / "b"], folder / "total")
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda c, x: c["contributions"].append(x), WireError),
+        (lambda c, x: c["contributions"].append(x) or c.update(samples=120), InvalidInput),
+        (lambda c, x: c["contributions"].append(x | {"samples": 0}), InvalidInput),
+        (lambda c, x: c["contributions"].__setitem__(0, x), WireError),
+        (lambda c, x: c["contributions"].append(c["contributions"][0]), WireError),
+        (lambda c, x: c["removed"].append(x) or c["contributions"].append(x), InvariantError),
+        (lambda c, x: c["contributions"][0].update(digest="../../x"), WireError),
+        (lambda c, x: c["contributions"][0].update(samples=-40), WireError),
+        (lambda c, x: c["contributions"][0].update(classes=["x", 1]), WireError),
+        (lambda c, x: c["contributions"][0].update(classes=[0, 1, 2, 7]), InvalidInput),
+        (lambda c, x: c["contributions"][0].update(more=1), WireError),
+    ],
+)
+def test_what_was_never_added_is_not_removed_by_a_forged_manifest(
+    folder: Path, change: Callable[[dict, dict], None], error: type[Exception]
+) -> None:
+    never = sum_files([folder / "c"], folder / "never").contributions[0].to_json()
+    sum_files([folder / "a", folder / "b"], folder / "total")
+    forge(folder / "total", lambda content: change(content, json.loads(json.dumps(never))))
+    before = contents(folder)
+    with pytest.raises(error):
+        remove_file(folder / "total", folder / "c", folder / "left")
+    assert contents(folder) == before
+
+
+def test_a_manifest_that_lies_about_what_is_removed_is_refused(folder: Path) -> None:
+    sum_files([folder / name for name in "abc"], folder / "total")
+
+    def swap(content: dict) -> None:
+        first, second, _ = content["contributions"]
+        first["samples"], second["samples"] = second["samples"], first["samples"]
+
+    forge(folder / "total", swap)
+    with pytest.raises(InvalidInput, match="the manifest is not true"):
+        remove_file(folder / "total", folder / "a", folder / "left")
+
+
+def test_limits_hold_for_files_and_for_what_sums_list(folder: Path) -> None:
+    with pytest.raises(LimitExceeded, match="/b: 50 samples"):
+        sum_files([folder / "a", folder / "b"], folder / "total", limits=Limits(most_samples=49))
+    sum_files([folder / "a", folder / "b"], folder / "total")
+    limits = Limits(most_samples=50)
+    assert sum_files([folder / "total", folder / "c"], folder / "all", limits=limits).samples == 120
+    with pytest.raises(LimitExceeded, match="3 classes"):
+        sum_files([folder / "a"], folder / "x", limits=Limits(most_classes=2))
+
+
+def test_many_classes_are_summed_in_linear_time(make_encoder: Callable, tmp_path: Path) -> None:
+    encoder = make_encoder("linear", 2)
+    limits = Limits(most_classes=10**6)
+
+    def seconds(classes: int) -> float:
+        for name in "ab":
+            labels = np.arange(classes) + (classes if name == "b" else 0)
+            features = np.arange(2 * classes).reshape(-1, 2) % 7.0 + (name == "b")
+            write_statistics(tmp_path / name, count(encoder, features, labels))
+        begun = time.perf_counter()
+        sum_files([tmp_path / "a", tmp_path / "b"], tmp_path / "sum", limits=limits)
+        return time.perf_counter() - begun
+
+    seconds(100)
+    # Eight times the classes; a quadratic merge would take 64 times as long.
+    assert seconds(40_000) < 30 * max(seconds(5_000), 0.05)
+
+
 def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:
     values = np.random.default_rng(0).random((30, 4))
     grid = Grid(0, 1, 16)
@@ -203,4 +306,7 @@ def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:
             sum_histograms([tmp_path / name for name in names], tmp_path / "total")
     with pytest.raises(SafleError, match="histogram"):
         sum_files([tmp_path / "a"], tmp_path / "total")
+    for declared in ({"features": 3}, {"grid": Grid(0, 2, 16)}, {"limits": Limits(most_samples=9)}):
+        with pytest.raises(LimitExceeded, match="/a: "):
+            sum_histograms([tmp_path / "a", tmp_path / "b"], tmp_path / "total", **declared)
     assert contents(tmp_path) == before
