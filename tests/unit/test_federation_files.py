@@ -117,6 +117,19 @@ def test_forced_removal_is_noted(folder: Path) -> None:
     assert load_manifest(manifest_path(folder / "total")) == left
 
 
+def test_a_sum_with_a_forced_removal_can_itself_be_removed(folder: Path) -> None:
+    sum_files([folder / "a", folder / "b"], folder / "part")
+    manifest_path(folder / "part").unlink()
+    remove_file(folder / "part", folder / "b", folder / "part")
+    sum_files([folder / "part", folder / "c"], folder / "total")
+    left = remove_file(folder / "total", folder / "part", folder / "left")
+    assert ([entry.client for entry in left.contributions], left.removed) == (["c"], ())
+    assert (folder / "left").read_bytes() == (folder / "c").read_bytes()
+    sum_files([folder / "a", folder / "c"], folder / "other")
+    with pytest.raises(InvalidInput, match="lists removals"):
+        remove_file(folder / "other", folder / "part", folder / "left", force=True)
+
+
 def test_without_a_manifest_the_algebra_decides(folder: Path) -> None:
     left = remove_file(folder / "a", folder / "empty", folder / "left")
     assert (left.samples, [entry.client for entry in left.removed]) == (40, ["empty"])

@@ -7,10 +7,11 @@ is written, so after a failure every file is as it was.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from safle._internal.atomic import write_together
 from safle.encoders.features import ClassName
@@ -28,21 +29,13 @@ Progress = Callable[[float], None]
 """Called with the finished share, 0 to 1."""
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """A statistics file, verified, and the contributions it stands for."""
+class _Opened(NamedTuple):
+    """A statistics file, verified, and the contributions it stands for: itself, if not listed."""
 
     statistics: Statistics
     itself: Entry
-    manifest: Manifest | None
-
-    @property
-    def parts(self) -> Sequence[Entry]:
-        return (self.itself,) if self.manifest is None else self.manifest.contributions
-
-    @property
-    def removed(self) -> Sequence[Entry]:
-        return () if self.manifest is None else self.manifest.removed
+    manifest: Manifest
+    listed: bool
 
 
 def sum_files(
@@ -72,12 +65,12 @@ def sum_files(
         with naming(path):
             opened = _open(path, fingerprint=fingerprint)
             fingerprint = opened.statistics.fingerprint
-            for entry in opened.parts:
+            for entry in opened.manifest.contributions:
                 limits.check_join(entry, classes)
                 classes |= {*entry.classes}
             total = total or Accumulator(opened.statistics)
-        received.add(opened.itself, opened.parts, path)
-        removed += opened.removed
+        received.add(opened.itself, opened.manifest.contributions, path)
+        removed += opened.manifest.removed
         with naming(path):
             total.add(opened.statistics)
     if total is None:
@@ -145,12 +138,12 @@ def remove_file(
 def _without(
     whole: _Opened, part: _Opened, *, force: bool, total: StrPath, contribution: StrPath
 ) -> Manifest:
-    left = whole.manifest or Manifest("statistics", whole.itself.digest, (whole.itself,))
-    for entry in part.parts:
+    left = whole.manifest
+    for entry in part.manifest.contributions:
         shorter = left.without(entry)
         if shorter is None:
             # Without a manifest nobody knows what the sum holds: the algebra alone decides.
-            if whole.manifest is not None and not force:
+            if whole.listed and not force:
                 raise InvalidInput(
                     f"{manifest_path(total)} does not list {entry.digest[:12]}… "
                     f"({contribution}); it was not part of this sum, or only inside another "
@@ -158,12 +151,21 @@ def _without(
                 )
             shorter = replace(left, removed=(*left.removed, entry))
         left = shorter
-    return left
+    # What the part had lost already, the sum had lost with it.
+    back = part.manifest.removed
+    if not {*back} <= {*left.removed}:
+        raise InvalidInput(
+            f"{manifest_path(contribution)} lists removals that {manifest_path(total)} does not: "
+            "remove its contributions one by one"
+        )
+    return replace(left, removed=tuple(entry for entry in left.removed if entry not in back))
 
 
 def _open(path: Path, *, fingerprint: str | None = None) -> _Opened:
     statistics, itself = Contribution.read(path).open(fingerprint=fingerprint)
-    return _Opened(statistics, itself, read_manifest(path, itself))
+    manifest = read_manifest(path, itself)
+    alone = Manifest("statistics", itself.digest, (itself,))
+    return _Opened(statistics, itself, manifest or alone, manifest is not None)
 
 
 def write_sum(

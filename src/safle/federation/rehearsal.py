@@ -155,16 +155,8 @@ def units_within(
             "encoder with fewer fraction bits"
         )
     powers = np.polyfit(list(tried), list(tried.values()), min(2, len(tried) - 1))
-    units = _largest(lambda size: float(np.polyval(powers, size)), most_bytes, most_units)
+    fitting = np.flatnonzero(np.polyval(powers, np.arange(1, most_units + 1)) <= most_bytes)
+    units = int(fitting.max(initial=0)) + 1
     while units > 1 and expected(units) > most_bytes:
         units = units * 31 // 32
     return units
-
-
-def _largest(size: Callable[[int], float], most: float, units: int) -> int:
-    """The largest number up to ``units`` with a size of at most ``most``, by halving."""
-    low, high = 1, units + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if size(middle) <= most else (low, middle)
-    return low

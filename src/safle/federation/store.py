@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import asdict
@@ -35,13 +34,19 @@ from safle.errors import (
     WireError,
 )
 from safle.federation.contribution import Contribution, Entry
-from safle.federation.database import DATABASE, LOCK, SECONDS_TO_WAIT, Database, Lock, Member
+from safle.federation.database import (
+    CONTRIBUTIONS,
+    DATABASE,
+    ENCODER,
+    SECONDS_TO_WAIT,
+    Database,
+    Lock,
+    Member,
+    check_unused,
+    is_ours,
+)
 from safle.federation.limits import Limits
 from safle.statistics import Accumulator, Statistics
-
-ENCODER, CONTRIBUTIONS = "encoder.safetensors", "contributions"
-_OURS = re.compile(r"[0-9a-f]{64}\.stats|\.[0-9a-f]{64}\.stats\.\w+\.part")
-_PARTS = re.compile(rf"{ENCODER}|{CONTRIBUTIONS}|{LOCK}|{DATABASE}(-\w+)?|\.{ENCODER}\.\w+\.part")
 
 Progress = Callable[[float], None]
 """Called with the finished share, 0 to 1."""
@@ -84,7 +89,7 @@ class Store:
         ``seconds`` is how long to wait for another process that is changing it.
         """
         place = Path(folder)
-        _check_unused(place)
+        check_unused(place)
         place.mkdir(parents=True, exist_ok=True)
         store = Store(place, Lock(place, seconds=seconds), encoder)
         if store.encoder != encoder:
@@ -175,10 +180,7 @@ class Store:
 
     def contributions(self, progress: Progress | None = None) -> Iterator[Statistics]:
         """Every member's statistics, verified again, each in the memory of the one before."""
-        for done, member in enumerate(self._members.values(), start=1):
-            yield self._read(member)
-            if progress is not None:
-                progress(done / len(self._members))
+        return (self._read(member) for member in self._each(progress))
 
     def total(self, progress: Progress | None = None) -> Accumulator:
         """The sum of all members."""
@@ -190,13 +192,11 @@ class Store:
     def problems(self, progress: Progress | None = None) -> list[str]:
         """Read everything and say what is wrong with it; nothing, if all is well."""
         found = []
-        for done, member in enumerate(self._members.values(), start=1):
+        for member in self._each(progress):
             try:
                 self._read(member)
             except (SafleError, OSError) as error:
                 found.append(str(error))
-            if progress is not None:
-                progress(done / len(self._members))
         found += [
             f"{path}: no row of the database names it; the next change of the store deletes it"
             for path in self._unnamed()
@@ -205,7 +205,13 @@ class Store:
 
     def strangers(self) -> list[Path]:
         """What lies among the contributions and is not the store's: it is never touched."""
-        return sorted(path for path in self._place.iterdir() if not _is_ours(path))
+        return sorted(path for path in self._place.iterdir() if not is_ours(path))
+
+    def _each(self, progress: Progress | None) -> Iterator[Member]:
+        for done, member in enumerate(self._members.values(), start=1):
+            yield member
+            if progress is not None:
+                progress(done / len(self._members))
 
     def _read(self, expected: Member) -> Statistics:
         path, client = self._path(expected), expected.client
@@ -281,7 +287,7 @@ class Store:
         """Our own files that are not in: those of removed clients and of crashes."""
         named = {f"{member.digest}.stats" for member in self._members.values()}
         found = (path for path in self._place.iterdir() if path.name not in named)
-        return sorted(path for path in found if _is_ours(path))
+        return sorted(path for path in found if is_ours(path))
 
     def _listing(self) -> str:
         names = [*self._members][:8]
@@ -316,19 +322,3 @@ def _read_facts(place: Path, facts: Mapping[str, str]) -> tuple[Encoder, Limits]
         return encoder, Limits(**{**fields, "classes": tuple(fields["classes"])})
     except (ValueError, TypeError, KeyError) as error:
         raise StoreError(f"{place / DATABASE}: the limits are damaged: {error}") from error
-
-
-def _is_ours(path: Path) -> bool:
-    """Whether a store wrote this file; never what a link leads to."""
-    return bool(_OURS.fullmatch(path.name)) and path.is_file() and not path.is_symlink()
-
-
-def _check_unused(place: Path) -> None:
-    """Refuse a folder of other things; what a store half made has left behind may be there."""
-    if not place.exists() or (place / DATABASE).exists():
-        return
-    if any(not _PARTS.fullmatch(path.name) for path in place.iterdir()):
-        raise StoreError(f"{place} holds other files; choose a new or an empty folder")
-    inside = place / CONTRIBUTIONS
-    if inside.is_symlink() or (inside.exists() and any(inside.iterdir())):
-        raise StoreError(f"{inside} holds files of somebody's; choose a new or an empty folder")
