@@ -248,8 +248,8 @@ def test_writing_replaces_all_or_nothing(tmp_path):
     write_table(path, FEATURES, NUMBERS)
     before = path.read_bytes()
 
-    with pytest.raises(TableError, match="'a,b'"):
-        write_table(path, FEATURES[:1], ["a,b"])
+    with pytest.raises(TableError, match="a class without a name"):
+        write_table(path, FEATURES[:1], [""])
     with pytest.raises(InvalidInput, match="shape"):
         write_table(path, FEATURES[0])
     with pytest.raises(InvalidInput, match="labels"):
@@ -261,3 +261,9 @@ def test_writing_replaces_all_or_nothing(tmp_path):
 
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["t.safetensors"]
+
+
+@pytest.mark.parametrize("names", [["a,b", "c"], [" a ", "b"], ['"', "[x]"], ["a", "b"]])
+def test_any_class_name_can_be_written_as_safetensors(tmp_path, names):
+    write_table(tmp_path / "t.safetensors", FEATURES[:2], names)
+    assert open_table(tmp_path / "t.safetensors").labels.tolist() == names

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from safle.data.common import listed
 from safle.data.images.file_images import FileImages, as_image_error
 from safle.data.images.files import SUFFIXES, Files, Member, is_image
 from safle.data.images.lists import read_label_file
-from safle.data.images.sources import LABEL_COLUMN, Label, Selection, counted, listed
+from safle.data.images.sources import LABEL_COLUMN, Label, Selection, counted
 from safle.data.tables.labels import parse_labels
 from safle.errors import ImageError
 

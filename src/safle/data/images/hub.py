@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from safle.data.common import listed
 from safle.data.images.files import Member, path_inside
 from safle.data.images.sources import (
     LABEL_COLUMN,
@@ -24,7 +25,6 @@ from safle.data.images.sources import (
     Selection,
     Unreadable,
     describe,
-    listed,
     listing_digest,
 )
 from safle.errors import ImageError, MissingExtra

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from safle.data.common import listed
 from safle.data.images.file_images import FileImages, as_image_error
 from safle.data.images.files import DiskFiles, Member, path_inside, plain_name
-from safle.data.images.sources import LABEL_COLUMN, Label, Selection, counted, listed
+from safle.data.images.sources import LABEL_COLUMN, Label, Selection, counted
 from safle.data.tables.delimited import read_header, read_rows
 from safle.data.tables.labels import parse_labels
 from safle.errors import ImageError
@@ -79,8 +80,7 @@ def read_label_file(path: Path, names: Sequence[str], selection: Selection) -> l
 def _read_list(path: Path, selection: Selection) -> list[Row]:
     """All rows of a CSV file, each with a path and, where there is a column, a label."""
     with as_image_error():
-        header, first = read_header(path)
-        found = [(mark.line + 1, row) for mark, row in read_rows(path, first, len(header))]
+        header, found = read_header(path), list(read_rows(path))
     image_at = _image_at(path, header, selection.image_column)
     label_at = _label_at(path, header, selection.label_column)
     split_at = header.index("split") if "split" in header else None

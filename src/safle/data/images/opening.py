@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from safle.data.common import existing_file
 from safle.data.images.archives import TARS, TarFiles, ZipFiles
 from safle.data.images.class_folders import open_class_folders
 from safle.data.images.files import Files, Member, is_image, list_folder
@@ -80,7 +81,7 @@ def open_images(
     """
     selection = Selection(
         split=split,
-        labels=None if labels is None else _existing_file(Path(labels)),
+        labels=None if labels is None else existing_file(labels, ImageError),
         label_column=label_column,
         image_column=image_column,
         most_bytes=most_bytes,
@@ -89,7 +90,7 @@ def open_images(
         return open_named(str(path), selection)
     place = Path(path)
     if not place.is_dir():
-        suffix = _existing_file(place).suffix.lower()
+        suffix = existing_file(place, ImageError).suffix.lower()
         if suffix == ".csv":
             return open_csv(place, selection)
         if suffix == ".parquet":
@@ -115,15 +116,3 @@ def _open_files(path: Path, most_bytes: int) -> Files:
         f"{path}: unknown kind of file; expected a folder, .zip, {', '.join(TARS)}, .csv, "
         f".parquet or {PREFIX}NAME"
     )
-
-
-def _existing_file(path: Path) -> Path:
-    if path.is_dir():
-        raise ImageError(f"{path}: is a directory; expected a file in it")
-    if not path.exists():
-        raise ImageError(f"{path}: no such file or folder")
-    if not path.is_file():
-        raise ImageError(f"{path}: not a regular file; copy its contents into one")
-    if path.stat().st_size == 0:
-        raise ImageError(f"{path}: is empty; copy or download it again")
-    return path

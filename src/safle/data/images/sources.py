@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.data.common import choose_split, refuse_options
 from safle.errors import ImageError
 
 Label = str | int | None
@@ -86,27 +87,11 @@ class Selection:
 
     def refuse(self, where: object, kind: str, *options: str) -> None:
         """Raise if one of ``options``, which this kind of source has no use for, was given."""
-        for option in options:
-            if getattr(self, option) != getattr(Selection, option):
-                raise ImageError(
-                    f"{where}: {option}={str(getattr(self, option))!r} does not apply to {kind}; "
-                    "leave it out"
-                )
+        refuse_options(where, kind, self, *options, error=ImageError)
 
     def choose_split(self, where: object, available: Iterable[str | None]) -> str | None:
         """The split to read; None if there are none."""
-        names = sorted({name for name in available if name is not None})
-        if self.split is None:
-            if len(names) > 1:
-                raise ImageError(
-                    f"{where}: has the splits {listed(names)}; say which with --split NAME "
-                    "(split= in Python)"
-                )
-            return names[0] if names else None
-        if self.split not in names:
-            has = f"it has {listed(names)}" if names else "it has no splits: leave it out"
-            raise ImageError(f"{where}: no split {self.split!r}; {has}")
-        return self.split
+        return choose_split(where, self.split, available, ImageError)
 
 
 def describe(kind: str, split: str | None, labels: Iterable[Label]) -> str:
@@ -130,9 +115,3 @@ def listing_digest(rows: Iterable[tuple[object, ...]]) -> str:
 def counted(number: int, thing: str, plural: str | None = None) -> str:
     """``1 image``, ``2 images``, ``3 classes``."""
     return f"{number} {thing if number == 1 else plural or thing + 's'}"
-
-
-def listed(names: Iterable[str], most: int = 20) -> str:
-    """Names separated by commas, the first ``most`` of them."""
-    known = list(names)
-    return ", ".join(known[:most]) + (", ..." if len(known) > most else "")

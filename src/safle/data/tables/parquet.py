@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.data.tables.selection import LABEL_COLUMN, Contents, Selection
+from safle.data.common import listed
+from safle.data.tables.selection import Contents, Selection
 from safle.data.tables.table import Rows
 from safle.errors import MissingExtra, TableError
 
@@ -90,7 +91,7 @@ def read_parquet_table(path: Path, selection: Selection) -> Contents:
     selection.refuse(path, "split", "labels_key")
     with _opened(path) as file:
         schema = file.schema_arrow
-        label_column = _label_column(path, schema, selection.label_column)
+        label_column = selection.label_in(path, schema.names)
         columns = _feature_columns(path, schema, selection.features_key, label_column)
         kind = schema.field(columns[0]).type
         if _is_list(kind):
@@ -101,14 +102,6 @@ def read_parquet_table(path: Path, selection: Selection) -> Contents:
         features = ParquetRows(path, columns, (file.metadata.num_rows, width), dtype)
         labels = None if label_column is None else _labels(path, file, label_column)
     return Contents(features, labels)
-
-
-def _label_column(path: Path, schema: Any, wanted: str) -> str | None:
-    if wanted in schema.names:
-        return wanted
-    if wanted != LABEL_COLUMN:
-        raise TableError(f"{path}: no column {wanted!r}; it has {_listed(schema.names)}")
-    return None
 
 
 def _feature_columns(
@@ -122,7 +115,7 @@ def _feature_columns(
     if features_key is not None:
         raise TableError(
             f"{path}: no column {features_key!r} of lists of numbers; it has "
-            f"{_listed(lists) or 'none, only ' + _listed(schema.names)}"
+            f"{listed(lists) or 'none, only ' + listed(schema.names)}"
         )
     numeric = [
         field.name
@@ -134,7 +127,7 @@ def _feature_columns(
     ]
     if not numeric:
         raise TableError(
-            f"{path}: has {_listed(schema.names) or 'no columns'}; expected numeric columns or a "
+            f"{path}: has {listed(schema.names) or 'no columns'}; expected numeric columns or a "
             "column 'features' of lists: name another with --features-key KEY "
             "(features_key= in Python)"
         )
@@ -183,10 +176,6 @@ def _is_number(kind: Any) -> bool:
 def _numpy_type(kind: Any) -> np.dtype[Any]:
     dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
     return dtype
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from safle.data.common import existing_file
 from safle.data.tables.arrays import read_npy_table, read_npz_table
 from safle.data.tables.delimited import read_csv_table
 from safle.data.tables.labels import as_labels, name_labels, read_label_file
@@ -71,17 +72,27 @@ def open_table(
         a number is found only when its row is read.
     MissingExtra
         A .parquet file, and pyarrow is not installed.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from safle.data.tables import write_table
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "pets.csv")
+    >>> write_table(path, [[46.0, 4.5], [60.0, 23.0]], ["cat", "dog"])
+    >>> table = open_table(path)
+    >>> table.features[:].tolist(), table.labels.tolist()
+    ([[46.0, 4.5], [60.0, 23.0]], ['cat', 'dog'])
     """
     selection = Selection(
         split=split, features_key=features_key, labels_key=labels_key, label_column=label_column
     )
-    file = _existing_file(path)
+    file = existing_file(path, TableError)
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
         raise TableError(f"{file}: unknown kind of file; expected one of {', '.join(_READERS)}")
     try:
         contents = reader(file, selection)
-        label_file = None if labels is None else _existing_file(labels)
+        label_file = None if labels is None else existing_file(labels, TableError)
         found = contents.labels if label_file is None else read_label_file(label_file)
     except OSError as error:
         raise TableError(f"{file}: cannot be read: {error}") from error
@@ -106,16 +117,3 @@ def _labels(found: NDArray[Any], contents: Contents, *, where: str) -> NDArray[A
     if contents.class_names is None:
         return labels
     return name_labels(labels, contents.class_names, where=where)
-
-
-def _existing_file(path: str | os.PathLike[str]) -> Path:
-    file = Path(path)
-    if file.is_dir():
-        raise TableError(f"{file}: is a directory; expected a file in it")
-    if not file.exists():
-        raise TableError(f"{file}: no such file")
-    if not file.is_file():
-        raise TableError(f"{file}: not a regular file; copy its contents into one")
-    if file.stat().st_size == 0:
-        raise TableError(f"{file}: is empty; copy or export it again")
-    return file

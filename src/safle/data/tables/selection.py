@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from safle.data.common import choose_split, listed, refuse_options
 from safle.data.tables.table import Rows
 from safle.errors import TableError
 
 LABEL_COLUMN = "label"
-
 # Our names first, scikit-learn's second.
 _PAIRS = (("features", "labels"), ("X", "y"))
 
@@ -38,12 +38,7 @@ class Selection:
 
     def refuse(self, path: Path, *options: str) -> None:
         """Raise if one of ``options``, which this kind of file has no use for, was given."""
-        for option in options:
-            if getattr(self, option) != getattr(Selection, option):
-                raise TableError(
-                    f"{path}: {option}={getattr(self, option)!r} does not apply to "
-                    f"{path.suffix} files; leave it out"
-                )
+        refuse_options(path, f"{path.suffix} files", self, *options, error=TableError)
 
     def keys(self, path: Path, available: Iterable[str]) -> tuple[str, str | None]:
         """The keys of the features and of the labels, the latter None if there are none."""
@@ -54,6 +49,14 @@ class Selection:
             return features_key, _existing(path, self.labels_key, present, "labels_key")
         return features_key, next((k for k in _partners(features_key) if k in present), None)
 
+    def label_in(self, path: Path, names: list[str]) -> str | None:
+        """The column of labels among ``names``; only the default may be missing."""
+        if self.label_column in names:
+            return self.label_column
+        if self.label_column != LABEL_COLUMN:
+            raise TableError(f"{path}: no column {self.label_column!r}; it has {listed(names)}")
+        return None
+
     def _features_key(self, path: Path, present: list[str]) -> str:
         if self.features_key is not None:
             if self.split is not None:
@@ -62,33 +65,19 @@ class Selection:
                     "were both given; name the features by one of them"
                 )
             return _existing(path, self.features_key, present, "features_key")
-        if self.split is None:
-            plain = next((name for name, _ in _PAIRS if name in present), None)
-            if plain is not None:
-                return plain
-        return self._split_key(path, present)
-
-    def _split_key(self, path: Path, present: list[str]) -> str:
+        plain = next((name for name, _ in _PAIRS if name in present), None)
+        if self.split is None and plain is not None:
+            return plain
         splits = _splits(present)
-        if self.split is not None:
-            if self.split not in splits:
-                raise TableError(
-                    f"{path}: no split {self.split!r}; it has "
-                    f"{_listed(splits) or 'no splits, only ' + (_listed(present) or 'nothing')}"
-                )
-            return splits[self.split]
-        if len(splits) > 1:
+        instead = "no splits, only " + (listed(present) or "nothing")
+        split = choose_split(path, self.split, splits, TableError, instead)
+        if split is None:
             raise TableError(
-                f"{path}: has the splits {_listed(splits)}; say which with --split NAME "
-                "(split= in Python)"
-            )
-        if not splits:
-            raise TableError(
-                f"{path}: has {_listed(present) or 'no arrays'}; expected 'features' or "
+                f"{path}: has {listed(present) or 'no arrays'}; expected 'features' or "
                 "'<split>_features': name the array with --features-key KEY "
                 "(features_key= in Python)"
             )
-        return next(iter(splits.values()))
+        return splits[split]
 
 
 def _splits(present: list[str]) -> dict[str, str]:
@@ -99,7 +88,7 @@ def _splits(present: list[str]) -> dict[str, str]:
             split = key.removesuffix(f"_{name}")
             if split not in ("", key):
                 found.setdefault(split, key)
-    return dict(sorted(found.items()))
+    return found
 
 
 def _partners(features_key: str) -> list[str]:
@@ -114,10 +103,6 @@ def _partners(features_key: str) -> list[str]:
 def _existing(path: Path, key: str, present: list[str], option: str) -> str:
     if key not in present:
         raise TableError(
-            f"{path}: {option} is {key!r}, but it has {_listed(present) or 'no arrays'}"
+            f"{path}: {option} is {key!r}, but it has {listed(present) or 'no arrays'}"
         )
     return key
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)

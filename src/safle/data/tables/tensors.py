@@ -75,7 +75,9 @@ def read_safetensors_table(path: Path, selection: Selection) -> Contents:
 
 def class_names_text(names: Sequence[str]) -> str:
     """Class names as the metadata entry ``classes``; the inverse is in the reader."""
-    if all(name and name == name.strip() and not {*name} & {*',[]"'} for name in names):
+    if "" in names:
+        raise TableError("a class without a name; expected a name for every class: give it one")
+    if all(name == name.strip() and not {*name} & {*',[]"'} for name in names):
         return ",".join(names)
     return json.dumps(list(names))
 

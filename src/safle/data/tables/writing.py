@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 from safle._internal.atomic import replacing
 from safle.data.tables.selection import LABEL_COLUMN
 from safle.data.tables.table import check_features
+from safle.data.tables.tensors import class_names_text
 from safle.encoders.features import as_labels
 from safle.errors import InvalidInput, TableError
 
@@ -70,19 +71,10 @@ def _write_safetensors(path: Path, features: NDArray[Any], labels: NDArray[Any] 
     tensors, metadata = {"features": features}, {}
     if labels is not None and labels.dtype.kind == "U":
         names, labels = np.unique(labels, return_inverse=True)
-        metadata["classes"] = ",".join(_plain(str(name)) for name in names)
+        metadata["classes"] = class_names_text([str(name) for name in names])
     if labels is not None:
         tensors["labels"] = labels.astype(np.int64)
     save_file(tensors, path, metadata)
-
-
-def _plain(name: str) -> str:
-    if not name or "," in name or name != name.strip():
-        raise TableError(
-            f"class name {name!r} cannot be in the comma-separated list of a .safetensors file; "
-            "write .npz, or choose a name without commas and without spaces around it"
-        )
-    return name
 
 
 def _write_csv(path: Path, features: NDArray[Any], labels: NDArray[Any] | None) -> None:
