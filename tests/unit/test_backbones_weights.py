@@ -11,11 +11,17 @@ import numpy as np
 import pytest
 
 from safle.data.backbones import CARDS, weights
-from safle.data.backbones.cache import cache_folder
 from safle.data.backbones.catalogue import Card, Downloaded, Packaged, card_of
-from safle.data.backbones.exporting import export_network
 from safle.data.backbones.networks import OnnxNetwork
-from safle.data.backbones.weights import build, digest_of, download, find_weights, get_weights
+from safle.data.backbones.weights import (
+    build,
+    cache_folder,
+    digest_of,
+    download,
+    export_network,
+    find_weights,
+    get_weights,
+)
 from safle.errors import BackboneError
 
 torch = pytest.importorskip("torch")
@@ -211,7 +217,7 @@ def test_unknown_names_list_the_known() -> None:
 
 
 def test_exported_once_and_equal_to_torch(tmp_path: Path, cache: Path) -> None:
-    from safle.data.backbones.architectures.resnet import ResNet18
+    from safle.data.backbones.architectures.plain import ResNet18
 
     torch.manual_seed(0)
     card, path = card_of("resnet18"), tmp_path / "w.pth"

@@ -24,7 +24,7 @@ def backbones(session: Session, /) -> None:
     [b]--backbone FILE.onnx[/b].
     """
     from safle.data.backbones import CARDS, DEFAULT
-    from safle.data.backbones.cache import cache_folder
+    from safle.data.backbones.weights import cache_folder
 
     columns = ["name", "weights from", "licence", "here", "input", "parameters", "features"]
     session.table(columns, [_row(card) for card in CARDS.values()], names=5)

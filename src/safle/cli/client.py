@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.cli.image_options import (
-    backbone_options,
-    chosen_backbone,
-    chosen_images,
+    choose_backbone,
+    choose_images,
     image_options,
-    images_argument,
-    running_options,
+    running,
     unreadable_text,
 )
 from safle.cli.options import Command, encoder_file, output, refuse_overwriting, trust_option
@@ -26,11 +24,8 @@ EXAMPLE = "Example:\n\n  safle client photographs/ --encoder encoder.safetensors
 
 
 @click.command(cls=Command, panel="At a client", epilog=EXAMPLE)
-@images_argument
+@image_options(default=None, shown="the encoder's")
 @encoder_file()
-@backbone_options(default=None, shown="the encoder's")
-@image_options
-@running_options
 @trust_option
 @output("The statistics file to write; send it to the server.")
 @click.pass_obj
@@ -55,25 +50,14 @@ def client(
 
     refuse_overwriting(output, images, encoder_path, options["labels"], options["weights"])
     encoder = load_encoder(encoder_path)
-    source = chosen_images(images, options)
-    session.note(f"{images}: {source.description}")
-    network = chosen_backbone(backbone or _named_in(encoder.source, encoder_path), options)
+    source = choose_images(session, images, options)
+    network = choose_backbone(backbone or _named_in(encoder.source, encoder_path), options)
     check_source(encoder.source, network.source, where=str(images), trusted=trust_features)
     session.announce_compilation()
-    with session.counting(f"counting {images.name}", len(source), "images") as advance:
-        statistics, unreadable = count_images(
-            source,
-            network,
-            encoder,
-            output,
-            batch=options["batch"],
-            workers=options["workers"],
-            max_unreadable=options["max_unreadable"],
-            advance=advance,
-            note=session.note,
-        )
+    with running(session, f"counting {images.name}", source, options) as settings:
+        statistics, unreadable = count_images(source, network, encoder, output, **settings)
     facts = _written(statistics, output)
-    facts["unreadable"] = unreadable_text(len(unreadable.found), unreadable.report)
+    facts["unreadable"] = unreadable_text(unreadable)
     session.facts(f"{output}: statistics", facts)
 
 

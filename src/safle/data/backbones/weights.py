@@ -1,17 +1,34 @@
-"""Weights files: found in a package, in the cache or at an address, checked, read without code."""
+"""Weights files: found in a package, in the cache or at an address, checked, read without code.
+
+Exported to ONNX once: later runs find the network in the cache and need no torch.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
+import warnings
 from pathlib import Path
 from typing import Any
 
-from safle.data.backbones.cache import cache_folder
+from safle._internal import atomic
 from safle.data.backbones.catalogue import Card, Downloaded, Packaged
 from safle.errors import BackboneError, MissingExtra
 
 LARGEST_FILE = 8 * 2**30
+REVISION = 1
+"""Counted up whenever an architecture's or the exporter's code changes what is exported."""
+OPSET = 17
+
+
+def cache_folder(*parts: str) -> Path:
+    """``$SAFLE_CACHE``, else ``$XDG_CACHE_HOME/safle``, else ``~/.cache/safle``; may not exist."""
+    chosen = os.environ.get("SAFLE_CACHE")
+    if chosen:
+        return Path(chosen, *parts)
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home, "safle", *parts)
 
 
 def digest_of(path: Path) -> str:
@@ -109,6 +126,39 @@ def build(card: Card, path: Path) -> Any:
             f"{path}: its tensors are not those of {card.title}: {_first_line(error, lines=3)}"
         ) from error
     return network.eval()
+
+
+def _exported_path(card: Card, digest: str) -> Path:
+    """Where the exported network of weights with this SHA-256 is, or will be."""
+    return cache_folder("onnx", f"{card.name}-{digest}-{REVISION}.onnx")
+
+
+def export_network(card: Card, weights: Path, digest: str) -> Path:
+    """The exported network; made if it is not there."""
+    target = _exported_path(card, digest)
+    if target.is_file():
+        return target
+    network = build(card, weights)
+    import torch
+
+    from safle.data.backbones.architectures.base import Embedding
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    size = card.preprocessing.crop
+    with atomic.replacing(target) as scratch, warnings.catch_warnings():
+        # The tracing exporter is deprecated, but needs no further package and traces all of ours.
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            Embedding(network).eval(),
+            (torch.zeros(1, 3, size, size),),
+            str(scratch),
+            dynamo=False,
+            opset_version=OPSET,
+            input_names=["images"],
+            output_names=["features"],
+            dynamic_axes={"images": {0: "batch"}, "features": {0: "batch"}},
+        )
+    return target
 
 
 def _torch(purpose: str) -> Any:

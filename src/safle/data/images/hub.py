@@ -10,11 +10,12 @@ from __future__ import annotations
 import glob
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from safle.data.common import listed
 from safle.data.images.files import Member, path_inside
@@ -36,79 +37,68 @@ _IMAGE_COLUMNS = ("image", "img", "bytes", "jpg", "png")
 _READERS = frozenset({"arrow", "cache", "imagefolder", "parquet", "webdataset"})
 
 
-class Columns(NamedTuple):
-    """Which column holds what; ``classes`` are the names of integer labels."""
+class TableImages:
+    """The images in a column of a data set, encoded.
 
-    image: str
-    label: str | None
-    classes: tuple[str, ...] | None
-
-
-class Origin(NamedTuple):
-    """Where a data set comes from.
-
-    Attributes
+    Parameters
     ----------
     where : for messages
     name : what the images' names begin with
     kind : for the description
-    load : the data set with the named columns only
+    load : gives the data set with the named columns only
     files : name and size of what it is stored in
     folders : image files that rows name by path lie in one of these
     """
 
-    where: str
-    name: str
-    kind: str
-    load: Callable[[list[str] | None], Any]
-    files: Sequence[tuple[str, int]]
-    folders: Sequence[Path]
-
-
-class TableImages:
-    """The images in a column of a data set, encoded."""
-
-    def __init__(self, origin: Origin, selection: Selection, split: str | None) -> None:
-        self._origin = origin
-        self._split = split
+    def __init__(
+        self,
+        where: str,
+        name: str,
+        kind: str,
+        load: Callable[[list[str] | None], Any],
+        *,
+        files: Sequence[tuple[str, int]],
+        folders: Sequence[Path],
+        selection: Selection,
+        split: str | None,
+    ) -> None:
+        self._where, self._name, self._load, self._folders = where, name, load, folders
         self._most_bytes = selection.most_bytes
-        with _reading(origin.where):
-            features = origin.load(None).features
-            self._columns = _find_columns(origin.where, features, selection)
+        with _reading(where):
+            features = load(None).features
+            self._image = _image_column(where, features, selection)
+            label = _label_column(where, features, self._image, selection.label_column)
+            names = tuple(features[label].names) if hasattr(features.get(label), "names") else None
             # One pass over the labels: a broken file is found now and not in an hour.
-            column = self._columns.label or self._columns.image
-            self._labels = [self._label(row) for row in origin.load([column])]
-        self.description = describe(origin.kind, split, self._labels)
+            rows = load([label or self._image])
+            self._labels = [self._read_label(row[label], names) if label else None for row in rows]
+        self.description = describe(kind, split, self._labels)
+        about = (split, self._image, label)
+        self._digest = listing_digest((*files, about, tuple(self._labels)))
 
     def __len__(self) -> int:
         return len(self._labels)
 
     def digest(self) -> str:
         """SHA-256 of the files' names and sizes, and of all labels."""
-        rows = (*self._origin.files, (self._split, *self._columns), tuple(self._labels))
-        return listing_digest(rows)
+        return self._digest
 
     def records(self, start: int = 0) -> Iterator[Record]:
         """All images from the ``start``-th on."""
         if start >= len(self):
             return
-        with _reading(self._origin.where):
-            rows = self._origin.load([self._columns.image]).skip(start)
-            for at, row in enumerate(rows, start):
-                data = self._data(row[self._columns.image])
-                yield Record(f"{self._origin.name}/{at:08d}", self._labels[at], data)
+        with _reading(self._where):
+            for at, row in enumerate(self._load([self._image]).skip(start), start):
+                data = self._data(row[self._image])
+                yield Record(f"{self._name}/{at:08d}", self._labels[at], data)
 
-    def _label(self, row: dict[str, Any]) -> Label:
-        if self._columns.label is None:
-            return None
-        label: Label = row[self._columns.label]
-        names = self._columns.classes
+    def _read_label(self, label: Label, names: tuple[str, ...] | None) -> Label:
         if names is None or label is None:
             return label
         # The hub writes -1 for a label it withholds.
         if not -1 <= int(label) < len(names):
             raise ImageError(
-                f"{self._origin.where}: has the label {label}, but its metadata names "
+                f"{self._where}: has the label {label}, but its metadata names "
                 f"{len(names)} classes, 0 to {len(names) - 1}; download it again"
             )
         return None if label == -1 else names[int(label)]
@@ -117,23 +107,23 @@ class TableImages:
         if not isinstance(cell, dict):
             cell = {"path" if isinstance(cell, str) else "bytes": cell}
         data, path = cell.get("bytes"), cell.get("path")
-        if data is None and path is not None:
-            return self._read(path)
         if data is None:
-            return Unreadable("has neither bytes nor a file in its row; embed the images")
+            return (
+                self._read(path) if path else Unreadable("has neither bytes nor a file; embed it")
+            )
         if len(data) > self._most_bytes:
             return Unreadable(f"has {len(data)} bytes; expected at most {self._most_bytes}")
         return bytes(data)
 
     def _read(self, name: str) -> bytes:
-        places = (path_inside(folder, name) for folder in self._origin.folders)
+        places = (path_inside(folder, name) for folder in self._folders)
         place = next((place for place in places if place is not None), None)
         if place is None or "\0" in name:
             return Unreadable(f"is in {name!r}, outside the data set; embed the images")
         try:
-            if place.stat().st_size > self._most_bytes:
-                return Unreadable(f"has more than {self._most_bytes} bytes")
-            return place.read_bytes() if place.is_file() else Unreadable("is not a regular file")
+            if not place.is_file() or place.stat().st_size > self._most_bytes:
+                return Unreadable(f"is no regular file of at most {self._most_bytes} bytes")
+            return place.read_bytes()
         except OSError as error:
             return Unreadable(f"cannot be read: {error.strerror}")
 
@@ -141,23 +131,23 @@ class TableImages:
 def open_parquet(path: Path, selection: Selection, shards: Sequence[Member]) -> TableImages:
     """The images of Parquet files: a single one, or those of one split of a folder."""
     selection.refuse(path, "Parquet files, which have labels of their own", "labels")
-    library = _library()
-    files = {str(member.at): member for member in shards}
-    splits = {"all": list(files)}
+    library, sizes = _library(), {str(shard.at): (shard.name, shard.size) for shard in shards}
+    split, chosen = None, list(sizes)
     if path.is_dir():
         with _reading(str(path)):
-            splits = _shard_splits(library, path, files)
-    split = selection.choose_split(path, splits if path.is_dir() else ())
-    chosen = splits[split or "all"]
-    origin = Origin(
+            splits = _shard_splits(library, path, sizes)
+        split = selection.choose_split(path, splits)
+        chosen = splits[str(split)]
+    return TableImages(
         str(path),
         path.name,
         f"Parquet files in {path.name}",
         partial(_stream_parquet, library, chosen),
-        [(files[name].name, files[name].size) for name in chosen],
-        [path if path.is_dir() else path.parent],
+        files=[sizes[name] for name in chosen],
+        folders=[path if path.is_dir() else path.parent],
+        selection=selection,
+        split=split,
     )
-    return TableImages(origin, selection, split)
 
 
 def open_named(text: str, selection: Selection) -> TableImages:
@@ -169,20 +159,19 @@ def open_named(text: str, selection: Selection) -> TableImages:
     library = _library()
     with _reading(text):
         found = _load_named(library, name)
-    chosen = Selection(split=split or selection.split).choose_split(text, found)
+    chosen = replace(selection, split=split or selection.split).choose_split(text, found)
     dataset = found[str(chosen)]
-    origin = Origin(
+    stored = [Path(file["filename"]) for file in dataset.cache_files]
+    return TableImages(
         text,
         name.strip("/").replace("/", "-"),
         f"data set {name}",
-        lambda columns: _undecoded(library, dataset, columns),
-        [
-            (Path(f["filename"]).name, Path(f["filename"]).stat().st_size)
-            for f in dataset.cache_files
-        ],
-        [Path(name), Path(library.config.HF_CACHE_HOME)],
+        partial(_undecoded, library, dataset),
+        files=[(file.name, file.stat().st_size) for file in stored],
+        folders=[Path(name), Path(library.config.HF_CACHE_HOME)],
+        selection=selection,
+        split=chosen,
     )
-    return TableImages(origin, selection, chosen)
 
 
 def _load_named(library: Any, name: str) -> dict[str, Any]:
@@ -224,78 +213,64 @@ def _undecoded(library: Any, dataset: Any, columns: list[str] | None) -> Any:
     return chosen
 
 
-def _shard_splits(library: Any, path: Path, files: dict[str, Member]) -> dict[str, list[str]]:
+def _shard_splits(library: Any, path: Path, shards: Iterable[str]) -> dict[str, list[str]]:
     """The library's idea of splits: ``train-00000-of-00002.parquet``, ``train/0.parquet``."""
-    patterns = library.data_files.get_data_patterns(glob.escape(str(path.resolve())))
-    found = library.data_files.DataFilesDict.from_patterns(
-        patterns, base_path=str(path.resolve()), allowed_extensions=[".parquet"]
-    )
-    places = {os.path.realpath(name): name for name in files}
-    chosen = {
+    root = str(path.resolve())
+    patterns = library.data_files.get_data_patterns(glob.escape(root))
+    found = library.data_files.DataFilesDict.from_patterns(patterns, base_path=root)
+    by_place = {os.path.realpath(shard): shard for shard in shards}
+    splits = {
         str(split): sorted(
-            places[os.path.realpath(n)] for n in names if os.path.realpath(n) in places
+            by_place[name] for name in map(os.path.realpath, names) if name in by_place
         )
         for split, names in found.items()
     }
-    return {split: names for split, names in chosen.items() if names}
+    return {split: names for split, names in splits.items() if names}
 
 
-def _find_columns(where: str, features: Any, selection: Selection) -> Columns:
-    library = _library()
-    images = [name for name, feature in features.items() if isinstance(feature, library.Image)]
-    wanted = (selection.image_column,) if selection.image_column else (*images, *_IMAGE_COLUMNS)
+def _image_column(where: str, features: Any, selection: Selection) -> str:
+    declared = [name for name, feature in features.items() if _kind(feature) == "Image"]
+    wanted = (selection.image_column,) if selection.image_column else (*declared, *_IMAGE_COLUMNS)
     image = next((name for name in wanted if name in features), None)
-    if image is None or not _holds_images(library, features[image]):
+    feature = features[image] if image is not None else None
+    kind = _kind(feature["bytes"] if isinstance(feature, dict) and "bytes" in feature else feature)
+    if image is None or kind not in ("Image", "binary", "large_binary", "string"):
         raise ImageError(
             f"{where}: has the columns {listed(features)}; expected encoded images, their bytes "
             f"or paths, in {listed(dict.fromkeys(wanted))}: name the column with "
             "--image-column NAME (image_column= in Python)"
         )
-    label = _label_column(where, features, image, selection.label_column)
-    if label is None:
-        return Columns(image, None, None)
-    feature = features[label]
-    classes = tuple(feature.names) if isinstance(feature, library.ClassLabel) else None
-    if classes is None and not _is_value(feature, "int", "uint", "string", "large_string"):
-        raise ImageError(
-            f"{where}: column {label!r} holds {_kind(feature)}; expected labels, integers or text"
-        )
-    return Columns(image, label, classes)
+    return image
 
 
 def _label_column(where: str, features: Any, image: str, wanted: str) -> str | None:
     """The column of labels; None if there is nothing that could be one, or '' was wanted."""
-    if wanted in features or wanted == "":
-        return wanted or None
     others = [name for name in features if name != image and not name.startswith("__")]
-    if wanted != LABEL_COLUMN:
-        raise ImageError(f"{where}: no column {wanted!r}; it has {listed(features)}")
     declared = [name for name in others if hasattr(features[name], "names") or name == "cls"]
-    if len(declared) == 1:
-        return declared[0]
-    if others:
+    if wanted == "":
+        return None
+    if wanted == LABEL_COLUMN and wanted not in features:
+        if len(declared) != 1 and others:
+            raise ImageError(
+                f"{where}: no column {LABEL_COLUMN!r} but {listed(declared or others)}; say which "
+                "is the label with --label-column NAME (label_column= in Python), or that there "
+                "is none with an empty NAME"
+            )
+        return next(iter(declared), None)
+    if wanted not in features:
+        raise ImageError(f"{where}: no column {wanted!r}; it has {listed(features)}")
+    if not _kind(features[wanted]).startswith(("int", "uint", "string", "large_string")):
         raise ImageError(
-            f"{where}: no column {LABEL_COLUMN!r} but {listed(declared or others)}; say which is "
-            "the label with --label-column NAME (label_column= in Python), or that there is none "
-            "with an empty NAME"
+            f"{where}: column {wanted!r} holds {_kind(features[wanted])}; expected labels, "
+            "integers or text"
         )
-    return None
-
-
-def _holds_images(library: Any, feature: Any) -> bool:
-    if isinstance(feature, dict):
-        return "bytes" in feature and _is_value(feature["bytes"], "binary", "large_binary")
-    return isinstance(feature, library.Image) or _is_value(
-        feature, "binary", "large_binary", "string"
-    )
-
-
-def _is_value(feature: Any, *kinds: str) -> bool:
-    return str(getattr(feature, "dtype", "")).rstrip("0123456789") in kinds
+    return wanted
 
 
 def _kind(feature: Any) -> str:
-    return str(getattr(feature, "dtype", type(feature).__name__))
+    """``Image``, or the type of a column's values; classes are integers."""
+    name = type(feature).__name__
+    return name if name == "Image" else str(getattr(feature, "dtype", name))
 
 
 def _library() -> Any:
