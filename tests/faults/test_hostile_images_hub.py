@@ -44,6 +44,31 @@ def test_local_parquet_needs_no_network_and_leaves_nothing_behind(tmp_path, monk
     assert sorted(cache.rglob("*")) == before
 
 
+def test_a_folder_by_name_needs_no_network(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    folder = tmp_path / "pets"
+    folder.mkdir()
+    for split, count in (("train", 3), ("test", 2)):
+        columns = {"image": [b"x"] * count, "label": list(range(count))}
+        write(folder / f"{split}-00000-of-00001.parquet", columns)
+    for text, options in ((f"hf:{folder}:train", {}), (f"hf:{folder}", {"split": "train"})):
+        source = open_images(text, **options)
+        assert [record.label for record in source.records()] == [0, 1, 2]
+        assert [record.label for record in source.records(2)] == [2]
+    with pytest.raises(ImageError, match="has the splits test, train; say which"):
+        open_images(f"hf:{folder}")
+
+
+def test_an_image_folder_by_name_is_read_from_its_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    for name in ("cat", "dog"):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        (tmp_path / "pets" / name / "1.png").write_bytes(name.encode())
+    source = open_images(f"hf:{tmp_path / 'pets'}")
+    assert [(r.label, r.data) for r in source.records()] == [("cat", b"cat"), ("dog", b"dog")]
+
+
 def test_a_data_set_with_a_script_is_refused_and_not_run(tmp_path):
     folder = tmp_path / "evil"
     folder.mkdir()

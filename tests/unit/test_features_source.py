@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from safle.cli.main import run
 from safle.data.tables import open_table
-from safle.data.tables.tensors import class_names_text
+from safle.data.tables.arrays import class_names_text
 from safle.encoders import Encoder, HybridEncoder, load_encoder
 from safle.encoders.base import encoder_header, restore_encoder
 from safle.encoders.source import check_source

@@ -15,7 +15,7 @@ from safle._internal.atomic import replacing
 from safle.data.backbones.loading import Backbone
 from safle.data.backbones.runs import Options, Run, Unreadables
 from safle.data.images import ImageSource, Label
-from safle.data.tables.tensors import class_names_text
+from safle.data.tables.arrays import class_names_text
 from safle.encoders.features import as_labels
 from safle.errors import ImageError
 

@@ -14,8 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from safle.data.common import listed
-from safle.data.images.file_images import FileImages, as_image_error
-from safle.data.images.files import SUFFIXES, Files, Member, is_image
+from safle.data.images.files import SUFFIXES, FileImages, Files, Member, as_image_error, is_image
 from safle.data.images.lists import read_label_file
 from safle.data.images.sources import LABEL_COLUMN, Label, Selection, counted
 from safle.data.tables.labels import parse_labels

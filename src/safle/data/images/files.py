@@ -7,11 +7,12 @@ import stat
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from safle.data.images.sources import Unreadable
-from safle.errors import ImageError
+from safle.data.images.sources import Label, Record, Unreadable, describe, listing_digest
+from safle.errors import ImageError, TableError
 
 SUFFIXES = frozenset(
     [
@@ -104,6 +105,38 @@ class DiskFiles(Files):
                 yield Unreadable(f"cannot be read: {error.strerror}")
 
 
+class FileImages:
+    """Images that are files, with a label each."""
+
+    def __init__(
+        self,
+        files: Files,
+        members: Sequence[Member],
+        labels: Sequence[Label],
+        kind: str,
+        split: str | None,
+    ) -> None:
+        self._files = files
+        self._members = members
+        self._labels = labels
+        self.description = describe(kind, split, labels)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def digest(self) -> str:
+        """SHA-256 of all names, labels and sizes."""
+        pairs = zip(self._members, self._labels, strict=True)
+        return listing_digest((member.name, label, member.size) for member, label in pairs)
+
+    def records(self, start: int = 0) -> Iterator[Record]:
+        """All images from the ``start``-th on."""
+        wanted = self._members[start:]
+        contents = self._files.contents(wanted)
+        for member, label, data in zip(wanted, self._labels[start:], contents, strict=True):
+            yield Record(member.name, label, data)
+
+
 def list_folder(path: Path, *, most_bytes: int) -> DiskFiles:
     """All files below a folder, sorted by name; links are followed."""
     members = []
@@ -187,3 +220,12 @@ def read_whole(file: IO[bytes], size: int) -> bytes:
     if len(data) < size or file.read(1):
         return Unreadable(f"no longer has the {size} bytes it was listed with; list it again")
     return data
+
+
+@contextmanager
+def as_image_error() -> Iterator[None]:
+    """What the readers of tables find wrong is here wrong with images."""
+    try:
+        yield
+    except TableError as error:
+        raise ImageError(str(error)) from None

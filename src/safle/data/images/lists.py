@@ -11,8 +11,14 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from safle.data.common import listed
-from safle.data.images.file_images import FileImages, as_image_error
-from safle.data.images.files import DiskFiles, Member, path_inside, plain_name
+from safle.data.images.files import (
+    DiskFiles,
+    FileImages,
+    Member,
+    as_image_error,
+    path_inside,
+    plain_name,
+)
 from safle.data.images.sources import LABEL_COLUMN, Label, Selection, counted
 from safle.data.tables.delimited import read_header, read_rows
 from safle.data.tables.labels import parse_labels

@@ -1,18 +1,21 @@
-"""numpy's own files: .npz archives, read whole, and .npy arrays, memory-mapped."""
+"""Files of arrays: .npz, read whole; .npy, memory-mapped; .safetensors, read slice by slice."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 
 from safle.data.tables.selection import Contents, Selection
+from safle.data.tables.table import Rows
 from safle.errors import TableError
 
 
@@ -61,4 +64,106 @@ def _reading(path: Path) -> Iterator[None]:
             ) from None
         raise TableError(
             f"{path}: not a whole {path.suffix} file ({error}); copy or export it again"
+        ) from error
+
+
+# What numpy can hold; bfloat16 and the 8-bit floats are not among them.
+DTYPES: dict[str, type] = {
+    f"{letter}{bits}": np.dtype(f"{kind}{bits // 8}").type
+    for letter, kind in (("F", "f"), ("I", "i"), ("U", "u"))
+    for bits in (64, 32, 16, 8)
+    if (letter, bits) != ("F", 8)
+} | {"BOOL": np.bool_}
+
+
+class TensorRows(Rows):
+    """One matrix of a safetensors file."""
+
+    def __init__(self, path: Path, key: str, shape: tuple[int, int], dtype: type) -> None:
+        super().__init__(shape, dtype)
+        self._path = path
+        self._key = key
+
+    def _read(self, start: int, stop: int) -> NDArray[Any]:
+        with _opened(self._path) as file:
+            rows: NDArray[Any] = file.get_slice(self._key)[start:stop]
+            return rows
+
+
+def read_safetensors_table(path: Path, selection: Selection) -> Contents:
+    """Features and labels from the tensors of a file.
+
+    A metadata entry ``classes``, names separated by commas or a JSON list of them,
+    says what class 0, class 1 and so on are called; an entry ``source`` says what made
+    the features.
+    """
+    with _opened(path) as file:
+        features_key, labels_key = selection.keys(path, file.keys())
+        shape = tuple(file.get_slice(features_key).get_shape())
+        dtype = _dtype(file, features_key, path)
+        if len(shape) != 2:
+            raise TableError(
+                f"{path}: '{features_key}' has shape {shape}; expected (samples, features): "
+                "reshape images or sequences to one row a sample"
+            )
+        labels = None
+        if labels_key is not None:
+            _dtype(file, labels_key, path)
+            labels = file.get_tensor(labels_key)
+        metadata = file.metadata() or {}
+    names = _class_names(metadata.get("classes"), path)
+    rows = TensorRows(path, features_key, shape, dtype)
+    return Contents(rows, labels, names, metadata.get("source", ""))
+
+
+def class_names_text(names: Sequence[str]) -> str:
+    """Class names as the metadata entry ``classes``; the inverse is in the reader."""
+    if "" in names:
+        raise TableError("a class without a name; expected a name for every class: give it one")
+    if all(name == name.strip() and not {*name} & {*',[]"'} for name in names):
+        return ",".join(names)
+    return json.dumps(list(names))
+
+
+def _dtype(file: Any, key: str, path: Path) -> type:
+    name = file.get_slice(key).get_dtype()
+    if name not in DTYPES:
+        raise TableError(
+            f"{path}: '{key}' has type {name}; expected one of {', '.join(DTYPES)}: "
+            "convert it, for example to F32"
+        )
+    return DTYPES[name]
+
+
+def _class_names(text: str | None, path: Path) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    names = _json_names(text) or tuple(name.strip() for name in text.split(","))
+    if "" in names or len(set(names)) != len(names):
+        raise TableError(
+            f"{path}: metadata 'classes' is {text!r}; expected different names separated by commas"
+        )
+    return names
+
+
+def _json_names(text: str) -> tuple[str, ...] | None:
+    """Names from a JSON list, as they are written if one of them holds a comma."""
+    if not text.startswith("["):
+        return None
+    try:
+        names = json.loads(text)
+    except ValueError:
+        return None
+    plain = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return tuple(names) if plain else None
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            yield file
+    except SafetensorError as error:
+        raise TableError(
+            f"{path}: not a whole .safetensors file ({error}); copy or export it again"
         ) from error

@@ -10,13 +10,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from safle.data.common import existing_file
-from safle.data.tables.arrays import read_npy_table, read_npz_table
+from safle.data.tables.arrays import read_npy_table, read_npz_table, read_safetensors_table
 from safle.data.tables.delimited import read_csv_table
 from safle.data.tables.labels import as_labels, name_labels, read_label_file
 from safle.data.tables.parquet import read_parquet_table
 from safle.data.tables.selection import LABEL_COLUMN, Contents, Selection
 from safle.data.tables.table import Table, check_features
-from safle.data.tables.tensors import read_safetensors_table
 from safle.errors import TableError
 
 _READERS: dict[str, Callable[[Path, Selection], Contents]] = {
