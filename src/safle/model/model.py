@@ -23,13 +23,16 @@ from safle._internal.tensors import Arrays, read_tensors, write_tensors
 from safle.encoders.base import Encoder, encoder_header, restore_encoder
 from safle.encoders.features import ClassName, as_class_names, as_features
 from safle.errors import SafleError, WireError
-from safle.model.kernels import MOST_BITS, look_up, padded
+from safle.model.dense import DenseScores
+from safle.model.kernels.tables import MOST_BITS, look_up, padded
 from safle.solver import Solution
 from safle.solver.heads import HEADS
 
 FORMAT = "safle-model-2"
 MAX_FILE_BYTES = 1 << 32
-BATCH = 16_384
+BATCH, SMALLEST_BATCH = 16_384, 256
+DENSE_BATCH = 1 << 22
+"""Dense integers of a batch, so that they are still in the cache when they meet the weights."""
 _MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 """What Python raises where a header does not hold what it should."""
 
@@ -95,34 +98,40 @@ class Model:
         return (steps * self._step).astype(np.float32)
 
     @cached_property
+    def _dense_scores(self) -> DenseScores:
+        return DenseScores(self.encoder.layout, self.weights[len(self.codes) :], self._step)
+
+    @property
     def dense_weights(self) -> NDArray[np.float64]:
         """Weights per code unit of the dense columns, float64, (dense_dim, class_count)."""
-        scales = np.array(self.encoder.layout.dense_scales, np.float64)
-        return self.weights[len(self.codes) :].astype(np.float64) / scales[:, None]
+        return self._dense_scores.per_unit
 
     def decision_function(self, features: ArrayLike) -> NDArray[np.float64]:
         """Scores, float64, (samples, class_count)."""
         checked = as_features(features, self.encoder.feature_dim)
-        if len(checked) <= BATCH:
-            return self._score(checked)
-        starts = range(0, len(checked), BATCH)
-        return np.concatenate([self._score(checked[at : at + BATCH]) for at in starts])
+        rows = DENSE_BATCH // max(1, self.encoder.layout.dense_dim)
+        rows = min(max(rows, SMALLEST_BATCH), BATCH)
+        scores = np.empty((len(checked), len(self.class_names)))
+        scores[:] = self.intercept
+        for first in range(0, len(checked), rows):
+            self._add_scores(checked[first : first + rows], scores[first : first + rows])
+        return scores
 
-    def _score(self, features: NDArray[Any]) -> NDArray[np.float64]:
+    def _add_scores(self, features: NDArray[Any], scores: NDArray[np.float64]) -> None:
         codes, layout = self.encoder.encode_checked(features), self.encoder.layout
-        scores = np.tile(self.intercept.astype(np.float64), (len(features), 1))
         if layout.experts:
             steps = look_up(codes.symbols, layout.bases, self._table_steps)
             scores += steps[:, : len(self.class_names)] * self._step
         if layout.dense_dim:
-            # 24-bit weights times 16-bit codes: up to 2**13 columns add up without rounding.
-            scores += codes.dense.astype(np.float64) @ self.dense_weights
-        return scores
+            self._dense_scores.add(scores, codes.dense)
 
     def predict(self, features: ArrayLike) -> NDArray[Any]:
         """Class names, (samples,)."""
-        best = np.argmax(self.decision_function(features), axis=1)
-        return np.array(self.class_names)[best]
+        return self._names[np.argmax(self.decision_function(features), axis=1)]
+
+    @cached_property
+    def _names(self) -> NDArray[Any]:
+        return np.array(self.class_names)
 
     def predict_proba(self, features: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities, (samples, class_count).

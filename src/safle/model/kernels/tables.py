@@ -18,6 +18,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from safle._internal.compiling import vector_kernels
+
 LANES = 4
 """Classes in a vector; tables are padded to a multiple."""
 MOST_VECTORS = 4
@@ -126,6 +128,17 @@ def _look_up(symbols, bases, tables, width, scores):  # type: ignore[no-untyped-
                 _add_some(symbols, origin, bases, first, last, tables, width, scores, target)
 
 
+@njit(cache=True, nogil=True, parallel=True)
+def _look_up_plain(symbols, bases, tables, width, scores):  # type: ignore[no-untyped-def]
+    experts = len(bases) - 1
+    for index in prange(len(scores) // width):
+        sample = np.int64(index)
+        for expert in range(experts):
+            row = (bases[expert] + np.int64(symbols[sample * experts + expert])) * width
+            for lane in range(width):
+                scores[sample * width + lane] += tables[row + lane]
+
+
 def padded(tables: NDArray[np.int32]) -> NDArray[np.int32]:
     """``tables`` with zero columns up to a multiple of `LANES`."""
     return np.pad(tables, ((0, 0), (0, -tables.shape[1] % LANES)))
@@ -145,5 +158,6 @@ def look_up(
     """
     scores = np.zeros((len(symbols), tables.shape[1]), np.int64)
     flat = np.ascontiguousarray(symbols).reshape(-1)
-    _look_up(flat, bases, tables.reshape(-1), tables.shape[1], scores.reshape(-1))
+    add_rows = _look_up if vector_kernels() else _look_up_plain
+    add_rows(flat, bases, tables.reshape(-1), tables.shape[1], scores.reshape(-1))
     return scores

@@ -1,0 +1,56 @@
+"""Standardised features as fixed-point integers, one pass over memory."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+MOST_DENSE = 32_767
+_SAMPLES = 16
+"""That a thread takes at a time."""
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _fix_row(features, mean, deviation, scale, root, row):  # type: ignore[no-untyped-def]
+    # float64 whatever the features' type: the codes must not depend on it.
+    for column in range(len(mean)):
+        value = np.float64(features[column])
+        if root:
+            value = np.copysign(np.sqrt(np.abs(value)), value)
+        value = np.rint((value - mean[column]) / deviation[column] * scale)
+        row[column] = np.int16(min(max(value, -MOST_DENSE), MOST_DENSE))
+
+
+@njit(cache=True, nogil=True)
+def _fix_rows(features, mean, deviation, scale, root, dense):  # type: ignore[no-untyped-def]
+    for sample in range(len(features)):
+        _fix_row(features[sample], mean, deviation, scale, root, dense[sample])
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _fix_parts(features, mean, deviation, scale, root, dense):  # type: ignore[no-untyped-def]
+    for part in prange((len(features) + _SAMPLES - 1) // _SAMPLES):
+        rows = slice(np.int64(part) * _SAMPLES, (np.int64(part) + 1) * _SAMPLES)
+        _fix_rows(features[rows], mean, deviation, scale, root, dense[rows])
+
+
+def fix(
+    features: NDArray[np.floating],
+    mean: NDArray[np.float64],
+    deviation: NDArray[np.float64],
+    *,
+    scale: float,
+    root: bool,
+    dense: NDArray[np.int16],
+) -> None:
+    """``dense[:, f] = round(scale * (t(x_f) - mean_f) / deviation_f)``, within int16.
+
+    Parameters
+    ----------
+    features : float32 or float64, finite, (samples, feature_dim)
+    root : whether t is the square root of the magnitude, with its sign, or nothing
+    dense : int16, (samples, at least feature_dim), changed in place
+    """
+    run = _fix_rows if len(features) <= _SAMPLES else _fix_parts
+    run(features, mean, deviation, float(scale), root, dense)

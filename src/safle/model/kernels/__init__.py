@@ -1,0 +1,1 @@
+"""The tight loops of prediction (Numba)."""
