@@ -74,7 +74,7 @@ def _client(statistics: Statistics) -> _Client:
     times = race(
         ("encode", partial(encode_statistics, statistics)),
         {
-            "decode": partial(decode_statistics, sent, fingerprint=statistics.fingerprint),
+            "decode": partial(decode_statistics, sent, made=statistics),
             "zstd": partial(zstandard.compress, triangle, 3),
         },
         same=same,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+from fractions import Fraction
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -19,7 +20,7 @@ from safle.wire import encode_histogram, encode_statistics
 
 def open_container(data):
     magic, version, kind, size = struct.unpack_from("<8sHHI", data)
-    assert (magic, version) == (b"\x89SAFLE\r\n", 1)
+    assert (magic, version) == (b"\x89SAFLE\r\n", 2)
     assert hashlib.sha256(data[:-32]).digest() == data[-32:]
     header = json.loads(data[48 : 48 + size].decode())
     at = 48 + size
@@ -56,7 +57,19 @@ def read_statistics(data):
     assert header["seen"] == S
     counts = unfold(sections["counts"], planes["counts"])
     cross = np.array(unfold(sections["cross"], planes["cross"]), object).reshape(S + F, K)
+    borders = np.cumsum([0, *tables])
+    owner = [int(np.searchsorted(borders, code, side="right")) - 1 for code in codes]
     gram = np.zeros((S + F, S + F), object)
+    if not sum(counts):
+        return codes, gram, cross, counts
+    if header["form"] == "columns":
+        limits = [pair for pair, times in header["layout"]["limits"] for _ in range(times)]
+        return (
+            codes,
+            read_columns(sections, planes, cross, owner, limits, sum(counts)),
+            cross,
+            counts,
+        )
     if F:
         mixed = np.array(unfold(sections["mixed"], planes["mixed"]), object).reshape(S, F)
         gram[:S, S:], gram[S:, :S] = mixed, mixed.T
@@ -65,10 +78,79 @@ def read_statistics(data):
             for j in range(i, S + F):
                 gram[i, j] = gram[j, i] = next(triangle)
     if S:
-        borders = np.cumsum([0, *tables])
-        owner = [int(np.searchsorted(borders, code, side="right")) - 1 for code in codes]
         fill_pairs(gram, cross, owner, sum(counts), sections, planes)
     return codes, gram, cross, counts
+
+
+def hashed(position):
+    mask = 2**64 - 1
+    state = 0x9E3779B97F4A7C15 * (position + 1) & mask
+    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & mask
+    state = (state ^ (state >> 27)) * 0x94D049BB133111EB & mask
+    return state ^ (state >> 31)
+
+
+def read_columns(sections, planes, cross, owner, limits, n):
+    """The gram that the columns of a file determine, by exact fractions."""
+    S, dim = len(owner), len(cross)
+    totals = [int(sum(row)) for row in cross]
+    constant = {S + f for f, (low, high) in enumerate(limits) if low == high}
+    width = {S + f: max(abs(low), abs(high)) for f, (low, high) in enumerate(limits)}
+    order = sorted(set(range(dim)) - constant, key=lambda i: (width.get(i, 1), hashed(i)))
+    places = [
+        p for p in range(len(sections["basis"]) * 8) if sections["basis"][p // 8] >> p % 8 & 1
+    ]
+    after, spare = places[-1] + 1, min(8, len(places))
+    chosen = [order[p] for p in places] + order[after : after + spare]
+    column = {}
+
+    def put(i, j, value):
+        column[i, j] = value + totals[i] * totals[j] // n
+
+    own = iter(unfold(sections["own"], planes["own"]))
+    for at, i in enumerate(chosen):
+        for j in chosen[at:]:
+            put(i, j, next(own))
+            column[j, i] = column[i, j]
+    experts = sorted(set(owner))
+    rows = {e: [i for i in range(S) if owner[i] == e] for e in experts}
+    dropped = {e: max(rows[e], key=lambda i: (totals[i], -i)) for e in experts}
+    sent = set(range(dim)) - set(chosen) - constant - set(dropped.values())
+    others = iter(unfold(sections["others"], planes["others"]))
+    for i in sorted(sent, key=lambda i: (-totals[i] if i < S else 1, i)):
+        for j in chosen:
+            put(i, j, next(others))
+    for j in chosen:
+        for i in constant:
+            column[i, j] = limits[i - S][0] * totals[j]
+        for e, i in dropped.items():
+            if i not in chosen:
+                column[i, j] = totals[j] - sum(column[v, j] for v in rows[e] if v != i)
+    return complete_from(column, [order[p] for p in places], dim)
+
+
+def complete_from(column, basis, dim):
+    """A inverse(A_B) A' of integers: Gauss-Jordan elimination on [A_B | A']."""
+    rank = len(basis)
+    work = [
+        [Fraction(column[i, j]) for j in basis] + [Fraction(column[j, i]) for j in range(dim)]
+        for i in basis
+    ]
+    for step in range(rank):
+        pivot = next(k for k in range(step, rank) if work[k][step])
+        work[step], work[pivot] = work[pivot], work[step]
+        work[step] = [value / work[step][step] for value in work[step]]
+        for k in range(rank):
+            if k != step and work[k][step]:
+                factor = work[k][step]
+                work[k] = [a - factor * b for a, b in zip(work[k], work[step], strict=True)]
+    gram = np.zeros((dim, dim), object)
+    for i in range(dim):
+        for j in range(dim):
+            value = sum(column[i, b] * work[k][rank + j] for k, b in enumerate(basis))
+            assert value.denominator == 1
+            gram[i, j] = int(value)
+    return gram
 
 
 def fill_pairs(gram, cross, owner, n, sections, planes):
@@ -155,6 +237,15 @@ def test_a_stranger_reads_a_client_with_many_contexts(make_data, kind):
     assert gram.tolist() == statistics.gram_square().tolist()
 
 
+@pytest.mark.parametrize("kind", ["random", "embedding", "hybrid", "linear"])
+@pytest.mark.parametrize("samples", [1, 5])
+def test_a_stranger_reads_a_client_of_few_samples(make_data, kind, samples):
+    statistics = make_data(kind, samples=samples, feature_dim=10 if kind == "linear" else 6).count()
+    data = encode_statistics(statistics)
+    assert (open_container(data)[1]["form"] == "columns") == (2 * samples + 8 <= statistics.dim)
+    assert read_statistics(data)[1].tolist() == statistics.gram_square().tolist()
+
+
 def test_a_stranger_reads_the_same_histogram():
     histogram = Histogram.of(np.random.default_rng(0).normal(size=(300, 3)), Grid(-1.5, 2.25, 11))
     kind, header, sections = open_container(encode_histogram(histogram))
@@ -172,6 +263,6 @@ def test_the_header_is_sorted_json_without_spaces(make_data):
         text = data[48 : 48 + size].decode()
         header = json.loads(text)
         assert text == json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        order = ["codes", "pairs", "counts", "cross", "mixed", "dense", "overflows", "excess"]
+        order = ["codes", "counts", "cross", "mixed", "dense", "pairs", "overflows", "excess"]
         places = [order.index(name) for name, _ in header["sections"]]
         assert all(a < b for a, b in pairwise(places))

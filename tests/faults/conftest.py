@@ -18,7 +18,7 @@ import zstandard
 
 from safle.errors import WireError
 from safle.wire import decode_statistics, encode_statistics
-from safle.wire.container import COMPRESSION
+from safle.wire.container import COMPRESSION, VERSION
 
 PREFIX = struct.Struct("<8sHHI32s")
 
@@ -45,13 +45,13 @@ class Forgery:
             separators=(",", ":"),
             ensure_ascii=False,
         ).encode(errors="surrogatepass")
-        digest = hashlib.sha256(struct.pack("<HHI", 1, self.kind, len(text)) + text)
+        digest = hashlib.sha256(struct.pack("<HHI", VERSION, self.kind, len(text)) + text)
         for content in self.sections.values():
             digest.update(content)
         compressor = zstandard.ZstdCompressor(compression_params=COMPRESSION)
         frames = [self.frames.get(n) or compressor.compress(s) for n, s in self.sections.items()]
         sizes = struct.pack(f"<{len(frames)}Q", *map(len, frames))
-        prefix = PREFIX.pack(b"\x89SAFLE\r\n", 1, self.kind, len(text), digest.digest())
+        prefix = PREFIX.pack(b"\x89SAFLE\r\n", VERSION, self.kind, len(text), digest.digest())
         return sealed(b"".join([prefix, text, sizes, *frames]))
 
 

@@ -115,7 +115,7 @@ def solve(
     refuse_overwriting(output, total, encoder_path)
     session.announce_compilation()
     encoder = load_encoder(encoder_path)
-    statistics = read_statistics(total, fingerprint=encoder.fingerprint)
+    statistics = read_statistics(total, made=encoder)
     solve_and_save(session, encoder, statistics, output, curve=curve, **how)
 
 

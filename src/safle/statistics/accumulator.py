@@ -19,6 +19,8 @@ from safle.encoders.codes import Codes
 from safle.encoders.features import ClassName, as_class_names, as_features, as_labels
 from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics import counting
+from safle.statistics.factor import Factor
+from safle.statistics.invariants import Bounds
 from safle.statistics.kernels import triangle
 from safle.statistics.samples import Samples
 from safle.statistics.value import Statistics
@@ -95,7 +97,9 @@ class Accumulator:
         self._count_pending()
         self.reserve(other.sample_count)
         self.widen(other.class_names, other.codes)
-        self._apply(other, 1)
+        # The gram first: it is the one that may be refused.
+        self._add_gram(other)
+        self._add_margins(other, 1)
 
     def subtract(self, other: Statistics) -> None:
         """Take a contribution back; `InvariantError` if it cannot have been part."""
@@ -108,14 +112,16 @@ class Accumulator:
                 "it was not part of it"
             )
         self._own()
-        self._apply(other, -1)
+        self._spread_gram(other, -1)
+        self._add_margins(other, -1)
         try:
             self._check_not_negative()
             self._as_value().verify()
         except InvariantError as error:
             # What no longer occurred has been dropped: it comes back with the contribution.
             self.widen(other.class_names, other.codes)
-            self._apply(other, 1)
+            self._spread_gram(other, 1)
+            self._add_margins(other, 1)
             raise InvariantError(
                 f"without the contribution, {error}; it was not part of the sum"
             ) from error
@@ -124,7 +130,7 @@ class Accumulator:
         """What has been gathered so far; the accumulator can go on."""
         if self._pending and not self.class_names:
             few = self._few_samples()
-            if 2 * len(few.samples or ()) <= few.dim:
+            if 2 * few.sample_count <= few.dim:
                 return few
         self._count_pending()
         self._shared = True
@@ -166,29 +172,36 @@ class Accumulator:
             purpose=f"a gram of {dim} rows ({len(codes)} codes seen)",
             advice="use an encoder with smaller tables (group_size, buckets)",
         )
-        positions = self.positions(self.codes, codes)
+        positions = self._positions(self.codes, codes)
         gram: NDArray[np.signedinteger[Any]] = np.zeros(entries, self.layout.gram_type)
         triangle.add_spread(gram, dim, self.gram, positions, 1)
         cross = np.zeros((dim, len(self.class_names)), np.int64)
         cross[positions] = self.cross
         self.codes, self.gram, self.cross = codes, gram, cross
 
-    def positions(
-        self, codes: NDArray[np.int64], within: NDArray[np.int64] | None = None
-    ) -> NDArray[np.int64]:
+    def _positions(self, codes: NDArray[np.int64], within: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows of ``codes`` and of the dense columns in a gram over ``within``."""
-        held = self.codes if within is None else within
-        dense = len(held) + np.arange(self.layout.dense_dim)
-        return np.concatenate([np.searchsorted(held, codes), dense]).astype(np.int64)
+        dense = len(within) + np.arange(self.layout.dense_dim)
+        return np.concatenate([np.searchsorted(within, codes), dense]).astype(np.int64)
 
     @staticmethod
     def _class_places(names: Sequence[ClassName], within: Sequence[ClassName]) -> NDArray[np.int64]:
         place = {name: at for at, name in enumerate(within)}
         return np.array([place[name] for name in names], np.int64)
 
-    def _apply(self, other: Statistics, sign: int) -> None:
-        positions = self.positions(other.codes)
-        self.apply_margins(other, positions, sign)
+    def _add_gram(self, other: Statistics) -> None:
+        """Add a contribution's gram; what holds few samples is not multiplied out for it."""
+        positions = self._positions(other.codes, self.codes)
+        if "gram" in vars(other):
+            self._spread_gram(other, 1)
+        elif isinstance(other.few, Factor):
+            other.few.add_to(self.gram, self.dim, positions, Bounds.of(other))
+        elif other.few is not None:
+            offsets = np.searchsorted(self.codes, self.layout.bases).astype(np.int64)
+            other.few.add_to(self.gram, positions[: len(other.codes)], offsets)
+
+    def _spread_gram(self, other: Statistics, sign: int) -> None:
+        positions = self._positions(other.codes, self.codes)
         if len(positions) != self.dim:
             triangle.add_spread(self.gram, self.dim, other.gram, positions, sign)
         elif sign > 0:
@@ -196,8 +209,9 @@ class Accumulator:
         else:
             self.gram -= other.gram
 
-    def apply_margins(self, other: Statistics, positions: NDArray[np.int64], sign: int) -> None:
+    def _add_margins(self, other: Statistics, sign: int) -> None:
         """Add everything of ``other`` but its gram; ``sign`` -1 takes it back."""
+        positions = self._positions(other.codes, self.codes)
         places = self._class_places(other.class_names, self.class_names)
         self.class_counts[places] += sign * other.class_counts
         self.cross[np.ix_(positions, places)] += sign * other.cross
@@ -248,10 +262,10 @@ class Accumulator:
         rows = counting.rows_of(codes.symbols, self.layout, seen)
         cross = np.zeros((len(seen) + self.layout.dense_dim, len(names)), np.int64)
         counting.add_cross(cross, rows, codes.dense, labels)
-        samples: Any = Samples(rows, codes.dense, len(seen))
+        samples = Samples(rows, codes.dense, len(seen))
         counts = np.bincount(labels, minlength=len(names))
         return Statistics(
-            self.fingerprint, self.layout, seen, samples, cross, as_class_names(names), counts
+            self.fingerprint, self.layout, seen, cross, as_class_names(names), counts, samples
         )
 
     def _as_value(self) -> Statistics:
@@ -272,10 +286,10 @@ class Accumulator:
             self.fingerprint,
             self.layout,
             self.codes,
-            self.gram,
             self.cross,
             self.class_names,
             self.class_counts,
+            self.gram,
         )
 
     def _own(self) -> None:

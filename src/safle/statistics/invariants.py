@@ -1,30 +1,88 @@
 """Invariants that any data set's statistics obey; whatever comes from outside must.
 
-With n samples, expert blocks a, b and dense columns x:
+With n samples, expert blocks a, b and dense columns x within [l, h]:
 
-- every expert's diagonal block is diagonal and sums to n;
-- a block of two experts is non-negative and its margins are their diagonals;
-- rows of cross sum to the diagonal, an expert's rows to the class counts;
-- no entry exceeds the count it is a part of (without that, sums could wrap around);
-- dense sums: ``|sum x y|^2 <= sum x^2 sum y^2``, the rows of any expert sum to the same
-  total, which the class columns and the constant column repeat.
+- every expert's diagonal block is diagonal and sums to n; a block of two experts is
+  non-negative and its margins are their diagonals; so are the sums of a dense column over an
+  expert's codes its total;
+- rows of cross sum to the totals, an expert's rows to the class counts, and a class of m
+  samples has sums within [m l, m h];
+- ``sum x^2`` has the parity of ``sum x``, and ``(x - l)(y - m) >= 0`` and its kin bound every
+  ``sum x y`` by the totals (a constant column repeats them);
+- the products of all columns and the one-hot labels, ``[[N, M'], [M, C]]``, are positive
+  semidefinite.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack, solve_triangular
 
-from safle.encoders.codes import DENSE_LIMIT
+from safle._internal.memory import require
 from safle.encoders.features import as_class_names
 from safle.errors import InvariantError
+from safle.statistics.factor import Factor
 from safle.statistics.kernels import triangle
 from safle.statistics.kernels.invariants import find_broken_pair
+from safle.statistics.kernels.rounding import find_impossible
 
 if TYPE_CHECKING:
-    from safle.statistics.value import Statistics
+    from safle.statistics.value import Margins, Statistics
+
+SINGULAR = 1e-8
+"""A matrix of unit diagonal counts as semidefinite when this much more of it is definite."""
+CLOSE = 0.25
+"""Integers that differ by less are equal."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What single columns say about the sums of their products.
+
+    Attributes
+    ----------
+    low, high, total : float64, (dim,), the range and the sum of each column
+    expert : int32, (dim,), the expert of a code; a number of its own for a dense column
+    samples : how many there are
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    total: NDArray[np.float64]
+    expert: NDArray[np.int32]
+    samples: float
+
+    @staticmethod
+    def of(s: Margins) -> Bounds:
+        seen, limits = len(s.codes), np.array(s.layout.dense_limits, np.float64).reshape(-1, 2)
+        owners = np.repeat(np.arange(s.layout.experts), np.diff(s.offsets))
+        return Bounds(
+            np.concatenate([np.zeros(seen), limits[:, 0]]),
+            np.concatenate([np.ones(seen), limits[:, 1]]),
+            s.totals.astype(np.float64),
+            np.concatenate([owners, -1 - np.arange(s.layout.dense_dim)]).astype(np.int32),
+            float(s.sample_count),
+        )
+
+
+def verify_margins(margins: Margins) -> None:
+    """Check what holds without the gram: before anything of its size is unfolded."""
+    if margins.cross.shape != (margins.dim, len(margins.class_names)):
+        _fail("shape", f"cross has shape {margins.cross.shape}, expected a row for each column")
+    if margins.class_counts.shape != (len(margins.class_names),):
+        _fail("shape", f"class_counts has shape {margins.class_counts.shape}")
+    codes, layout = margins.codes, margins.layout
+    if (np.diff(codes) <= 0).any() or (
+        len(codes) and not 0 <= codes[0] <= codes[-1] < layout.code_count
+    ):
+        _fail("codes", f"not ascending within 0..{layout.code_count - 1}")
+    _check_classes(margins)
+    _check_code_sums(margins)
+    _check_dense_sums(margins)
 
 
 def verify(statistics: Statistics, *, pairs: bool = True) -> None:
@@ -32,41 +90,22 @@ def verify(statistics: Statistics, *, pairs: bool = True) -> None:
 
     Parameters
     ----------
-    pairs : check the blocks of two experts too, the only check that reads the whole gram
+    pairs : check the blocks of two experts too, where they do not follow from their margins
     """
-    _check_shapes(statistics)
-    _check_classes(statistics)
-    if statistics.layout.experts:
-        _check_codes(statistics)
-        if pairs:
-            _check_pairs(statistics)
-    if statistics.layout.dense_dim:
-        _check_dense(statistics)
+    verify_margins(statistics)
+    _check_diagonal(statistics)
+    if isinstance(statistics.few, Factor):
+        _check_factor(statistics, statistics.few)
+    elif statistics.few is None:
+        _check_products(statistics, pairs=pairs)
+        _check_semidefinite(statistics)
 
 
 def _fail(invariant: str, found: str) -> None:
-    raise InvariantError(f"{invariant}: {found}; these are not counts of any data set")
+    raise InvariantError(f"{invariant}: {found}; these are not sums of any data set")
 
 
-def _check_shapes(s: Statistics) -> None:
-    expected = {
-        "gram": (triangle.packed_size(s.dim),),
-        "cross": (s.dim, len(s.class_names)),
-        "class_counts": (len(s.class_names),),
-    }
-    for name, shape in expected.items():
-        if getattr(s, name).shape != shape:
-            _fail("shape", f"{name} has shape {getattr(s, name).shape}, expected {shape}")
-    if s.gram.dtype != s.layout.gram_type:
-        _fail("type", f"gram is {s.gram.dtype}, expected {s.layout.gram_type.__name__}")
-    codes = s.codes
-    if (np.diff(codes) <= 0).any() or (
-        len(codes) and not 0 <= codes[0] <= codes[-1] < s.layout.code_count
-    ):
-        _fail("codes", f"not ascending within 0..{s.layout.code_count - 1}")
-
-
-def _check_classes(s: Statistics) -> None:
+def _check_classes(s: Margins) -> None:
     if as_class_names(s.class_names) != s.class_names:
         _fail("class names", "not in ascending order")
     if (s.class_counts <= 0).any():
@@ -75,99 +114,131 @@ def _check_classes(s: Statistics) -> None:
         _fail("class counts", f"{s.class_counts.sum()} samples exceed {s.layout.most_samples}")
 
 
-def _check_codes(s: Statistics) -> None:
-    seen = len(s.codes)
-    diagonal, cross = s.diagonal[:seen], s.cross[:seen]
-    if (diagonal <= 0).any():
-        row = int(np.argmax(diagonal <= 0))
-        _fail("diagonal is positive", f"{diagonal[row]} at {_place(s, row)}")
-    if (cross < 0).any():
-        row = int(np.argmax((cross < 0).any(axis=1)))
-        _fail("cross is non-negative", f"{cross[row].min()} at {_place(s, row)}")
-    if (cross > s.class_counts).any():
-        row = int(np.argmax((cross > s.class_counts).any(axis=1)))
-        _fail("cross is at most the class counts", f"{cross[row].max()} at {_place(s, row)}")
-    rows = cross.sum(axis=1)
-    if (rows != diagonal).any():
-        row = int(np.argmax(rows != diagonal))
-        _fail(
-            "cross rows sum to the diagonal",
-            f"{rows[row]} against {diagonal[row]} at {_place(s, row)}",
-        )
+def _check_code_sums(s: Margins) -> None:
+    cross = s.cross[: len(s.codes)]
+    if ((cross < 0) | (cross > s.class_counts)).any():
+        row = int(np.argmax(((cross < 0) | (cross > s.class_counts)).any(axis=1)))
+        _fail("cross lies between zero and the class counts", f"it does not at {_place(s, row)}")
+    if not cross.any(axis=1).all():
+        _fail("a code that is named occurs", f"{_place(s, int(np.argmin(cross.any(axis=1))))}")
     for expert, (first, last) in enumerate(zip(s.offsets[:-1], s.offsets[1:], strict=True)):
         if not np.array_equal(cross[first:last].sum(axis=0), s.class_counts):
             _fail("an expert's cross rows sum to the class counts", f"they do not in {expert}")
 
 
-def _check_pairs(s: Statistics) -> None:
-    row, column = find_broken_pair(s.offsets, s.dim, s.gram, s.diagonal).tolist()
+def _check_dense_sums(s: Margins) -> None:
+    sums = s.cross[len(s.codes) :]
+    limits = np.array(s.layout.dense_limits, np.int64).reshape(-1, 2)
+    low, high = (np.outer(limit, s.class_counts) for limit in limits.T)
+    if ((sums < low) | (sums > high)).any():
+        row = len(s.codes) + int(np.argmax(((sums < low) | (sums > high)).any(axis=1)))
+        _fail("class sums fit the encoder's range", f"they do not at {_place(s, row)}")
+
+
+def _check_diagonal(s: Statistics) -> None:
+    seen, diagonal = len(s.codes), s.diagonal
+    if (diagonal[:seen] != s.totals[:seen]).any():
+        row = int(np.argmax(diagonal[:seen] != s.totals[:seen]))
+        _fail(
+            "cross rows sum to the diagonal",
+            f"{s.totals[row]} against {diagonal[row]} at {_place(s, row)}",
+        )
+    # In Python's integers, which do not wrap: (x - l)(x - h) <= 0 and |x| <= x^2, summed.
+    limits = np.array(s.layout.dense_limits, object).reshape(-1, 2)
+    totals, power = s.totals[seen:].astype(object), diagonal[seen:]
+    most = limits.sum(axis=1) * totals - s.sample_count * limits[:, 0] * limits[:, 1]
+    if ((power > most) | (power < abs(totals))).any():
+        _fail("dense squares", "beyond what the encoder's range and the totals allow")
+    if ((power ^ s.totals[seen:]) & 1).any():
+        _fail("dense squares", "a square and its number are both even or both odd")
+
+
+def _check_products(s: Statistics, *, pairs: bool) -> None:
+    bounds, seen = Bounds.of(s), len(s.codes)
+    if s.gram.shape != (triangle.packed_size(s.dim),) or s.gram.dtype != s.layout.gram_type:
+        _fail("shape", f"gram is {s.gram.dtype} {s.gram.shape}")
+    if pairs and seen:
+        row, column = find_broken_pair(s.offsets, s.dim, s.gram, s.diagonal).tolist()
+        if row >= 0:
+            _fail(
+                "a block's margins are its experts' diagonals, its own block is diagonal "
+                "and nothing is negative",
+                f"not so between {_place(s, row)} and {_place(s, column)}",
+            )
+    if not s.layout.dense_dim:
+        return
+    row, column = find_impossible(
+        s.gram, seen, s.dim, bounds.low, bounds.high, bounds.total, bounds.samples
+    ).tolist()
     if row >= 0:
         _fail(
-            "a block's margins are its experts' diagonals, its own block is diagonal "
-            "and nothing is negative",
+            "a product of two columns fits their ranges and totals",
             f"not so between {_place(s, row)} and {_place(s, column)}",
         )
-
-
-def _check_dense(s: Statistics) -> None:
-    first, n = len(s.codes), s.sample_count
-    width = s.layout.dense_dim
-    products = s.gram[-triangle.packed_size(width) :]
-    power = triangle.diagonal(products, width)
-    if (power < 0).any() or (power > n * DENSE_LIMIT**2).any():
-        _fail("dense squares", "outside 0..n * 32767^2")
-    # Integers beyond 2**53: a relative slack of 1e-9 covers the float rounding.
-    if triangle.largest_over_bound(products, np.sqrt(power.astype(np.float64))) > 1 + 1e-9:
-        _fail("Cauchy-Schwarz on the dense block", "a product exceeds its squares")
-    if _outside(s.cross[first:], DENSE_LIMIT * s.class_counts):
-        _fail("class sums of dense columns", "larger than the class's count allows")
-    totals = s.cross[first:].sum(axis=1)
-    for column in s.layout.constants:
-        _check_constant(s, _dense_row(products, width, column), totals, column)
-    if s.layout.experts:
-        _check_mixed(s, totals)
-
-
-def _check_constant(
-    s: Statistics, products: NDArray[np.int64], totals: NDArray[np.int64], column: int
-) -> None:
-    scale = s.layout.dense_scales[column]
-    if not np.array_equal(products, scale * totals):
-        _fail("the constant column repeats the dense totals", f"not in dense column {column}")
-    if not np.array_equal(s.cross[len(s.codes) + column], scale * s.class_counts):
-        _fail("the constant column counts the classes", f"not in dense column {column}")
-
-
-def _dense_row(packed: NDArray[Any], dim: int, row: int) -> NDArray[np.int64]:
-    """One row of a packed symmetric matrix, (dim,)."""
-    columns = np.arange(dim)
-    low, high = np.minimum(columns, row), np.maximum(columns, row)
-    return packed[triangle.start(low, dim) + high].astype(np.int64)
-
-
-def _check_mixed(s: Statistics, totals: NDArray[np.int64]) -> None:
-    seen = len(s.codes)
-    mixed = np.empty((seen, s.layout.dense_dim), np.int64)
-    for row in range(seen):
-        at = triangle.start(row, s.dim) + seen
-        mixed[row] = s.gram[at : at + s.layout.dense_dim]
-    if _outside(mixed, DENSE_LIMIT * s.diagonal[:seen, None]):
-        _fail("code sums of dense columns", "larger than the code's count allows")
-    for expert, (first, last) in enumerate(zip(s.offsets[:-1], s.offsets[1:], strict=True)):
-        if not np.array_equal(mixed[first:last].sum(axis=0), totals):
+    if seen:
+        mixed = np.empty((seen, s.layout.dense_dim), np.int64)
+        for row in range(seen):
+            at = triangle.start(row, s.dim) + seen
+            mixed[row] = s.gram[at : at + s.layout.dense_dim]
+        sums = np.add.reduceat(mixed, s.offsets[:-1], axis=0)
+        if (sums != s.totals[seen:]).any():
+            expert = int(np.argmax((sums != s.totals[seen:]).any(axis=1)))
             _fail("an expert's dense sums add up to the totals", f"they do not in {expert}")
-    for column in s.layout.constants:
-        scale = s.layout.dense_scales[column]
-        if not np.array_equal(mixed[:, column], scale * s.diagonal[:seen]):
-            _fail("the constant column counts the codes", f"not in dense column {column}")
 
 
-def _outside(values: NDArray[np.int64], bound: NDArray[Any]) -> bool:
-    """Whether any value is beyond ±bound; abs would miss the least int64."""
-    return bool(((values > bound) | (values < -bound)).any())
+def _check_semidefinite(s: Statistics) -> None:
+    """By a Cholesky factorisation of the labels' and columns' products, scaled to 1."""
+    classes, size = len(s.class_names), s.dim + len(s.class_names)
+    entries = triangle.packed_size(size)
+    require(
+        16 * entries,
+        purpose=f"checking the products of {size} columns",
+        advice="use a machine with more memory, or an encoder with fewer columns",
+    )
+    packed = np.zeros(entries)
+    for label in range(classes):
+        start = triangle.start(label, size)
+        packed[start + label] = s.class_counts[label]
+        packed[start + classes : start + size] = s.cross[:, label]
+    packed[entries - len(s.gram) :] = s.gram
+    power = triangle.diagonal(packed, size).astype(np.float64)
+    scale = 1 / np.sqrt(np.where(power > 0, power, 1.0))
+    for row in range(size):
+        at = triangle.start(row, size) + row
+        packed[at : at + size - row] *= scale[row] * scale[row:]
+        packed[at] = 1 + SINGULAR
+    full, _ = lapack.dtpttf(size, packed, uplo="L")
+    del packed
+    _, info = lapack.dpftrf(size, full, uplo="L", overwrite_a=1)
+    if info:
+        where = (
+            f"class {s.class_names[info - 1]!r}"
+            if info <= classes
+            else _place(s, info - classes - 1)
+        )
+        _fail("the products of columns and labels are semidefinite", f"not so at {where}")
 
 
-def _place(s: Statistics, row: int) -> str:
+def _check_factor(s: Statistics, factor: Factor) -> None:
+    """What a root makes certain is not checked; what it does not, at its own low cost."""
+    totals = s.totals.astype(np.float64)
+    if s.layout.experts:
+        # Every expert's codes sum to the constant 1, whose product with a column is its total.
+        ones = np.add.reduceat(factor.root[:, : len(s.codes)], s.offsets[:-1], axis=1)
+        if not (np.abs(ones.T @ factor.root - totals) < CLOSE).all():
+            _fail("an expert's codes sum to one for every sample", "they do not")
+    labels = solve_triangular(
+        factor.lower, s.cross[factor.basis].astype(np.float64), lower=True, check_finite=False
+    )
+    if not (np.abs(factor.root.T @ labels - s.cross) < CLOSE).all():
+        _fail("the class sums belong to the same samples as the products", "they do not")
+    counts = np.sqrt(s.class_counts.astype(np.float64))
+    shares = labels.T @ labels / np.outer(counts, counts)
+    if not np.linalg.eigvalsh(shares).max(initial=0.0) <= 1 + 1e-6:
+        _fail("the class sums fit the class counts", "they are too large")
+
+
+def _place(s: Margins, row: int) -> str:
     if row >= len(s.codes):
         return f"dense column {row - len(s.codes)}"
     expert = int(np.searchsorted(s.layout.bases, s.codes[row], side="right")) - 1

@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle._internal.memory import require
 from safle.statistics import counting
-from safle.statistics.kernels import triangle
 from safle.statistics.products import exact_product
 
 
@@ -57,14 +55,17 @@ class Samples:
         phi = self.values()
         return exact_product(phi, phi[:, chosen])
 
-    def gram(self, offsets: NDArray[np.int64], dtype: Any) -> NDArray[np.signedinteger[Any]]:
-        """The packed gram of all columns."""
-        size = triangle.packed_size(self.dim)
-        require(
-            size * np.dtype(dtype).itemsize,
-            purpose=f"a gram of {self.dim} rows ({self.seen} codes seen)",
-            advice="use an encoder with smaller tables (group_size, buckets)",
-        )
-        gram: NDArray[np.signedinteger[Any]] = np.zeros(size, dtype)
-        counting.add_gram(gram, self.rows, self.dense, offsets)
-        return gram
+    def add_to(
+        self,
+        gram: NDArray[np.signedinteger[Any]],
+        positions: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+    ) -> None:
+        """Add the gram to a packed one.
+
+        Parameters
+        ----------
+        positions : int64, (seen,), the rows that the seen codes have there
+        offsets : int64, (experts + 1,), the rows at which its experts begin
+        """
+        counting.add_gram(gram, positions[self.rows].astype(np.int32), self.dense, offsets)

@@ -15,87 +15,41 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._internal.memory import require
 from safle.encoders.base import Made
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
-from safle.statistics.invariants import verify
+from safle.statistics.factor import Factor
+from safle.statistics.invariants import Bounds, verify
 from safle.statistics.kernels import triangle
+from safle.statistics.kernels.rounding import gather_columns
 from safle.statistics.samples import Samples
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Statistics:
-    """Sums over samples that all the rest follows from.
+class Margins:
+    """Everything of statistics but the gram.
 
     Attributes
     ----------
     fingerprint : of the encoder that made the codes
     layout : of the code space
     codes : int64, (seen,), ascending columns of the codes that occurred
-    gram : int32 or int64, packed upper triangle over seen codes and dense columns; given as
-        `Samples`, it is multiplied out when it is first asked for
     cross : int64, (seen + dense_dim, class_count)
     class_names : ascending, all int or all str
     class_counts : int64, (class_count,), positive
-
-    Examples
-    --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
-    >>> a = count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"])
-    >>> b = count(encoder, [[0.7, 0.3]], ["ill"])
-    >>> (a + b).sample_count, a + b - b == a
-    (3, True)
     """
 
     fingerprint: str
     layout: Layout
     codes: NDArray[np.int64]
-    gram: NDArray[np.signedinteger[Any]]
     cross: NDArray[np.int64]
     class_names: tuple[ClassName, ...]
     class_counts: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        if isinstance(self.gram, Samples):
-            object.__setattr__(self, "_samples", self.gram)
-            object.__delattr__(self, "gram")
-        else:
-            object.__setattr__(self, "_samples", None)
-            self.gram.setflags(write=False)
         for array in (self.codes, self.cross, self.class_counts):
             array.setflags(write=False)
-
-    @property
-    def samples(self) -> Samples | None:
-        """The samples themselves, where they are few."""
-        held: Samples | None = vars(self)["_samples"]
-        return held
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            # A gram of few samples is far larger than they are: made when it is needed.
-            if name != "gram":
-                raise AttributeError(name)
-            gram = self.samples.gram(self.offsets, self.layout.gram_type)
-            gram.setflags(write=False)
-            object.__setattr__(self, "gram", gram)
-            return gram
-
-    @classmethod
-    def empty(cls, made: Made) -> Self:
-        """The statistics of no samples: the zero of `+`."""
-        dense = made.layout.dense_dim
-        return cls(
-            made.fingerprint,
-            made.layout,
-            np.empty(0, np.int64),
-            np.zeros(triangle.packed_size(dense), made.layout.gram_type),
-            np.zeros((dense, 0), np.int64),
-            (),
-            np.zeros(0, np.int64),
-        )
 
     @property
     def dim(self) -> int:
@@ -116,12 +70,92 @@ class Statistics:
         """Sum of each column over all samples, int64, (dim,)."""
         return self.cross.sum(axis=1)
 
+    def with_gram(self, gram: NDArray[np.signedinteger[Any]] | Samples | Factor) -> Statistics:
+        """These margins with the gram that belongs to them."""
+        return Statistics(
+            self.fingerprint,
+            self.layout,
+            self.codes,
+            self.cross,
+            self.class_names,
+            self.class_counts,
+            gram,
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Statistics(Margins):
+    """Sums over samples that all the rest follows from.
+
+    Attributes
+    ----------
+    gram : int32 or int64, packed upper triangle over seen codes and dense columns; given as
+        `Samples` or `Factor`, it is multiplied out when it is first asked for
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> a = count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"])
+    >>> b = count(encoder, [[0.7, 0.3]], ["ill"])
+    >>> (a + b).sample_count, a + b - b == a
+    (3, True)
+    """
+
+    gram: Any
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.gram, Samples | Factor):
+            object.__setattr__(self, "_few", self.gram)
+            object.__delattr__(self, "gram")
+        else:
+            object.__setattr__(self, "_few", None)
+            self.gram.setflags(write=False)
+
+    @property
+    def few(self) -> Samples | Factor | None:
+        """What the gram follows from, where that is smaller: few samples, or their root."""
+        held: Samples | Factor | None = vars(self)["_few"]
+        return held
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # A gram of few samples is far larger than they are: made when it is needed.
+            if name != "gram":
+                raise AttributeError(name)
+            gram = _multiply_out(self)
+            gram.setflags(write=False)
+            object.__setattr__(self, "gram", gram)
+            return gram
+
+    @classmethod
+    def empty(cls, made: Made) -> Self:
+        """The statistics of no samples: the zero of `+`."""
+        dense = made.layout.dense_dim
+        return cls(
+            made.fingerprint,
+            made.layout,
+            np.empty(0, np.int64),
+            np.zeros((dense, 0), np.int64),
+            (),
+            np.zeros(0, np.int64),
+            np.zeros(triangle.packed_size(dense), made.layout.gram_type),
+        )
+
     @cached_property
     def diagonal(self) -> NDArray[np.int64]:
         """Diagonal of the gram, int64, (dim,): how often each code occurred."""
-        if self.samples is not None:
-            return self.samples.diagonal(self.totals)
+        if self.few is not None:
+            return self.few.diagonal(self.totals)
         return triangle.diagonal(self.gram, self.dim)
+
+    def columns(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Columns of the gram, int64, (dim, chosen)."""
+        if self.few is not None:
+            return self.few.columns(chosen)
+        return gather_columns(self.gram, self.dim, chosen)
 
     def gram_square(self) -> NDArray[np.int64]:
         """The gram as a full matrix, int64, (dim, dim); for small ones."""
@@ -167,3 +201,21 @@ class Statistics:
             f"<Statistics: {self.sample_count:,} samples, {len(self.class_names)} classes, "
             f"{self.dim:,} columns, encoder {self.fingerprint[:12]}…>"
         )
+
+
+def _multiply_out(statistics: Statistics) -> NDArray[np.signedinteger[Any]]:
+    """The packed gram of statistics that hold only what it follows from."""
+    dim, seen = statistics.dim, len(statistics.codes)
+    size, dtype = triangle.packed_size(dim), statistics.layout.gram_type
+    require(
+        size * np.dtype(dtype).itemsize,
+        purpose=f"a gram of {dim} rows ({seen} codes seen)",
+        advice="use an encoder with smaller tables (group_size, buckets)",
+    )
+    gram: NDArray[np.signedinteger[Any]] = np.zeros(size, dtype)
+    few = statistics.few
+    if isinstance(few, Factor):
+        few.add_to(gram, dim, np.arange(dim), Bounds.of(statistics))
+    elif few is not None:
+        few.add_to(gram, np.arange(seen), statistics.offsets)
+    return gram

@@ -23,10 +23,11 @@ from safle._internal.memory import readable
 from safle.errors import WireError
 
 MAGIC = b"\x89SAFLE\r\n"
-VERSION = 1
+VERSION = 2
 STATISTICS, HISTOGRAM = 1, 2
 KINDS = {STATISTICS: "statistics", HISTOGRAM: "histogram"}
-MAX_HEADER_BYTES = 1 << 24
+MAX_HEADER_BYTES = 1 << 20
+MOST_RAW_BYTES = 1 << 62
 DEFAULT_LIMIT = 1 << 33
 """Most bytes that a file may hold or unfold to, unless the caller allows more."""
 COMPRESSION = zstandard.ZstdCompressionParameters(
@@ -55,6 +56,11 @@ class Container:
     text: bytes
     frames: dict[str, tuple[memoryview, int]]
     _unfolded: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def raw_bytes(self) -> int:
+        """What all sections unfold to."""
+        return sum(raw for _, raw in self.frames.values())
 
     def section(self, name: str, size: int) -> bytes:
         """A section that must have exactly ``size`` raw bytes; nothing else is unfolded."""
@@ -174,7 +180,7 @@ def _parse_header(text: bytes) -> tuple[dict[str, Any], list[tuple[str, int]]]:
         raise WireError("the header is not written as the format says: sorted, without spaces")
     names = [name for name, _ in table]
     for name, size in table:
-        if type(name) is not str or type(size) is not int or size < 0:
+        if type(name) is not str or type(size) is not int or not 0 <= size <= MOST_RAW_BYTES:
             raise WireError("the section table is not valid")
     if len(set(names)) != len(names):
         raise WireError("the section table names a section twice")

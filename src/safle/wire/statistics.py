@@ -1,8 +1,15 @@
-"""Statistics <-> bytes. What the algebra determines is not sent, and what is sent is verified."""
+"""Statistics <-> bytes. What the algebra determines is not sent, and what is sent is verified.
+
+A gram travels in one of two forms: by some of its columns where the samples are few
+(`safle.wire.columns`), else as a whole triangle (`safle.wire.whole`). Which one, and every byte
+of it, follows from the statistics alone: equal statistics have one digest.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,43 +17,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle._internal.memory import readable, require
+from safle.encoders.base import Made
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName, as_class_names
-from safle.errors import InvalidInput, InvariantError, SettingsError, WireError
+from safle.errors import EncoderMismatch, SafleError, WireError
 from safle.statistics import Accumulator, Statistics
-from safle.statistics.invariants import verify
+from safle.statistics.factor import Factor
+from safle.statistics.invariants import verify, verify_margins
 from safle.statistics.kernels import triangle
-from safle.wire import container
-from safle.wire.pairs import pack_pairs, plan, unpack_pairs
-from safle.wire.planes import from_planes, plane_count, to_planes
+from safle.statistics.value import Margins
+from safle.wire import columns, container, whole
+from safle.wire.sections import Sections
+
+FIELDS = {"fingerprint", "layout", "classes", "seen", "form", "planes"}
+WHOLE, COLUMNS = "whole", "columns"
 
 
 def encode_statistics(statistics: Statistics) -> bytes:
     """The bytes of a statistics file: equal statistics give equal bytes."""
-    layout, seen = statistics.layout, len(statistics.codes)
-    header: dict[str, Any] = {
-        "fingerprint": statistics.fingerprint,
-        "layout": layout.to_json(),
-        "classes": list(statistics.class_names),
-        "seen": seen,
-        "planes": {},
-    }
-    bitmap = np.zeros(layout.code_count, np.bool_)
+    choice = columns.choose(statistics)
+    sections = Sections()
+    bitmap = np.zeros(statistics.layout.code_count, np.bool_)
     bitmap[statistics.codes] = True
-    sections = {"codes": np.packbits(bitmap, bitorder="little").tobytes()}
-    arrays = {"counts": statistics.class_counts, "cross": statistics.cross}
-    if layout.dense_dim:
-        arrays["mixed"] = _mixed_rows(statistics.gram, statistics.dim, seen)
-        arrays["dense"] = statistics.gram[-triangle.packed_size(layout.dense_dim) :]
-    if seen:
-        streams = plan(statistics.diagonal[:seen], statistics.offsets, statistics.sample_count)
-        packed, overflows, excess = pack_pairs(statistics.gram, statistics.dim, streams)
-        sections["pairs"] = packed.tobytes()
-        arrays |= {"overflows": overflows, "excess": excess}
-    for name, array in arrays.items():
-        header["planes"][name] = plane_count(array)
-        sections[name] = to_planes(array, header["planes"][name])
-    return container.to_bytes(container.STATISTICS, header, sections)
+    sections.raw["codes"] = np.packbits(bitmap, bitorder="little").tobytes()
+    sections.write("counts", statistics.class_counts)
+    sections.write("cross", statistics.cross)
+    if choice is None and statistics.sample_count:
+        whole.write_gram(statistics, sections)
+    elif choice is not None:
+        sections.raw["basis"] = np.packbits(choice.basis, bitorder="little").tobytes()
+        for name, array in columns.to_arrays(statistics, choice).items():
+            sections.write(name, array)
+    header = {
+        "fingerprint": statistics.fingerprint,
+        "layout": statistics.layout.to_json(),
+        "classes": list(statistics.class_names),
+        "seen": len(statistics.codes),
+        "form": WHOLE if choice is None else COLUMNS,
+        "planes": sections.planes,
+    }
+    return container.to_bytes(container.STATISTICS, header, sections.raw)
 
 
 def write_statistics(path: str | os.PathLike[str], statistics: Statistics) -> None:
@@ -55,20 +65,17 @@ def write_statistics(path: str | os.PathLike[str], statistics: Statistics) -> No
 
 
 def decode_statistics(
-    data: bytes | memoryview,
-    *,
-    fingerprint: str | None = None,
-    limit: int = container.DEFAULT_LIMIT,
+    data: bytes | memoryview, *, made: Made | None = None, limit: int = container.DEFAULT_LIMIT
 ) -> Statistics:
     """Statistics from bytes, verified; `WireError` and nothing else for bad ones.
 
     Parameters
     ----------
-    fingerprint : refuse other encoders before anything large is unfolded
+    made : the encoder (or statistics of it); others are refused before anything unfolds
     limit : most bytes the file may unfold to
     """
     opened = container.from_bytes(data, kind=container.STATISTICS, limit=limit)
-    return from_container(opened, fingerprint=fingerprint, limit=limit)
+    return from_container(opened, made=made, limit=limit)
 
 
 @dataclass(frozen=True)
@@ -90,187 +97,161 @@ def add_contribution(
 ) -> Added:
     """Verify a contribution's bytes and add them; a refused one changes nothing.
 
+    A gram that comes by columns is rebuilt tile by tile into the total's own.
+
     Raises
     ------
     WireError
         The bytes are not statistics of the same encoder that any data set could have.
     """
     opened = container.from_bytes(data, kind=container.STATISTICS, limit=limit)
-    statistics = from_container(opened, fingerprint=total.fingerprint, limit=limit)
-    total.add(statistics)
+    with _typed_errors():
+        statistics = _restore(opened, total, limit)
+        total.add(statistics)
     return Added(opened.digest, statistics.sample_count, statistics.class_names)
 
 
 def read_statistics(
     path: str | os.PathLike[str],
     *,
-    fingerprint: str | None = None,
+    made: Made | None = None,
     limit: int = container.DEFAULT_LIMIT,
 ) -> Statistics:
     """Read a statistics file; see `decode_statistics`."""
     opened = container.read_file(path, kind=container.STATISTICS, limit=limit)
     try:
-        return from_container(opened, fingerprint=fingerprint, limit=limit)
+        return from_container(opened, made=made, limit=limit)
     except WireError as error:
         raise WireError(f"{path}: {error}") from error
 
 
 def from_container(
-    opened: container.Container,
-    *,
-    fingerprint: str | None,
-    limit: int,
+    opened: container.Container, *, made: Made | None = None, limit: int = container.DEFAULT_LIMIT
 ) -> Statistics:
     """Statistics from an opened container; their digest is the contribution's identity."""
-    try:
-        statistics = _restore(opened, fingerprint, limit)
-        # Blocks unpacked from their margins cannot but have them.
-        verify(statistics, pairs=False)
-        opened.finish()
-    except (InvariantError, InvalidInput, SettingsError, MemoryError) as error:
-        raise WireError(str(error)) from error
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, WireError):
-            raise
-        raise WireError(f"the header is not valid: {error!r}") from error
+    with _typed_errors():
+        statistics = _restore(opened, made, limit)
+        # Multiplied out at once: only that shows whether all of it are integers.
+        assert statistics.gram.size >= 0
     return statistics
 
 
-def _restore(opened: container.Container, fingerprint: str | None, limit: int) -> Statistics:
+@contextmanager
+def _typed_errors() -> Iterator[None]:
+    """Whatever bad bytes raise is a `WireError`; another encoder's are an `EncoderMismatch`."""
+    try:
+        yield
+    except (WireError, EncoderMismatch):
+        raise
+    except (SafleError, MemoryError) as error:
+        raise WireError(str(error)) from error
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise WireError(f"the header is not valid: {error!r}") from error
+
+
+def _restore(opened: container.Container, made: Made | None, limit: int) -> Statistics:
+    """Statistics whose margins are verified, and their gram as far as it is there."""
     header = opened.header
+    layout = _check_header(opened, made)
+    _check_memory(opened, layout, limit)
+    sections = Sections(opened, planes=header["planes"])
+    margins = _read_margins(sections, header, layout)
+    if header["form"] == COLUMNS:
+        statistics = _read_columns(margins, sections)
+    elif margins.sample_count:
+        statistics = margins.with_gram(whole.read_gram(margins, sections))
+    else:
+        statistics = Statistics.empty(margins)
+    sections.finish()
+    if header["form"] == WHOLE and columns.choose(statistics) is not None:
+        raise WireError("the gram is not in the form that the format prescribes")
+    if statistics.sample_count:
+        verify(statistics, pairs=False)
+    return statistics
+
+
+def _check_header(opened: container.Container, made: Made | None) -> Layout:
+    """The layout, once everything in the header is as it should be."""
+    header = opened.header
+    if set(header) != FIELDS or header["form"] not in (WHOLE, COLUMNS):
+        raise WireError("the header does not hold exactly the fields of statistics")
     found = header["fingerprint"]
     if type(found) is not str or len(found) != 64 or set(found) - set("0123456789abcdef"):
         raise WireError("the fingerprint is not 64 hexadecimal digits")
-    if fingerprint is not None and found != fingerprint:
-        raise WireError(
-            f"counted with encoder {found[:12]}…, this federation uses {fingerprint[:12]}…; "
-            "give the client that encoder file and count again"
+    # Compared as they are written, before anything of the file's own size is unfolded.
+    if made is not None and found == made.fingerprint and header["layout"] != made.layout.to_json():
+        raise EncoderMismatch(f"claims encoder {found[:12]}… but has another layout of codes")
+    if made is not None and found != made.fingerprint:
+        raise EncoderMismatch(
+            f"counted with encoder {found[:12]}…, this federation uses {made.fingerprint[:12]}…; "
+            "take the federation's encoder file and count again"
         )
-    layout = Layout.from_json(header["layout"])
-    classes = header["classes"]
-    if not isinstance(classes, list) or as_class_names(classes) != tuple(classes):
-        raise WireError("the class names are not a list in ascending order")
-    _check_header(opened, layout)
-    _check_memory(layout, header["seen"], len(classes), limit)
-    codes = _read_codes(opened, layout)
-    dim = len(codes) + layout.dense_dim
-    counts = _read_planes(opened, "counts", (len(classes),))
-    cross = _read_planes(opened, "cross", (dim, len(classes)))
-    gram = np.empty(triangle.packed_size(dim), layout.gram_type)
-    statistics = Statistics(found, layout, codes, gram, cross, tuple(classes), counts)
-    _fill_gram(opened, statistics)
-    return statistics
-
-
-def _check_header(opened: container.Container, layout: Layout) -> None:
-    """Exactly the fields and sections that statistics of this layout have."""
-    header, seen = opened.header, opened.header["seen"]
-    if set(header) != {"fingerprint", "layout", "classes", "seen", "planes"}:
-        raise WireError("the header does not hold exactly the fields of statistics")
-    if type(seen) is not int or not 0 <= seen <= layout.code_count:
-        raise WireError(f"{seen!r} seen codes of {layout.code_count}")
+    layout = made.layout if made is not None else Layout.from_json(header["layout"])
     if layout.to_json() != header["layout"]:
         raise WireError("the layout is not written in its shortest form")
-    expected = {
-        "codes": True,
-        "pairs": seen > 0,
-        "counts": True,
-        "cross": True,
-        "mixed": layout.dense_dim > 0,
-        "dense": layout.dense_dim > 0,
-        "overflows": seen > 0,
-        "excess": seen > 0,
-    }
-    names = [name for name, needed in expected.items() if needed]
-    if list(opened.frames) != names or set(header["planes"]) != set(names) - {"codes", "pairs"}:
-        raise WireError(f"expected just the sections {', '.join(names)}")
+    classes, seen = header["classes"], header["seen"]
+    if not isinstance(classes, list) or as_class_names(classes) != tuple(classes):
+        raise WireError("the class names are not a list in ascending order")
+    if type(seen) is not int or not 0 <= seen <= layout.code_count:
+        raise WireError(f"{seen!r} seen codes of {layout.code_count}")
+    if not isinstance(header["planes"], dict):
+        raise WireError("the header's planes are not valid")
+    return layout
 
 
-def _check_memory(layout: Layout, seen: int, class_count: int, limit: int) -> None:
+def _check_memory(opened: container.Container, layout: Layout, limit: int) -> None:
+    header = opened.header
+    size = unfolded_bytes(
+        layout, header["seen"], len(header["classes"]), opened.raw_bytes, form=header["form"]
+    )
+    what = f"a gram of {header['seen'] + layout.dense_dim} rows"
+    if size > limit:
+        raise WireError(f"{what} takes {readable(size)} to read; the limit is {readable(limit)}")
+    require(size, purpose=f"reading {what}", advice="read it on a larger machine")
+
+
+def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, form: str) -> int:
+    """Most memory that reading statistics takes at a time."""
     dim = seen + layout.dense_dim
     gram = triangle.packed_size(dim) * np.dtype(layout.gram_type).itemsize
-    numbers = dim * class_count + seen * layout.dense_dim
-    size = gram + 8 * numbers
-    if size > limit:
-        raise WireError(f"its sums take {readable(size)}; the limit is {readable(limit)}")
-    # Unfolding planes takes a few copies.
-    require(
-        gram + 48 * numbers,
-        purpose=f"a gram of {dim} rows and {class_count} classes",
-        advice="read it on a larger machine",
+    margins = raw_bytes + 32 * dim * (classes + 1)
+    if form == COLUMNS:
+        # The columns, their expectation, and the root in both precisions.
+        return margins + gram + 8 * raw_bytes + (1 << 24)
+    return (
+        margins + gram + max(8 * seen * layout.dense_dim, 16 * triangle.packed_size(dim + classes))
     )
 
 
-def _fill_gram(opened: container.Container, statistics: Statistics) -> None:
-    layout, dim, seen = statistics.layout, statistics.dim, len(statistics.codes)
-    # The value is frozen once it is made; until then its gram is filled in place.
-    gram = statistics.gram
-    gram.setflags(write=True)
-    if seen:
-        _fill_pairs(opened, statistics, gram)
-    if layout.dense_dim:
-        gram[-triangle.packed_size(layout.dense_dim) :] = _read_planes(
-            opened, "dense", (triangle.packed_size(layout.dense_dim),)
-        )
-        mixed = _read_planes(opened, "mixed", (seen, layout.dense_dim))
-        for row in range(seen):
-            at = triangle.start(row, dim) + seen
-            gram[at : at + layout.dense_dim] = mixed[row]
-    gram.setflags(write=False)
-
-
-def _fill_pairs(
-    opened: container.Container, statistics: Statistics, gram: NDArray[np.signedinteger[Any]]
-) -> None:
-    seen, n = len(statistics.codes), statistics.sample_count
-    offsets, cross = statistics.offsets, statistics.cross[:seen]
-    diagonal = cross.sum(axis=1)
-    if not 0 < n <= statistics.layout.most_samples or cross.min() < 0 or diagonal.min() < 1:
-        raise WireError("the code counts are not those of any data set")
-    if (np.diff(offsets) < 1).any() or (np.add.reduceat(diagonal, offsets[:-1]) != n).any():
-        raise WireError("the code counts of an expert do not add up to the sample count")
-    streams = plan(diagonal, offsets, n)
-    pairs = np.frombuffer(opened.section("pairs", streams.size), np.uint8)
-    overflows = _read_planes(opened, "overflows", (len(streams.kept),))
-    # A row overflows at most once a column: the bound keeps the sum from wrapping.
-    if ((overflows < 0) | (overflows > seen)).any():
-        raise WireError("a row holds an impossible number of excess entries")
-    excess = _read_planes(opened, "excess", (int(overflows.sum()),))
-    if ((excess < 0) | (excess > n)).any():
-        raise WireError("an entry exceeds the sample count")
-    rows = np.arange(seen)
-    gram[triangle.start(rows, statistics.dim) + rows] = diagonal
-    if not unpack_pairs(gram, statistics.dim, streams, offsets, diagonal, pairs, overflows, excess):
-        raise WireError("the pair counts do not fit their margins")
-
-
-def _read_codes(opened: container.Container, layout: Layout) -> NDArray[np.int64]:
-    bitmap = np.frombuffer(opened.section("codes", -(-layout.code_count // 8)), np.uint8)
+def _read_margins(sections: Sections, header: dict[str, Any], layout: Layout) -> Margins:
+    bitmap = np.frombuffer(sections.read_raw("codes", -(-layout.code_count // 8)), np.uint8)
     # Counted first: the header's number is within the limit, the bitmap's might not be.
-    if int(np.bitwise_count(bitmap).sum(dtype=np.int64)) != opened.header["seen"]:
+    if int(np.bitwise_count(bitmap).sum(dtype=np.int64)) != header["seen"]:
         raise WireError("the bitmap of seen codes does not match its count")
-    codes = np.flatnonzero(np.unpackbits(bitmap, bitorder="little"))
+    codes = np.flatnonzero(np.unpackbits(bitmap, bitorder="little")).astype(np.int64)
     if len(codes) and codes[-1] >= layout.code_count:
         raise WireError("the bitmap of seen codes does not match its count")
-    return codes.astype(np.int64)
+    classes = header["classes"]
+    counts = sections.read("counts", (len(classes),))
+    cross = sections.read("cross", (len(codes) + layout.dense_dim, len(classes)))
+    margins = Margins(header["fingerprint"], layout, codes, cross, tuple(classes), counts)
+    verify_margins(margins)
+    return margins
 
 
-def _read_planes(
-    opened: container.Container, name: str, shape: tuple[int, ...]
-) -> NDArray[np.int64]:
-    planes = opened.header["planes"][name]
-    if type(planes) is not int or not 1 <= planes <= 8:
-        raise WireError(f"section {name!r} has {planes!r} planes; expected 1..8")
-    count = int(np.prod(shape, dtype=object))
-    values = from_planes(opened.section(name, planes * count), planes, shape)
-    if plane_count(values) != planes:
-        raise WireError(f"section {name!r} has more planes than its values need")
-    return values
-
-
-def _mixed_rows(gram: NDArray[Any], dim: int, seen: int) -> NDArray[Any]:
-    rows = np.empty((seen, dim - seen), gram.dtype)
-    for row in range(seen):
-        at = triangle.start(row, dim) + seen
-        rows[row] = gram[at : at + dim - seen]
-    return rows
+def _read_columns(margins: Margins, sections: Sections) -> Statistics:
+    n = margins.sample_count
+    if 2 * n > margins.dim - columns.SPARE or n > columns.MOST_SAMPLES:
+        raise WireError(f"{n} samples and {margins.dim} columns: expected the whole gram")
+    order = columns.ordered_columns(margins)
+    most = columns.candidate_count(n, order)
+    bits = np.frombuffer(sections.read_raw("basis", -(-most // 8)), np.uint8)
+    basis = np.unpackbits(bits, bitorder="little").astype(np.bool_)
+    if basis[most:].any() or not 0 < basis.sum() <= n:
+        raise WireError("the basis does not fit the number of samples")
+    choice = columns.Choice.of(order, basis[:most])
+    arrays = {name: sections.read(name, s) for name, s in columns.shapes(margins, choice).items()}
+    held: NDArray[np.int64] = columns.from_arrays(margins, choice, **arrays)
+    factor = Factor.of(held, choice.columns, choice.rank)
+    columns.check_choice(margins, factor, choice, held)
+    return margins.with_gram(factor)

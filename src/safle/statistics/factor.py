@@ -1,0 +1,134 @@
+"""A gram of few samples by its root: ``G = Z'Z``, Z real, (rank, dim).
+
+Some columns of a gram of rank r determine all of it. With A the columns B, of which r are
+independent, and ``L L' = A_B`` the (pivoted) Cholesky factor of their own rows,
+``Z = inverse(L) A'``. Sums of integers come back as integers but for rounding, which is
+checked entry by entry: what is not close to an integer was never a gram.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack, solve_triangular
+
+from safle.errors import InvariantError
+from safle.statistics.kernels.rounding import add_integers, round_tile
+
+if TYPE_CHECKING:
+    from safle.statistics.invariants import Bounds
+
+Matrix = NDArray[np.float64]
+TILE = 1024
+DEPENDENT = 1e-11
+"""Relative length below which what is left of a column counts as nothing."""
+ROUNDING = 0.01
+"""Distance from an integer that rounding may leave."""
+FLOAT32_ROUNDING = 2.0**-21
+"""The same of float32, relative to the product of two columns' lengths; some eight units."""
+FLOAT32_LENGTH = 200_000
+"""Products of lengths up to which float32 is worth trying; float64 judges what it leaves."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The root of a gram.
+
+    Attributes
+    ----------
+    root : Z, float64, (rank, dim)
+    basis : int64, (rank,), independent columns of the gram
+    lower : L, float64, (rank, rank), the Cholesky factor of their rows
+    """
+
+    root: Matrix
+    basis: NDArray[np.int64]
+    lower: Matrix
+
+    @staticmethod
+    def of(columns: NDArray[np.int64], chosen: NDArray[np.int64], rank: int) -> Factor:
+        """The factor of the gram with these columns.
+
+        Parameters
+        ----------
+        columns : int64, (dim, chosen), columns of the gram
+        chosen : int64, which
+        rank : how many of them are independent
+        """
+        block = columns[chosen].astype(np.float64)
+        tolerance = DEPENDENT * float(block.diagonal().max(initial=0.0))
+        lower, order, found, _ = lapack.dpstrf(block, lower=1, tol=tolerance)
+        if found < rank:
+            raise InvariantError(
+                f"{found} of {rank} columns are independent; these are not sums of any data set"
+            )
+        lower, order = np.tril(lower[:rank, :rank]), order[:rank] - 1
+        root = solve_triangular(
+            lower, columns[:, order].T.astype(np.float64), lower=True, check_finite=False
+        )
+        return Factor(np.ascontiguousarray(root), chosen[order], lower)
+
+    @property
+    def dim(self) -> int:
+        return self.root.shape[1]
+
+    @cached_property
+    def _narrow(self) -> NDArray[np.float32]:
+        return self.root.astype(np.float32)
+
+    def diagonal(self, totals: NDArray[Any]) -> NDArray[np.int64]:
+        """Diagonal of the gram, int64, (dim,)."""
+        del totals
+        return np.rint(np.einsum("ri,ri->i", self.root, self.root)).astype(np.int64)
+
+    def columns(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Columns of the gram, int64, (dim, chosen)."""
+        return np.rint(self.root.T @ self.root[:, chosen]).astype(np.int64)
+
+    def add_to(
+        self,
+        gram: NDArray[np.signedinteger[Any]],
+        dim: int,
+        positions: NDArray[np.int64],
+        bounds: Bounds,
+        sign: int = 1,
+    ) -> None:
+        """Add the gram to rows ``positions`` of a packed one of dimension ``dim``.
+
+        Tile by tile, so that it is never held whole. `InvariantError` if an entry is not
+        close to an integer or not possible; then ``gram`` is as it was.
+        """
+        done: list[tuple[int, int]] = []
+        lengths = np.sqrt(self.diagonal(bounds.total).astype(np.float64))
+        for top in range(0, self.dim, TILE):
+            for left in range(top, self.dim, TILE):
+                tile, error = self._tile(top, left, lengths, bounds)
+                if not error <= ROUNDING:
+                    # Made again, a tile has the same integers: so the others come off.
+                    for place in done:
+                        tile, _ = self._tile(*place, lengths, bounds)
+                        add_integers(gram, dim, positions, *place, tile, -sign)
+                    raise InvariantError(
+                        "the sums that follow from those sent are no integers or not possible; "
+                        "these are not sums of any data set"
+                    )
+                add_integers(gram, dim, positions, top, left, tile, sign)
+                done.append((top, left))
+
+    def _tile(
+        self, top: int, left: int, lengths: Matrix, bounds: Bounds
+    ) -> tuple[NDArray[Any], float]:
+        """A tile of integers, and the largest rounding that made them so."""
+        rows, columns = slice(top, top + TILE), slice(left, left + TILE)
+        ranges = (bounds.low, bounds.high, bounds.total, bounds.expert, bounds.samples)
+        length = float(lengths[rows].max() * lengths[columns].max())
+        if length <= FLOAT32_LENGTH:
+            tile: NDArray[Any] = self._narrow[:, rows].T @ self._narrow[:, columns]
+            if round_tile(tile, top, left, *ranges) <= FLOAT32_ROUNDING * length:
+                return tile, 0.0
+        tile = self.root[:, rows].T @ self.root[:, columns]
+        return tile, round_tile(tile, top, left, *ranges)

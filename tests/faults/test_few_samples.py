@@ -1,0 +1,117 @@
+"""Contributions by columns: a liar is refused, and the total is as it was."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from safle.errors import WireError
+from safle.statistics import Accumulator
+from safle.wire import add_contribution, decode_statistics, encode_statistics
+from safle.wire.planes import from_planes, plane_count, to_planes
+
+KINDS = ["random", "embedding", "hybrid", "linear"]
+
+
+@pytest.fixture(params=KINDS)
+def data(request, make_data):
+    return make_data(request.param, samples=6, feature_dim=24)
+
+
+@pytest.fixture
+def true(data):
+    encoded = encode_statistics(data.count())
+    assert b'"form":"columns"' in encoded
+    return encoded
+
+
+def changed(forged, name, change):
+    """The same file with another array in a section."""
+    planes = forged.header["planes"][name]
+    values = from_planes(forged.sections[name], planes, (len(forged.sections[name]) // planes,))
+    values = change(values.copy())
+    forged.header["planes"][name] = plane_count(values)
+    forged.sections[name] = to_planes(values, plane_count(values))
+    return forged.to_bytes()
+
+
+def refused(data, lie, match=None):
+    """Neither decoded nor added; what was there before stays, to the byte."""
+    total = Accumulator(data.encoder)
+    total.add(data.count())
+    before = encode_statistics(total.snapshot())
+    with pytest.raises(WireError, match=match):
+        add_contribution(total, lie)
+    assert encode_statistics(total.snapshot()) == before
+    with pytest.raises(WireError, match=match):
+        decode_statistics(lie, made=data.encoder)
+
+
+def test_one_other_number_is_refused(data, true, forge):
+    generator = np.random.default_rng(0)
+    for name in ("own", "others"):
+        for _ in range(20):
+
+            def change(values):
+                values[generator.integers(len(values))] += generator.choice([-1, 1, 40])
+                return values
+
+            refused(data, changed(forge(true), name, change))
+
+
+def test_another_basis_is_refused(data, true, forge):
+    forged = forge(true)
+    bits = np.unpackbits(np.frombuffer(forged.sections["basis"], np.uint8), bitorder="little")
+    chosen = np.flatnonzero(bits)
+    for other in (np.setdiff1d(np.arange(8), chosen)[:1], []):
+        moved = bits.copy()
+        moved[chosen[-1]] = 0
+        moved[other] = 1
+        forged.sections["basis"] = np.packbits(moved, bitorder="little").tobytes()
+        refused(data, forged.to_bytes())
+    forged.sections["basis"] = bytes(len(forged.sections["basis"]))
+    refused(data, forged.to_bytes(), "basis does not fit")
+
+
+def test_dependent_columns_are_refused(data, true, forge):
+    refused(data, changed(forge(true), "own", lambda values: 0 * values))
+
+
+def test_huge_numbers_are_refused(data, true, forge):
+    for name in ("own", "others"):
+        refused(data, changed(forge(true), name, lambda values: values + 2**61))
+
+
+def test_a_whole_gram_of_few_samples_is_refused(data, true, monkeypatch):
+    monkeypatch.setattr("safle.wire.columns.choose", lambda _: None)
+    whole = encode_statistics(data.count())
+    monkeypatch.undo()
+    assert b'"form":"whole"' in whole
+    refused(data, whole, "form that the format prescribes")
+
+
+def test_columns_of_many_samples_are_refused(make_data, forge):
+    data = make_data("linear", samples=200)
+    forged = forge(encode_statistics(data.count()))
+    forged.header["form"] = "columns"
+    refused(data, forged.to_bytes(), "expected the whole gram")
+
+
+def test_what_is_almost_dependent_falls_back_to_the_whole_gram(make_data, monkeypatch):
+    data = make_data("linear", samples=6, feature_dim=24)
+    monkeypatch.setattr("safle.wire.columns.TOLERANCE", 0.0)
+    whole = encode_statistics(data.count())
+    assert b'"form":"whole"' in whole
+    assert decode_statistics(whole, made=data.encoder) == data.count()
+
+
+def test_a_failure_in_the_last_tile_takes_all_others_back(make_data, monkeypatch, forge):
+    monkeypatch.setattr("safle.statistics.factor.TILE", 3)
+    data = make_data("random", samples=6, feature_dim=24)
+
+    def change(values):
+        values[-1] += 1
+        return values
+
+    lie = changed(forge(encode_statistics(data.count())), "others", change)
+    refused(data, lie)
