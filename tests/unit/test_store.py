@@ -70,9 +70,11 @@ def test_the_sum_is_the_pooled_count_whatever_came_and_went(data, parts, store, 
     assert again.problems() == []
 
 
-def test_adding_returns_the_verified_statistics_and_keeps_the_very_bytes(parts, store):
-    statistics = store.add(Contribution("a", parts[0]))
-    assert encode_statistics(statistics) == parts[0]
+def test_adding_keeps_the_very_bytes_and_adds_to_a_total(parts, store):
+    total = store.total()
+    member = store.add(Contribution("a", parts[0]), total=total)
+    assert (member.client, member.bytes) == ("a", len(parts[0]))
+    assert encode_statistics(total.snapshot()) == parts[0]
     (path,) = (store.folder / "contributions").iterdir()
     assert path.read_bytes() == parts[0]
     assert path.stem == store.members["a"].digest

@@ -86,8 +86,8 @@ def add_up(
             declared = Grid(*grid) if grid else None
             manifest = sum_histograms(files, output, features=features, grid=declared, **options)
         else:
-            fingerprint = load_encoder(encoder_path).fingerprint if encoder_path else None
-            manifest = sum_files(files, output, fingerprint=fingerprint, **options)
+            made = load_encoder(encoder_path) if encoder_path else None
+            manifest = sum_files(files, output, made=made, **options)
     facts = {
         "files": len(files),
         "contributions": len(manifest.contributions),

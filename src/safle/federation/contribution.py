@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from safle.encoders.base import Made
 from safle.encoders.features import ClassName, as_class_names
-from safle.errors import EncoderMismatch, InvalidInput
+from safle.errors import InvalidInput
 from safle.statistics import Statistics
-from safle.wire import container
-from safle.wire.statistics import from_container
+from safle.wire import container, open_statistics
 
 LONGEST_NAME = 200
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -35,24 +35,19 @@ class Contribution:
         """The contribution in a file; its client is by default called like the file."""
         return Contribution(client or Path(path).name, container.read_limited(path))
 
-    def open(self, *, fingerprint: str | None = None) -> tuple[Statistics, Entry]:
-        """The statistics, verified, and the entry that lists them; a `SafleError` for bad ones.
+    def open(self, made: Made | None = None) -> tuple[Statistics, Entry]:
+        """The statistics, and the entry that lists them; a `SafleError` for bad ones.
+
+        They are verified as `open_statistics` says: the rest shows when they are added.
 
         Parameters
         ----------
-        fingerprint : of the encoder they must have been counted with; None for any
+        made : the encoder they must have been counted with, or other statistics of it
         """
         client = check_client(self.client)
-        opened = container.from_bytes(self.data, kind=container.STATISTICS)
-        found = opened.header.get("fingerprint")
-        if fingerprint is not None and found != fingerprint:
-            raise EncoderMismatch(
-                f"counted with encoder {str(found)[:12]}…, this federation uses "
-                f"{fingerprint[:12]}…; give the client that encoder file and count again"
-            )
-        statistics = from_container(opened, fingerprint=fingerprint, limit=container.DEFAULT_LIMIT)
+        statistics, digest = open_statistics(self.data, made=made)
         samples, classes = statistics.sample_count, statistics.class_names
-        return statistics, Entry(client, opened.digest, samples, len(self.data), classes)
+        return statistics, Entry(client, digest, samples, len(self.data), classes)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from safle._internal.atomic import write_together
+from safle.encoders.base import Made
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import InvalidInput, SafleError
@@ -42,7 +43,7 @@ def sum_files(
     paths: Iterable[StrPath],
     output: StrPath,
     *,
-    fingerprint: str | None = None,
+    made: Made | None = None,
     allow_duplicates: bool = False,
     limits: Limits | None = None,
     progress: Progress | None = None,
@@ -52,7 +53,7 @@ def sum_files(
     Parameters
     ----------
     paths : at least one; a sum with its manifest beside it stands for all it lists
-    fingerprint : of the encoder they must have been counted with; by default the first's
+    made : the encoder they must have been counted with; None for the first file's
     allow_duplicates : add a contribution again that has been added before
     limits : of every contribution; the defaults of `Limits` if None
     progress : called with the finished share, 0 to 1
@@ -63,8 +64,7 @@ def sum_files(
     total: Accumulator | None = None
     for path in _each(paths, progress):
         with naming(path):
-            opened = _open(path, fingerprint=fingerprint)
-            fingerprint = opened.statistics.fingerprint
+            opened = _open(path, total or made)
             for entry in opened.manifest.contributions:
                 limits.check_join(entry, classes)
                 classes |= {*entry.classes}
@@ -127,7 +127,7 @@ def remove_file(
     with naming(total):
         whole = _open(Path(total))
     with naming(contribution):
-        part = _open(Path(contribution), fingerprint=whole.statistics.fingerprint)
+        part = _open(Path(contribution), whole.statistics)
     left = _without(whole, part, force=force, total=total, contribution=contribution)
     with naming(contribution):
         statistics = whole.statistics - part.statistics
@@ -161,8 +161,8 @@ def _without(
     return replace(left, removed=tuple(entry for entry in left.removed if entry not in back))
 
 
-def _open(path: Path, *, fingerprint: str | None = None) -> _Opened:
-    statistics, itself = Contribution.read(path).open(fingerprint=fingerprint)
+def _open(path: Path, made: Made | None = None) -> _Opened:
+    statistics, itself = Contribution.read(path).open(made)
     manifest = read_manifest(path, itself)
     alone = Manifest("statistics", itself.digest, (itself,))
     return _Opened(statistics, itself, manifest or alone, manifest is not None)

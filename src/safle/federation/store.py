@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Self
@@ -142,17 +142,20 @@ class Store:
         database.set_fact("limits", json.dumps(asdict(limits)))
         self.limits = limits
 
-    def add(self, contribution: Contribution, *, allow_duplicates: bool = False) -> Statistics:
+    def add(
+        self,
+        contribution: Contribution,
+        *,
+        total: Accumulator | None = None,
+        allow_duplicates: bool = False,
+    ) -> Member:
         """Verify a contribution and keep it; it is on the disk when this returns.
 
         Parameters
         ----------
         contribution : one a client
+        total : the sum of all members, to which it is added as well
         allow_duplicates : take it although another client has sent the very same counts
-
-        Returns
-        -------
-        statistics : what the contribution holds, until the next one is added or read
 
         Raises
         ------
@@ -160,12 +163,23 @@ class Store:
             It is refused, and the store is as it was.
         """
         database = self._writable()
-        statistics, entry = self._decode(contribution)
+        statistics, entry = contribution.open(self.encoder)
         self._check_fits(entry, allow_duplicates=allow_duplicates)
-        atomic.write_bytes(self._path(entry), contribution.data)
-        self._members[entry.client] = database.add(entry)
+        # Whether all sums are integers shows when they are multiplied out: into the total,
+        # where there is one.
+        if total is None:
+            statistics.multiply_out()
+        else:
+            total.add(statistics)
+        try:
+            atomic.write_bytes(self._path(entry), contribution.data)
+            self._members[entry.client] = database.add(entry)
+        except BaseException:
+            if total is not None:
+                total.subtract(statistics)
+            raise
         self._classes |= {*entry.classes}
-        return statistics
+        return self._members[entry.client]
 
     def remove(self, client: str) -> Member:
         """Unlearn a client: the store is as if it had never sent anything."""
@@ -179,14 +193,19 @@ class Store:
         return member
 
     def contributions(self, progress: Progress | None = None) -> Iterator[Statistics]:
-        """Every member's statistics, verified again, each in the memory of the one before."""
-        return (self._read(member) for member in self._each(progress))
+        """Every member's statistics, verified again, one at a time."""
+        for member in self._each(progress):
+            with self._naming(member):
+                statistics = self._read(member)
+                statistics.multiply_out()
+            yield statistics
 
     def total(self, progress: Progress | None = None) -> Accumulator:
-        """The sum of all members."""
+        """The sum of all members, in memory that does not grow with their number."""
         total = Accumulator(self.encoder)
-        for statistics in self.contributions(progress):
-            total.add(statistics)
+        for member in self._each(progress):
+            with self._naming(member):
+                total.add(self._read(member))
         return total
 
     def problems(self, progress: Progress | None = None) -> list[str]:
@@ -194,7 +213,8 @@ class Store:
         found = []
         for member in self._each(progress):
             try:
-                self._read(member)
+                with self._naming(member):
+                    self._read(member).multiply_out()
             except (SafleError, OSError) as error:
                 found.append(str(error))
         found += [
@@ -220,20 +240,22 @@ class Store:
                 f"{path}: the contribution of {client!r} is missing; get it from the client again "
                 f"('safle store remove', then 'safle store add')"
             )
-        try:
-            statistics, entry = self._decode(Contribution.read(path, client))
-            if (entry.digest, entry.samples) != (expected.digest, expected.samples):
-                raise WireError("not the content that the database names")
-        except SafleError as error:
-            raise StoreError(
-                f"{path}: the contribution of {client!r} is damaged: {error}"
-            ) from error
+        statistics, entry = Contribution.read(path, client).open(self.encoder)
+        if (entry.digest, entry.samples) != (expected.digest, expected.samples):
+            raise WireError("not the content that the database names")
         return statistics
 
-    def _decode(self, contribution: Contribution) -> tuple[Statistics, Entry]:
-        statistics, entry = contribution.open(fingerprint=self.encoder.fingerprint)
-        self.encoder.require(statistics)
-        return statistics, entry
+    @contextmanager
+    def _naming(self, member: Member) -> Iterator[None]:
+        """Whatever is wrong with a contribution is said of its file and client."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except SafleError as error:
+            raise StoreError(
+                f"{self._path(member)}: the contribution of {member.client!r} is damaged: {error}"
+            ) from error
 
     def _check_fits(self, added: Entry, *, allow_duplicates: bool) -> None:
         """Whatever would keep the sum from being made is refused before it is kept."""

@@ -141,7 +141,7 @@ def _sum_and_solve(
     encoder: Encoder, head: Head, sent: Sequence[Path], base: Path
 ) -> tuple[Model, RidgeCurve]:
     total = base.with_suffix(".stats")
-    sum_files(sent, total, fingerprint=encoder.fingerprint)
+    sum_files(sent, total, made=encoder)
     solution = solve(read_statistics(total), head=head)
     model = Model(encoder, solution)
     model.save(base.with_suffix(".safetensors"))

@@ -157,6 +157,11 @@ class Statistics(Margins):
             return self.few.columns(chosen)
         return gather_columns(self.gram, self.dim, chosen)
 
+    def multiply_out(self) -> NDArray[np.signedinteger[Any]]:
+        """The packed gram; `InvariantError` where what it follows from has none of integers."""
+        gram: NDArray[np.signedinteger[Any]] = self.gram
+        return gram
+
     def gram_square(self) -> NDArray[np.int64]:
         """The gram as a full matrix, int64, (dim, dim); for small ones."""
         return triangle.to_square(self.gram, self.dim)

@@ -15,6 +15,7 @@ from safle.wire.statistics import (
     add_contribution,
     decode_statistics,
     encode_statistics,
+    open_statistics,
     read_statistics,
     write_statistics,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "decode_statistics",
     "encode_histogram",
     "encode_statistics",
+    "open_statistics",
     "peek_kind",
     "read_histogram",
     "read_statistics",

@@ -74,8 +74,23 @@ def decode_statistics(
     made : the encoder (or statistics of it); others are refused before anything unfolds
     limit : most bytes the file may unfold to
     """
+    statistics, _ = open_statistics(data, made=made, limit=limit)
+    with _typed_errors():
+        statistics.multiply_out()
+    return statistics
+
+
+def open_statistics(
+    data: bytes | memoryview, *, made: Made | None = None, limit: int = container.DEFAULT_LIMIT
+) -> tuple[Statistics, str]:
+    """Statistics from bytes, and their digest, the contribution's identity.
+
+    All of it is verified but one thing: a gram that comes by columns is multiplied out when
+    it is first added or asked for, and only that shows whether all of it are integers.
+    """
     opened = container.from_bytes(data, kind=container.STATISTICS, limit=limit)
-    return from_container(opened, made=made, limit=limit)
+    with _typed_errors():
+        return _restore(opened, made, limit), opened.digest
 
 
 @dataclass(frozen=True)
@@ -104,11 +119,10 @@ def add_contribution(
     WireError
         The bytes are not statistics of the same encoder that any data set could have.
     """
-    opened = container.from_bytes(data, kind=container.STATISTICS, limit=limit)
+    statistics, digest = open_statistics(data, made=total, limit=limit)
     with _typed_errors():
-        statistics = _restore(opened, total, limit)
         total.add(statistics)
-    return Added(opened.digest, statistics.sample_count, statistics.class_names)
+    return Added(digest, statistics.sample_count, statistics.class_names)
 
 
 def read_statistics(
@@ -118,22 +132,11 @@ def read_statistics(
     limit: int = container.DEFAULT_LIMIT,
 ) -> Statistics:
     """Read a statistics file; see `decode_statistics`."""
-    opened = container.read_file(path, kind=container.STATISTICS, limit=limit)
+    data = container.read_limited(path, limit=limit)
     try:
-        return from_container(opened, made=made, limit=limit)
-    except WireError as error:
-        raise WireError(f"{path}: {error}") from error
-
-
-def from_container(
-    opened: container.Container, *, made: Made | None = None, limit: int = container.DEFAULT_LIMIT
-) -> Statistics:
-    """Statistics from an opened container; their digest is the contribution's identity."""
-    with _typed_errors():
-        statistics = _restore(opened, made, limit)
-        # Multiplied out at once: only that shows whether all of it are integers.
-        assert statistics.gram.size >= 0
-    return statistics
+        return decode_statistics(data, made=made, limit=limit)
+    except SafleError as error:
+        raise type(error)(f"{path}: {error}") from error
 
 
 @contextmanager

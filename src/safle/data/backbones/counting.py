@@ -44,7 +44,7 @@ def count_images(
         total = Accumulator(encoder)
         if run.resumed:
             data = b"".join(run.journal.data())
-            total.add(decode_statistics(data, fingerprint=encoder.fingerprint))
+            total.add(decode_statistics(data, made=encoder))
         written, wait = time.monotonic(), seconds_between
         found = run.journal.unreadable[:]
         for part in run.batches():

@@ -52,14 +52,7 @@ class CountTask:
         return self._store.members
 
     def take(self, client: str, data: bytes) -> tuple[int, str]:
-        statistics = self._store.add(Contribution(client, data))
-        try:
-            self.total.add(statistics)
-        except Exception:
-            # What this machine cannot add must not be in the store as if it had been.
-            self._store.remove(client)
-            raise
-        kept = self._store.members[client]
+        kept = self._store.add(Contribution(client, data), total=self.total)
         return kept.samples, kept.digest
 
 
