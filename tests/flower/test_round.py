@@ -435,6 +435,8 @@ def test_the_limits_of_a_run_are_those_of_its_store(deployment, federation, tmp_
     assert Store.open(tmp_path / "store").limits.most_samples == 49
     with pytest.raises(StoreError, match="class_type"):
         deployment.run(["b", "a"], **{"class-type": "str"})
+    deployment.run(["b", "a"])
+    assert Store.open(tmp_path / "store").limits.most_samples == 49
 
 
 def test_a_histogram_of_other_features_does_not_set_the_encoder(deployment, tmp_path):
