@@ -1,5 +1,8 @@
 """Solving: statistics -> weights at D=8192, against SciPy's float64 Cholesky.
 
+``auto_over_given`` is the time with the ridge chosen over that with it given, for the
+default encoder's statistics.
+
 Timed: `safle.solve` from packed integers to float64 weights, forming its matrix
 included; for SciPy ``cho_solve(cho_factor(A), M)`` on a ready float64 matrix. ``tuned``
 is SciPy at its best, with no bar: in place, column order, no check for infinities. Peak
@@ -19,13 +22,14 @@ from benchmarks import data
 from benchmarks.memory import Work, peak_of
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
-from benchmarks.timing import race
+from benchmarks.timing import Times, race
 from benchmarks.warming import load_solver
-from safle import Solution, Statistics, count, solve
+from safle import PublicSample, Solution, Statistics, count, default_encoder, solve
 
 RIDGE = 1000.0
 REPEATS = 4
-BAR_SPEEDUP, BAR_RESIDUAL, BAR_PEAK = 1.8, 1e-10, 14.0
+CHOICE_REPEATS = 2
+BAR_SPEEDUP, BAR_AUTO, BAR_RESIDUAL, BAR_PEAK = 1.8, 1.6, 1e-10, 14.0
 SAME_WITHIN = 1e-8
 """Relative difference of the two weights: SciPy's own rounding is about 1e-11."""
 
@@ -48,30 +52,49 @@ def run(settings: Settings) -> Outcome:
     )
     solution = solve(statistics, ridge=RIDGE, head="least-squares")
     residual = max(solution.residual, _residual(matrix, target, solution.weights))
-    del matrix, scratch
+    del matrix, scratch, statistics
+    note("solving: the choice of the ridge ...")
+    choosing = _race_choice(dataset, units=200 if settings.quick else None)
+    auto_over_given = choosing.ratio("auto", "given")
     note("solving: peak memory ...")
     peak = peak_of(prepare, settings)
     speedup = times.ratio("scipy", "safle")
-    peak_over_d2 = peak.size / statistics.dim**2
+    peak_over_d2 = peak.size / target.shape[0] ** 2
     return Outcome(
         figures={
             "speedup": speedup,
             "speedup_over_tuned": times.ratio("tuned", "safle"),
             "residual": residual,
             "peak_bytes_over_d2": peak_over_d2,
-            "dim": statistics.dim,
+            "auto_over_given": auto_over_given,
+            "dim": target.shape[0],
             "precision": solution.precision,
             "backend": solution.backend,
-            "seconds": times.to_json(),
-            "spread": times.spread(),
+            "seconds": times.to_json() | choosing.to_json(),
+            "spread": times.spread() | choosing.spread(),
         },
         data=dataset.source,
         compared=f"weights, relative difference at most {SAME_WITHIN:g}",
         bars=[
             Bar("solving: times faster than SciPy float64", speedup, BAR_SPEEDUP),
+            Bar("solving: auto over given", auto_over_given, BAR_AUTO, at_most=True),
             Bar("solving: relative residual", residual, BAR_RESIDUAL, at_most=True),
             Bar("solving: peak bytes over D^2", peak_over_d2, BAR_PEAK, at_most=True),
         ],
+    )
+
+
+def _race_choice(dataset: data.Dataset, units: int | None) -> Times:
+    """Solving with the ridge given and with "auto", on the default encoder's statistics."""
+    sample = PublicSample(dataset.train[: data.PUBLIC_SAMPLES])
+    encoder = default_encoder(sample, units=units)
+    statistics = count(encoder, dataset.train, dataset.train_labels)
+    ridge = solve(statistics).ridge
+    return race(
+        ("given", partial(solve, statistics, ridge=ridge)),
+        {"auto": partial(solve, statistics)},
+        same=_same_choice,
+        repeats=CHOICE_REPEATS,
     )
 
 
@@ -113,3 +136,8 @@ def _same(found: Any, expected: Solution) -> None:
     difference = np.linalg.norm(found - expected.weights) / np.linalg.norm(found)
     if not difference <= SAME_WITHIN:
         raise Disagreement(f"solving: the weights differ by {difference:g}")
+
+
+def _same_choice(found: Any, expected: Solution) -> None:
+    if not np.array_equal(found.weights, expected.weights):
+        raise Disagreement("solving: the ridge chosen gives other weights than the same one given")

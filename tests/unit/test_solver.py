@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -11,11 +12,11 @@ import pytest
 from safle._internal import memory
 from safle.errors import InvalidInput, MissingExtra, NotEnoughMemory, SolveError
 from safle.model import Model
-from safle.solver import facade, solve, solve_bytes, spectrum, tiles, torch_backend
+from safle.solver import facade, heads, solve, solve_bytes, spectrum, tiles, torch_backend
 from safle.solver.intermediary import regularize
 from safle.statistics import Statistics
-from tests.support.data_sets import KINDS, fixed_data, fixed_encoder, repeated
 
+KINDS = ["embedding", "linear", "hybrid"]
 RIDGES = [0, 0.5, 100.0, "auto"]
 
 
@@ -32,26 +33,26 @@ RIDGES = [0, 0.5, 100.0, "auto"]
         ({"ridge": 1.0, "backend": "cublas"}, "auto, scipy or torch"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options, found):
+def test_options_that_make_no_sense_are_refused(make_data, options, found):
     with pytest.raises(InvalidInput, match=found):
-        solve(fixed_data().count(), **options)
+        solve(make_data().count(), **options)
 
 
 @pytest.mark.parametrize("gamma", [0.0, -1.0, np.nan])
-def test_an_intermediary_must_be_positive(gamma):
+def test_an_intermediary_must_be_positive(make_data, gamma):
     with pytest.raises(InvalidInput, match="positive"):
-        regularize(fixed_data().count(), gamma)
+        regularize(make_data().count(), gamma)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_statistics_without_samples_cannot_be_solved(kind):
+def test_statistics_without_samples_cannot_be_solved(make_encoder, kind):
     with pytest.raises(InvalidInput, match="no samples"):
-        solve(Statistics.empty(fixed_encoder(kind)))
+        solve(Statistics.empty(make_encoder(kind)))
 
 
 @pytest.mark.parametrize("ridge", [1e-30, 1e-12, 1e30])
-def test_a_ridge_beyond_exact_arithmetic_is_refused_with_advice(ridge):
-    statistics = repeated(fixed_data("embedding").count(), 10**6)
+def test_a_ridge_beyond_exact_arithmetic_is_refused_with_advice(make_data, repeated, ridge):
+    statistics = repeated(make_data("embedding").count(), 10**6)
     with pytest.raises(SolveError, match=r"too small|too large"):
         solve(statistics, ridge=ridge)
 
@@ -59,8 +60,8 @@ def test_a_ridge_beyond_exact_arithmetic_is_refused_with_advice(ridge):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ridge", RIDGES)
 @pytest.mark.parametrize("samples", [1, 2])
-def test_the_smallest_clients_are_solved(kind, ridge, samples):
-    data = fixed_data(kind, samples)
+def test_the_smallest_clients_are_solved(make_data, kind, ridge, samples):
+    data = make_data(kind, samples)
     statistics = data.count()
     solution = solve(statistics, ridge=ridge)
     assert np.isfinite(solution.weights).all()
@@ -72,8 +73,8 @@ def test_the_smallest_clients_are_solved(kind, ridge, samples):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ridge", RIDGES)
-def test_one_class_only_is_predicted_everywhere(kind, ridge):
-    data = fixed_data(kind)
+def test_one_class_only_is_predicted_everywhere(make_data, kind, ridge):
+    data = make_data(kind)
     only = data.part(data.labels == 2)
     statistics = only.count()
     solution = solve(statistics, ridge=ridge)
@@ -91,8 +92,8 @@ def little_memory(monkeypatch):
 
 @pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("ridge", [1.0, "auto", 0])
-def test_what_cannot_fit_is_refused_before_anything_is_computed(monkeypatch, ridge):
-    statistics = fixed_data("embedding", samples=400, feature_dim=60).count()
+def test_what_cannot_fit_is_refused_before_anything_is_computed(make_data, monkeypatch, ridge):
+    statistics = make_data("embedding", samples=400, feature_dim=60).count()
     for module, name in (
         (facade, "spectrum_of"),
         (facade, "TiledMatrix"),
@@ -105,8 +106,29 @@ def test_what_cannot_fit_is_refused_before_anything_is_computed(monkeypatch, rid
 
 
 def test_the_stated_memory_is_half_a_square_and_little_more():
-    assert 4 * 8192**2 / 2 < solve_bytes(8192) < 4 * 8192**2 / 2 + 4 * 4 * 8192 * 1025
-    assert solve_bytes(1000, 8) == 2 * solve_bytes(1000, 4)
+    half = 4 * 8192**2 / 2
+    assert half < solve_bytes(8192, 10) < half + 4 * 4 * 8192 * 1025 + 12 * 8 * 8192 * 10
+    assert solve_bytes(1000, 0, 8) == 2 * solve_bytes(1000, 0, 4)
+    assert solve_bytes(100, 5_000) > 8 * 100 * 5_000
+
+
+def test_more_classes_than_declared_are_refused_and_many_take_least_squares(make_data, monkeypatch):
+    statistics = make_data("linear").count()
+    monkeypatch.setattr(heads, "MOST_CLASSES", 2)
+    assert solve(statistics, ridge=1.0).head == "least-squares"
+    with pytest.raises(SolveError, match="3 classes; this head takes at most 2"):
+        solve(statistics, ridge=1.0, head="averaged")
+    monkeypatch.setattr(facade, "MOST_CLASSES", 2)
+    with pytest.raises(InvalidInput, match="3 classes; at most 2 are solved"):
+        solve(statistics, ridge=1.0)
+
+
+def test_impossible_statistics_are_named_as_such(make_data):
+    statistics = make_data("linear").count()
+    gram = statistics.gram.copy()
+    gram[1] = 2 * gram.max()
+    with pytest.raises(SolveError, match=r"not those of real samples.*safle store verify"):
+        solve(replace(statistics, gram=gram), ridge=1.0)
 
 
 def test_byte_counts_are_written_for_people():
@@ -124,18 +146,18 @@ def heard(statistics, **options):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ridge", RIDGES)
 @pytest.mark.parametrize("probed", [True, False])
-def test_progress_only_rises_and_ends_at_one(monkeypatch, kind, ridge, probed):
+def test_progress_only_rises_and_ends_at_one(make_data, monkeypatch, kind, ridge, probed):
     monkeypatch.setattr(tiles, "TILE", 8)
     if probed:
         monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", 3)
-    calls = heard(fixed_data(kind).count(), ridge=ridge)
+    calls = heard(make_data(kind).count(), ridge=ridge)
     assert all(a <= b for a, b in pairwise(calls))
     assert calls[-1] == 1.0
     assert 0 <= calls[0] <= 1
     assert calls.count(1.0) == 1
 
 
-def test_progress_does_not_go_back_when_the_precision_is_raised(monkeypatch):
+def test_progress_does_not_go_back_when_the_precision_is_raised(make_data, monkeypatch):
     monkeypatch.setattr(tiles, "TILE", 8)
     exactly = facade.solve_exactly
     tries = []
@@ -147,14 +169,14 @@ def test_progress_does_not_go_back_when_the_precision_is_raised(monkeypatch):
         return exactly(system, approximate)
 
     monkeypatch.setattr(facade, "solve_exactly", inaccurate_at_first)
-    calls = heard(fixed_data("stack").count(), ridge=1.0)
+    calls = heard(make_data("hybrid").count(), ridge=1.0)
     assert len(tries) == 2
     assert all(a <= b for a, b in pairwise(calls))
     assert calls[-1] == 1.0
 
 
-def test_torch_is_only_needed_where_it_is_asked_for(monkeypatch):
-    statistics = fixed_data().count()
+def test_torch_is_only_needed_where_it_is_asked_for(make_data, monkeypatch):
+    statistics = make_data().count()
     monkeypatch.setattr(facade, "installed", lambda: False)
     monkeypatch.setattr(facade, "TORCH_WORTHWHILE", 1)
     assert solve(statistics, ridge=1.0).backend == "scipy"
@@ -163,17 +185,17 @@ def test_torch_is_only_needed_where_it_is_asked_for(monkeypatch):
         solve(statistics, ridge=1.0, backend="torch")
 
 
-def test_large_systems_use_torch_where_it_is_installed(monkeypatch):
+def test_large_systems_use_torch_where_it_is_installed(make_data, monkeypatch):
     pytest.importorskip("torch")
-    statistics = fixed_data().count()
+    statistics = make_data().count()
     assert torch_backend.installed()
     assert solve(statistics, ridge=1.0).backend == "scipy"
     monkeypatch.setattr(facade, "TORCH_WORTHWHILE", 1)
     assert solve(statistics, ridge=1.0).backend == "torch"
 
 
-def test_a_solution_says_how_it_was_obtained():
-    statistics = fixed_data().count()
+def test_a_solution_says_how_it_was_obtained(make_data):
+    statistics = make_data().count()
     numbers = solve(statistics, ridge=3, head="least-squares")
     assert (numbers.ridge, numbers.head, numbers.rank, numbers.curve) == (
         3.0,
@@ -189,8 +211,8 @@ def test_a_solution_says_how_it_was_obtained():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_auto_takes_the_averaged_head_where_classes_have_scatter(kind):
-    statistics = fixed_data(kind).count()
+def test_auto_takes_the_averaged_head_where_classes_have_scatter(make_data, kind):
+    statistics = make_data(kind).count()
     chosen, asked = solve(statistics), solve(statistics, head="averaged")
     assert chosen.head == "averaged"
     assert np.array_equal(chosen.weights, asked.weights)
@@ -199,8 +221,8 @@ def test_auto_takes_the_averaged_head_where_classes_have_scatter(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("ridge", "classes"), [(0, 3), ("auto", 1), (1.0, 1)])
-def test_auto_takes_least_squares_where_they_have_none(kind, ridge, classes):
-    data = fixed_data(kind)
+def test_auto_takes_least_squares_where_they_have_none(make_data, kind, ridge, classes):
+    data = make_data(kind)
     statistics = data.part(data.labels < classes).count()
     chosen = solve(statistics, ridge=ridge)
     asked = solve(statistics, ridge=ridge, head="least-squares")

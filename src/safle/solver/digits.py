@@ -6,8 +6,14 @@ the current residual are rounded to integers d and taken off exactly:
     d = round(2^b inverse(A) R),   X <- 2^b X + d,   R <- 2^b R - A d.
 
 Every R is an exact integer, so the factorisation's rounding only costs steps, never
-accuracy, and the result does not depend on the precision, the library or the number of
-threads that factored: X 2^-T is the true solution to some 60 bits.
+accuracy: X 2^-T is the true solution to some 90 bits. It is rounded once, to a grid of
+`GRID_BITS` below the largest weight, so that the result does not depend on the precision,
+the library or the number of threads that factored.
+
+No integer wraps unseen: products with the gram stay below 2^63 because its largest row
+sum is known, and what else may pass 2^63 on its way to a small residual is computed in
+float64 too, whose error is bounded: if that says the residual is small, modulo 2^64 it
+is exact.
 """
 
 from __future__ import annotations
@@ -19,18 +25,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import SolveError
+from safle.solver.kernels import absolute_row_sums
 from safle.statistics import Statistics
 from safle.statistics.kernels import triangle
 
 DIGIT_BITS = 20
 LEAST_DIGIT_BITS = 4
-RESULT_BITS = 60
+WHOLE_BITS, MORE_BITS, GRID_BITS = 61, 32, 46
+"""Bits of the solution; bits beyond them, for rounding; bits that are kept."""
 RIDGE_BITS = 20
 """The ridge is rounded to at most this many significant bits, so that ``A`` is exact too."""
 LEAST_RIDGE_BITS = 6
 MOST_STEPS = 200
 
 Matrix = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Approximate = Callable[[Matrix], Matrix]
 
 
 @dataclass(frozen=True)
@@ -48,8 +58,8 @@ class Ridge:
     def near(value: float, most_shift: int = 1 << 10) -> Ridge:
         """``value`` rounded to `RIDGE_BITS` significant bits, or to ``2**-most_shift``."""
         shift = min(max(0, RIDGE_BITS - int(np.frexp(value)[1])), most_shift)
-        numerator = int(np.rint(value * 2.0**shift))
-        if numerator < 1 << LEAST_RIDGE_BITS and numerator != value * 2.0**shift:
+        numerator = int(np.rint(np.ldexp(value, shift)))
+        if numerator < 1 << LEAST_RIDGE_BITS and numerator != np.ldexp(value, shift):
             raise SolveError(
                 f"ridge {value} is too small beside counts of this size to be exact; use at "
                 f"least {2.0 ** (LEAST_RIDGE_BITS - shift):g}, or 0 for least squares"
@@ -59,107 +69,136 @@ class Ridge:
 
 @dataclass(frozen=True)
 class ExactSolution:
-    """Real weights, (dim, class_count), and how exactly they solve the system."""
+    """Real weights, (dim, class_count), and the relative residual they leave."""
 
     weights: Matrix
     residual: float
-    steps: int
 
 
 class System:
     """``A = C + ridge diag(unit^2)``, times a power of two that makes it integer.
-
-    Products are taken modulo 2^64. A residual after rounding to digits is at most
-    ``|A|`` times their error, which is kept below 2^62: so it is exact.
 
     Parameters
     ----------
     unit : int64, (dim,), code units per real unit of each column; powers of two
     """
 
-    def __init__(self, statistics: Statistics, ridge: float, unit: NDArray[np.int64]) -> None:
+    def __init__(self, statistics: Statistics, ridge: float, unit: Integers) -> None:
         self.statistics, self.unit = statistics, unit
-        norm = _largest_row_sum(statistics).bit_length()
+        sums = absolute_row_sums(statistics.gram, statistics.dim)
+        # Of floats, each rounded by less than 2^-53 of the sum: far less than is added.
+        self._row_sum = int(float(sums.max()) * (1 + 1e-6)) + 1
+        bits = max(self._row_sum, _largest(statistics.cross)).bit_length()
         # Every penalty is a multiple of the smallest squared unit: so much finer may the
         # ridge be than the residuals.
         spare = 2 * (int(unit.min()).bit_length() - 1)
-        self.ridge = Ridge.near(ridge, 61 - LEAST_DIGIT_BITS - norm + spare)
+        self.ridge = Ridge.near(ridge, 61 - LEAST_DIGIT_BITS - bits + spare)
         self.shift = max(0, self.ridge.shift - spare)
         penalty = self.ridge.numerator * unit.astype(object) ** 2
-        self._penalty = penalty * 2**self.shift // 2**self.ridge.shift
-        largest = max(norm + self.shift, int(max(self._penalty)).bit_length()) + 1
+        penalty = penalty * 2**self.shift // 2**self.ridge.shift
+        self._largest_penalty = int(penalty.max())
+        self._penalty = (penalty % 2**64).astype(np.uint64).view(np.int64)[:, None]
+        self._near_penalty = penalty.astype(np.float64)[:, None]
+        largest = max(bits + self.shift, self._largest_penalty.bit_length()) + 1
         self.digit_bits = min(DIGIT_BITS, 62 - largest)
         if self.digit_bits < LEAST_DIGIT_BITS:
             raise SolveError(
-                f"ridge {ridge} and counts of {norm} bits are too large for exact residuals"
+                f"ridge {ridge} and counts of {bits} bits are too large for exact residuals; "
+                "use a smaller ridge, or fewer samples"
             )
 
-    def times(self, digits: NDArray[np.int64]) -> NDArray[np.int64]:
-        """``2^shift A digits``."""
-        narrow = digits.astype(np.int32)
-        gram = triangle.multiply(self.statistics.gram, self.statistics.dim, narrow)
-        penalty = (self._penalty % 2**64).astype(np.uint64).view(np.int64)
-        return (gram << self.shift) + penalty[:, None] * digits
+    @property
+    def target(self) -> Integers:
+        """``2^shift M``: below 2^62, since ``shift`` leaves room for the largest entry."""
+        return self.statistics.cross << self.shift
+
+    def take_off(self, residual: Integers, move: int, digits: Integers) -> Integers:
+        """``2^move residual - 2^shift A digits``, exact; `SolveError` where int64 cannot."""
+        widest = _largest(digits)
+        if self._row_sum * widest >= 1 << 63:
+            raise SolveError("the weights are too large for exact residuals; use a larger ridge")
+        gram, narrow = self.statistics.gram, digits.astype(np.int32)
+        product = triangle.multiply(gram, self.statistics.dim, narrow)
+        terms = (
+            (_largest(residual) << move)
+            + (_largest(product) << self.shift)
+            + self._largest_penalty * widest
+        )
+        near = np.ldexp(residual.astype(np.float64), move)
+        near -= np.ldexp(product.astype(np.float64), self.shift)
+        near -= self._near_penalty * digits
+        # Six roundings of at most 2^-53 of the terms each are less than 2^-50 of them.
+        if terms >> 50 >= 1 << 61 or not np.abs(near).max(initial=0.0) < 2.0**61:
+            raise SolveError("the factorisation is too inaccurate to be refined")
+        return (residual << move) - (product << self.shift) - self._penalty * digits
 
 
-def _largest_row_sum(statistics: Statistics) -> int:
-    """The largest sum of absolute entries in a row of the gram."""
-    layout, seen = statistics.layout, len(statistics.codes)
-    codes = statistics.diagonal[:seen] * layout.experts
-    if not layout.dense_dim:
-        return int(codes.max(initial=0))
-    # By Cauchy-Schwarz an entry is at most the root of the product of its squares.
-    roots = np.sqrt(statistics.diagonal.astype(np.float64))
-    dense = roots[seen:].max() * roots.sum()
-    mixed = roots[:seen].max(initial=0.0) * roots[seen:].sum()
-    return int(max(dense, float(codes.max(initial=0)) + mixed)) + 1
-
-
-def solve_exactly(system: System, approximate: Callable[[Matrix], Matrix]) -> ExactSolution:
+def solve_exactly(system: System, approximate: Approximate) -> ExactSolution:
     """Solve ``A w = M`` for the real weights ``unit * w``.
 
     Parameters
     ----------
     approximate : inverse of A, roughly; (dim, width) -> (dim, width)
     """
-    residual = system.statistics.cross << system.shift
-    solution = np.zeros_like(residual)
-    scale, last = 0, np.inf
-    for step in range(MOST_STEPS):
-        correction = approximate(np.ldexp(residual.astype(np.float64), -system.shift))
+    first = _Digits(np.zeros_like(system.target), 0, system.target)
+    whole = _refine(system, approximate, first, bits=WHOLE_BITS, places=1 << 10)
+    second = _Digits(np.zeros_like(whole.solution), 0, whole.residual)
+    more = _refine(system, approximate, second, bits=WHOLE_BITS, places=MORE_BITS)
+    beyond = np.ldexp(more.solution.astype(np.float64), -more.scale)
+    weights = _round(whole.solution, whole.scale, beyond, system.unit)
+    left = np.ldexp(whole.residual.astype(np.float64), -whole.scale - system.shift)
+    size = float(np.linalg.norm(system.statistics.cross.astype(np.float64)))
+    return ExactSolution(weights, float(np.linalg.norm(left)) / size if size else 0.0)
+
+
+@dataclass(frozen=True)
+class _Digits:
+    """``solution / 2**scale``, and the residual (times ``2**scale``) that it leaves."""
+
+    solution: Integers
+    scale: int
+    residual: Integers
+
+
+def _refine(
+    system: System, approximate: Approximate, at: _Digits, *, bits: int, places: int
+) -> _Digits:
+    """More digits, until the largest solution has ``bits`` bits, or all ``places`` places."""
+    last = np.inf
+    for _ in range(MOST_STEPS):
+        if at.scale >= places or not at.residual.any():
+            return at
+        correction = approximate(np.ldexp(at.residual.astype(np.float64), -system.shift))
         largest = float(np.abs(correction).max(initial=0.0))
         if not largest < max(last / 4, 2.0):
             raise SolveError("the factorisation is too inaccurate to be refined")
-        if largest < 1 and (_bits(solution) >= RESULT_BITS or not residual.any()):
-            return _finish(system, solution, scale, residual, step)
-        shift = _shift(largest, system.digit_bits, solution)
-        digits = np.rint(np.ldexp(correction, shift)).astype(np.int64)
-        solution = (solution << shift) + digits
-        residual = (residual << shift) - system.times(digits)
-        scale, last = scale + shift, float(np.abs(digits).max())
+        known = _largest(at.solution).bit_length()
+        if largest < 1 and known >= bits:
+            return at
+        # A full digit, but no further than int64 allows.
+        room = min(bits - known if known else 1 << 10, places - at.scale)
+        move = max(0, min(system.digit_bits - int(np.frexp(largest)[1]), room))
+        if not np.ldexp(largest, move) < 1 << 31:
+            raise SolveError("the weights are too large for exact residuals; use a larger ridge")
+        digits = np.rint(np.ldexp(correction, move)).astype(np.int64)
+        residual = system.take_off(at.residual, move, digits)
+        at = _Digits((at.solution << move) + digits, at.scale + move, residual)
+        last = float(np.abs(digits).max())
     raise SolveError(f"no convergence within {MOST_STEPS} refinement steps")
 
 
-def _bits(solution: NDArray[np.int64]) -> int:
-    return int(np.abs(solution).max(initial=0)).bit_length()
+def _largest(values: Integers) -> int:
+    return max(int(values.max(initial=0)), -int(values.min(initial=0)))
 
 
-def _shift(largest: float, digit_bits: int, solution: NDArray[np.int64]) -> int:
-    """How far to move the point: a full digit, but no further than int64 allows."""
-    room = RESULT_BITS - _bits(solution) if solution.any() else 1 << 10
-    return max(0, min(digit_bits - int(np.frexp(largest)[1]), room))
-
-
-def _finish(
-    system: System,
-    solution: NDArray[np.int64],
-    scale: int,
-    residual: NDArray[np.int64],
-    steps: int,
-) -> ExactSolution:
-    weights = np.ldexp(solution.astype(np.float64), -scale) * system.unit[:, None].astype(
-        np.float64
-    )
-    left = np.ldexp(residual.astype(np.float64), -scale - system.shift)
-    whole = np.linalg.norm(system.statistics.cross.astype(np.float64))
-    return ExactSolution(weights, float(np.linalg.norm(left) / whole), steps)
+def _round(whole: Integers, scale: int, more: Matrix, unit: Integers) -> Matrix:
+    """``(whole + more) unit 2^-scale``, to `GRID_BITS` below the largest."""
+    bits = np.frexp(unit.astype(np.float64))[1].astype(np.int64) - 1
+    largest = np.abs(np.ldexp(whole.astype(np.float64), bits[:, None])).max(initial=0.0)
+    # As float32: the grid must not hang on the last bits of a value near a power of two.
+    top = int(np.frexp(np.float32(largest))[1])
+    drop = np.maximum(top - GRID_BITS - bits, 0)[:, None]
+    kept = whole >> drop
+    rest = (whole - (kept << drop)).astype(np.float64) + more
+    steps = kept.astype(np.float64) + np.rint(np.ldexp(rest, -drop))
+    return np.ldexp(steps, drop + bits[:, None] - scale)

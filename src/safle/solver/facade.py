@@ -26,6 +26,7 @@ from safle.statistics import Statistics
 Head = Literal["auto", "least-squares", "discriminant", "averaged"]
 Criterion = Literal["gcv", "evidence"]
 BackendName = Literal["auto", "scipy", "torch"]
+MOST_CLASSES = 10_000
 TORCH_WORTHWHILE = 6_000
 """Columns from which factoring takes longer than importing torch."""
 
@@ -121,12 +122,17 @@ def solve(
     _check_ridge(ridge, head)
     if not statistics.sample_count:
         raise InvalidInput("the statistics hold no samples; nothing can be solved")
+    if len(statistics.class_names) > MOST_CLASSES:
+        raise InvalidInput(
+            f"{len(statistics.class_names)} classes; at most {MOST_CLASSES} are solved at once: "
+            "take out the contributions that brought them, or merge classes before counting"
+        )
     reduction = Reduction(statistics)
     progress = _rising(progress)
     curve = None
     if ridge == "auto":
         # Before the sweep, not after it: it takes about as long as the factorisation.
-        _require(reduction.reduced_dim, np.float32)
+        _require(statistics, np.float32)
         spectrum = spectrum_of(statistics, reduction, _share(progress, 0.0, 0.6))
         curve = ridge_curve(
             spectrum,
@@ -208,7 +214,14 @@ def _weights(
         solution = _factored(system, reduction, chosen, np.float32, progress)
     except SolveError:
         precision = "float64"
-        solution = _factored(system, reduction, chosen, np.float64, progress)
+        try:
+            solution = _factored(system, reduction, chosen, np.float64, progress)
+        except SolveError as error:
+            raise SolveError(
+                f"{error}: the statistics are not those of real samples, or the ridge "
+                f"{system.ridge.value:g} is far too small beside them; `safle store verify` names "
+                "an inconsistent contribution, which can be removed"
+            ) from error
     return _LeastSquares(
         solution.weights,
         system.ridge.value,
@@ -226,7 +239,7 @@ def _factored(
     progress: Progress | None,
 ) -> ExactSolution:
     size = reduction.reduced_dim
-    _require(size, dtype)
+    _require(system.statistics, dtype)
     matrix = TiledMatrix(size, lambda rows, columns: reduction.tile(rows, columns, dtype))
     ridge = system.ridge.value
     matrix.add_to_diagonal(ridge)
@@ -245,17 +258,19 @@ def _factored(
     return solve_exactly(system, approximate)
 
 
-def _require(size: int, dtype: Any) -> None:
+def _require(statistics: Statistics, dtype: Any) -> None:
+    size, classes = statistics.dim, len(statistics.class_names)
     require(
-        solve_bytes(size, np.dtype(dtype).itemsize),
-        purpose=f"factoring {size} columns in {np.dtype(dtype).name}",
+        solve_bytes(size, classes, np.dtype(dtype).itemsize),
+        purpose=f"factoring {size} columns in {np.dtype(dtype).name} for {classes} classes",
         advice="use a smaller encoder, or solve on a machine with more memory",
     )
 
 
-def solve_bytes(size: int, itemsize: int = 4) -> int:
-    """Memory that factoring ``size`` columns takes: half a square, and the inverses."""
-    return itemsize * size * (size + 1) // 2 + 4 * itemsize * size * 1024
+def solve_bytes(size: int, classes: int = 1, itemsize: int = 4) -> int:
+    """Memory that solving takes: half a square, its tiles' inverses, a dozen of weights."""
+    half = itemsize * size * (size + 1) // 2
+    return half + 4 * itemsize * size * 1024 + 12 * 8 * size * classes
 
 
 def _backend(name: BackendName, size: int) -> Backend:

@@ -1,4 +1,6 @@
-"""Tiles of the reduced gram ``Q' S^-1 C S^-1 Q`` straight from the packed integers.
+"""Kernels of the solver: the reduced gram, row sums, and products in a fixed order.
+
+Tiles of the reduced gram ``Q' S^-1 C S^-1 Q`` come straight from the packed integers.
 
 Q (see `safle.solver.reduction`) merges the constant direction that all experts share
 and keeps the contrasts inside each expert, by a Householder reflection per expert. The
@@ -77,3 +79,56 @@ def fill_tile(
             column = rows[top + r]
             value = (direct[column] * scales[row] + kappa * through_lead[column]) * scales[column]
             output[r] = value - kappa * shrink * totals[column] + terms[experts[top + r]]
+
+
+@njit(cache=True, nogil=True)
+def absolute_row_sums(gram: NDArray[np.integer], dim: int) -> NDArray[np.float64]:
+    """Sums of the absolute entries of every row of the packed gram, float64, (dim,)."""
+    sums = np.zeros(dim)
+    for row in range(dim):
+        entries, mirrored = gram[start(row, dim) + row : start(row, dim) + dim], sums[row:]
+        total = 0.0
+        for k in range(len(entries)):
+            size = abs(float(entries[k]))
+            total += size
+            mirrored[k] += size
+        # The diagonal was added to its own row already.
+        sums[row] += total - abs(float(entries[0]))
+    return sums
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def multiply_in_order(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``left @ right``, every entry summed in one order: the same bits on any machine."""
+    result = np.zeros((left.shape[0], right.shape[1]))
+    for index in prange(left.shape[0]):
+        row = result[np.int64(index)]
+        for j in range(left.shape[1]):
+            factor = left[np.int64(index), j]
+            for k in range(len(row)):
+                row[k] += factor * right[j, k]
+    return result
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def invert_in_order(matrix: NDArray[np.float64], least: NDArray[np.float64]) -> bool:
+    """Invert a positive definite matrix in place, by the same steps on any machine.
+
+    False, and nothing of use in ``matrix``, if pivot k is not above ``least[k]``.
+    """
+    size = len(matrix)
+    for k in range(size):
+        if not matrix[k, k] > least[k]:
+            return False
+        inverse = 1.0 / matrix[k, k]
+        matrix[k, k] = 1.0
+        for j in range(size):
+            matrix[k, j] *= inverse
+        for index in prange(size):
+            row = matrix[np.int64(index)]
+            if np.int64(index) != k:
+                factor = row[k]
+                row[k] = 0.0
+                for j in range(size):
+                    row[j] -= factor * matrix[k, j]
+    return True

@@ -5,8 +5,8 @@ With df = sum s/(s + ridge) and the residual sum of squares
 
 - generalised cross-validation minimises ``RSS / (n - df)^2``;
 - the evidence (marginal likelihood of Bayesian regression, noise profiled out)
-  minimises ``n K log(Q / nK) + K sum log(1 + s/ridge)``, ``Q = n - tr(M' inverse(C +
-  ridge) M)``, for K classes.
+  minimises ``log(Q / nK) + sum log(1 + s/ridge) / n``, ``Q = n - tr(M' inverse(C +
+  ridge) M)``, for K classes: twice its negative logarithm per label.
 """
 
 from __future__ import annotations
@@ -25,8 +25,12 @@ CRITERIA = ("gcv", "evidence")
 Vector = NDArray[np.float64]
 Function = Callable[[Vector, float], Vector]
 GRID_STEPS_PER_OCTAVE = 2
-OCTAVES_BELOW, OCTAVES_ABOVE = 34, 4
-"""The grid spans this many octaves around the largest eigenvalue."""
+OCTAVES_BELOW, OCTAVES_ABOVE = 32, 4
+"""The grid spans this many octaves around the gram's trace."""
+MARGIN = 1e-4
+"""Scores that differ by less than this share are equally good."""
+FLOOR = 1e-6
+"""A residual below this share of the labels is none: what is left there is rounding."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,13 @@ class RidgeCurve:
 
     @property
     def best(self) -> float:
-        return float(self.ridges[int(np.argmin(self.scores))])
+        """The largest ridge whose score is as good as the lowest, but for `MARGIN`.
+
+        Where labels are fitted perfectly the curve is flat, and its lowest point noise.
+        """
+        lowest = float(self.scores.min())
+        slack = MARGIN * (lowest if self.criterion == "gcv" else 1.0)
+        return float(self.ridges[np.flatnonzero(self.scores <= lowest + slack)[-1]])
 
 
 def ridge_curve(
@@ -57,17 +67,20 @@ def ridge_curve(
     """
     if criterion not in CRITERIA:
         raise InvalidInput(f"criterion {criterion!r}; expected one of {', '.join(CRITERIA)}")
-    if spectrum.largest <= 0:
+    if spectrum.trace <= 0:
         raise SolveError("there is nothing to fit: the gram is zero")
-    top = int(np.ceil(np.log2(spectrum.largest))) + OCTAVES_ABOVE
+    top = int(np.frexp(spectrum.trace)[1]) + OCTAVES_ABOVE
     exponents = np.arange(
         (top - OCTAVES_BELOW - OCTAVES_ABOVE) * GRID_STEPS_PER_OCTAVE,
         top * GRID_STEPS_PER_OCTAVE + 1,
     )
     grid = np.array([Ridge.near(2.0 ** (e / GRID_STEPS_PER_OCTAVE)).value for e in exponents])
-    freedom = _sums(spectrum.trace_nodes, spectrum.trace_masses, grid, lambda s, r: s / (s + r))
-    score = _gcv if criterion == "gcv" else _evidence
-    scores = score(spectrum, grid, float(sample_count), float(class_count), freedom)
+    freedom = _sums(spectrum.nodes, spectrum.trace_masses, grid, lambda s, r: s / (s + r))
+    n, classes = float(sample_count), float(class_count)
+    if criterion == "gcv":
+        scores = _gcv(spectrum, grid, n, freedom)
+    else:
+        scores = _evidence(spectrum, grid, n, classes)
     return RidgeCurve(criterion, grid, scores, freedom)
 
 
@@ -75,22 +88,15 @@ def _sums(nodes: Vector, masses: Vector, grid: Vector, function: Function) -> Ve
     return np.array([(masses * function(nodes, ridge)).sum() for ridge in grid])
 
 
-def _gcv(
-    spectrum: Spectrum,
-    grid: Vector,
-    n: float,
-    classes: float,
-    freedom: Vector,
-) -> Vector:
-    del classes
+def _gcv(spectrum: Spectrum, grid: Vector, n: float, freedom: Vector) -> Vector:
     # n - 2 m'w + w'Cw for w = m / (s + ridge) is n - mass (s + 2 ridge) / (s + ridge)^2.
     fitted = _sums(
-        spectrum.target_nodes,
+        spectrum.nodes,
         spectrum.target_masses,
         grid,
         lambda s, r: (s + 2 * r) / (s + r) ** 2,
     )
-    residual = np.maximum(n - fitted, 0.0)
+    residual = np.maximum(n - fitted, FLOOR * n)
     left = n - freedom
     # A fit that uses up all samples has no degrees of freedom left to judge it by.
     usable = left > 1e-3 * n
@@ -99,15 +105,7 @@ def _gcv(
     return scores
 
 
-def _evidence(
-    spectrum: Spectrum,
-    grid: Vector,
-    n: float,
-    classes: float,
-    freedom: Vector,
-) -> Vector:
-    del freedom
-    explained = _sums(spectrum.target_nodes, spectrum.target_masses, grid, lambda s, r: 1 / (s + r))
-    volume = _sums(spectrum.trace_nodes, spectrum.trace_masses, grid, lambda s, r: np.log1p(s / r))
-    noise = np.maximum(n - explained, 1e-12 * n) / (n * classes)
-    return n * classes * np.log(noise) + classes * volume
+def _evidence(spectrum: Spectrum, grid: Vector, n: float, classes: float) -> Vector:
+    explained = _sums(spectrum.nodes, spectrum.target_masses, grid, lambda s, r: 1 / (s + r))
+    volume = _sums(spectrum.nodes, spectrum.trace_masses, grid, lambda s, r: np.log1p(s / r))
+    return np.log(np.maximum(n - explained, FLOOR * n) / (n * classes)) + volume / n

@@ -2,18 +2,19 @@
 
 With C = sum_i s_i v_i v_i' (real units), every criterion for the ridge needs only
 ``sum_i f(s_i)`` and ``sum_i f(s_i) |v_i' M|^2``. Small grams are decomposed. Large ones
-are probed: a few Lanczos steps from each column of M, and from random signs for the
-trace, give Gauss quadratures of those sums (stochastic Lanczos quadrature).
+are probed: block Lanczos from the columns of M and random signs at once gives Gauss
+quadratures of those sums (for the signs, a stochastic estimate of the trace). One space
+serves all columns, so a few steps are enough. All in float64: the choice of the ridge
+stands on differences that float32 would blur.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh, eigh_tridiagonal
+from scipy.linalg import eigh, qr
 
 from safle.solver.reduction import Reduction
 from safle.solver.tiles import Progress
@@ -21,10 +22,14 @@ from safle.statistics import Statistics
 from safle.statistics.kernels import triangle
 
 DECOMPOSE_UP_TO = 1_500
-STEPS = 48
-PROBES = 8
-MOST_COLUMNS = 32
+STEPS = 20
+PROBES = 6
+MOST_COLUMNS = 16
 """More classes than this are mixed into so many random signed sums."""
+ROUNDING = 1e-12
+"""An eigenvalue below this, beside the largest, is none."""
+BREAKDOWN = 1e-10
+"""A direction that is new by less than this, beside the largest, is rounding."""
 
 Matrix = NDArray[np.float64]
 
@@ -35,96 +40,99 @@ class Spectrum:
 
     Attributes
     ----------
-    trace_nodes, trace_masses : ``sum_i f(s_i)`` is ``sum(masses * f(nodes))``
-    target_nodes, target_masses : the same for ``sum_i f(s_i) |v_i' M|^2``
+    nodes : (nodes,), eigenvalues, or where a quadrature puts them
+    trace_masses : ``sum_i f(s_i)`` is ``sum(trace_masses * f(nodes))``
+    target_masses : the same for ``sum_i f(s_i) |v_i' M|^2``
+    trace : of the gram itself, the same bits on any machine
     """
 
-    trace_nodes: Matrix
+    nodes: Matrix
     trace_masses: Matrix
-    target_nodes: Matrix
     target_masses: Matrix
-
-    @property
-    def largest(self) -> float:
-        return float(max(self.trace_nodes.max(initial=0.0), self.target_nodes.max(initial=0.0)))
+    trace: float
 
 
 def spectrum_of(
     statistics: Statistics, reduction: Reduction, progress: Progress | None = None
 ) -> Spectrum:
     """The spectrum of the real gram."""
+    target = statistics.cross * reduction.real[:, None]
     if reduction.reduced_dim <= DECOMPOSE_UP_TO:
-        return _decomposed(statistics, reduction)
-    return _probed(statistics, reduction, progress)
+        nodes, parts, probes = _decompose(reduction, target)
+    else:
+        nodes, parts, probes = _probe(statistics, reduction, target, progress)
+    trace = float((statistics.diagonal * reduction.real**2).sum())
+    return Spectrum(nodes, (probes**2).sum(axis=1), (parts**2).sum(axis=1), trace)
 
 
-def _decomposed(statistics: Statistics, reduction: Reduction) -> Spectrum:
+def _decompose(reduction: Reduction, target: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+    """Eigenvalues, and in the eigenvectors' basis the target and an orthonormal one."""
     whole = (0, reduction.reduced_dim)
     values, vectors = eigh(reduction.tile(whole, whole, np.float64), lower=True)
-    values = np.maximum(values, 0.0)
-    target = reduction.forward(statistics.cross * reduction.real[:, None])
-    masses = ((vectors.T @ target) ** 2).sum(axis=1)
-    return Spectrum(values, np.ones_like(values), values, masses)
+    nodes = np.where(values > ROUNDING * values[-1], values, 0.0)
+    return nodes, vectors.T @ reduction.forward(target), np.ones((len(nodes), 1))
 
 
-def _probed(statistics: Statistics, reduction: Reduction, progress: Progress | None) -> Spectrum:
+def _probe(
+    statistics: Statistics, reduction: Reduction, target: Matrix, progress: Progress | None
+) -> tuple[Matrix, Matrix, Matrix]:
+    """Quadrature nodes, and there the target and random signs in the place of a basis."""
     generator = np.random.Generator(np.random.PCG64(0))
-    target = statistics.cross * reduction.real[:, None]
     if target.shape[1] > MOST_COLUMNS:
         signs = generator.choice([-1.0, 1.0], (target.shape[1], MOST_COLUMNS))
         target = target @ signs / np.sqrt(MOST_COLUMNS)
     # Probes live in the range of the gram: its null space adds nothing to any sum.
     reduced = generator.choice([-1.0, 1.0], (reduction.reduced_dim, PROBES))
-    start = np.concatenate([target, reduction.backward(reduced)], axis=1)
-    nodes, masses = _lanczos(statistics, reduction.real, start, progress)
+    start = np.concatenate([target, reduction.backward(reduced) / np.sqrt(PROBES)], axis=1)
+    nodes, parts = _lanczos(statistics, reduction.real, start, progress)
     split = target.shape[1]
-    return Spectrum(
-        nodes[split:].ravel(),
-        masses[split:].ravel() / PROBES,
-        nodes[:split].ravel(),
-        masses[:split].ravel(),
-    )
+    return nodes, parts[:, :split], parts[:, split:]
 
 
 def _lanczos(
     statistics: Statistics, real: Matrix, start: Matrix, progress: Progress | None
 ) -> tuple[Matrix, Matrix]:
-    """Quadrature nodes and masses of every column of ``start``; (width, steps) each."""
-    width = start.shape[1]
+    """Quadrature nodes, (nodes,), and the parts of every column there, (nodes, width)."""
     norms = np.linalg.norm(start, axis=0)
-    basis = np.zeros((STEPS + 1, *start.shape))
-    basis[0] = start / np.where(norms > 0, norms, 1.0)
-    diagonal, beside = np.zeros((STEPS, width)), np.zeros((STEPS, width))
+    block, first = _orthonormal(start / np.where(norms > 0, norms, 1.0), BREAKDOWN)
+    basis, within, beside = block, [], []
+    # Half the bytes to read, and rounded alike on any machine.
+    gram = statistics.gram.astype(np.float32)
     for step in range(STEPS):
-        scaled = basis[step] * real[:, None]
-        product = triangle.multiply(statistics.gram, statistics.dim, scaled) * real[:, None]
-        diagonal[step] = np.einsum("ik,ik->k", basis[step], product)
-        known = basis[: step + 1]
+        scaled = block * real[:, None]
+        product = triangle.multiply(gram, statistics.dim, scaled) * real[:, None]
+        inner = block.T @ product
+        within.append((inner + inner.T) / 2)
         for _ in range(2):
             # Twice is enough to keep the basis orthogonal to rounding.
-            product -= np.einsum("tik,tk->ik", known, np.einsum("tik,ik->tk", known, product))
-        beside[step] = np.linalg.norm(product, axis=0)
-        alive = beside[step] > 1e-10 * np.maximum(diagonal[0], 1e-300)
-        beside[step] = np.where(alive, beside[step], 0.0)
-        basis[step + 1] = np.where(alive, product / np.where(alive, beside[step], 1.0), 0.0)
+            product -= basis @ (basis.T @ product)
         if progress is not None:
             progress((step + 1) / STEPS)
-    return _quadrature(diagonal, beside, norms)
+        largest = max(float(np.abs(square).max(initial=0.0)) for square in within)
+        block, link = _orthonormal(product, BREAKDOWN * largest)
+        if not len(link) or step == STEPS - 1:
+            break
+        basis = np.concatenate([basis, block], axis=1)
+        beside.append(link)
+    nodes, vectors = eigh(_band(within, beside))
+    return np.maximum(nodes, 0.0), vectors[: len(first)].T @ (first * norms)
 
 
-def _quadrature(diagonal: Matrix, beside: Matrix, norms: Matrix) -> tuple[Matrix, Matrix]:
-    nodes = np.zeros((len(norms), len(diagonal)))
-    masses = np.zeros_like(nodes)
-    for column, norm in enumerate(norms):
-        ended = np.flatnonzero(beside[:, column] == 0.0)
-        size = int(ended[0]) + 1 if len(ended) else len(diagonal)
-        values, vectors = _tridiagonal(diagonal[:size, column], beside[: size - 1, column])
-        nodes[column, :size] = np.maximum(values, 0.0)
-        masses[column, :size] = norm**2 * vectors[0] ** 2
-    return nodes, masses
+def _orthonormal(columns: Matrix, least: float) -> tuple[Matrix, Matrix]:
+    """Q, (dim, rank), and R, (rank, width), with ``Q R = columns`` but for ``least``."""
+    q, r, order = qr(columns, mode="economic", pivoting=True)
+    rank = int((np.abs(np.diagonal(r)) > least).sum())
+    straight = np.empty((rank, columns.shape[1]))
+    straight[:, order] = r[:rank]
+    return q[:, :rank], straight
 
 
-def _tridiagonal(diagonal: Matrix, beside: Matrix) -> tuple[Any, Any]:
-    if len(diagonal) == 1:
-        return diagonal, np.ones((1, 1))
-    return eigh_tridiagonal(diagonal, beside)
+def _band(within: list[Matrix], beside: list[Matrix]) -> Matrix:
+    """The block tridiagonal matrix, lower triangle, of diagonal blocks and those below."""
+    starts = np.cumsum([0, *(len(block) for block in within)])
+    band = np.zeros((starts[-1], starts[-1]))
+    for k, block in enumerate(within):
+        band[starts[k] : starts[k + 1], starts[k] : starts[k + 1]] = block
+    for k, link in enumerate(beside):
+        band[starts[k + 1] : starts[k + 2], starts[k] : starts[k + 1]] = link
+    return band

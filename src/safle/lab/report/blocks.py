@@ -100,5 +100,6 @@ class Section:
     name: str
     title: str
     question: str
-    content: Content
+    blocks: Sequence[Table | Chart | Mix]
+    remarks: Sequence[str]
     settings: str

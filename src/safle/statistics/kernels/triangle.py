@@ -164,7 +164,7 @@ def _multiply(packed, dim, right, partial):  # type: ignore[no-untyped-def]
 
 
 def multiply(
-    packed: NDArray[np.integer], dim: int, right: NDArray[Any], *, threads: int | None = None
+    packed: NDArray[Any], dim: int, right: NDArray[Any], *, threads: int | None = None
 ) -> NDArray[Any]:
     """``matrix @ right``, (dim, width): float64, or int64 (modulo 2**64) for int32 ``right``.
 
