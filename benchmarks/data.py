@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 from benchmarks.settings import Settings
-from safle import BinaryOverlap, EmbeddingEncoder, PublicSample
+from safle import EmbeddingEncoder, PublicSample
 
 PUBLIC_SAMPLES = 5_000
 """Samples whose quantiles make the thresholds."""
@@ -83,6 +83,6 @@ def embedding(
     """A thermometer encoder; the defaults make E=512, V=16 of 512 features."""
     return EmbeddingEncoder.calibrated(
         PublicSample(features[:PUBLIC_SAMPLES]),
-        bucketing=BinaryOverlap(buckets),
+        buckets=buckets,
         group_size=group_size,
     )

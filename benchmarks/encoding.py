@@ -33,7 +33,7 @@ def run(settings: Settings) -> Outcome:
     encoder = data.embedding(features, buckets=BUCKETS, group_size=GROUP_SIZE)
     # In the features' precision, or NumPy would first widen 25 million features.
     thresholds = encoder.thresholds.astype(np.float32)
-    order = permutation(BUCKETS * encoder.feature_dim, encoder.seed)
+    order = permutation(BUCKETS * encoder.feature_dim, encoder.settings.seed)
     times = race(
         ("safle", partial(encoder.encode, features)),
         {

@@ -22,25 +22,9 @@ from numpy.typing import NDArray
 from benchmarks import data, frontier_data
 from benchmarks.report import Bar, Outcome, note
 from benchmarks.settings import REPOSITORY, Settings
-from safle import (
-    EmbeddingEncoder,
-    HybridEncoder,
-    LinearEncoder,
-    Model,
-    PublicSample,
-    Solution,
-    count,
-    solve,
-)
+from safle import Model, PublicSample, Solution, StackEncoder, count, make_encoder, solve
 from safle.encoders import Encoder
-from safle.encoders.bucketing import BinaryOverlap
 from safle.encoders.calibration import Calibration
-from safle.encoders.default import (
-    FRACTION_BITS,
-    default_encoder,
-    default_transform,
-    default_units,
-)
 from safle.errors import SettingsError
 from safle.federation.rehearsal import units_within, weigh
 from safle.solver.heads import HEADS
@@ -115,41 +99,41 @@ def run(settings: Settings) -> Outcome:
 def makers(dataset: data.Dataset, *, quick: bool) -> dict[str, Maker]:
     """Encoders by name: a calibration and a seed make one."""
 
-    def embedding(sample: Calibration, seed: int, group_size: int) -> EmbeddingEncoder:
-        four = BinaryOverlap(4)
-        return EmbeddingEncoder.calibrated(sample, bucketing=four, group_size=group_size, seed=seed)
+    def embedding(sample: Calibration, seed: int, group_size: int) -> Encoder:
+        return make_encoder(sample, "embedding", buckets=4, group_size=group_size, seed=seed)
 
-    def linear(sample: Calibration) -> LinearEncoder:
-        return LinearEncoder.calibrated(
-            sample, transform=default_transform(sample), fraction_bits=FRACTION_BITS
-        )
+    def linear(sample: Calibration) -> Encoder:
+        # As the default encoder has it.
+        chosen = make_encoder(sample, units=1).settings.to_dict()
+        same = {name: chosen[name] for name in ("transform", "fraction_bits")}
+        return make_encoder(sample, "linear", **same)
 
-    found: dict[str, Maker] = {LINEAR: lambda sample, _: LinearEncoder.calibrated(sample)}
+    found: dict[str, Maker] = {LINEAR: lambda sample, _: make_encoder(sample, "linear")}
     if not quick:
         found |= {
             "linear of square roots": lambda sample, _: linear(sample),
             "embedding L=4 G=4 (SAFLe)": lambda sample, seed: embedding(sample, seed, 4),
-            "both, L=4 G=2": lambda sample, seed: HybridEncoder(
+            "both, L=4 G=2": lambda sample, seed: StackEncoder(
                 [linear(sample), embedding(sample, seed, 2)]
             ),
         }
         for most in BUDGETS:
             units = _affordable(dataset, most)
             if units:
-                found[f"within {most} MB"] = lambda sample, seed, units=units: default_encoder(
+                found[f"within {most} MB"] = lambda sample, seed, units=units: make_encoder(
                     sample, units=units, seed=seed
                 )
-    return found | {DEFAULT: lambda sample, seed: default_encoder(sample, seed=seed)}
+    return found | {DEFAULT: lambda sample, seed: make_encoder(sample, seed=seed)}
 
 
 def _affordable(dataset: data.Dataset, megabytes: float) -> int:
     """Units that fit the budget; 0 where none do, or where the default does."""
     note(f"frontier: {dataset.source}, units within {megabytes} MB ...")
     sample = _public(dataset, 0)
-    most = default_units(sample.feature_dim)
+    most = make_encoder(sample).settings.to_dict()["units"]
     try:
         units = units_within(
-            lambda units: default_encoder(sample, units=units),
+            lambda units: make_encoder(sample, units=units),
             1e6 * megabytes,
             most_units=most,
             samples=len(dataset.train) // CLIENTS,

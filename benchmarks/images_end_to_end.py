@@ -20,13 +20,12 @@ from benchmarks import pictures
 from benchmarks.report import Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import (
-    BinaryOverlap,
     EmbeddingEncoder,
     Grid,
     Histogram,
-    HybridEncoder,
     LinearEncoder,
     Model,
+    StackEncoder,
     Statistics,
     count,
     solve,
@@ -93,13 +92,13 @@ def _encoders(train: Split, parts: list[NDArray[np.int64]]) -> dict[str, Encoder
     histograms = [Histogram.of(train.features[part], GRID) for part in parts]
     total = sum(histograms[1:], histograms[0])
     linear = LinearEncoder.calibrated(total)
-    pairs = EmbeddingEncoder.calibrated(total, bucketing=BinaryOverlap(4), group_size=2)
-    fours = EmbeddingEncoder.calibrated(total, bucketing=BinaryOverlap(2), group_size=4)
+    pairs = EmbeddingEncoder.calibrated(total, buckets=4, group_size=2)
+    fours = EmbeddingEncoder.calibrated(total, buckets=2, group_size=4)
     plain: dict[str, Encoder] = {
         "linear (AFL)": linear,
         "SAFLe L=4 G=2": pairs,
         "SAFLe L=2 G=4": fours,
-        "linear + SAFLe L=4 G=2": HybridEncoder([linear, pairs]),
+        "linear + SAFLe L=4 G=2": StackEncoder([linear, pairs]),
     }
     return {name: encoder.with_source(train.source) for name, encoder in plain.items()}
 

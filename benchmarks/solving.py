@@ -24,7 +24,7 @@ from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from benchmarks.timing import Times, race
 from benchmarks.warming import load_solver
-from safle import PublicSample, Solution, Statistics, count, default_encoder, solve
+from safle import PublicSample, Solution, Statistics, count, make_encoder, solve
 
 RIDGE = 1000.0
 REPEATS = 4
@@ -87,7 +87,7 @@ def run(settings: Settings) -> Outcome:
 def _race_choice(dataset: data.Dataset, units: int | None) -> Times:
     """Solving with the ridge given and with "auto", on the default encoder's statistics."""
     sample = PublicSample(dataset.train[: data.PUBLIC_SAMPLES])
-    encoder = default_encoder(sample, units=units)
+    encoder = make_encoder(sample, **({} if units is None else {"units": units}))
     statistics = count(encoder, dataset.train, dataset.train_labels)
     ridge = solve(statistics).ridge
     return race(

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from safle.encoders import (
         EmbeddingEncoder,
         Encoder,
-        HybridEncoder,
         LinearEncoder,
         RandomFeatureEncoder,
+        StackEncoder,
         load_encoder,
     )
     from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot
     from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
-    from safle.encoders.default import default_encoder
     from safle.encoders.histogram import Grid, Histogram
+    from safle.encoders.registry import make_encoder
     from safle.errors import SafleError
     from safle.model import Model, load_model
     from safle.model.estimator import SafleClassifier
@@ -37,12 +37,12 @@ _HOMES = {
     "safle.encoders": (
         "EmbeddingEncoder",
         "Encoder",
-        "HybridEncoder",
+        "StackEncoder",
         "LinearEncoder",
         "RandomFeatureEncoder",
         "load_encoder",
     ),
-    "safle.encoders.default": ("default_encoder",),
+    "safle.encoders.registry": ("make_encoder",),
     "safle.errors": ("SafleError",),
     "safle.model.estimator": ("SafleClassifier",),
     "safle.encoders.histogram": ("Grid", "Histogram"),
@@ -61,7 +61,6 @@ __all__ = [
     "Encoder",
     "Grid",
     "Histogram",
-    "HybridEncoder",
     "Integer",
     "LinearEncoder",
     "Model",
@@ -71,11 +70,12 @@ __all__ = [
     "SafleClassifier",
     "SafleError",
     "Solution",
+    "StackEncoder",
     "Statistics",
     "count",
-    "default_encoder",
     "load_encoder",
     "load_model",
+    "make_encoder",
     "read_histogram",
     "read_statistics",
     "solve",

@@ -32,9 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     features = np.eye(len(names), dtype=np.float32)
     encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, len(names)))
     statistics = count(encoder, features, names)
-    Model.from_solution(encoder, statistics, solve(statistics, ridge=1e-3)).save(
-        place / "model.safetensors"
-    )
+    Model(encoder, solve(statistics, ridge=1e-3)).save(place / "model.safetensors")
     write_table(place / "test.npz", features, names)
     return place
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from safle.data.tables import write_table
+from tests.support.data_sets import fixed_data
 
 SAFLE = Path(sys.executable).with_name("safle")
 NAMES = ("a", "b", "c")
@@ -29,10 +30,10 @@ def safle(*arguments: object, folder: Path, code: int = 0) -> subprocess.Complet
 
 
 @pytest.fixture(scope="module")
-def folder(make_data, tmp_path_factory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """Three clients' statistics files, and the models of files alone."""
     place = tmp_path_factory.mktemp("store-command")
-    data = make_data("embedding", 90)
+    data = fixed_data("embedding", 90)
     data.encoder.save(place / "encoder.safetensors")
     for name, part in zip(NAMES, np.split(np.arange(90), [20, 50]), strict=True):
         write_table(place / f"{name}.npz", data.features[part], data.labels[part])

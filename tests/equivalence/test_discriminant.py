@@ -12,11 +12,11 @@ from safle.errors import InvalidInput, SolveError
 from safle.model import Model
 from safle.solver import solve
 from safle.solver.heads import discriminant
+from tests.support.data_sets import KINDS, fixed_data
+from tests.support.reference import phi
 
-KINDS = ["embedding", "linear", "hybrid", "random"]
 
-
-def real_codes(phi, data, statistics):
+def real_codes(data, statistics):
     """Phi in real units over the columns that were seen."""
     layout = data.encoder.layout
     Phi = phi(data.encoder, data.features).astype(np.float64)
@@ -42,8 +42,8 @@ class Ridged(BaseEstimator):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ridge", [0.5, 20.0])
-def test_scores_and_posteriors_are_those_of_scikit_learn(make_data, phi, kind, ridge):
-    data = make_data(kind)
+def test_scores_and_posteriors_are_those_of_scikit_learn(kind, ridge):
+    data = fixed_data(kind)
     statistics = data.count()
     solution = solve(statistics, ridge=ridge, head="discriminant")
     X = real_codes(phi, data, statistics)
@@ -65,8 +65,8 @@ def test_scores_and_posteriors_are_those_of_scikit_learn(make_data, phi, kind, r
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_weights_are_those_of_the_dense_within_class_scatter(make_data, phi, kind):
-    data, ridge = make_data(kind), 2.0
+def test_weights_are_those_of_the_dense_within_class_scatter(kind):
+    data, ridge = fixed_data(kind), 2.0
     statistics = data.count()
     solution = solve(statistics, ridge=ridge, head="discriminant")
     X = real_codes(phi, data, statistics)
@@ -83,8 +83,8 @@ def test_weights_are_those_of_the_dense_within_class_scatter(make_data, phi, kin
     assert np.abs(solution.intercept - intercept).max() <= 1e-8 * np.abs(intercept).max()
 
 
-def test_rare_classes_are_less_likely_a_priori(make_data):
-    data = make_data("linear")
+def test_rare_classes_are_less_likely_a_priori():
+    data = fixed_data("linear")
     few = data.part(np.concatenate([np.flatnonzero(data.labels != 2), [0]]))
     statistics = few.count()
     solution = solve(statistics, ridge=1e6, head="discriminant")
@@ -95,8 +95,8 @@ def test_rare_classes_are_less_likely_a_priori(make_data):
     assert np.allclose(far, shares, atol=0.05)
 
 
-def test_a_single_class_is_certain(make_data):
-    data = make_data("hybrid")
+def test_a_single_class_is_certain():
+    data = fixed_data("stack")
     only = data.part(data.labels == 1)
     statistics = only.count()
     for options in ({"ridge": 1.0}, {}):
@@ -107,8 +107,8 @@ def test_a_single_class_is_certain(make_data):
 
 
 @pytest.mark.parametrize("ridge", [1e-3, 1e-2, 1.0])
-def test_a_small_ridge_does_not_cost_the_saved_weights_their_bits(make_data, ridge):
-    data = make_data("linear", samples=5_000)
+def test_a_small_ridge_does_not_cost_the_saved_weights_their_bits(ridge):
+    data = fixed_data("linear", samples=5_000)
     statistics = data.count()
     solution = solve(statistics, ridge=ridge, head="discriminant")
     model = Model(data.encoder, solution)
@@ -117,8 +117,8 @@ def test_a_small_ridge_does_not_cost_the_saved_weights_their_bits(make_data, rid
     assert np.allclose(centred(model.decision_function(data.features)), exact, atol=1e-4)
 
 
-def test_no_ridge_at_all_is_refused(make_data):
-    statistics = make_data().count()
+def test_no_ridge_at_all_is_refused():
+    statistics = fixed_data().count()
     with pytest.raises(InvalidInput, match="positive ridge"):
         solve(statistics, ridge=0, head="discriminant")
 
@@ -131,10 +131,8 @@ def test_a_singular_scatter_is_an_error_not_nonsense():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ridge", [0.5, 100.0])
-def test_averaged_is_half_way_between_discriminant_and_stretched_least_squares(
-    make_data, kind, ridge
-):
-    data = make_data(kind)
+def test_averaged_is_half_way_between_discriminant_and_stretched_least_squares(kind, ridge):
+    data = fixed_data(kind)
     statistics = data.count()
     plain, lda, averaged = (
         solve(statistics, ridge=ridge, head=head)
@@ -153,7 +151,7 @@ def test_averaged_is_half_way_between_discriminant_and_stretched_least_squares(
     assert np.trace(turned) == pytest.approx(strength * (len(turned) - 1), rel=1e-6)
 
 
-def test_one_class_has_nothing_to_average(make_data):
-    data = make_data()
+def test_one_class_has_nothing_to_average():
+    data = fixed_data()
     only = data.part(data.labels == 1).count()
     assert not solve(only, ridge=1.0, head="averaged").weights.any()

@@ -13,40 +13,37 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle.encoders import EmbeddingEncoder, HybridEncoder, LinearEncoder
-from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot
+from safle.encoders import make_encoder
 from safle.encoders.calibration import PublicSample
-from safle.encoders.default import default_encoder
 from safle.errors import InvalidInput, MissingExtra
 from safle.model import Model
 from safle.model.export import export_onnx, export_torch, to_onnx, to_torch
 from safle.solver import solve
 from safle.statistics import count
+from tests.support.data_sets import KINDS, data_sets
 
-KINDS = ["integer", "one-hot", "binary-overlap", "wide-integer", "linear", "hybrid", "random"]
+CASES = {
+    "random-features": {"units": 20, "transform": "square-root"},
+    "linear": {},
+    "integer": {"bucketing": "integer", "buckets": 5, "group_size": 3},
+    "one-hot": {"bucketing": "one-hot", "buckets": 4, "group_size": 5},
+    "binary-overlap": {"bucketing": "binary-overlap", "buckets": 4, "group_size": 5},
+    "wide-integer": {"bucketing": "integer", "buckets": 200, "group_size": 2},
+    "stack": {"parts": "embedding,linear,random-features", "units": 20, "buckets": 3},
+}
+"""Settings of every kind of encoder, and of every way to bucket."""
+TABLES = ["integer", "one-hot", "binary-overlap", "wide-integer"]
 HEADS = ["least-squares", "averaged"]
 NAMES = {"int": np.array([-7, 3, 2**40]), "str": np.array(["", "Äpfel", "zebra crossing"])}
 
 
-def make_encoder(kind, sample):
-    made = {
-        "integer": (Integer(5), 3),
-        "one-hot": (OneHot(4), 5),
-        "binary-overlap": (BinaryOverlap(4), 5),
-        "wide-integer": (Integer(200), 2),
-    }
-    if kind in made:
-        bucketing, group_size = made[kind]
-        return EmbeddingEncoder.calibrated(
-            sample, bucketing=bucketing, group_size=group_size, seed=5
-        )
-    linear = LinearEncoder.calibrated(sample)
-    if kind == "linear":
-        return linear
-    if kind == "random":
-        return default_encoder(sample, units=20, transform="square-root")
-    parts = [make_encoder(part, sample) for part in ("one-hot", "integer")]
-    return HybridEncoder([parts[0], linear, parts[1]])
+def encoder_of(case, sample):
+    kind = case if case in KINDS else "embedding"
+    return make_encoder(sample, kind, **CASES[case])
+
+
+def test_every_kind_is_exported_here():
+    assert {*KINDS} - {"embedding"} <= {*CASES}
 
 
 def make_model(encoder, features, labels, head="least-squares"):
@@ -93,26 +90,25 @@ def assert_same(model, features):
 
 @pytest.mark.parametrize("classes", NAMES)
 @pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CASES)
 def test_same_classes_for_any_batch(kind, head, classes):
     features, labels = random_data(NAMES[classes])
-    model = make_model(make_encoder(kind, PublicSample(features)), features, labels, head)
+    model = make_model(encoder_of(kind, PublicSample(features)), features, labels, head)
     for batch in (0, 1, 150):
         assert_same(model, features[:batch])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CASES)
 def test_same_classes_on_digits(kind, digits):
     features, labels = digits[0].astype(np.float32), digits[1]
-    encoder = make_encoder(kind, PublicSample(features[:300]))
+    encoder = encoder_of(kind, PublicSample(features[:300]))
     assert_same(make_model(encoder, features[:300], labels[:300]), features)
 
 
-@given(st.data())
+@given(data_sets(1), st.sampled_from(HEADS))
 @settings(max_examples=30)
-def test_same_classes_on_any_data(data_sets, data):
-    drawn = data.draw(data_sets(1))
-    head = data.draw(st.sampled_from(HEADS[:1] if len(set(drawn.labels)) < 2 else HEADS))
+def test_same_classes_on_any_data(drawn, head):
+    head = HEADS[0] if len(set(drawn.labels)) < 2 else head
     model = make_model(drawn.encoder, drawn.features, drawn.labels, head)
     assert_same(model, drawn.features.astype(np.float32))
 
@@ -124,12 +120,12 @@ def around(thresholds):
     return np.concatenate([near, *sides])
 
 
-@pytest.mark.parametrize("kind", ["integer", "one-hot", "binary-overlap", "wide-integer"])
+@pytest.mark.parametrize("kind", TABLES)
 def test_thresholds_are_decided_exactly(kind):
     # float64 quantiles that float32 cannot hold: rounding them either way would show.
     exact = np.random.default_rng(0).normal(size=(150, 7))
     labels = random_data()[1]
-    encoder = make_encoder(kind, PublicSample(exact))
+    encoder = encoder_of(kind, PublicSample(exact))
     model = make_model(encoder, exact, labels)
     features = around(encoder.thresholds)
     assert_same(model, features)
@@ -138,17 +134,17 @@ def test_thresholds_are_decided_exactly(kind):
 
 
 @pytest.mark.parametrize("factor", [1e-42, 1e-3, 1e3, 1e30])
-@pytest.mark.parametrize("kind", ["linear", "hybrid"])
+@pytest.mark.parametrize("kind", ["random-features", "linear", "stack"])
 def test_values_far_out_are_clipped_alike(kind, factor):
     features, labels = random_data()
-    model = make_model(make_encoder(kind, PublicSample(features)), features, labels)
+    model = make_model(encoder_of(kind, PublicSample(features)), features, labels)
     assert_same(model, features * np.float32(factor))
 
 
-@pytest.mark.parametrize("kind", ["integer", "binary-overlap", "hybrid"])
+@pytest.mark.parametrize("kind", CASES)
 def test_sums_of_tables_are_exact(kind):
     features, labels = random_data()
-    model = make_model(make_encoder(kind, PublicSample(features)), features, labels)
+    model = make_model(encoder_of(kind, PublicSample(features)), features, labels)
     for scores, _ in runtimes(model, features):
         assert np.array_equal(scores, model.decision_function(features))
 
@@ -156,18 +152,18 @@ def test_sums_of_tables_are_exact(kind):
 def test_gathering_in_blocks_changes_nothing(monkeypatch):
     graphs = pytest.importorskip("safle.model.export.onnx_graph")
     features, labels = random_data()
-    model = make_model(make_encoder("binary-overlap", PublicSample(features)), features, labels)
+    model = make_model(encoder_of("binary-overlap", PublicSample(features)), features, labels)
     monkeypatch.setattr(graphs, "GATHERED", 6)
     scores, _ = run_onnx(to_onnx(model), features)
     assert np.array_equal(scores, model.decision_function(features))
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CASES)
 def test_the_module_scripts_and_restores_from_its_state(kind):
     torch = pytest.importorskip("torch")
     features, labels = random_data()
-    encoder = make_encoder(kind, PublicSample(features))
+    encoder = encoder_of(kind, PublicSample(features))
     model = make_model(encoder, features, labels)
     module, batch = to_torch(model), torch.from_numpy(features)
     expected = module(batch)
@@ -182,7 +178,7 @@ def test_the_module_scripts_and_restores_from_its_state(kind):
 def test_the_module_owns_its_weights():
     torch = pytest.importorskip("torch")
     features, labels = random_data()
-    model = make_model(make_encoder("hybrid", PublicSample(features)), features, labels)
+    model = make_model(encoder_of("stack", PublicSample(features)), features, labels)
     before = model.digest, model.decision_function(features)
     with torch.no_grad():
         for tensor in to_torch(model).state_dict().values():
@@ -192,11 +188,11 @@ def test_the_module_owns_its_weights():
     assert np.array_equal(model.decision_function(features), before[1])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CASES)
 def test_a_pt2_file_takes_any_batch(kind, tmp_path):
     torch = pytest.importorskip("torch")
     features, labels = random_data(NAMES["str"])
-    model = make_model(make_encoder(kind, PublicSample(features)), features, labels)
+    model = make_model(encoder_of(kind, PublicSample(features)), features, labels)
     export_torch(model, tmp_path / "model.pt2")
     extra = {"classes.json": ""}
     program = torch.export.load(tmp_path / "model.pt2", extra_files=extra).module()
@@ -212,7 +208,7 @@ def test_a_pt2_file_takes_any_batch(kind, tmp_path):
 def test_a_pt2_file_needs_no_safle_and_holds_no_pickle(tmp_path):
     pytest.importorskip("torch")
     features, labels = random_data()
-    model = make_model(make_encoder("integer", PublicSample(features)), features, labels)
+    model = make_model(encoder_of("integer", PublicSample(features)), features, labels)
     path = tmp_path / "model.pt2"
     export_torch(model, path)
     np.save(tmp_path / "features.npy", features)
@@ -237,7 +233,7 @@ def test_a_pt2_file_needs_no_safle_and_holds_no_pickle(tmp_path):
 def test_onnx_files_are_checked_named_and_reproducible(tmp_path):
     onnx = pytest.importorskip("onnx")
     features, labels = random_data()
-    model = make_model(make_encoder("hybrid", PublicSample(features)), features, labels)
+    model = make_model(encoder_of("stack", PublicSample(features)), features, labels)
     export_onnx(model, tmp_path / "a.onnx")
     export_onnx(model, tmp_path / "b.onnx")
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
@@ -254,17 +250,7 @@ def test_onnx_files_are_checked_named_and_reproducible(tmp_path):
 @pytest.fixture
 def linear_model():
     features, labels = random_data()
-    return make_model(make_encoder("linear", PublicSample(features)), features, labels)
-
-
-@pytest.mark.parametrize("module", ["onnx_graph", "torch_module"])
-def test_a_kind_without_an_exporter(linear_model, monkeypatch, module):
-    pytest.importorskip("torch")
-    target = pytest.importorskip(f"safle.model.export.{module}")
-    monkeypatch.delitem(target.EXPORTERS, "linear")
-    export = to_onnx if module == "onnx_graph" else to_torch
-    with pytest.raises(InvalidInput, match=r"no export of 'linear' .* embedding, hybrid"):
-        export(linear_model)
+    return make_model(encoder_of("linear", PublicSample(features)), features, labels)
 
 
 @pytest.mark.parametrize(

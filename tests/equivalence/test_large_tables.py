@@ -25,7 +25,10 @@ def test_one_table_of_65536_rows_is_a_shrunken_class_share(bucketing, features, 
     labels = generator.integers(0, 3, SAMPLES)
     levels = np.linspace(-1, 1, bucketing.threshold_count + 2)[1:-1, None]
     encoder = EmbeddingEncoder(
-        np.repeat(levels, features, axis=1), bucketing=bucketing, group_size=group
+        np.repeat(levels, features, axis=1),
+        bucketing=bucketing.name,
+        buckets=bucketing.buckets,
+        group_size=group,
     )
     assert encoder.layout.table_sizes == (65_536,)
     statistics = count(encoder, values, labels)
@@ -46,7 +49,7 @@ def test_one_table_of_65536_rows_is_a_shrunken_class_share(bucketing, features, 
 def test_two_large_tables_count_like_a_cross_tabulation():
     generator = np.random.default_rng(0)
     bits = generator.integers(0, 2, (800, 32)) * 2.0 - 1
-    encoder = EmbeddingEncoder(np.zeros((1, 32)), bucketing=BinaryOverlap(1), group_size=16)
+    encoder = EmbeddingEncoder(np.zeros((1, 32)), buckets=1, group_size=16)
     assert encoder.layout.table_sizes == (65_536, 65_536)
     statistics = count(encoder, bits, np.zeros(800, int))
     symbols = encoder.encode(bits).symbols.astype(np.int64)

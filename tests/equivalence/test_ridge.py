@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from safle.encoders import EmbeddingEncoder, LinearEncoder
-from safle.encoders.bucketing import BinaryOverlap
 from safle.encoders.calibration import DeclaredRange
 from safle.errors import InvalidInput
 from safle.model import Model
@@ -14,11 +13,11 @@ from safle.solver import solve, spectrum
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import FLOOR, MARGIN, ridge_curve
 from safle.statistics import count
+from tests.support.data_sets import KINDS, fixed_data
+from tests.support.reference import phi
 
-KINDS = ["embedding", "linear", "hybrid"]
 
-
-def real_phi(phi, data):
+def real_phi(data):
     layout = data.encoder.layout
     Phi = phi(data.encoder, data.features).astype(np.float64)
     Phi[:, layout.code_count :] /= np.array(layout.dense_scales)
@@ -26,8 +25,8 @@ def real_phi(phi, data):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gcv_is_that_of_the_hat_matrix(make_data, phi, kind):
-    data = make_data(kind)
+def test_gcv_is_that_of_the_hat_matrix(kind):
+    data = fixed_data(kind)
     curve = solve(data.count()).curve
     Phi, Y = real_phi(phi, data)
     n = len(data)
@@ -47,8 +46,8 @@ def test_gcv_is_that_of_the_hat_matrix(make_data, phi, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_evidence_is_the_marginal_likelihood_of_the_labels(make_data, phi, kind):
-    data = make_data(kind)
+def test_evidence_is_the_marginal_likelihood_of_the_labels(kind):
+    data = fixed_data(kind)
     curve = solve(data.count(), criterion="evidence").curve
     Phi, Y = real_phi(phi, data)
     n, K = Y.shape
@@ -73,8 +72,8 @@ def leave_one_out(Phi, Y, ridge):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gcv_is_close_to_leaving_one_out(make_data, phi, kind):
-    data = make_data(kind, samples=60)
+def test_gcv_is_close_to_leaving_one_out(kind):
+    data = fixed_data(kind, samples=60)
     curve = solve(data.count()).curve
     Phi, Y = real_phi(phi, data)
     near = [curve.best * 4.0**k for k in range(-3, 4)]
@@ -87,9 +86,7 @@ def test_gcv_is_close_to_leaving_one_out(make_data, phi, kind):
 
 def test_a_probed_spectrum_chooses_the_decomposed_ones_ridge(digits, monkeypatch):
     features, labels = digits
-    encoder = EmbeddingEncoder.calibrated(
-        DeclaredRange(0, 16, 64), bucketing=BinaryOverlap(8), group_size=6
-    )
+    encoder = EmbeddingEncoder.calibrated(DeclaredRange(0, 16, 64), buckets=8, group_size=6)
     statistics = count(encoder, features, labels)
     reduction = Reduction(statistics)
     assert 1_500 < reduction.reduced_dim < 2_500
@@ -111,9 +108,7 @@ def test_more_classes_than_probes_choose_the_same_ridge(monkeypatch):
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 60, 4_000)
     features = generator.normal(size=(60, 40))[labels] + 1.5 * generator.normal(size=(4_000, 40))
-    encoder = EmbeddingEncoder.calibrated(
-        DeclaredRange(-2, 2, 40), bucketing=BinaryOverlap(6), group_size=4
-    )
+    encoder = EmbeddingEncoder.calibrated(DeclaredRange(-2, 2, 40), buckets=6, group_size=4)
     statistics = count(encoder, features, labels)
     reduction = Reduction(statistics)
     options = {"sample_count": 4_000, "class_count": 60}
@@ -125,8 +120,8 @@ def test_more_classes_than_probes_choose_the_same_ridge(monkeypatch):
     assert abs(np.log2(probed.best / exact.best)) < 1.01
 
 
-def test_large_problems_are_probed_and_small_ones_decomposed(make_data, monkeypatch):
-    statistics = make_data("embedding", samples=300, feature_dim=20).count()
+def test_large_problems_are_probed_and_small_ones_decomposed(monkeypatch):
+    statistics = fixed_data("embedding", samples=300, feature_dim=20).count()
     exact = solve(statistics)
     monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", 10)
     probed = solve(statistics)
@@ -137,9 +132,7 @@ def test_large_problems_are_probed_and_small_ones_decomposed(make_data, monkeypa
 @pytest.mark.parametrize("criterion", ["gcv", "evidence"])
 def test_the_digits_are_read_as_well_as_measured_before(digits, criterion):
     features, labels = digits
-    embedding = EmbeddingEncoder.calibrated(
-        DeclaredRange(0, 16, 64), bucketing=BinaryOverlap(8), group_size=6
-    )
+    embedding = EmbeddingEncoder.calibrated(DeclaredRange(0, 16, 64), buckets=8, group_size=6)
     linear = LinearEncoder.calibrated(DeclaredRange(0, 16, 64))
     accuracy = {}
     for name, encoder in (("embedding", embedding), ("linear", linear)):
@@ -150,15 +143,15 @@ def test_the_digits_are_read_as_well_as_measured_before(digits, criterion):
     assert accuracy["embedding"] >= 0.94
 
 
-def test_the_chosen_ridge_is_on_a_grid_that_rounding_does_not_move(make_data):
-    curve = solve(make_data().count()).curve
+def test_the_chosen_ridge_is_on_a_grid_that_rounding_does_not_move():
+    curve = solve(fixed_data().count()).curve
     steps = np.log2(curve.ridges) * 2
     assert np.allclose(steps, np.rint(steps), atol=1e-5)
     assert np.allclose(np.diff(np.rint(steps)), 1)
     assert curve.criterion == "gcv"
 
 
-def test_an_unknown_criterion_is_refused(make_data):
+def test_an_unknown_criterion_is_refused():
     for ridge in ("auto", 1.0, 0):
         with pytest.raises(InvalidInput, match="gcv, evidence"):
-            solve(make_data().count(), ridge=ridge, criterion="aic")
+            solve(fixed_data().count(), ridge=ridge, criterion="aic")

@@ -17,12 +17,12 @@ from safle.errors import SolveError
 from safle.solver import facade, solve, tiles
 from safle.solver.intermediary import aggregate, regularize, solve_regularized, solve_restored
 from safle.statistics import count
-
-KINDS = ["embedding", "linear", "hybrid", "random"]
+from tests.support.data_sets import KINDS, data_sets, fixed_data, model_bytes, repeated
+from tests.support.reference import phi
 
 
 @pytest.fixture(scope="module")
-def real_phi(phi):
+def real_phi():
     """Phi in real units (a fixed-point integer over its scale) and one-hot labels."""
 
     def make(data):
@@ -52,8 +52,8 @@ def close(found, expected, tolerance=1e-9):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ridge", [1e-3, 0.02, 0.7, 1, 33.3, 1e3, 1e6])
-def test_ridge_solutions_are_those_of_a_dense_solve(make_data, real_phi, kind, ridge):
-    data = make_data(kind)
+def test_ridge_solutions_are_those_of_a_dense_solve(real_phi, kind, ridge):
+    data = fixed_data(kind)
     statistics = data.count()
     solution = solve(statistics, ridge=ridge, head="least-squares")
     Phi, Y = real_phi(data)
@@ -69,7 +69,7 @@ def test_ridge_solutions_are_those_of_a_dense_solve(make_data, real_phi, kind, r
 
 @given(data=st.data(), ridge=st.floats(0.01, 1e5))
 @settings(max_examples=40)
-def test_any_data_set_and_ridge_is_solved(data_sets, real_phi, data, ridge):
+def test_any_data_set_and_ridge_is_solved(real_phi, data, ridge):
     drawn = data.draw(data_sets(1))
     statistics = drawn.count()
     solution = solve(statistics, ridge=ridge, head="least-squares")
@@ -114,7 +114,7 @@ def assert_on_the_grid(found, exact):
     ridge=st.floats(-40, 60),
 )
 @settings(max_examples=80)
-def test_weights_are_the_rational_solution_or_refused(repeated, bits, features, times, ridge):
+def test_weights_are_the_rational_solution_or_refused(bits, features, times, ridge):
     encoder = LinearEncoder(np.zeros(2), np.ones(2), fraction_bits=bits)
     labels = np.arange(len(features)) % 2
     statistics = count(encoder, np.array(features), labels)
@@ -147,10 +147,9 @@ def test_class_sums_that_no_gram_bounds_do_not_wrap(bits, ridge):
     assert_on_the_grid(solution.weights, exact_weights(statistics, solution.ridge))
 
 
-@given(data=st.data())
+@given(data_sets(1))
 @settings(max_examples=40)
-def test_ridge_0_is_the_pseudo_inverse_and_reports_the_rank(data_sets, real_phi, data):
-    drawn = data.draw(data_sets(1))
+def test_ridge_0_is_the_pseudo_inverse_and_reports_the_rank(real_phi, drawn):
     statistics = drawn.count()
     solution = solve(statistics, ridge=0)
     Phi, Y = real_phi(drawn)
@@ -167,7 +166,7 @@ def test_ridge_0_is_the_pseudo_inverse_and_reports_the_rank(data_sets, real_phi,
 
 @given(data=st.data())
 @settings(max_examples=60)
-def test_repeating_every_sample_changes_neither_rank_nor_solution(data_sets, repeated, data):
+def test_repeating_every_sample_changes_neither_rank_nor_solution(data):
     # Of codes alone: their gram is far from the edge of float64.
     drawn = data.draw(data_sets(1).filter(lambda d: not d.encoder.layout.dense_dim))
     statistics = drawn.count()
@@ -177,8 +176,8 @@ def test_repeating_every_sample_changes_neither_rank_nor_solution(data_sets, rep
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_minimum_norm_solution_fits_best_and_is_shortest(make_data, real_phi, kind):
-    data = make_data(kind, samples=40)
+def test_the_minimum_norm_solution_fits_best_and_is_shortest(real_phi, kind):
+    data = fixed_data(kind, samples=40)
     statistics = data.count()
     solution = solve(statistics, ridge=0)
     Phi, Y = real_phi(data)
@@ -192,8 +191,8 @@ def test_the_minimum_norm_solution_fits_best_and_is_shortest(make_data, real_phi
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_papers_protocol_with_dense_matrices_gives_the_same(make_data, real_phi, kind):
-    data, gamma = make_data(kind), 0.25
+def test_the_papers_protocol_with_dense_matrices_gives_the_same(real_phi, kind):
+    data, gamma = fixed_data(kind), 0.25
     bounds = [0, 17, 18, 60, 120]
     parts = [data.part(slice(a, b)) for a, b in pairwise(bounds)]
     Phi, Y = real_phi(data)
@@ -232,8 +231,8 @@ def only_float64(monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ridge", [0.05, 1.0, 300.0])
-def test_both_precisions_give_the_same_model(make_data, model_bytes, request, kind, ridge):
-    data = make_data(kind, samples=400, feature_dim=12)
+def test_both_precisions_give_the_same_model(request, kind, ridge):
+    data = fixed_data(kind, samples=400, feature_dim=12)
     statistics = data.count()
     assert solve(statistics, ridge=ridge).precision == "float32"
     low = model_bytes(data.encoder, statistics, ridge=ridge)
@@ -244,9 +243,9 @@ def test_both_precisions_give_the_same_model(make_data, model_bytes, request, ki
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("head", ["least-squares", "discriminant"])
-def test_torch_and_scipy_give_the_same_model(make_data, model_bytes, kind, head):
+def test_torch_and_scipy_give_the_same_model(kind, head):
     pytest.importorskip("torch")
-    data = make_data(kind, samples=400, feature_dim=12)
+    data = fixed_data(kind, samples=400, feature_dim=12)
     statistics = data.count()
     for ridge in (0.05, 1.0, 300.0):
         by_scipy = solve(statistics, ridge=ridge, backend="scipy")
@@ -260,11 +259,9 @@ def test_torch_and_scipy_give_the_same_model(make_data, model_bytes, kind, head)
 
 
 @pytest.mark.parametrize("backend", ["scipy", "torch"])
-def test_the_size_of_the_tiles_does_not_change_the_model(
-    make_data, model_bytes, monkeypatch, backend
-):
+def test_the_size_of_the_tiles_does_not_change_the_model(monkeypatch, backend):
     pytest.importorskip(backend)
-    data = make_data("hybrid", samples=400, feature_dim=12)
+    data = fixed_data("stack", samples=400, feature_dim=12)
     statistics = data.count()
     expected = model_bytes(data.encoder, statistics, ridge=0.5)
     for size in (7, 64, 100):
@@ -272,9 +269,9 @@ def test_the_size_of_the_tiles_does_not_change_the_model(
         assert model_bytes(data.encoder, statistics, ridge=0.5, backend=backend) == expected
 
 
-def test_a_hopeless_float32_factorisation_falls_back_to_float64(make_data, real_phi):
+def test_a_hopeless_float32_factorisation_falls_back_to_float64(real_phi):
     # Nearly equal columns and a tiny ridge: a condition number that float32 cannot hold.
-    data = make_data("linear", samples=3000, feature_dim=8)
+    data = fixed_data("linear", samples=3000, feature_dim=8)
     data.features[:, 1:] = data.features[:, :1]
     data.features[:30, 1:] += 0.01
     statistics = data.count()
@@ -288,8 +285,8 @@ def test_a_hopeless_float32_factorisation_falls_back_to_float64(make_data, real_
     assert left <= 1e-10
 
 
-def test_several_tiles_of_the_real_size_are_solved(make_data):
-    data = make_data("embedding", samples=1500, feature_dim=150)
+def test_several_tiles_of_the_real_size_are_solved():
+    data = fixed_data("embedding", samples=1500, feature_dim=150)
     statistics = data.count()
     solution = solve(statistics, ridge=5.0, head="least-squares")
     gram = statistics.gram_square() + solution.ridge * np.eye(statistics.dim)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from safle.encoders.histogram import Grid, Histogram
 from safle.wire import encode_histogram, encode_statistics
+from tests.support.data_sets import KINDS, TABLE_KINDS, data_sets, fixed_data, repeated
 
 
 def open_container(data):
@@ -221,7 +222,7 @@ def pair_streams(kept, owner, q):
 
 @given(data=st.data(), times=st.sampled_from([1, 1, 7, 1000, 123_456]))
 @settings(max_examples=60)
-def test_a_stranger_reads_the_same_statistics(data_sets, repeated, data, times):
+def test_a_stranger_reads_the_same_statistics(data, times):
     statistics = repeated(data.draw(data_sets()).count(), times)
     codes, gram, cross, counts = read_statistics(encode_statistics(statistics))
     assert codes == statistics.codes.tolist()
@@ -230,17 +231,19 @@ def test_a_stranger_reads_the_same_statistics(data_sets, repeated, data, times):
     assert gram.tolist() == statistics.gram_square().tolist()
 
 
-@pytest.mark.parametrize("kind", ["embedding", "hybrid"])
-def test_a_stranger_reads_a_client_with_many_contexts(make_data, kind):
-    statistics = make_data(kind, samples=400).count()
+@pytest.mark.parametrize("kind", TABLE_KINDS)
+def test_a_stranger_reads_a_client_with_many_contexts(kind):
+    statistics = fixed_data(kind, samples=400).count()
     _, gram, _, _ = read_statistics(encode_statistics(statistics))
     assert gram.tolist() == statistics.gram_square().tolist()
 
 
-@pytest.mark.parametrize("kind", ["random", "embedding", "hybrid", "linear"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("samples", [1, 5])
-def test_a_stranger_reads_a_client_of_few_samples(make_data, kind, samples):
-    statistics = make_data(kind, samples=samples, feature_dim=10 if kind == "linear" else 6).count()
+def test_a_stranger_reads_a_client_of_few_samples(kind, samples):
+    statistics = fixed_data(
+        kind, samples=samples, feature_dim=10 if kind == "linear" else 6
+    ).count()
     data = encode_statistics(statistics)
     assert (open_container(data)[1]["form"] == "columns") == (2 * samples + 8 <= statistics.dim)
     assert read_statistics(data)[1].tolist() == statistics.gram_square().tolist()
@@ -256,9 +259,9 @@ def test_a_stranger_reads_the_same_histogram():
     assert counts == histogram.counts.ravel().tolist()
 
 
-def test_the_header_is_sorted_json_without_spaces(make_data):
-    for kind in ("embedding", "linear", "hybrid"):
-        data = encode_statistics(make_data(kind).count())
+def test_the_header_is_sorted_json_without_spaces():
+    for kind in KINDS:
+        data = encode_statistics(fixed_data(kind).count())
         size = struct.unpack_from("<I", data, 12)[0]
         text = data[48 : 48 + size].decode()
         header = json.loads(text)

@@ -19,6 +19,7 @@ import zstandard
 from safle.errors import WireError
 from safle.wire import decode_statistics, encode_statistics
 from safle.wire.container import COMPRESSION, VERSION
+from tests.support.data_sets import fixed_data
 
 PREFIX = struct.Struct("<8sHHI32s")
 
@@ -115,10 +116,10 @@ def at_most() -> Callable[[int], Any]:
 
 
 @pytest.fixture(scope="session")
-def refuses(at_most: Any, make_data: Callable[..., Any]) -> Callable[..., None]:
+def refuses(at_most: Any) -> Callable[..., None]:
     """``refuses(data)``: a statistics file gives a `WireError`, quickly and in little memory."""
     # Compiling is neither: every kernel that reading takes is compiled before.
-    decode_statistics(encode_statistics(make_data("hybrid").count())).verify()
+    decode_statistics(encode_statistics(fixed_data("stack").count())).verify()
 
     def check(data: bytes, match: str | None = None) -> None:
         started = time.perf_counter()

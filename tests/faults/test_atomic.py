@@ -19,12 +19,13 @@ from safle.encoders.histogram import Grid, Histogram
 from safle.model import Model
 from safle.solver import solve
 from safle.wire import write_histogram, write_statistics
+from tests.support.data_sets import fixed_data
 
 
 @pytest.fixture
-def writers(make_data):
+def writers():
     """Every way this library writes a file: path -> None."""
-    data = make_data("embedding", 40)
+    data = fixed_data("embedding", 40)
     statistics = data.count()
     model = Model(data.encoder, solve(statistics, ridge=1.0))
     histogram = Histogram.of(data.features, Grid(-3, 3, 16))

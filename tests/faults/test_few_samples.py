@@ -9,13 +9,12 @@ from safle.errors import WireError
 from safle.statistics import Accumulator
 from safle.wire import add_contribution, decode_statistics, encode_statistics
 from safle.wire.planes import from_planes, plane_count, to_planes
-
-KINDS = ["random", "embedding", "hybrid", "linear"]
+from tests.support.data_sets import KINDS, fixed_data
 
 
 @pytest.fixture(params=KINDS)
-def data(request, make_data):
-    return make_data(request.param, samples=6, feature_dim=24)
+def data(request):
+    return fixed_data(request.param, samples=6, feature_dim=24)
 
 
 @pytest.fixture
@@ -90,24 +89,24 @@ def test_a_whole_gram_of_few_samples_is_refused(data, true, monkeypatch):
     refused(data, whole, "form that the format prescribes")
 
 
-def test_columns_of_many_samples_are_refused(make_data, forge):
-    data = make_data("linear", samples=200)
+def test_columns_of_many_samples_are_refused(forge):
+    data = fixed_data("linear", samples=200)
     forged = forge(encode_statistics(data.count()))
     forged.header["form"] = "columns"
     refused(data, forged.to_bytes(), "expected the whole gram")
 
 
-def test_what_is_almost_dependent_falls_back_to_the_whole_gram(make_data, monkeypatch):
-    data = make_data("linear", samples=6, feature_dim=24)
+def test_what_is_almost_dependent_falls_back_to_the_whole_gram(monkeypatch):
+    data = fixed_data("linear", samples=6, feature_dim=24)
     monkeypatch.setattr("safle.wire.columns.TOLERANCE", 0.0)
     whole = encode_statistics(data.count())
     assert b'"form":"whole"' in whole
     assert decode_statistics(whole, made=data.encoder) == data.count()
 
 
-def test_a_failure_in_the_last_tile_takes_all_others_back(make_data, monkeypatch, forge):
+def test_a_failure_in_the_last_tile_takes_all_others_back(monkeypatch, forge):
     monkeypatch.setattr("safle.statistics.factor.TILE", 3)
-    data = make_data("random", samples=6, feature_dim=24)
+    data = fixed_data("random-features", samples=6, feature_dim=24)
 
     def change(values):
         values[-1] += 1

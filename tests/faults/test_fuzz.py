@@ -23,6 +23,7 @@ from safle.wire import (
     encode_histogram,
     encode_statistics,
 )
+from tests.support.data_sets import fixed_data, fixed_encoder
 
 MUTANTS = 60_000
 SLOWEST = 10.0
@@ -30,14 +31,14 @@ MOST_MEMORY = 300_000_000
 
 
 @pytest.fixture(scope="module")
-def bases(make_data, make_encoder):
+def bases():
     """Small true files of every kind: (bytes, decode, encode)."""
     statistics = [
-        make_data("embedding", 20, feature_dim=3).count(),
-        make_data("linear", 20, feature_dim=3).count(),
-        make_data("hybrid", 20, feature_dim=3).count(),
-        Statistics.empty(make_encoder("hybrid")),
-        count(make_encoder("embedding", 2), np.zeros((1, 2)), ["só"]),
+        fixed_data("embedding", 20, feature_dim=3).count(),
+        fixed_data("linear", 20, feature_dim=3).count(),
+        fixed_data("stack", 20, feature_dim=3).count(),
+        Statistics.empty(fixed_encoder("stack")),
+        count(fixed_encoder("embedding", 2), np.zeros((1, 2)), ["só"]),
     ]
     histogram = Histogram.of(np.random.default_rng(0).normal(size=(50, 2)), Grid(-2, 2, 6))
     made = [(encode_statistics(s), decode_statistics, encode_statistics) for s in statistics]

@@ -141,9 +141,15 @@ def test_labels_beside_images_that_are_not_whole(tmp_path):
     (tmp_path / "2.cls").unlink()
     for at in (1, 2):
         (tmp_path / f"{at}.json").write_text('{"breed": "pug", "age": 1.5}')
-    refuses(tmp_path, "1.json has the keys breed, age; say which is the label")
+    refuses(tmp_path, "such as 1.json, ending in .json with the keys breed, age; say which")
+    assert {record.label for record in open_images(tmp_path, label_column="").records()} == {None}
     refuses(tmp_path, "has the label 1.5", label_column="age")
     source = open_images(tmp_path, label_column="breed")
     assert [record.label for record in source.records()] == ["pug", "pug"]
     (tmp_path / "1.json").write_text("[")
     refuses(tmp_path, "1.json is not JSON")
+    for at in (1, 2):
+        (tmp_path / f"{at}.json").rename(tmp_path / f"{at}.txt")
+    refuses(tmp_path, "such as 1.txt, ending in .txt; say which suffix or key is the label")
+    (tmp_path / "1.txt").write_bytes(bytes(2**22 + 1))
+    refuses(tmp_path, "1.txt has 4194305 bytes", label_column="txt")

@@ -14,6 +14,7 @@ import pytest
 from safle.federation.contribution import Contribution
 from safle.federation.store import Store
 from safle.wire import encode_statistics
+from tests.support.data_sets import fixed_data
 
 # Each fork kills itself at the n-th line that it executes in the store's own modules, on a copy
 # of the store of its own. The kernels are loaded before, with the threads that survive a fork.
@@ -75,10 +76,10 @@ print(*numbers)
 
 
 @pytest.fixture(scope="module")
-def killed(make_data, tmp_path_factory):
+def killed(tmp_path_factory):
     """``killed(action)``: a store for every line at which the action was killed, the last whole."""
     folder = tmp_path_factory.mktemp("killed")
-    data = make_data("embedding", 40)
+    data = fixed_data("embedding", 40)
     parts = [
         encode_statistics(data.part(slice(a, b)).count()) for a, b in pairwise([0, 10, 20, 40])
     ]
@@ -140,9 +141,9 @@ def test_killed_while_removing_a_client_is_in_or_gone(killed):
 
 
 @pytest.mark.slow
-def test_killed_while_making_a_store_it_can_be_made_again(killed, make_data):
+def test_killed_while_making_a_store_it_can_be_made_again(killed):
     run, parts, _ = killed
-    encoder = make_data("embedding", 5).encoder
+    encoder = fixed_data("embedding", 5).encoder
     for place in run("create"):
         with Store.create(place, encoder) as store:
             if "new" not in store.members:
@@ -216,8 +217,8 @@ for number in range(12):
 
 
 @pytest.mark.slow
-def test_many_processes_that_make_and_fill_one_store_lose_nothing(make_data, tmp_path):
-    data = make_data("embedding", 20)
+def test_many_processes_that_make_and_fill_one_store_lose_nothing(tmp_path):
+    data = fixed_data("embedding", 20)
     data.encoder.save(tmp_path / "encoder.safetensors")
     (tmp_path / "new.stats").write_bytes(encode_statistics(data.count()))
     writers = [

@@ -7,12 +7,13 @@ import pytest
 
 from safle.errors import WireError
 from safle.wire import decode_statistics, encode_statistics
+from tests.support.data_sets import KINDS, TABLE_KINDS, fixed_data, repeated
 
 
-@pytest.fixture(params=["embedding", "linear", "hybrid", "random"])
-def forged(request, make_data, forge):
+@pytest.fixture(params=KINDS)
+def forged(request, forge):
     """A true file, taken apart."""
-    return forge(encode_statistics(make_data(request.param).count()))
+    return forge(encode_statistics(fixed_data(request.param).count()))
 
 
 def put(forged, planes, name, values):
@@ -45,8 +46,8 @@ def test_a_changed_number_breaks_an_invariant(forged, refuses, planes, change):
         forged.sections[section], forged.header["planes"][section] = true, count
 
 
-def test_cross_that_wraps_around_is_refused(make_data, forge, refuses, planes):
-    data = make_data()
+def test_cross_that_wraps_around_is_refused(forge, refuses, planes):
+    data = fixed_data()
     names = np.arange(len(data)) % 4
     statistics = type(data)(data.encoder, data.features, names).count()
     forged = forge(encode_statistics(statistics))
@@ -56,9 +57,9 @@ def test_cross_that_wraps_around_is_refused(make_data, forge, refuses, planes):
     refuses(forged.to_bytes())
 
 
-@pytest.mark.parametrize("kind", ["embedding", "hybrid"])
-def test_changed_pair_bytes_are_refused_or_are_another_true_file(make_data, forge, kind):
-    forged = forge(encode_statistics(make_data(kind, 60).count()))
+@pytest.mark.parametrize("kind", TABLE_KINDS)
+def test_changed_pair_bytes_are_refused_or_are_another_true_file(forge, kind):
+    forged = forge(encode_statistics(fixed_data(kind, 60).count()))
     true = forged.sections["pairs"]
     for place in range(0, len(true), max(1, len(true) // 300)):
         for bit in (0, 3, 7):
@@ -74,9 +75,9 @@ def test_changed_pair_bytes_are_refused_or_are_another_true_file(make_data, forg
             assert encode_statistics(statistics) == data
 
 
-def test_padding_bits_must_be_zero(make_data, forge, refuses):
+def test_padding_bits_must_be_zero(forge, refuses):
     # Two experts of two codes each: one kept pair, alone in its byte.
-    data = make_data("embedding", buckets=1, feature_dim=2, group_size=1)
+    data = fixed_data("embedding", buckets=1, feature_dim=2, group_size=1)
     forged = forge(encode_statistics(data.count()))
     (byte,) = forged.sections["pairs"]
     assert byte < 16
@@ -85,10 +86,8 @@ def test_padding_bits_must_be_zero(make_data, forge, refuses):
         refuses(forged.to_bytes())
 
 
-def test_excess_must_not_be_negative_too_large_too_long_or_too_short(
-    make_data, repeated, forge, refuses, planes
-):
-    statistics = repeated(make_data("embedding").count(), 1000)
+def test_excess_must_not_be_negative_too_large_too_long_or_too_short(forge, refuses, planes):
+    statistics = repeated(fixed_data("embedding").count(), 1000)
     forged = forge(encode_statistics(statistics))
     true, count = forged.sections["excess"], forged.header["planes"]["excess"]
     size = len(true) // count
@@ -104,8 +103,8 @@ def test_excess_must_not_be_negative_too_large_too_long_or_too_short(
     refuses(forged.to_bytes())
 
 
-def test_entries_do_not_wrap_around_at_the_largest_counts(make_data, repeated, forge, planes):
-    statistics = make_data("embedding", buckets=1, feature_dim=2, group_size=1).count()
+def test_entries_do_not_wrap_around_at_the_largest_counts(forge, planes):
+    statistics = fixed_data("embedding", buckets=1, feature_dim=2, group_size=1).count()
     large = repeated(statistics, statistics.layout.most_samples // statistics.sample_count)
     forged = forge(encode_statistics(large))
     for value in range(2**31 - 600, 2**31 + 600, 7):

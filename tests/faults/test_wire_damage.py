@@ -22,14 +22,14 @@ from safle.wire import (
     read_histogram,
     read_statistics,
 )
+from tests.support.data_sets import KINDS, fixed_data
 
 
 @pytest.fixture(scope="module")
-def files(make_data):
+def files():
     histogram = Histogram.of(np.random.default_rng(0).normal(size=(50, 3)), Grid(-2, 2, 10))
     true = {
-        kind: (encode_statistics(make_data(kind).count()), decode_statistics)
-        for kind in ("embedding", "linear", "hybrid", "random")
+        kind: (encode_statistics(fixed_data(kind).count()), decode_statistics) for kind in KINDS
     }
     return {**true, "histogram": (encode_histogram(histogram), decode_histogram)}
 
@@ -241,7 +241,7 @@ def test_a_small_file_that_unfolds_to_a_gigabyte_is_refused_without_unfolding_it
     size = 1 << 30
     frame = zeros(size)
     assert len(frame) < 200_000
-    (tmp_path / "true").write_bytes(files["hybrid"][0])
+    (tmp_path / "true").write_bytes(files["stack"][0])
     bombs = []
     for kind, (encoded, _) in files.items():
         for name in [*forge(encoded).sections, "other"]:

@@ -10,20 +10,20 @@ from safle.model import Model
 from safle.solver import solve
 from safle.statistics import Statistics
 from safle.wire import container, decode_statistics, encode_statistics
+from tests.support.data_sets import KINDS, fixed_data
 
-KINDS = ["embedding", "linear", "hybrid", "random"]
 NONSENSE = [None, True, -1, 0.5, 1e400, 2**70, "x", [], [[]], {}, {"a": 1}]
 
 
 @pytest.fixture(params=KINDS)
-def forged(request, make_data, forge):
+def forged(request, forge):
     """A true file, taken apart."""
-    return forge(encode_statistics(make_data(request.param).count()))
+    return forge(encode_statistics(fixed_data(request.param).count()))
 
 
 @pytest.fixture
-def hybrid(make_data, forge):
-    return forge(encode_statistics(make_data("hybrid").count()))
+def stack(forge):
+    return forge(encode_statistics(fixed_data("stack").count()))
 
 
 def test_the_forger_can_make_a_true_file(forged):
@@ -143,25 +143,25 @@ def test_a_fingerprint_is_64_hexadecimal_digits(forged, refuses, value):
         ("other", []),
     ],
 )
-def test_a_layout_must_be_possible_and_that_of_the_sections(hybrid, refuses, part, lie):
-    hybrid.header["layout"][part] = lie
-    refuses(hybrid.to_bytes())
+def test_a_layout_must_be_possible_and_that_of_the_sections(stack, refuses, part, lie):
+    stack.header["layout"][part] = lie
+    refuses(stack.to_bytes())
 
 
-def test_a_layout_has_one_form(hybrid, refuses):
-    (size, times), *rest = hybrid.header["layout"]["tables"]
-    hybrid.header["layout"]["tables"] = [[size, 1], [size, times - 1], *rest]
-    refuses(hybrid.to_bytes(), "shortest form")
+def test_a_layout_has_one_form(stack, refuses):
+    (size, times), *rest = stack.header["layout"]["tables"]
+    stack.header["layout"]["tables"] = [[size, 1], [size, times - 1], *rest]
+    refuses(stack.to_bytes(), "shortest form")
 
 
 @pytest.mark.parametrize("seen", [0, 1, 60, 2**26, 2**62])
-def test_the_number_of_seen_codes_must_be_that_of_the_bitmap(hybrid, refuses, seen):
-    hybrid.header["seen"] = seen
-    refuses(hybrid.to_bytes())
+def test_the_number_of_seen_codes_must_be_that_of_the_bitmap(stack, refuses, seen):
+    stack.header["seen"] = seen
+    refuses(stack.to_bytes())
 
 
-def test_the_bitmap_must_not_go_beyond_the_last_code(make_data, forge, refuses):
-    data = make_data("embedding", buckets=1, feature_dim=3, group_size=1)
+def test_the_bitmap_must_not_go_beyond_the_last_code(forge, refuses):
+    data = fixed_data("embedding", buckets=1, feature_dim=3, group_size=1)
     forged = forge(encode_statistics(data.count()))
     bitmap = forged.sections["codes"]
     assert len(bitmap) == 1
@@ -171,16 +171,16 @@ def test_the_bitmap_must_not_go_beyond_the_last_code(make_data, forge, refuses):
     refuses(forged.to_bytes())
 
 
-def test_a_layout_that_is_not_the_encoders_is_refused_when_used(make_data, forge):
-    data = make_data("linear")
+def test_a_layout_that_is_not_the_encoders_is_refused_when_used(forge):
+    data = fixed_data("linear")
     true = data.count()
-    forged = forge(encode_statistics(Statistics.empty(make_data("embedding").encoder)))
+    forged = forge(encode_statistics(Statistics.empty(fixed_data("embedding").encoder)))
     forged.header["fingerprint"] = true.fingerprint
     lie = decode_statistics(forged.to_bytes())
     for use in (lambda: true + lie, lambda: lie + true, lambda: true - lie):
         with pytest.raises(EncoderMismatch, match="layout"):
             use()
-    other = make_data("embedding").count()
+    other = fixed_data("embedding").count()
     liar = Statistics(true.fingerprint, *(getattr(other, f) for f in list(vars(other))[1:7]))
     with pytest.raises(EncoderMismatch, match="layout"):
         Model(data.encoder, solve(liar, ridge=1.0))

@@ -16,6 +16,7 @@ from safle.model import Model
 from safle.solver import solve
 from safle.statistics import count
 from safle.wire import read_statistics, write_statistics
+from tests.support.data_sets import fixed_data
 
 flwr = pytest.importorskip("flwr", reason="needs the extra flower")
 
@@ -62,10 +63,10 @@ class Federation:
 
 
 @pytest.fixture(scope="session")
-def federation(make_data, tmp_path_factory) -> Federation:
+def federation(tmp_path_factory) -> Federation:
     """Five unequal clients; the first three are those of a small federation."""
     folder = tmp_path_factory.mktemp("federation")
-    data = make_data("hybrid", 200)
+    data = fixed_data("stack", 200)
     data.encoder.save(folder / "encoder.safetensors")
     names = ("a", "b", "c", "d", "e")
     for name, part in zip(names, np.split(np.arange(200), [20, 70, 130, 170]), strict=True):

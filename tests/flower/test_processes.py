@@ -28,7 +28,7 @@ from safle.solver import solve
 pytestmark = pytest.mark.slow
 PLAYING = Path(__file__).with_name("playing.py")
 PATIENCE = 120.0
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 def eventually(what, *, seconds: float = PATIENCE, explain=lambda: ""):

@@ -16,6 +16,7 @@ from flwr.clientapp import ClientApp
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from safle.data.tables import open_table, write_table
+from safle.encoders import make_encoder
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import FederationError, SettingsError, StoreError
 from safle.federation.files import sum_histograms
@@ -29,6 +30,7 @@ from safle.federation.limits import Limits
 from safle.federation.store import Store
 from safle.statistics import Accumulator
 from safle.wire import read_histogram, write_histogram
+from tests.support.data_sets import fixed_data, fixed_encoder
 
 PREFIX = struct.Struct("<8sHHI32s")
 Mischief = Callable[[Message, Answer], Message]
@@ -213,12 +215,10 @@ def test_a_path_for_a_name_is_a_name_and_no_path(deployment, federation, tmp_pat
     assert not [*tmp_path.parent.glob("outside*")]
 
 
-def test_counts_of_another_encoder_are_refused_by_fingerprint(
-    deployment, federation, make_data, tmp_path
-):
+def test_counts_of_another_encoder_are_refused_by_fingerprint(deployment, federation, tmp_path):
     from safle.wire import encode_statistics
 
-    foreign = encode_statistics(make_data("embedding", 30, buckets=2).count())
+    foreign = encode_statistics(fixed_data("embedding", 30, buckets=2).count())
     report = deployment.run(["a", "b"], {"b": with_data(foreign)})
     assert statuses(report)["b"] == "refused"
     assert federation.encoder.fingerprint[:12] in reasons(report)["b"]
@@ -232,9 +232,9 @@ def test_a_client_that_cannot_read_its_data_says_so(deployment, federation, tmp_
     assert deployment.model() == federation.by_files(["a"], tmp_path)
 
 
-def test_a_client_with_a_pinned_encoder_counts_with_no_other(deployment, federation, make_encoder):
+def test_a_client_with_a_pinned_encoder_counts_with_no_other(deployment, federation):
     pinned = deployment.folder / "mine.safetensors"
-    make_encoder("linear").save(pinned)
+    fixed_encoder("linear").save(pinned)
     grid = deployment.grid(["a", "b"])
     grid._contexts[3].node_config["encoder"] = str(pinned)
     report = deployment.run(["a", "b"], grid=grid)
@@ -330,16 +330,15 @@ def test_calibration_gives_the_encoder_that_files_would(deployment, federation, 
         table = open_table(federation.table(name))
         write_histogram(tmp_path / f"{name}.hist", Histogram.of(np.asarray(table.features), grid))
     sum_histograms([tmp_path / f"{name}.hist" for name in names], tmp_path / "all.hist")
-    from safle.encoders.building import build_encoder
-
     settings = {"calibrate": True, "encoder": "", "low": -3.0, "high": 3.0, "bins": 32}
     settings["feature-count"] = 6
-    report = deployment.run(names, **settings, buckets=2, kind="hybrid")
-    expected = build_encoder(read_histogram(tmp_path / "all.hist"), buckets=2, kind="hybrid")
+    settings |= {"kind": "stack", "encoder-settings": "parts=linear,embedding buckets=2"}
+    report = deployment.run(names, **settings)
+    expected = make_encoder(read_histogram(tmp_path / "all.hist"), "stack", buckets=2)
     assert report.encoder == expected.fingerprint
     assert [row.status for row in report.calibration] == ["accepted"] * 3
     # The store keeps the encoder: a late client is counted with it, and nobody is calibrated.
-    again = deployment.run([*names, "d"], **settings, buckets=2, kind="hybrid")
+    again = deployment.run([*names, "d"], **settings)
     assert again.encoder == expected.fingerprint
     assert not again.calibration
     assert sorted(again.accepted) == ["a", "b", "c", "d"]
@@ -435,6 +434,8 @@ def test_the_limits_of_a_run_are_those_of_its_store(deployment, federation, tmp_
     assert Store.open(tmp_path / "store").limits.most_samples == 49
     with pytest.raises(StoreError, match="class_type"):
         deployment.run(["b", "a"], **{"class-type": "str"})
+    deployment.run(["b", "a"])
+    assert Store.open(tmp_path / "store").limits.most_samples == 49
 
 
 def test_a_histogram_of_other_features_does_not_set_the_encoder(deployment, tmp_path):

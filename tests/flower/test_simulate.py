@@ -18,14 +18,15 @@ from safle.lab.simulation.running import simulate
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import count
+from tests.support.data_sets import fixed_data
 
 SAFLE = Path(sys.executable).with_name("safle")
 
 
 @pytest.fixture(scope="module")
-def folder(make_data, tmp_path_factory) -> Path:
+def folder(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("simulate")
-    data = make_data("embedding", 150)
+    data = fixed_data("embedding", 150)
     data.encoder.save(place / "encoder.safetensors")
     write_table(place / "train.safetensors", data.features, data.labels)
     return place

@@ -13,6 +13,15 @@ from safle.errors import CountOverflow, InvalidInput
 from safle.statistics import Accumulator, Statistics, count, counting
 from safle.statistics.kernels import count as kernels
 from safle.wire import encode_statistics
+from tests.support.data_sets import (
+    KINDS,
+    TABLE_KINDS,
+    data_sets,
+    fixed_data,
+    fixed_encoder,
+    repeated,
+)
+from tests.support.reference import phi
 
 
 def dense_statistics(statistics):
@@ -33,9 +42,8 @@ def onehot(labels, names):
     )
 
 
-@given(data=st.data())
-def test_statistics_are_the_products_of_the_one_hot_codes(data_sets, phi, data):
-    drawn = data.draw(data_sets())
+@given(data_sets())
+def test_statistics_are_the_products_of_the_one_hot_codes(drawn):
     statistics = drawn.count()
     Phi = phi(drawn.encoder, drawn.features)
     gram, cross = dense_statistics(statistics)
@@ -51,11 +59,11 @@ def test_statistics_are_the_products_of_the_one_hot_codes(data_sets, phi, data):
     assert statistics.codes.tolist() == np.flatnonzero(seen).tolist()
 
 
-@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("threads")
-def test_statistics_are_those_of_scipys_sparse_product(make_data, kind):
+def test_statistics_are_those_of_scipys_sparse_product(kind):
     # More samples than two chunks, more columns than a block of the kernel.
-    data = make_data(kind, samples=9_000, feature_dim=40)
+    data = fixed_data(kind, samples=9_000, feature_dim=40)
     codes, layout = data.encoder.encode(data.features), data.encoder.layout
     samples = np.repeat(np.arange(len(data)), layout.experts)
     columns = (codes.symbols + layout.bases[:-1]).ravel().astype(np.int64)
@@ -68,7 +76,7 @@ def test_statistics_are_those_of_scipys_sparse_product(make_data, kind):
 
 
 @given(data=st.data())
-def test_batches_of_any_size_count_like_one(data_sets, data):
+def test_batches_of_any_size_count_like_one(data):
     drawn = data.draw(data_sets())
     cuts = sorted(data.draw(st.lists(st.integers(0, len(drawn)), max_size=4)))
     total = Accumulator(drawn.encoder)
@@ -77,10 +85,10 @@ def test_batches_of_any_size_count_like_one(data_sets, data):
     assert total.snapshot() == drawn.count()
 
 
-@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 7, 2_047, 2_049])
-def test_batches_and_chunks_may_end_anywhere(make_data, kind, size):
-    data = make_data(kind, samples=5_000 if size > 7 else 300)
+def test_batches_and_chunks_may_end_anywhere(kind, size):
+    data = fixed_data(kind, samples=5_000 if size > 7 else 300)
     total = Accumulator(data.encoder)
     for first in range(0, len(data), size):
         part = slice(first, first + size)
@@ -88,10 +96,9 @@ def test_batches_and_chunks_may_end_anywhere(make_data, kind, size):
     assert encode_statistics(total.snapshot()) == encode_statistics(data.count())
 
 
-@given(data=st.data())
+@given(data_sets(1, 40))
 @settings(max_examples=50)
-def test_both_counting_kernels_agree(data_sets, data):
-    drawn = data.draw(data_sets(1, 40))
+def test_both_counting_kernels_agree(drawn):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "WIDE_TABLE", 0)
         single = drawn.count()
@@ -123,9 +130,9 @@ def test_both_counting_kernels_agree_beyond_their_totals(experts, share):
         assert np.array_equal(gram, expected[np.triu_indices(12 * experts)])
 
 
-def test_a_total_that_has_seen_nothing_gives_the_empty_statistics(make_encoder):
-    for kind in ("embedding", "linear", "hybrid"):
-        encoder = make_encoder(kind)
+def test_a_total_that_has_seen_nothing_gives_the_empty_statistics():
+    for kind in KINDS:
+        encoder = fixed_encoder(kind)
         total = Accumulator(encoder)
         total.add_samples(np.empty((0, 6)), [])
         total.add_samples(np.empty((0, 6), np.float32), np.empty(0, str))
@@ -133,8 +140,8 @@ def test_a_total_that_has_seen_nothing_gives_the_empty_statistics(make_encoder):
         assert Statistics.empty(encoder).sample_count == 0
 
 
-def test_labels_may_be_of_any_integer_type_or_whole_floats_or_objects(make_data):
-    data = make_data()
+def test_labels_may_be_of_any_integer_type_or_whole_floats_or_objects():
+    data = fixed_data()
     expected = encode_statistics(data.count())
     for dtype in (np.int8, np.uint64, np.float32, np.float64):
         assert encode_statistics(count(data.encoder, data.features, data.labels.astype(dtype))) == (
@@ -147,15 +154,15 @@ def test_labels_may_be_of_any_integer_type_or_whole_floats_or_objects(make_data)
     assert count(data.encoder, data.features, words.tolist()) == named
 
 
-def test_a_declared_class_that_never_occurs_leaves_no_trace(make_data):
-    data = make_data()
+def test_a_declared_class_that_never_occurs_leaves_no_trace():
+    data = fixed_data()
     declared = count(data.encoder, data.features, data.labels, classes=[5, 2, 1, 0, 9])
     assert encode_statistics(declared) == encode_statistics(data.count())
 
 
-@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
-def test_more_samples_than_the_integers_can_count_are_refused(make_data, repeated, kind):
-    statistics = make_data(kind).count()
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_samples_than_the_integers_can_count_are_refused(kind):
+    statistics = fixed_data(kind).count()
     most = statistics.layout.most_samples
     large = repeated(statistics, most // statistics.sample_count)
     large.verify()
@@ -166,8 +173,8 @@ def test_more_samples_than_the_integers_can_count_are_refused(make_data, repeate
     assert large.diagonal.min() > 0
 
 
-def test_a_total_refuses_to_overflow_before_it_counts(make_data, monkeypatch):
-    data = make_data()
+def test_a_total_refuses_to_overflow_before_it_counts(monkeypatch):
+    data = fixed_data()
     monkeypatch.setattr(type(data.encoder.layout), "most_samples", 200)
     total = Accumulator(data.encoder)
     total.add_samples(data.features, data.labels)
@@ -176,10 +183,10 @@ def test_a_total_refuses_to_overflow_before_it_counts(make_data, monkeypatch):
     assert total.snapshot() == data.count()
 
 
-def test_the_number_of_threads_does_not_change_a_byte(make_data):
+def test_the_number_of_threads_does_not_change_a_byte():
     most = numba.config.NUMBA_NUM_THREADS
-    for kind in ("embedding", "hybrid"):
-        data = make_data(kind, samples=3_000, feature_dim=30)
+    for kind in TABLE_KINDS:
+        data = fixed_data(kind, samples=3_000, feature_dim=30)
         found = set()
         for threads in sorted({1, min(2, most), most}):
             numba.set_num_threads(threads)
@@ -205,13 +212,13 @@ def test_the_number_of_threads_does_not_change_a_byte(make_data):
         (["a", "\ud800"], "UTF-8"),
     ],
 )
-def test_labels_that_are_not_one_class_each_are_refused(make_encoder, labels, found):
+def test_labels_that_are_not_one_class_each_are_refused(labels, found):
     with pytest.raises(InvalidInput, match=found):
-        count(make_encoder("embedding"), np.zeros((2, 6)), labels)
+        count(fixed_encoder("embedding"), np.zeros((2, 6)), labels)
 
 
-def test_a_refused_batch_leaves_the_total_as_it_was(make_data):
-    data = make_data()
+def test_a_refused_batch_leaves_the_total_as_it_was():
+    data = fixed_data()
     total = Accumulator(data.encoder, classes=[0, 1, 2])
     total.add_samples(data.features, data.labels)
     broken = data.features.copy()
@@ -228,8 +235,8 @@ def test_a_refused_batch_leaves_the_total_as_it_was(make_data):
     assert total.snapshot() == data.count()
 
 
-def test_unknown_names_under_a_declared_list_are_named(make_data):
-    data = make_data()
+def test_unknown_names_under_a_declared_list_are_named():
+    data = fixed_data()
     with pytest.raises(InvalidInput, match=r"contain 2, which are not among .* 0, 1"):
         count(data.encoder, data.features, data.labels, classes=[0, 1])
     with pytest.raises(InvalidInput, match="repeat"):
@@ -237,8 +244,8 @@ def test_unknown_names_under_a_declared_list_are_named(make_data):
 
 
 @pytest.mark.parametrize("first", [7, 5_000])
-def test_integers_and_strings_are_not_mixed_even_before_a_chunk_is_full(make_data, first):
-    data = make_data(samples=first)
+def test_integers_and_strings_are_not_mixed_even_before_a_chunk_is_full(first):
+    data = fixed_data(samples=first)
     total = Accumulator(data.encoder)
     total.add_samples(data.features, data.labels)
     with pytest.raises(InvalidInput, match="all integers or all strings"):

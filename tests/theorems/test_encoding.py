@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safle.encoders import EmbeddingEncoder, HybridEncoder, load_encoder
+from safle.encoders import EmbeddingEncoder, load_encoder
 from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot
 from safle.encoders.shuffle import permutation
+from tests.support.data_sets import data_sets, encoders, fixed_data, fixed_encoder
+from tests.support.reference import phi, symbols_of
 
 
 def onehot_of(encoder, features):
@@ -22,28 +24,25 @@ def onehot_of(encoder, features):
     return phi
 
 
-@given(data=st.data())
-def test_codes_are_those_of_the_formulas(data_sets, phi, data):
-    drawn = data.draw(data_sets())
+@given(data_sets())
+def test_codes_are_those_of_the_formulas(drawn):
     expected = phi(drawn.encoder, drawn.features)
     assert np.array_equal(onehot_of(drawn.encoder, drawn.features), expected)
 
 
-@given(data=st.data())
-def test_every_digit_is_used_once_and_only_the_last_group_is_smaller(encoders, data):
-    encoder = data.draw(encoders.filter(lambda e: isinstance(e, EmbeddingEncoder)))
+@given(encoders("embedding"))
+def test_every_digit_is_used_once_and_only_the_last_group_is_smaller(encoder):
     k, size = encoder.bucketing.radix, encoder.group_size
     digits = encoder.feature_dim * encoder.bucketing.functions
-    assert sorted(permutation(digits, encoder.seed)) == list(range(digits))
+    assert sorted(permutation(digits, encoder.settings.seed)) == list(range(digits))
     *whole, last = encoder.layout.table_sizes
     assert all(rows == k**size for rows in whole)
     assert last == k ** (digits - len(whole) * size)
     assert 0 < digits - len(whole) * size <= size
 
 
-@given(data=st.data())
-def test_the_type_and_layout_of_an_array_do_not_change_its_codes(data_sets, data):
-    drawn = data.draw(data_sets(1))
+@given(data_sets(1))
+def test_the_type_and_layout_of_an_array_do_not_change_its_codes(drawn):
     expected = drawn.encoder.encode(drawn.features)
     wide = np.zeros((2 * len(drawn), 3 * drawn.features.shape[1]))
     wide[::2, ::3] = drawn.features
@@ -69,7 +68,9 @@ def test_the_type_and_layout_of_an_array_do_not_change_its_codes(data_sets, data
 )
 def test_float32_features_get_the_codes_of_their_exact_values(thresholds, values):
     encoder = EmbeddingEncoder(
-        np.sort(thresholds)[:, None], bucketing=BinaryOverlap(len(thresholds)), group_size=1
+        np.sort(thresholds)[:, None],
+        buckets=len(thresholds),
+        group_size=1,
     )
     narrow = np.array(values, np.float32)[:, None]
     expected = [[x > t for t in sorted(thresholds)] for x in map(float, narrow[:, 0])]
@@ -79,16 +80,16 @@ def test_float32_features_get_the_codes_of_their_exact_values(thresholds, values
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int64, np.uint32, np.bool_])
-def test_integers_get_the_codes_of_the_same_floats(make_encoder, dtype):
+def test_integers_get_the_codes_of_the_same_floats(dtype):
     features = np.random.default_rng(0).integers(0, 2, (50, 6)).astype(dtype)
-    encoder = make_encoder("hybrid")
+    encoder = fixed_encoder("stack")
     codes, expected = encoder.encode(features), encoder.encode(features.astype(np.float64))
     assert np.array_equal(codes.symbols, expected.symbols)
     assert np.array_equal(codes.dense, expected.dense)
 
 
-def test_memory_mapped_features_get_the_same_codes(make_data, tmp_path):
-    data = make_data("hybrid")
+def test_memory_mapped_features_get_the_same_codes(tmp_path):
+    data = fixed_data("stack")
     np.save(tmp_path / "features.npy", data.features.astype(np.float16))
     mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
     expected = data.encoder.encode(data.features.astype(np.float16))
@@ -97,31 +98,29 @@ def test_memory_mapped_features_get_the_same_codes(make_data, tmp_path):
 
 
 @pytest.mark.parametrize("bucketing", [Integer(65_536), BinaryOverlap(1), OneHot(2), Integer(256)])
-def test_tables_of_65536_rows_index_every_row(bucketing, symbols_of):
+def test_tables_of_65536_rows_index_every_row(bucketing):
     group = {65_536: 1, 256: 2, 2: 16}[bucketing.radix]
     features = np.random.default_rng(1).uniform(-1, 1, (6, 16))
     levels = np.linspace(-1, 1, bucketing.threshold_count + 2)[1:-1, None] * np.ones((1, 16))
-    encoder = EmbeddingEncoder(levels, bucketing=bucketing, group_size=group)
+    encoder = EmbeddingEncoder(
+        levels, bucketing=bucketing.name, buckets=bucketing.buckets, group_size=group
+    )
     assert max(encoder.layout.table_sizes) == 65_536
     symbols = encoder.encode(features).symbols
     assert symbols.dtype == np.uint16
     assert symbols.tolist() == [symbols_of(encoder, row) for row in features]
 
 
-@given(data=st.data())
-def test_a_hybrid_is_its_parts_side_by_side(data_sets, data):
-    drawn = data.draw(data_sets().filter(lambda d: isinstance(d.encoder, HybridEncoder)))
+@given(data_sets(kind="stack"))
+def test_a_stack_is_its_parts_side_by_side(drawn):
     parts = [part.encode(drawn.features) for part in drawn.encoder.parts]
     codes = drawn.encoder.encode(drawn.features)
     assert np.array_equal(codes.symbols, np.concatenate([p.symbols for p in parts], axis=1))
     assert np.array_equal(codes.dense, np.concatenate([p.dense for p in parts], axis=1))
 
 
-@given(data=st.data())
-def test_saving_and_loading_gives_the_same_encoder_and_the_same_bytes(
-    encoders, tmp_path_factory, data
-):
-    encoder = data.draw(encoders)
+@given(encoders())
+def test_saving_and_loading_gives_the_same_encoder_and_the_same_bytes(tmp_path_factory, encoder):
     path = tmp_path_factory.mktemp("encoders") / "encoder.safetensors"
     encoder.save(path)
     loaded = load_encoder(path)

@@ -18,6 +18,14 @@ from safle.errors import EncoderMismatch, InvalidInput, InvariantError
 from safle.solver.heads import HEADS
 from safle.statistics import Statistics, count, sum_statistics
 from safle.wire import encode_statistics
+from tests.support.data_sets import (
+    KINDS,
+    TABLE_KINDS,
+    data_sets,
+    fixed_data,
+    fixed_encoder,
+    model_bytes,
+)
 
 RIDGES = [0, 0.5, 3.0, "auto"]
 
@@ -33,7 +41,7 @@ def draw_parts(data, drawn, clients):
 
 @given(data=st.data(), ridge=st.sampled_from(RIDGES))
 @settings(max_examples=60)
-def test_any_partition_in_any_order_gives_the_same_bytes(data_sets, model_bytes, data, ridge):
+def test_any_partition_in_any_order_gives_the_same_bytes(data, ridge):
     drawn = data.draw(data_sets(1))
     clients = data.draw(st.integers(1, 8))
     whole = drawn.count()
@@ -50,9 +58,7 @@ def test_any_partition_in_any_order_gives_the_same_bytes(data_sets, model_bytes,
 
 @given(data=st.data(), ridge=st.sampled_from(RIDGES))
 @settings(max_examples=60)
-def test_taking_a_client_away_gives_the_model_that_never_saw_it(
-    data_sets, model_bytes, data, ridge
-):
+def test_taking_a_client_away_gives_the_model_that_never_saw_it(data, ridge):
     drawn = data.draw(data_sets(1))
     stays = np.array(
         data.draw(st.lists(st.booleans(), min_size=len(drawn), max_size=len(drawn))), bool
@@ -68,7 +74,7 @@ def test_taking_a_client_away_gives_the_model_that_never_saw_it(
 
 @given(data=st.data())
 @settings(max_examples=50)
-def test_statistics_are_an_abelian_group_under_plus_and_minus(data_sets, data):
+def test_statistics_are_an_abelian_group_under_plus_and_minus(data):
     drawn = data.draw(data_sets())
     a, b, c = (part.count() for part in draw_parts(data, drawn, 3))
     zero = Statistics.empty(drawn.encoder)
@@ -80,10 +86,10 @@ def test_statistics_are_an_abelian_group_under_plus_and_minus(data_sets, data):
     assert a + b + c - a - c == b
 
 
-@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("clients", [1, 2, 100, 1000])
-def test_one_to_a_thousand_clients_give_the_same_model(make_data, model_bytes, kind, clients):
-    data = make_data(kind, samples=700)
+def test_one_to_a_thousand_clients_give_the_same_model(kind, clients):
+    data = fixed_data(kind, samples=700)
     generator = np.random.default_rng(clients)
     # Skewed: most clients hold little, many nothing at all.
     share = generator.dirichlet(np.full(clients, 0.05))
@@ -97,9 +103,9 @@ def test_one_to_a_thousand_clients_give_the_same_model(make_data, model_bytes, k
         assert model_bytes(data.encoder, total, **options) == expected
 
 
-@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
-def test_the_number_of_threads_does_not_change_the_model(make_data, model_bytes, kind):
-    data = make_data(kind, samples=900, feature_dim=24)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_number_of_threads_does_not_change_the_model(kind):
+    data = fixed_data(kind, samples=900, feature_dim=24)
     most = numba.config.NUMBA_NUM_THREADS
     saved = set()
     for threads in sorted({1, min(2, most), most}):
@@ -112,8 +118,8 @@ def test_the_number_of_threads_does_not_change_the_model(make_data, model_bytes,
 
 
 @pytest.mark.parametrize("names", [[7, -3, 40], ["zebra", "Ähre", "ape"]])
-def test_classes_a_client_has_never_seen_are_aligned_by_name(make_data, names):
-    data = make_data("hybrid")
+def test_classes_a_client_has_never_seen_are_aligned_by_name(names):
+    data = fixed_data("stack")
     labels = np.array(names)[data.labels]
     whole = count(data.encoder, data.features, labels)
     assert whole.class_names == tuple(sorted(names))
@@ -127,16 +133,16 @@ def test_classes_a_client_has_never_seen_are_aligned_by_name(make_data, names):
     assert (whole - alone[1]).class_names == tuple(sorted([names[0], names[2]]))
 
 
-def test_integers_and_strings_are_not_added(make_data):
-    data = make_data()
+def test_integers_and_strings_are_not_added():
+    data = fixed_data()
     named = count(data.encoder, data.features, data.labels.astype(str))
     for left, right in ((data.count(), named), (named, data.count())):
         with pytest.raises(InvalidInput, match="all integers or all strings"):
             left + right
 
 
-def test_another_encoder_is_refused_naming_both(make_data):
-    data, other = make_data(), make_data(buckets=2)
+def test_another_encoder_is_refused_naming_both():
+    data, other = fixed_data(), fixed_data(buckets=2)
     a, b = data.count(), other.count()
     for combine in (lambda: a + b, lambda: a - b, lambda: sum_statistics([a, b])):
         with pytest.raises(EncoderMismatch) as error:
@@ -150,9 +156,9 @@ def test_nothing_to_sum_is_refused():
         sum_statistics([])
 
 
-@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
-def test_what_was_never_added_cannot_be_taken_away(make_data, kind):
-    data = make_data(kind)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_never_added_cannot_be_taken_away(kind):
+    data = fixed_data(kind)
     few, many = data.part(slice(0, 40)).count(), data.part(slice(40, None)).count()
     before = encode_statistics(few)
     with pytest.raises(InvariantError, match="part of"):
@@ -160,10 +166,10 @@ def test_what_was_never_added_cannot_be_taken_away(make_data, kind):
     assert encode_statistics(few) == before
 
 
-@pytest.mark.parametrize("kind", ["embedding", "hybrid"])
-def test_the_same_margins_do_not_make_a_part(make_encoder, kind):
+@pytest.mark.parametrize("kind", TABLE_KINDS)
+def test_the_same_margins_do_not_make_a_part(kind):
     # Two experts of one bit: {00, 11} twice holds every code of {01, 10}, but no such pair.
-    encoder = make_encoder(kind, 2, buckets=1, group_size=1)
+    encoder = fixed_encoder(kind, 2, buckets=1, group_size=1)
     equal = count(encoder, np.array([[-2.0, -2.0], [2.0, 2.0]]), [0, 0])
     mixed = count(encoder, np.array([[-2.0, 2.0], [2.0, -2.0]]), [0, 0])
     with pytest.raises(InvariantError, match="part of the sum"):
@@ -171,7 +177,7 @@ def test_the_same_margins_do_not_make_a_part(make_encoder, kind):
 
 
 @pytest.mark.slow
-def test_the_digits_give_one_model_for_1_and_100_and_1000_clients(digits, model_bytes):
+def test_the_digits_give_one_model_for_1_and_100_and_1000_clients(digits):
     features, labels = digits
     encoder = EmbeddingEncoder.calibrated(DeclaredRange(0, 16, 64), group_size=6)
     generator = np.random.default_rng(0)
@@ -189,8 +195,8 @@ def test_the_digits_give_one_model_for_1_and_100_and_1000_clients(digits, model_
 PROGRAM = """
 import sys
 import numpy as np
-from safle import BinaryOverlap, DeclaredRange, EmbeddingEncoder, LinearEncoder, Model
-from safle import count, default_encoder, solve
+from safle import DeclaredRange, EmbeddingEncoder, LinearEncoder, Model
+from safle import count, make_encoder, solve
 from sklearn.datasets import load_digits
 
 backend, wide = sys.argv[1], sys.argv[2] == "wide"
@@ -204,10 +210,10 @@ cases = {
     "few": (features[few], labels[few]),
 }
 encoders = {"linear": LinearEncoder.calibrated(range_)}
-encoders["default"] = default_encoder(range_, units=99)
+encoders["default"] = make_encoder(range_, units=99)
 if wide:
-    codes = EmbeddingEncoder.calibrated(range_, bucketing=BinaryOverlap(8), group_size=6)
-    encoders |= {"embedding": codes, "probed": default_encoder(range_, units=1_600)}
+    codes = EmbeddingEncoder.calibrated(range_, buckets=8, group_size=6)
+    encoders |= {"embedding": codes, "probed": make_encoder(range_, units=1_600)}
     cases["digits"] = (features, labels)
 for kind, encoder in encoders.items():
     for name, (samples, classes) in cases.items():

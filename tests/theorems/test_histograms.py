@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from safle.encoders import EmbeddingEncoder, LinearEncoder
-from safle.encoders.bucketing import Integer
 from safle.encoders.histogram import MAX_SAMPLES, Grid, Histogram
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, SettingsError
 from safle.wire import decode_histogram, encode_histogram, read_histogram, write_histogram
@@ -146,12 +145,13 @@ def test_a_histogram_without_samples_adds_but_does_not_calibrate():
 def test_a_large_sum_is_exact_or_refused_never_wrapped():
     unit = Histogram.of(np.linspace(0, 1, 90, endpoint=False)[:, None], Grid(0, 1, 9))
     levels = unit.thresholds(8)
-    fine = Integer(65_536)
     total = unit
     while total.sample_count * 2 <= MAX_SAMPLES:
         total = total + total
         assert np.array_equal(total.thresholds(8), levels)
-        encoder = EmbeddingEncoder.calibrated(total, bucketing=fine, group_size=1)
+        encoder = EmbeddingEncoder.calibrated(
+            total, bucketing="integer", buckets=65_536, group_size=1
+        )
         assert np.allclose(encoder.thresholds[:, 0], np.arange(1, 65_536) / 65_536)
     with pytest.raises(CountOverflow):
         total + total

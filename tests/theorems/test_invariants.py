@@ -10,10 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from safle.encoders import EmbeddingEncoder
-from safle.encoders.bucketing import BinaryOverlap
 from safle.errors import InvariantError, SafleError
 from safle.statistics import count
 from safle.statistics.kernels import triangle
+from tests.support.data_sets import data_sets, fixed_data
 
 
 def square(statistics):
@@ -42,9 +42,8 @@ def rows_of(statistics, expert):
     return range(statistics.offsets[expert], statistics.offsets[expert + 1])
 
 
-@given(data=st.data())
-def test_what_was_counted_always_passes(data_sets, data):
-    drawn = data.draw(data_sets())
+@given(data_sets())
+def test_what_was_counted_always_passes(drawn):
     statistics = drawn.count()
     statistics.verify()
     (statistics + statistics).verify()
@@ -52,7 +51,7 @@ def test_what_was_counted_always_passes(data_sets, data):
 
 
 @given(data=st.data())
-def test_a_single_wrong_number_is_always_found(data_sets, data):
+def test_a_single_wrong_number_is_always_found(data):
     statistics = data.draw(data_sets(1)).count()
     field = data.draw(st.sampled_from(["gram", "cross", "class_counts"]))
     array = getattr(statistics, field).copy()
@@ -70,13 +69,13 @@ def test_a_single_wrong_number_is_always_found(data_sets, data):
 
 
 @pytest.fixture(scope="module")
-def counted(make_data):
-    return make_data("hybrid").count()
+def counted():
+    return fixed_data("stack").count()
 
 
 @pytest.fixture(scope="module")
-def embedded(make_data):
-    return make_data("embedding").count()
+def embedded():
+    return fixed_data("embedding").count()
 
 
 def test_shapes_and_types_are_checked(embedded):
@@ -127,16 +126,16 @@ def test_cross_is_within_its_class_and_adds_up(embedded):
         with_cross(embedded, (row, 0, -1), (row, 1, 1)).verify()
 
 
-def test_sums_that_wrap_around_are_found(make_encoder, make_data):
+def test_sums_that_wrap_around_are_found():
     # Four times 2**62 is 0 modulo 2**64: every margin still agrees.
-    data = make_data()
+    data = fixed_data()
     names = np.arange(len(data)) % 4
     statistics = replace(data, labels=names).count()
     rows = [list(rows_of(statistics, 0))[k] for k in range(4)]
     changes = [(row, name, 2**62) for row in rows for name in range(4)]
     with pytest.raises(InvariantError, match="cross lies between zero and the class counts"):
         with_cross(statistics, *changes).verify()
-    dense = replace(make_data("hybrid"), labels=names).count()
+    dense = replace(fixed_data("stack"), labels=names).count()
     gram = square(dense)
     a, b = list(rows_of(dense, 0))[:4], list(rows_of(dense, 1))[:4]
     gram[np.ix_(a, b)] += 2**62
@@ -231,8 +230,8 @@ def impossible(counted, rows, change):
     return with_square(counted, gram)
 
 
-def test_correlations_that_no_three_columns_can_have_are_found(make_data):
-    counted = make_data("linear").count()
+def test_correlations_that_no_three_columns_can_have_are_found():
+    counted = fixed_data("linear").count()
     power = np.sqrt(counted.diagonal.astype(float))
     # Each pair on its own could be so; all three cannot.
     change = [(i, j, int(-0.99 * power[i] * power[j])) for i, j in ((0, 1), (0, 2), (1, 2))]
@@ -242,7 +241,7 @@ def test_correlations_that_no_three_columns_can_have_are_found(make_data):
 
 def test_experts_that_agree_pairwise_but_not_all_three_are_found():
     # Two samples; A = B and B = C in both, but A != C.
-    encoder = EmbeddingEncoder(np.zeros((1, 3)), bucketing=BinaryOverlap(1), group_size=1)
+    encoder = EmbeddingEncoder(np.zeros((1, 3)), buckets=1, group_size=1)
     counted = count(encoder, [[-1, -1, -1], [1, 1, 1]], [0, 0])
     rows = [np.flatnonzero(counted.codes // 2 == expert) for expert in range(3)]
     gram = square(counted)
@@ -253,8 +252,8 @@ def test_experts_that_agree_pairwise_but_not_all_three_are_found():
         with_square(counted, gram).verify()
 
 
-def test_class_sums_without_power_are_found(make_data):
-    counted = make_data("linear").count()
+def test_class_sums_without_power_are_found():
+    counted = fixed_data("linear").count()
     cross = counted.cross.copy()
     cross[0, 0] += 200_000
     cross[0, 1] -= 200_000
@@ -262,14 +261,14 @@ def test_class_sums_without_power_are_found(make_data):
         replace(counted, cross=cross).verify()
 
 
-def test_a_square_has_the_parity_of_its_number(make_data):
-    counted = make_data("linear").count()
+def test_a_square_has_the_parity_of_its_number():
+    counted = fixed_data("linear").count()
     with pytest.raises(InvariantError, match="both even or both odd"):
         with_entry(counted, 0, 0, counted.diagonal[0] + 1).verify()
 
 
-def test_products_beyond_the_units_range_are_found(make_data):
-    counted = make_data("random").count()
+def test_products_beyond_the_units_range_are_found():
+    counted = fixed_data("random-features").count()
     narrow = [at for at, (low, _) in enumerate(counted.layout.dense_limits) if low == 0]
     for value in (-1, 16 * int(counted.totals[narrow[:2]].min())):
         with pytest.raises(InvariantError, match="ranges and totals"):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safle.solver.reduction import Reduction
+from tests.support.data_sets import KINDS, data_sets, fixed_data
 
 
 def dense_gram(statistics, reduction):
@@ -15,7 +16,7 @@ def dense_gram(statistics, reduction):
 
 
 @given(data=st.data())
-def test_the_basis_is_orthonormal_and_spans_the_range_of_the_gram(data_sets, data):
+def test_the_basis_is_orthonormal_and_spans_the_range_of_the_gram(data):
     statistics = data.draw(data_sets(1)).count()
     reduction = Reduction(statistics)
     Q = reduction.backward(np.eye(reduction.reduced_dim))
@@ -29,7 +30,7 @@ def test_the_basis_is_orthonormal_and_spans_the_range_of_the_gram(data_sets, dat
 
 
 @given(data=st.data())
-def test_all_known_redundancies_are_dropped(data_sets, data):
+def test_all_known_redundancies_are_dropped(data):
     statistics = data.draw(data_sets(1)).count()
     layout = statistics.layout
     constants = layout.experts + len(layout.constants)
@@ -37,7 +38,7 @@ def test_all_known_redundancies_are_dropped(data_sets, data):
 
 
 @given(data=st.data())
-def test_tiles_are_blocks_of_the_reduced_gram(data_sets, data):
+def test_tiles_are_blocks_of_the_reduced_gram(data):
     statistics = data.draw(data_sets(1)).count()
     reduction = Reduction(statistics)
     size = reduction.reduced_dim
@@ -52,10 +53,10 @@ def test_tiles_are_blocks_of_the_reduced_gram(data_sets, data):
     assert np.allclose(lower, expected[cut:, :cut], atol=1e-10 * np.abs(C).max())
 
 
-@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("threads")
-def test_float32_tiles_are_the_rounded_float64_ones(make_data, kind):
-    reduction = Reduction(make_data(kind, samples=500, feature_dim=15).count())
+def test_float32_tiles_are_the_rounded_float64_ones(kind):
+    reduction = Reduction(fixed_data(kind, samples=500, feature_dim=15).count())
     whole = (0, reduction.reduced_dim)
     wide = reduction.tile(whole, whole, np.float64)
     assert np.array_equal(reduction.tile(whole, whole, np.float32), wide.astype(np.float32))

@@ -23,10 +23,11 @@ from safle.wire import (
     write_statistics,
 )
 from safle.wire.planes import from_planes, plane_count, to_planes
+from tests.support.data_sets import KINDS, data_sets, fixed_data, fixed_encoder, repeated
 
 
 @given(data=st.data())
-def test_decoding_gives_back_the_same_statistics(data_sets, data):
+def test_decoding_gives_back_the_same_statistics(data):
     statistics = data.draw(data_sets()).count()
     encoded = encode_statistics(statistics)
     decoded = decode_statistics(encoded, made=statistics)
@@ -37,19 +38,19 @@ def test_decoding_gives_back_the_same_statistics(data_sets, data):
     decoded.verify()
 
 
-@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("samples", [0, 1, 2, 3_000])
-def test_every_size_of_client_survives(make_data, kind, samples):
-    data = make_data(kind, samples, feature_dim=20)
+def test_every_size_of_client_survives(kind, samples):
+    data = fixed_data(kind, samples, feature_dim=20)
     statistics = data.count()
     assert decode_statistics(encode_statistics(statistics)) == statistics
 
 
-@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("times", [2, 300, 70_000, 10**7])
-def test_large_counts_survive(make_data, repeated, kind, times):
-    data = make_data(kind)
+def test_large_counts_survive(kind, times):
+    data = fixed_data(kind)
     for statistics in (data.count(), data.part(slice(0, 1)).count()):
         large = repeated(statistics, times)
         large.verify()
@@ -58,9 +59,9 @@ def test_large_counts_survive(make_data, repeated, kind, times):
         assert encode_statistics(decode_statistics(encoded)) == encoded
 
 
-@pytest.mark.parametrize("kind", ["embedding", "linear", "hybrid"])
-def test_as_many_samples_as_the_integers_can_count_survive(make_data, repeated, kind):
-    statistics = make_data(kind).part(slice(0, 5)).count()
+@pytest.mark.parametrize("kind", KINDS)
+def test_as_many_samples_as_the_integers_can_count_survive(kind):
+    statistics = fixed_data(kind).part(slice(0, 5)).count()
     large = repeated(statistics, statistics.layout.most_samples // 5)
     assert decode_statistics(encode_statistics(large)) == large
 
@@ -74,8 +75,8 @@ def test_as_many_samples_as_the_integers_can_count_survive(make_data, repeated, 
         ["only"],
     ],
 )
-def test_class_names_survive(make_data, names):
-    data = make_data()
+def test_class_names_survive(names):
+    data = fixed_data()
     labels = np.array(names)[np.arange(len(data)) % len(names)]
     statistics = count(data.encoder, data.features, labels)
     decoded = decode_statistics(encode_statistics(statistics))
@@ -83,8 +84,8 @@ def test_class_names_survive(make_data, names):
     assert [type(name) for name in decoded.class_names] == [type(name) for name in sorted(names)]
 
 
-def test_equal_statistics_have_equal_files(make_data, tmp_path):
-    data = make_data("hybrid")
+def test_equal_statistics_have_equal_files(tmp_path):
+    data = fixed_data("stack")
     write_statistics(tmp_path / "a", data.count())
     halves = data.part(slice(0, 50)).count() + data.part(slice(50, None)).count()
     write_statistics(tmp_path / "b", halves)
@@ -92,8 +93,8 @@ def test_equal_statistics_have_equal_files(make_data, tmp_path):
     assert read_statistics(tmp_path / "a") == read_statistics(tmp_path / "b") == halves
 
 
-def test_a_file_says_what_it_is(make_data, tmp_path):
-    statistics = encode_statistics(make_data().count())
+def test_a_file_says_what_it_is(tmp_path):
+    statistics = encode_statistics(fixed_data().count())
     histogram = encode_histogram(Histogram.of(np.zeros((2, 2)), Grid(0, 1)))
     for name, content, kind in (
         ("s", statistics, "statistics"),
@@ -110,8 +111,8 @@ def test_a_file_says_what_it_is(make_data, tmp_path):
         decode_histogram(statistics)
 
 
-def test_another_encoders_statistics_are_refused_naming_both(make_data):
-    statistics = make_data().count()
+def test_another_encoders_statistics_are_refused_naming_both():
+    statistics = fixed_data().count()
     other = Accumulator(replace(statistics, fingerprint="ab" * 32))
     with pytest.raises(EncoderMismatch) as error:
         decode_statistics(encode_statistics(statistics), made=other)
@@ -119,8 +120,8 @@ def test_another_encoders_statistics_are_refused_naming_both(make_data):
     assert "abababababab" in str(error.value)
 
 
-def test_the_limit_holds_for_the_file_its_content_and_its_gram(make_data, tmp_path):
-    statistics = make_data("hybrid", samples=300, feature_dim=20).count()
+def test_the_limit_holds_for_the_file_its_content_and_its_gram(tmp_path):
+    statistics = fixed_data("stack", samples=300, feature_dim=20).count()
     encoded = encode_statistics(statistics)
     gram_bytes = statistics.gram.nbytes
     assert len(encoded) < gram_bytes
@@ -133,11 +134,11 @@ def test_the_limit_holds_for_the_file_its_content_and_its_gram(make_data, tmp_pa
     assert decode_statistics(encoded, limit=10 * gram_bytes) == statistics
 
 
-def test_a_client_without_samples_sends_a_few_hundred_bytes(make_encoder):
-    for kind in ("embedding", "linear", "hybrid"):
-        encoded = encode_statistics(Statistics.empty(make_encoder(kind)))
+def test_a_client_without_samples_sends_a_few_hundred_bytes():
+    for kind in KINDS:
+        encoded = encode_statistics(Statistics.empty(fixed_encoder(kind)))
         assert len(encoded) < 1_000
-        assert decode_statistics(encoded) == Statistics.empty(make_encoder(kind))
+        assert decode_statistics(encoded) == Statistics.empty(fixed_encoder(kind))
 
 
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from safle.encoders import EmbeddingEncoder, LinearEncoder
-from safle.encoders.bucketing import Integer
 from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
 from safle.errors import InvalidInput
 
@@ -55,7 +54,9 @@ def test_a_public_sample_is_cut_at_its_quantiles():
 
 def test_a_public_sample_gives_equally_full_bins():
     sample = np.random.default_rng(0).normal(size=(1000, 5))
-    encoder = EmbeddingEncoder.calibrated(PublicSample(sample), bucketing=Integer(4), group_size=1)
+    encoder = EmbeddingEncoder.calibrated(
+        PublicSample(sample), bucketing="integer", buckets=4, group_size=1
+    )
     symbols = encoder.encode(sample).symbols
     for expert in range(5):
         assert np.bincount(symbols[:, expert]).tolist() == [250] * 4

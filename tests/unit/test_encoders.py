@@ -10,57 +10,60 @@ from sklearn.datasets import load_digits
 
 from safle.encoders import (
     EmbeddingEncoder,
-    HybridEncoder,
     LinearEncoder,
     RandomFeatureEncoder,
+    StackEncoder,
     load_encoder,
+    make_encoder,
 )
 from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot, make_bucketing
 from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
 from safle.encoders.codes import Layout
-from safle.encoders.default import default_encoder
 from safle.errors import InvalidInput, SettingsError
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import count
+from tests.support.data_sets import KINDS, fixed_encoder
 
 
 def embedding(features=4, buckets=3, group_size=2, **settings):
     levels = np.linspace(0, 1, buckets)[:, None] * np.ones((1, features))
-    return EmbeddingEncoder(
-        levels, bucketing=BinaryOverlap(buckets), group_size=group_size, **settings
-    )
+    return EmbeddingEncoder(levels, buckets=buckets, group_size=group_size, **settings)
 
 
-def random_features(*, fraction_bits=8, count=5, **settings):
-    linear = LinearEncoder(np.zeros(20), np.ones(20), fraction_bits=fraction_bits)
-    return RandomFeatureEncoder(linear, count=count, **settings)
+def random_features(**settings):
+    given = {"units": 5, "terms": 16, "transform": "none"} | settings
+    return RandomFeatureEncoder(np.zeros(20), np.ones(20), **given)
 
 
 @pytest.mark.parametrize(
     ("make", "arithmetic"),
     [
         (lambda: embedding(group_size=13), "1..12 (4 features x 3 digits)"),
-        (lambda: embedding(group_size=0), "1..12 (4 features x 3 digits)"),
+        (lambda: embedding(group_size=0), "group_size 0; expected at least 1"),
         (lambda: embedding(features=40, group_size=17), "2^17"),
         (lambda: embedding(features=10**6, buckets=1, group_size=16), "62500 experts x 2^16"),
-        (lambda: embedding(seed=-1), "0..2**64-1"),
-        (lambda: embedding(seed=2**64), "0..2**64-1"),
+        (lambda: embedding(seed=-1), "0..18446744073709551615"),
+        (lambda: embedding(seed=2**64), "0..18446744073709551615"),
         (lambda: Integer(1), "expected 2..65536"),
         (lambda: Integer(65_537), "expected 2..65536"),
         (lambda: OneHot(1), "expected 2..65536"),
         (lambda: BinaryOverlap(0), "expected 1..65536"),
         (lambda: make_bucketing("round", 2), "integer, one-hot, binary-overlap"),
         (
-            lambda: EmbeddingEncoder(np.zeros((255, 9)), bucketing=Integer(256), group_size=3),
+            lambda: EmbeddingEncoder(
+                np.zeros((255, 9)), bucketing="integer", buckets=256, group_size=3
+            ),
             "256^3",
         ),
         (
-            lambda: EmbeddingEncoder(np.zeros((2, 9)), bucketing=Integer(4), group_size=1),
+            lambda: EmbeddingEncoder(
+                np.zeros((2, 9)), bucketing="integer", buckets=4, group_size=1
+            ),
             "2 thresholds a feature; integer bucketing with 4 buckets needs 3",
         ),
         (
-            lambda: EmbeddingEncoder(np.zeros(3), bucketing=Integer(4), group_size=1),
+            lambda: EmbeddingEncoder(np.zeros(3), bucketing="integer", buckets=4, group_size=1),
             "shape (3,)",
         ),
         (lambda: LinearEncoder(np.zeros(2), np.ones(3)), "(2,) and deviation (3,)"),
@@ -69,16 +72,16 @@ def random_features(*, fraction_bits=8, count=5, **settings):
         (lambda: LinearEncoder(np.zeros(2), np.ones(2), fraction_bits=-1), "0..12"),
         (lambda: LinearEncoder(np.array([np.nan]), np.ones(1)), "finite"),
         (lambda: LinearEncoder(np.zeros(2), np.ones(2), transform="log"), "none, square-root"),
-        (lambda: random_features(count=0), "count 0"),
-        (lambda: random_features(terms=2), "expected one of 1, 4, 16"),
+        (lambda: random_features(units=0), "units 0"),
+        (lambda: random_features(terms=2), "terms 2; expected one of 1, 4, 16"),
         (lambda: random_features(terms=64), "terms 64 of 20 features"),
         (lambda: random_features(bits=1), "2..8"),
         (lambda: random_features(bits=9), "2..8"),
         (lambda: random_features(fraction_bits=0, terms=1, bits=8), "more fraction_bits"),
         (lambda: random_features(seed=-1), "seed -1"),
-        (lambda: HybridEncoder([]), "1..64"),
-        (lambda: HybridEncoder([embedding(3), embedding(4)]), "[3, 4]"),
-        (lambda: HybridEncoder([HybridEncoder([embedding()])]), "inner parts"),
+        (lambda: StackEncoder([]), "1..64"),
+        (lambda: StackEncoder([embedding(3), embedding(4)]), "[3, 4]"),
+        (lambda: StackEncoder([StackEncoder([embedding()])]), "inner parts"),
         (lambda: Layout((65_537,)), "1..65536"),
         (lambda: Layout((65_536,) * 1025), "67174400"),
         (Layout, "expected 1.."),
@@ -93,13 +96,16 @@ def test_wrong_settings_are_refused_with_the_arithmetic(make, arithmetic):
 def test_thresholds_must_be_finite_and_ascending(bad):
     for column in ([0.0, bad, 1.0], [0.0, 2.0, 1.0]):
         with pytest.raises(SettingsError, match="finite and must not decrease"):
-            EmbeddingEncoder(np.array(column)[:, None], bucketing=BinaryOverlap(3), group_size=1)
+            EmbeddingEncoder(np.array(column)[:, None], buckets=3, group_size=1)
 
 
 @pytest.mark.parametrize("features", [1, 2, 3, 5, 64, 512, 768, 2048, 20_000])
-@pytest.mark.parametrize("bucketing", [None, Integer(2), Integer(9), OneHot(2), OneHot(20)])
+@pytest.mark.parametrize(
+    "bucketing", [None, Integer(2), Integer(9), OneHot(2), OneHot(20)], ids=str
+)
 def test_defaults_suit_any_number_of_features(features, bucketing):
-    encoder = EmbeddingEncoder.calibrated(DeclaredRange(-1, 1, features), bucketing=bucketing)
+    chosen = {"bucketing": bucketing.name, "buckets": bucketing.buckets} if bucketing else {}
+    encoder = EmbeddingEncoder.calibrated(DeclaredRange(-1, 1, features), **chosen)
     assert encoder.feature_dim == features
     digits = features * encoder.bucketing.functions
     # Two columns a digit at least, whatever the group.
@@ -120,7 +126,7 @@ def test_settings_may_be_numpy_integers(tmp_path):
     plain = embedding(buckets=3, group_size=2, seed=5)
     numpy = EmbeddingEncoder(
         plain.thresholds,
-        bucketing=BinaryOverlap(np.int64(3)),
+        buckets=np.int64(3),
         group_size=np.int32(2),
         seed=np.uint64(5),
     )
@@ -149,21 +155,21 @@ def test_every_setting_changes_the_fingerprint():
     moved[1, 1] = np.nextafter(moved[1, 1], 1)
     mean, deviation = np.zeros(2), np.ones(2)
     made = [
-        EmbeddingEncoder(base, bucketing=BinaryOverlap(2), group_size=2),
-        EmbeddingEncoder(moved, bucketing=BinaryOverlap(2), group_size=2),
-        EmbeddingEncoder(base, bucketing=BinaryOverlap(2), group_size=1),
-        EmbeddingEncoder(base, bucketing=BinaryOverlap(2), group_size=2, seed=1),
-        EmbeddingEncoder(base, bucketing=Integer(3), group_size=2),
-        EmbeddingEncoder(base, bucketing=OneHot(3), group_size=2),
-        EmbeddingEncoder(base.reshape(1, 4), bucketing=Integer(2), group_size=2),
-        EmbeddingEncoder(base.reshape(1, 4), bucketing=BinaryOverlap(1), group_size=2),
+        EmbeddingEncoder(base, buckets=2, group_size=2),
+        EmbeddingEncoder(moved, buckets=2, group_size=2),
+        EmbeddingEncoder(base, buckets=2, group_size=1),
+        EmbeddingEncoder(base, buckets=2, group_size=2, seed=1),
+        EmbeddingEncoder(base, bucketing="integer", buckets=3, group_size=2),
+        EmbeddingEncoder(base, bucketing="one-hot", buckets=3, group_size=2),
+        EmbeddingEncoder(base.reshape(1, 4), bucketing="integer", buckets=2, group_size=2),
+        EmbeddingEncoder(base.reshape(1, 4), buckets=1, group_size=2),
         LinearEncoder(mean, deviation),
         LinearEncoder(mean + 1e-9, deviation),
         LinearEncoder(mean, deviation * 2),
         LinearEncoder(mean, deviation, fraction_bits=7),
     ]
-    made += [HybridEncoder([made[0]]), HybridEncoder([made[0], made[8]])]
-    made += [HybridEncoder([made[8], made[0]]), HybridEncoder([made[0], made[0]])]
+    made += [StackEncoder([made[0]]), StackEncoder([made[0], made[8]])]
+    made += [StackEncoder([made[8], made[0]]), StackEncoder([made[0], made[0]])]
     assert len({encoder.fingerprint for encoder in made}) == len(made)
     assert len(set(made)) == len(made)
     assert all(len(encoder.fingerprint) == 64 for encoder in made)
@@ -171,22 +177,20 @@ def test_every_setting_changes_the_fingerprint():
 
 def test_a_fingerprint_does_not_depend_on_how_the_thresholds_were_stored():
     plain = embedding()
-    turned = EmbeddingEncoder(
-        np.asfortranarray(plain.thresholds), bucketing=plain.bucketing, group_size=2
-    )
+    turned = EmbeddingEncoder(np.asfortranarray(plain.thresholds), buckets=3, group_size=2)
     assert plain == turned
 
 
 def test_an_encoder_does_not_follow_the_array_it_was_made_from():
     levels = np.zeros((3, 4))
-    encoder = EmbeddingEncoder(levels, bucketing=BinaryOverlap(3), group_size=2)
+    encoder = EmbeddingEncoder(levels, buckets=3, group_size=2)
     before = encoder.fingerprint
     levels += 1
-    assert EmbeddingEncoder(encoder.thresholds, bucketing=BinaryOverlap(3), group_size=2) == encoder
+    assert EmbeddingEncoder(encoder.thresholds, buckets=3, group_size=2) == encoder
     assert encoder.fingerprint == before
 
 
-def test_constant_features_are_harmless(make_data):
+def test_constant_features_are_harmless():
     sample = np.full((300, 2), [0.1, 1e6 + 0.1])
     features = np.array([[0.1, 1e6 + 0.1], [3.0, 5.0]])
     linear = LinearEncoder.calibrated(PublicSample(sample), fraction_bits=0)
@@ -204,12 +208,12 @@ def test_values_beyond_the_fixed_point_range_are_clipped():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_what_is_not_finite_is_refused_naming_its_place(make_encoder, value, dtype):
+def test_what_is_not_finite_is_refused_naming_its_place(value, dtype):
     features = np.zeros((5, 6), dtype)
     features[3, 2] = value
-    for kind in ("embedding", "linear", "hybrid"):
+    for kind in KINDS:
         with pytest.raises(InvalidInput, match=r"sample 3, column 2"):
-            make_encoder(kind).encode(features)
+            fixed_encoder(kind).encode(features)
 
 
 @pytest.mark.parametrize(
@@ -223,20 +227,21 @@ def test_what_is_not_finite_is_refused_naming_its_place(make_encoder, value, dty
         (np.full((2, 6), None), "object"),
     ],
 )
-def test_features_of_another_shape_or_type_are_refused(make_encoder, features, found):
+def test_features_of_another_shape_or_type_are_refused(features, found):
     with pytest.raises(InvalidInput, match=found):
-        make_encoder("embedding").encode(features)
+        fixed_encoder("embedding").encode(features)
 
 
 def test_the_default_encoder_adapts_to_the_features():
-    few = default_encoder(DeclaredRange(0, 16, feature_dim=3))
-    linear, random = few.parts
-    assert (linear.transform, random.count, random.terms) == ("square-root", 48, 1)
-    many = default_encoder(DeclaredMoments(np.zeros(1280), np.ones(1280)))
-    linear, random = many.parts
+    few = make_encoder(DeclaredRange(0, 16, feature_dim=3)).settings
+    assert (few.transform, few.units, few.terms) == ("square-root", 48, 1)
+    many = make_encoder(DeclaredMoments(np.zeros(1280), np.ones(1280)))
     # Gaussian features may be negative: no square root.
-    assert (linear.transform, random.count, random.terms) == ("none", 8192, 16)
-    assert random.linear == linear
+    chosen = many.settings
+    assert (chosen.transform, chosen.units, chosen.terms) == ("none", 8192, 16)
+    assert many.kind == "random-features"
+    assert many.layout.dense_limits[1279:1281] == ((-32_767, 32_767), (0, 15))
+    assert many.layout.constants == (1280 + 8192,)
 
 
 def test_moments_of_square_roots_are_those_of_the_transformed_sample():
@@ -254,7 +259,7 @@ def test_random_features_beat_embeddings_and_the_linear_head_on_digits():
     for kind, encoder in {
         "linear": LinearEncoder.calibrated(ink),
         "embedding": EmbeddingEncoder.calibrated(ink),
-        "default": default_encoder(ink),
+        "default": make_encoder(ink),
     }.items():
         statistics = count(encoder, features[:1297], labels[:1297])
         model = Model(encoder, solve(statistics))

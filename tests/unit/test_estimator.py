@@ -18,23 +18,24 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import safle.model.estimator
 from safle import (
     EmbeddingEncoder,
-    HybridEncoder,
     LinearEncoder,
     PublicSample,
     SafleClassifier,
+    StackEncoder,
     count,
 )
-from safle.encoders.bucketing import BinaryOverlap
 from safle.errors import EncoderMismatch, InvalidInput, SettingsError
 
-SMALL = {"encoder": "embedding", "buckets": 3, "group_size": 3}
+SMALL = {"encoder": "embedding", "settings": {"buckets": 3, "group_size": 3}}
 
 
 @parametrize_with_checks(
     [
-        SafleClassifier(units=64),
+        SafleClassifier(settings={"units": 64}),
         SafleClassifier(encoder="linear"),
-        SafleClassifier(encoder="embedding", bucketing="integer", criterion="evidence"),
+        SafleClassifier(
+            encoder="embedding", settings={"bucketing": "integer"}, criterion="evidence"
+        ),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
@@ -55,7 +56,7 @@ def train(split):
 @pytest.fixture(scope="module")
 def encoder(train):
     sample = PublicSample(train[0][:200])
-    return EmbeddingEncoder.calibrated(sample, bucketing=BinaryOverlap(3), group_size=3)
+    return EmbeddingEncoder.calibrated(sample, buckets=3, group_size=3)
 
 
 @pytest.fixture(scope="module")
@@ -155,21 +156,20 @@ def test_from_statistics_can_go_on_counting(encoder, pooled, train):
 
 
 def test_from_statistics_of_another_encoder(encoder, train):
-    other = EmbeddingEncoder(encoder.thresholds, bucketing=encoder.bucketing, group_size=3, seed=1)
+    other = EmbeddingEncoder(encoder.thresholds, buckets=3, group_size=3, seed=1)
     with pytest.raises(EncoderMismatch, match="encoder file"):
         SafleClassifier.from_statistics(other, count(encoder, *train))
 
 
 def test_pipeline_and_grid_search(train, split):
-    pipeline = make_pipeline(StandardScaler(), SafleClassifier(units=512, seed=np.int64(3)))
-    search = GridSearchCV(
-        pipeline,
-        {
-            "safleclassifier__ridge": ["auto", 10.0],
-            "safleclassifier__encoder": ["linear", "random-features"],
-        },
-        cv=2,
-    )
+    pipeline = make_pipeline(StandardScaler(), SafleClassifier(encoder="linear"))
+    kinds = {"linear": None, "random-features": {"units": 512, "seed": np.int64(3)}}
+    grid = [
+        {"encoder": [kind], "settings": [settings], "ridge": ["auto", 10.0]}
+        for kind, settings in kinds.items()
+    ]
+    prefixed = [{f"safleclassifier__{name}": row[name] for name in row} for row in grid]
+    search = GridSearchCV(pipeline, prefixed, cv=2)
     search.fit(*train)
     assert search.best_params_["safleclassifier__encoder"] == "random-features"
     assert search.score(split[1], split[3]) > 0.9
@@ -264,13 +264,14 @@ def test_a_refused_batch_changes_nothing(encoder, train):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"encoder": "quadratic"}, "expected an Encoder"),
-        ({"encoder": ["linear"]}, "expected an Encoder"),
-        ({"units": 0}, "count 0"),
-        ({"encoder": "embedding", "bucketing": "fuzzy"}, "unknown bucketing"),
-        ({"encoder": "embedding", "buckets": 0}, "buckets"),
-        ({"encoder": "embedding", "group_size": 40}, "group_size"),
-        ({"encoder": "embedding", "group_size": 17, "buckets": 9}, r"2\^17"),
+        ({"encoder": "quadratic"}, "unknown encoder kind"),
+        ({"encoder": ["linear"]}, "unknown encoder kind"),
+        ({"settings": {"units": 0}}, "units 0"),
+        ({"settings": {"buckets": 4}}, "unknown setting 'buckets'"),
+        ({"encoder": "embedding", "settings": {"bucketing": "fuzzy"}}, "bucketing 'fuzzy'"),
+        ({"encoder": "embedding", "settings": {"buckets": 0}}, "buckets"),
+        ({"encoder": "embedding", "settings": {"group_size": 40}}, "group_size"),
+        ({"encoder": "embedding", "settings": {"group_size": 17, "buckets": 9}}, r"2\^17"),
         ({"ridge": -1}, "ridge"),
         ({"head": "two"}, "head"),
         ({"criterion": "aic"}, "criterion"),
@@ -295,17 +296,17 @@ def test_an_encoder_for_other_features(encoder):
 @pytest.mark.parametrize("feature_dim", [1, 2, 13_000])
 def test_defaults_suit_any_number_of_features(bucketing, feature_dim):
     X = np.random.default_rng(0).normal(size=(30, feature_dim))
-    fitted = SafleClassifier(encoder="embedding", bucketing=bucketing, ridge=1.0)
+    fitted = SafleClassifier(encoder="embedding", settings={"bucketing": bucketing}, ridge=1.0)
     fitted.partial_fit(X, np.arange(30) % 2)
     assert fitted.encoder_.feature_dim == feature_dim
 
 
-def test_hybrid_is_linear_and_embedding_side_by_side(train):
+def test_a_stack_is_linear_and_embedding_side_by_side(train):
     X, y = train
-    fitted = SafleClassifier(**SMALL | {"encoder": "hybrid"}).fit(X, y)
+    fitted = SafleClassifier(**SMALL | {"encoder": "stack"}).fit(X, y)
     sample = PublicSample(X)
-    embedding = EmbeddingEncoder.calibrated(sample, bucketing=BinaryOverlap(3), group_size=3)
-    assert fitted.encoder_ == HybridEncoder([LinearEncoder.calibrated(sample), embedding])
+    embedding = EmbeddingEncoder.calibrated(sample, buckets=3, group_size=3)
+    assert fitted.encoder_ == StackEncoder([LinearEncoder.calibrated(sample), embedding])
 
 
 def test_the_example_in_the_docstring():

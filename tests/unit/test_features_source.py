@@ -13,32 +13,30 @@ from safetensors.numpy import save_file
 from safle.cli.main import run
 from safle.data.tables import open_table
 from safle.data.tables.arrays import class_names_text
-from safle.encoders import Encoder, HybridEncoder, load_encoder
+from safle.encoders import Encoder, StackEncoder, load_encoder
 from safle.encoders.base import encoder_header, restore_encoder
 from safle.encoders.source import check_source
 from safle.errors import EncoderMismatch, SettingsError, SourceMismatch, WireError
 from safle.model import Model, load_model
 from safle.solver import solve
 from safle.statistics import count
+from tests.support.data_sets import KINDS, fixed_data, fixed_encoder
 
-KINDS = ("embedding", "linear", "hybrid")
 OURS, THEIRS = f"resnet18 weights={'a' * 64} crop=224", f"resnet18 weights={'b' * 64} crop=224"
 MakeEncoder = Callable[..., Encoder]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_a_source_nothing_has_changed(make_encoder: MakeEncoder, kind: str) -> None:
-    encoder = make_encoder(kind)
+def test_without_a_source_nothing_has_changed(kind: str) -> None:
+    encoder = fixed_encoder(kind)
     assert encoder.source == ""
     assert "source" not in encoder_header(encoder)
     assert encoder.with_source("").fingerprint == encoder.fingerprint
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_source_changes_the_fingerprint_and_nothing_else(
-    make_encoder: MakeEncoder, kind: str
-) -> None:
-    plain = make_encoder(kind)
+def test_a_source_changes_the_fingerprint_and_nothing_else(kind: str) -> None:
+    plain = fixed_encoder(kind)
     before = plain.fingerprint
     ours, theirs = plain.with_source(OURS), plain.with_source(THEIRS)
     assert len({before, ours.fingerprint, theirs.fingerprint}) == 3
@@ -50,8 +48,8 @@ def test_a_source_changes_the_fingerprint_and_nothing_else(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_keep_the_source(make_encoder: MakeEncoder, kind: str, tmp_path: Path) -> None:
-    encoder = make_encoder(kind).with_source(OURS)
+def test_files_keep_the_source(kind: str, tmp_path: Path) -> None:
+    encoder = fixed_encoder(kind).with_source(OURS)
     encoder.save(tmp_path / "e.safetensors")
     loaded = load_encoder(tmp_path / "e.safetensors")
     assert loaded.source == OURS
@@ -59,16 +57,16 @@ def test_files_keep_the_source(make_encoder: MakeEncoder, kind: str, tmp_path: P
     assert loaded.to_bytes() == encoder.to_bytes()
 
 
-def test_a_model_keeps_it_too(make_data: Callable[..., Any], tmp_path: Path) -> None:
-    data = make_data()
+def test_a_model_keeps_it_too(tmp_path: Path) -> None:
+    data = fixed_data()
     encoder = data.encoder.with_source(OURS)
     statistics = count(encoder, data.features, data.labels)
     Model(encoder, solve(statistics)).save(tmp_path / "m.safetensors")
     assert load_model(tmp_path / "m.safetensors").encoder.source == OURS
 
 
-def test_statistics_of_different_sources_do_not_add_up(make_data: Callable[..., Any]) -> None:
-    data = make_data()
+def test_statistics_of_different_sources_do_not_add_up() -> None:
+    data = fixed_data()
     first, second = (
         count(data.encoder.with_source(source), data.features, data.labels)
         for source in (OURS, THEIRS)
@@ -77,19 +75,19 @@ def test_statistics_of_different_sources_do_not_add_up(make_data: Callable[..., 
         first + second
 
 
-def test_parts_of_a_hybrid_share_a_source(make_encoder: MakeEncoder) -> None:
-    parts = [make_encoder("linear").with_source(OURS), make_encoder("embedding")]
+def test_parts_of_a_stack_share_a_source() -> None:
+    parts = [fixed_encoder("linear").with_source(OURS), fixed_encoder("embedding")]
     with pytest.raises(SettingsError, match="different sources"):
-        HybridEncoder(parts)
-    joined = HybridEncoder([part.with_source(OURS) for part in parts])
+        StackEncoder(parts)
+    joined = StackEncoder([part.with_source(OURS) for part in parts])
     assert joined.source == OURS
-    assert joined == HybridEncoder([part.with_source("") for part in parts]).with_source(OURS)
+    assert joined == StackEncoder([part.with_source("") for part in parts]).with_source(OURS)
     assert restore_encoder(encoder_header(joined), joined.arrays()) == joined
 
 
 @pytest.mark.parametrize("source", ["two\nlines", "x" * 1001, 7, None, ["a"]])
-def test_sources_that_are_none(make_encoder: MakeEncoder, source: Any) -> None:
-    encoder = make_encoder("linear")
+def test_sources_that_are_none(source: Any) -> None:
+    encoder = fixed_encoder("linear")
     with pytest.raises(SettingsError):
         encoder.with_source(source)
     if source is not None:

@@ -25,22 +25,23 @@ from safle.federation.limits import Limits
 from safle.federation.manifest import load_manifest, manifest_path
 from safle.statistics import count
 from safle.wire import encode_statistics, write_histogram, write_statistics
+from tests.support.data_sets import fixed_data, fixed_encoder
 
 
 @pytest.fixture
-def folder(make_data: Callable, tmp_path: Path) -> Path:
+def folder(tmp_path: Path) -> Path:
     """Statistics of three clients (a, b, c), of nobody (empty) and of another encoder (other)."""
-    data = make_data()
+    data = fixed_data()
     parts = {"a": slice(0, 40), "b": slice(40, 90), "c": slice(90, None), "empty": slice(0, 0)}
     for name, part in parts.items():
         write_statistics(tmp_path / name, data.part(part).count())
-    write_statistics(tmp_path / "other", make_data("linear").count())
+    write_statistics(tmp_path / "other", fixed_data("linear").count())
     return tmp_path
 
 
 @pytest.fixture
-def pooled(make_data: Callable) -> bytes:
-    return encode_statistics(make_data().count())
+def pooled() -> bytes:
+    return encode_statistics(fixed_data().count())
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -281,8 +282,8 @@ def test_limits_hold_for_files_and_for_what_sums_list(folder: Path) -> None:
         sum_files([folder / "a"], folder / "x", limits=Limits(most_classes=2))
 
 
-def test_many_classes_are_summed_in_linear_time(make_encoder: Callable, tmp_path: Path) -> None:
-    encoder = make_encoder("linear", 2)
+def test_many_classes_are_summed_in_linear_time(tmp_path: Path) -> None:
+    encoder = fixed_encoder("linear", 2)
     limits = Limits(most_classes=10**6)
 
     def seconds(classes: int) -> float:

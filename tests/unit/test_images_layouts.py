@@ -160,3 +160,18 @@ def test_the_description_counts(tmp_path):
     assert open_images(folder).description == "class folders in pets: 2 images, 2 classes"
     shutil.rmtree(folder / "dog")
     assert open_images(folder).description == "class folders in pets: 1 image, 1 class"
+
+
+def test_labels_beside_images_of_any_kind_and_name(tmp_path):
+    """Mixed kinds and dots in names, where other readers of such tars lose images or labels."""
+    kinds = ["jpg", "jpg", "jpg", "jpg", "jpg", "jpg", "png"]
+    content = {f"0.{at}.{kind}": b"x" for at, kind in enumerate(kinds)}
+    content |= {f"0.{at}.cls": b"%d\n" % (at * 2) for at in range(len(kinds))}
+    for path in (
+        write_tar(tmp_path / "t.tar.gz", content),
+        write_zip(tmp_path / "z.zip", content),
+        write_folder(tmp_path / "folder", content),
+    ):
+        records = list(open_images(path).records())
+        assert [record.label for record in records] == [0, 2, 4, 6, 8, 10, 12]
+        assert all(record.data == b"x" for record in records)

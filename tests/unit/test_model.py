@@ -16,15 +16,16 @@ from safle.model import model as module
 from safle.model.model import on_grid
 from safle.solver import solve
 from safle.statistics import count
+from tests.support.data_sets import KINDS, data_sets, fixed_data
+from tests.support.reference import phi
 
-KINDS = ["embedding", "linear", "hybrid"]
 HEADS = ["least-squares", "discriminant", "averaged"]
 
 
 @pytest.fixture(scope="module")
-def make_model(make_data):
+def make_model():
     def make(kind, head="least-squares", names=None, samples=120):
-        data = make_data(kind, samples)
+        data = fixed_data(kind, samples)
         labels = data.labels if names is None else np.array(names)[data.labels]
         statistics = count(data.encoder, data.features, labels)
         solution = solve(statistics, ridge=1.0, head=head)
@@ -56,7 +57,7 @@ def exact_scores(model, Phi):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.usefixtures("threads")
-def test_scores_are_the_exact_sum_of_the_looked_up_weights(make_model, phi, kind, head):
+def test_scores_are_the_exact_sum_of_the_looked_up_weights(make_model, kind, head):
     model, data, _ = make_model(kind, head)
     # Twice as wide as what was seen: codes without weights count as zero.
     features = 2 * data.features[:40]
@@ -155,10 +156,9 @@ def test_a_saved_model_is_the_same_model(make_model, tmp_path, kind, head, names
     assert np.array_equal(predicted, model.predict(data.features))
 
 
-@given(data=st.data())
+@given(data_sets(1))
 @settings(max_examples=30)
-def test_every_kind_of_model_survives_saving(data_sets, tmp_path_factory, data):
-    drawn = data.draw(data_sets(1))
+def test_every_kind_of_model_survives_saving(tmp_path_factory, drawn):
     statistics = drawn.count()
     model = Model(drawn.encoder, solve(statistics, ridge=1.0))
     path = tmp_path_factory.mktemp("models") / "model"
@@ -167,8 +167,8 @@ def test_every_kind_of_model_survives_saving(data_sets, tmp_path_factory, data):
     assert Model.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
 
 
-def test_a_model_of_another_encoder_is_refused_naming_both(make_data):
-    data, other = make_data(), make_data(buckets=2)
+def test_a_model_of_another_encoder_is_refused_naming_both():
+    data, other = fixed_data(), fixed_data(buckets=2)
     statistics = data.count()
     with pytest.raises(EncoderMismatch) as error:
         Model(other.encoder, solve(statistics, ridge=1.0))
@@ -177,7 +177,7 @@ def test_a_model_of_another_encoder_is_refused_naming_both(make_data):
 
 
 def test_features_of_another_shape_are_refused(make_model):
-    model, data, _ = make_model("hybrid")
+    model, data, _ = make_model("stack")
     with pytest.raises(InvalidInput, match="5 columns"):
         model.predict(data.features[:, :5])
     with pytest.raises(InvalidInput, match="sample 0, column 0"):
@@ -185,7 +185,7 @@ def test_features_of_another_shape_are_refused(make_model):
 
 
 def test_no_features_give_no_predictions(make_model):
-    model, _, _ = make_model("hybrid")
+    model, _, _ = make_model("stack")
     nothing = np.empty((0, 6))
     assert model.predict(nothing).shape == (0,)
     assert model.predict_proba(nothing).shape == (0, 3)

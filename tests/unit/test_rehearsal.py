@@ -6,20 +6,19 @@ import numpy as np
 import pytest
 
 from safle import EmbeddingEncoder, LinearEncoder, count
-from safle.encoders.bucketing import BinaryOverlap
+from safle.encoders import make_encoder
 from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
-from safle.encoders.default import default_encoder
 from safle.errors import InvalidInput, SettingsError
 from safle.federation.rehearsal import MARGIN, fitting_share, rehearse, units_within, weigh, worth
 from safle.wire import encode_statistics
+from tests.support.data_sets import KINDS, fixed_data, fixed_encoder
 
-KINDS = ("embedding", "linear", "hybrid", "random")
 INK = DeclaredRange(0, 16, feature_dim=64)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_contribution_is_weighed_as_it_would_be_sent(make_data, kind):
-    data = make_data(kind)
+def test_a_contribution_is_weighed_as_it_would_be_sent(kind):
+    data = fixed_data(kind)
     statistics = data.count()
     found = weigh(data.encoder, data.features, data.labels)
     assert found.bytes == len(encode_statistics(statistics))
@@ -29,8 +28,8 @@ def test_a_contribution_is_weighed_as_it_would_be_sent(make_data, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_rehearsal_is_the_same_every_time(make_encoder, kind):
-    first, second = (rehearse(make_encoder(kind), samples=40, classes=4) for _ in range(2))
+def test_a_rehearsal_is_the_same_every_time(kind):
+    first, second = (rehearse(fixed_encoder(kind), samples=40, classes=4) for _ in range(2))
     assert (first.bytes, first.columns, first.samples) == (second.bytes, second.columns, 40)
 
 
@@ -48,13 +47,13 @@ def test_plausible_features_have_the_calibrated_moments(transform):
 def test_plausible_features_fill_every_bucket_alike():
     generator = np.random.default_rng(0)
     sample = PublicSample(generator.normal(size=(500, 6)))
-    encoder = EmbeddingEncoder.calibrated(sample, bucketing=BinaryOverlap(3), group_size=3)
+    encoder = EmbeddingEncoder.calibrated(sample, buckets=3, group_size=3)
     features = encoder.plausible_features(4_000, generator)
     above = (features[:, None] > encoder.thresholds).mean(axis=0)
     assert np.abs(above - np.array([[0.75], [0.5], [0.25]])).max() < 0.04
 
 
-@pytest.mark.parametrize("make", [LinearEncoder.calibrated, default_encoder])
+@pytest.mark.parametrize("make", [LinearEncoder.calibrated, make_encoder])
 def test_real_contributions_stay_within_the_margin(make):
     # Features that hang together: fewer directions than features.
     generator = np.random.default_rng(1)
@@ -68,7 +67,7 @@ def test_real_contributions_stay_within_the_margin(make):
 
 def test_samples_are_worth_what_the_held_out_ones_say(digits):
     features, labels = digits[0][:600], digits[1][:600]
-    encoder = default_encoder(INK, units=256)
+    encoder = make_encoder(INK, units=256)
     found = worth(encoder, features, labels)
     assert found.judged == 120
     assert found.accuracy > 0.85
@@ -80,12 +79,12 @@ def test_samples_are_worth_what_the_held_out_ones_say(digits):
 
 def test_too_few_samples_to_hold_any_out(digits):
     with pytest.raises(InvalidInput, match="4 samples; a fifth"):
-        worth(default_encoder(INK, units=16), digits[0][:4], digits[1][:4])
+        worth(make_encoder(INK, units=16), digits[0][:4], digits[1][:4])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_other_features_do_not_fit(make_data, kind):
-    data = make_data(kind)
+def test_other_features_do_not_fit(kind):
+    data = fixed_data(kind)
     assert fitting_share(data.encoder, data.features) > 0.9
     assert fitting_share(data.encoder, 1_000 + 0 * data.features) == 0
     if kind != "embedding":
@@ -98,12 +97,10 @@ def test_units_fill_a_budget_and_stay_within_it(most):
     moments = DeclaredMoments(np.zeros(40), np.ones(40))
 
     def bytes_of(units: int) -> float:
-        return (
-            MARGIN * rehearse(default_encoder(moments, units=units), samples=100, classes=10).bytes
-        )
+        return MARGIN * rehearse(make_encoder(moments, units=units), samples=100, classes=10).bytes
 
     units = units_within(
-        lambda units: default_encoder(moments, units=units),
+        lambda units: make_encoder(moments, units=units),
         most,
         most_units=4096,
         samples=100,
@@ -114,7 +111,7 @@ def test_units_fill_a_budget_and_stay_within_it(most):
 
 def test_a_large_budget_takes_all_units_and_a_tiny_one_none():
     def make(units: int) -> object:
-        return default_encoder(INK, units=units)
+        return make_encoder(INK, units=units)
 
     assert units_within(make, 1e9, most_units=70, samples=20, classes=10) == 70
     with pytest.raises(SettingsError, match="with a single random feature, more than 1"):

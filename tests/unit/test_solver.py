@@ -15,8 +15,8 @@ from safle.model import Model
 from safle.solver import facade, heads, solve, solve_bytes, spectrum, tiles, torch_backend
 from safle.solver.intermediary import regularize
 from safle.statistics import Statistics
+from tests.support.data_sets import KINDS, fixed_data, fixed_encoder, repeated
 
-KINDS = ["embedding", "linear", "hybrid"]
 RIDGES = [0, 0.5, 100.0, "auto"]
 
 
@@ -33,26 +33,26 @@ RIDGES = [0, 0.5, 100.0, "auto"]
         ({"ridge": 1.0, "backend": "cublas"}, "auto, scipy or torch"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(make_data, options, found):
+def test_options_that_make_no_sense_are_refused(options, found):
     with pytest.raises(InvalidInput, match=found):
-        solve(make_data().count(), **options)
+        solve(fixed_data().count(), **options)
 
 
 @pytest.mark.parametrize("gamma", [0.0, -1.0, np.nan])
-def test_an_intermediary_must_be_positive(make_data, gamma):
+def test_an_intermediary_must_be_positive(gamma):
     with pytest.raises(InvalidInput, match="positive"):
-        regularize(make_data().count(), gamma)
+        regularize(fixed_data().count(), gamma)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_statistics_without_samples_cannot_be_solved(make_encoder, kind):
+def test_statistics_without_samples_cannot_be_solved(kind):
     with pytest.raises(InvalidInput, match="no samples"):
-        solve(Statistics.empty(make_encoder(kind)))
+        solve(Statistics.empty(fixed_encoder(kind)))
 
 
 @pytest.mark.parametrize("ridge", [1e-30, 1e-12, 1e30])
-def test_a_ridge_beyond_exact_arithmetic_is_refused_with_advice(make_data, repeated, ridge):
-    statistics = repeated(make_data("embedding").count(), 10**6)
+def test_a_ridge_beyond_exact_arithmetic_is_refused_with_advice(ridge):
+    statistics = repeated(fixed_data("embedding").count(), 10**6)
     with pytest.raises(SolveError, match=r"too small|too large"):
         solve(statistics, ridge=ridge)
 
@@ -60,8 +60,8 @@ def test_a_ridge_beyond_exact_arithmetic_is_refused_with_advice(make_data, repea
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ridge", RIDGES)
 @pytest.mark.parametrize("samples", [1, 2])
-def test_the_smallest_clients_are_solved(make_data, kind, ridge, samples):
-    data = make_data(kind, samples)
+def test_the_smallest_clients_are_solved(kind, ridge, samples):
+    data = fixed_data(kind, samples)
     statistics = data.count()
     solution = solve(statistics, ridge=ridge)
     assert np.isfinite(solution.weights).all()
@@ -73,8 +73,8 @@ def test_the_smallest_clients_are_solved(make_data, kind, ridge, samples):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ridge", RIDGES)
-def test_one_class_only_is_predicted_everywhere(make_data, kind, ridge):
-    data = make_data(kind)
+def test_one_class_only_is_predicted_everywhere(kind, ridge):
+    data = fixed_data(kind)
     only = data.part(data.labels == 2)
     statistics = only.count()
     solution = solve(statistics, ridge=ridge)
@@ -92,8 +92,8 @@ def little_memory(monkeypatch):
 
 @pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("ridge", [1.0, "auto", 0])
-def test_what_cannot_fit_is_refused_before_anything_is_computed(make_data, monkeypatch, ridge):
-    statistics = make_data("embedding", samples=400, feature_dim=60).count()
+def test_what_cannot_fit_is_refused_before_anything_is_computed(monkeypatch, ridge):
+    statistics = fixed_data("embedding", samples=400, feature_dim=60).count()
     for module, name in (
         (facade, "spectrum_of"),
         (facade, "TiledMatrix"),
@@ -146,18 +146,18 @@ def heard(statistics, **options):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ridge", RIDGES)
 @pytest.mark.parametrize("probed", [True, False])
-def test_progress_only_rises_and_ends_at_one(make_data, monkeypatch, kind, ridge, probed):
+def test_progress_only_rises_and_ends_at_one(monkeypatch, kind, ridge, probed):
     monkeypatch.setattr(tiles, "TILE", 8)
     if probed:
         monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", 3)
-    calls = heard(make_data(kind).count(), ridge=ridge)
+    calls = heard(fixed_data(kind).count(), ridge=ridge)
     assert all(a <= b for a, b in pairwise(calls))
     assert calls[-1] == 1.0
     assert 0 <= calls[0] <= 1
     assert calls.count(1.0) == 1
 
 
-def test_progress_does_not_go_back_when_the_precision_is_raised(make_data, monkeypatch):
+def test_progress_does_not_go_back_when_the_precision_is_raised(monkeypatch):
     monkeypatch.setattr(tiles, "TILE", 8)
     exactly = facade.solve_exactly
     tries = []
@@ -169,14 +169,14 @@ def test_progress_does_not_go_back_when_the_precision_is_raised(make_data, monke
         return exactly(system, approximate)
 
     monkeypatch.setattr(facade, "solve_exactly", inaccurate_at_first)
-    calls = heard(make_data("hybrid").count(), ridge=1.0)
+    calls = heard(fixed_data("stack").count(), ridge=1.0)
     assert len(tries) == 2
     assert all(a <= b for a, b in pairwise(calls))
     assert calls[-1] == 1.0
 
 
-def test_torch_is_only_needed_where_it_is_asked_for(make_data, monkeypatch):
-    statistics = make_data().count()
+def test_torch_is_only_needed_where_it_is_asked_for(monkeypatch):
+    statistics = fixed_data().count()
     monkeypatch.setattr(facade, "installed", lambda: False)
     monkeypatch.setattr(facade, "TORCH_WORTHWHILE", 1)
     assert solve(statistics, ridge=1.0).backend == "scipy"
@@ -185,17 +185,17 @@ def test_torch_is_only_needed_where_it_is_asked_for(make_data, monkeypatch):
         solve(statistics, ridge=1.0, backend="torch")
 
 
-def test_large_systems_use_torch_where_it_is_installed(make_data, monkeypatch):
+def test_large_systems_use_torch_where_it_is_installed(monkeypatch):
     pytest.importorskip("torch")
-    statistics = make_data().count()
+    statistics = fixed_data().count()
     assert torch_backend.installed()
     assert solve(statistics, ridge=1.0).backend == "scipy"
     monkeypatch.setattr(facade, "TORCH_WORTHWHILE", 1)
     assert solve(statistics, ridge=1.0).backend == "torch"
 
 
-def test_a_solution_says_how_it_was_obtained(make_data):
-    statistics = make_data().count()
+def test_a_solution_says_how_it_was_obtained():
+    statistics = fixed_data().count()
     numbers = solve(statistics, ridge=3, head="least-squares")
     assert (numbers.ridge, numbers.head, numbers.rank, numbers.curve) == (
         3.0,
@@ -211,8 +211,8 @@ def test_a_solution_says_how_it_was_obtained(make_data):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_auto_takes_the_averaged_head_where_classes_have_scatter(make_data, kind):
-    statistics = make_data(kind).count()
+def test_auto_takes_the_averaged_head_where_classes_have_scatter(kind):
+    statistics = fixed_data(kind).count()
     chosen, asked = solve(statistics), solve(statistics, head="averaged")
     assert chosen.head == "averaged"
     assert np.array_equal(chosen.weights, asked.weights)
@@ -221,8 +221,8 @@ def test_auto_takes_the_averaged_head_where_classes_have_scatter(make_data, kind
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("ridge", "classes"), [(0, 3), ("auto", 1), (1.0, 1)])
-def test_auto_takes_least_squares_where_they_have_none(make_data, kind, ridge, classes):
-    data = make_data(kind)
+def test_auto_takes_least_squares_where_they_have_none(kind, ridge, classes):
+    data = fixed_data(kind)
     statistics = data.part(data.labels < classes).count()
     chosen = solve(statistics, ridge=ridge)
     asked = solve(statistics, ridge=ridge, head="least-squares")

@@ -29,11 +29,12 @@ from safle.federation.limits import Limits
 from safle.federation.store import Store
 from safle.statistics import Statistics, count
 from safle.wire import encode_statistics
+from tests.support.data_sets import TABLE_KINDS, fixed_data, repeated
 
 
-@pytest.fixture(params=["embedding", "hybrid"])
-def data(request, make_data):
-    return make_data(request.param, 60)
+@pytest.fixture(params=TABLE_KINDS)
+def data(request):
+    return fixed_data(request.param, 60)
 
 
 @pytest.fixture
@@ -125,9 +126,9 @@ def test_no_name_reaches_the_file_system(parts, store, tmp_path, name):
     assert {path for path in tmp_path.rglob("*") if path.is_dir()} == before
 
 
-def test_what_does_not_belong_is_refused_and_nothing_is_kept(data, parts, store, make_data):
+def test_what_does_not_belong_is_refused_and_nothing_is_kept(data, parts, store):
     store.add(Contribution("a", parts[0]))
-    other = make_data("embedding", 20, buckets=2)
+    other = fixed_data("embedding", 20, buckets=2)
     forged = data.part(slice(10, 30)).count()
     lying = replace(other.count(), fingerprint=data.encoder.fingerprint)
     words = count(data.encoder, data.features[:5], np.array(list("abcde")))
@@ -148,7 +149,7 @@ def test_what_does_not_belong_is_refused_and_nothing_is_kept(data, parts, store,
     assert total_bytes(store) == parts[0]
 
 
-def test_more_samples_than_the_integers_count_are_refused(data, parts, store, repeated):
+def test_more_samples_than_the_integers_count_are_refused(data, parts, store):
     most = data.encoder.layout.most_samples
     many = repeated(data.part(slice(0, 10)).count(), most // 10)
     store.declare(Limits(most_samples=most))
@@ -171,10 +172,10 @@ def test_one_writer_at_a_time_and_readers_any_time(data, parts, store):
         writer.add(Contribution("b", parts[1]))
 
 
-def test_a_store_of_another_encoder_is_not_taken_over(store, make_data):
+def test_a_store_of_another_encoder_is_not_taken_over(store):
     store.close()
     with pytest.raises(EncoderMismatch, match="another store"):
-        Store.create(store.folder, make_data("embedding", 5, buckets=2).encoder)
+        Store.create(store.folder, fixed_data("embedding", 5, buckets=2).encoder)
 
 
 def test_a_folder_of_other_things_is_refused(data, tmp_path):
@@ -376,9 +377,7 @@ def test_contributions_that_became_a_link_are_not_followed(parts, store, tmp_pat
 # --- Limits ------------------------------------------------------------------------------------
 
 
-def test_a_client_that_claims_too_much_is_refused_and_the_others_are_not(
-    data, parts, store, repeated
-):
+def test_a_client_that_claims_too_much_is_refused_and_the_others_are_not(data, parts, store):
     most = data.encoder.layout.most_samples
     liar = encode_statistics(repeated(data.part(slice(0, 10)).count(), most // 10))
     with pytest.raises(LimitExceeded, match="samples"):

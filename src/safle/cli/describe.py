@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from safle._internal.memory import readable
-from safle.encoders import (
-    EmbeddingEncoder,
-    Encoder,
-    HybridEncoder,
-    LinearEncoder,
-    RandomFeatureEncoder,
-)
+from safle.encoders import Encoder
 from safle.encoders.features import ClassName
 
 if TYPE_CHECKING:
@@ -33,9 +27,7 @@ def encoder_facts(encoder: Encoder) -> Facts:
     """Kind, settings, sizes, fingerprint."""
     layout = encoder.layout
     facts: Facts = {"kind": encoder.kind, "features": f"{encoder.feature_dim:,}"}
-    parts = encoder.parts if isinstance(encoder, HybridEncoder) else (encoder,)
-    for part in parts:
-        facts |= _settings(part)
+    facts |= encoder.facts()
     if layout.experts:
         tables = Counter(layout.table_sizes)
         facts["tables"] = ", ".join(f"{count:,} x {size:,} rows" for size, count in tables.items())
@@ -63,31 +55,6 @@ def contribution_facts(sent: Rehearsal, *, about: str = "") -> Facts:
         "keeps": "images, features, codes and the labels of single samples",
         "gives away": f"samples of each class, and sums of products of columns; {assume}",
     }
-
-
-def _settings(part: Encoder) -> Facts:
-    if isinstance(part, EmbeddingEncoder):
-        bucketing, thresholds = part.bucketing, part.thresholds
-        return {
-            "bucketing": f"{bucketing.name}, {bucketing.buckets} buckets, "
-            f"{bucketing.functions} digits a feature in base {bucketing.radix}",
-            "group size": f"{part.group_size} digits an expert (seed {part.seed})",
-            "thresholds": f"{thresholds.min():.6g} to {thresholds.max():.6g}",
-        }
-    if isinstance(part, LinearEncoder):
-        return {
-            "transform": part.transform,
-            "fixed point": f"{part.fraction_bits} fraction bits",
-            "means": f"{part.mean.min():.6g} to {part.mean.max():.6g}",
-            "deviations": f"{part.deviation.min():.6g} to {part.deviation.max():.6g}",
-        }
-    if isinstance(part, RandomFeatureEncoder):
-        return {
-            "random features": f"{part.count:,} sums of {part.terms} features (seed {part.seed}), "
-            f"{part.bits} bits each",
-            "their transform": part.linear.transform,
-        }
-    return {f"{part.kind} settings": part.settings()}
 
 
 def statistics_facts(statistics: Statistics, *, size: int, digest: str) -> Facts:

@@ -30,16 +30,24 @@ Examples:
   safle encoder make --sample public.npz --kind embedding -o encoder.safetensors
 """
 SOURCES = ("range", "mean", "sample", "histogram")
-OPTIONS = {
-    "random-features": ("units", "megabytes", "bits", "transform", "seed"),
-    "embedding": ("bucketing", "buckets", "group_size", "seed"),
-    "linear": ("fraction_bits", "transform"),
-    "hybrid": ("bucketing", "buckets", "group_size", "seed", "fraction_bits", "transform"),
-}
-"""What each kind of encoder can be told."""
 
 
-@click.command(cls=Command, epilog=EXAMPLE)
+class MakeCommand(Command):
+    """A command with an option for every setting of every kind.
+
+    They are added when they are asked for: the kinds are slow to import, and other
+    packages may have registered some of their own.
+    """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        from safle.cli.kind_options import kind_options
+
+        place = next(i for i, option in enumerate(self.params) if option.name == "megabytes")
+        own = [*self.params[:place], *kind_options(), *self.params[place:]]
+        return [*own, *[p for p in super().get_params(ctx) if p not in self.params]]
+
+
+@click.command(cls=MakeCommand, epilog=EXAMPLE)
 @click.option(
     "--range",
     type=(float, float),
@@ -67,72 +75,12 @@ OPTIONS = {
     help="Only for features made by the same backbone as those in this file.",
 )
 @click.option(
-    "--kind",
-    type=click.Choice(list(OPTIONS)),
-    default="random-features",
-    metavar="NAME",
-    help="random-features (the strongest: linear and rectified sums side by side), embedding "
-    "(the paper's SAFLe), linear (AFL), or hybrid: linear and embedding.",
-)
-@click.option(
-    "--units",
-    type=click.IntRange(min=1),
-    metavar="N",
-    show_default="16 a feature, at most 8,192",
-    help="Random features: more are more accurate, and more to send.",
-)
-@click.option(
     "--megabytes",
     type=click.FloatRange(min=0, min_open=True),
     metavar="MB",
     help="As many random features as a client of --samples samples can send in so many MB.",
 )
 @client_options("--megabytes")
-@click.option(
-    "--bits", type=click.IntRange(2, 8), default=4, metavar="B", help="Bits of a random feature."
-)
-@click.option(
-    "--transform",
-    type=click.Choice(["none", "square-root"]),
-    show_default="square-root with random features that are never negative, else none",
-    metavar="NAME",
-    help="Of features, before they are standardised: none or square-root.",
-)
-@click.option(
-    "--bucketing",
-    type=click.Choice(["binary-overlap", "one-hot", "integer"]),
-    default="binary-overlap",
-    metavar="NAME",
-    help="How a value becomes digits: binary-overlap, one-hot or integer.",
-)
-@click.option(
-    "--buckets",
-    type=click.IntRange(min=1),
-    metavar="B",
-    show_default="8, fewer for many features",
-    help="Buckets a feature.",
-)
-@click.option(
-    "--group-size",
-    type=click.IntRange(min=1),
-    metavar="G",
-    show_default="the largest up to 6 with about 12,000 columns",
-    help="Digits an expert.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Of the random features, or of the permutation of digits.",
-)
-@click.option(
-    "--fraction-bits",
-    type=int,
-    default=8,
-    metavar="BITS",
-    help="Bits behind the point of linear codes.",
-)
 @table_options(labels=False)
 @output("The encoder file to write; give it to every client.")
 @click.pass_context
@@ -143,42 +91,50 @@ def make(context: click.RichContext, /, output: Path, kind: str, **options: Any)
     sample, or let every client send a histogram ([b]safle histogram[/b]) and sum those.
     """
     from safle.cli.describe import encoder_facts
-    from safle.encoders.building import build_encoder
+    from safle.cli.kind_options import given_settings
+    from safle.encoders import make_encoder
 
-    _check_usage(context, kind, options)
+    _check_usage(options)
+    settings = given_settings(kind, options)
     for name in ("sample", "histogram", "features_source"):
         refuse_overwriting(output, options[name])
-    settings = {name: options[name] for name in OPTIONS[kind] if name != "megabytes"}
     calibration = _calibration(options)
     session = context.find_object(Session) or Session()
     if options["megabytes"] is not None:
-        settings["units"] = _units(session, calibration, settings, options)
-    encoder = build_encoder(calibration, kind=kind, **settings)
+        settings["units"] = _units(session, calibration, kind, settings, options)
+    encoder = make_encoder(calibration, kind, **settings)
     encoder = encoder.with_source(_source(options))
     encoder.save(output)
     session.facts(f"{output}: encoder", encoder_facts(encoder))
 
 
 def _units(
-    session: Session, calibration: Calibration, settings: dict[str, Any], options: dict[str, Any]
+    session: Session,
+    calibration: Calibration,
+    kind: str,
+    settings: dict[str, Any],
+    options: dict[str, Any],
 ) -> int:
     """As many random features as --megabytes allow, found by rehearsals."""
-    from safle.encoders.building import build_encoder
-    from safle.encoders.default import default_units
+    from safle.encoders import make_encoder
+    from safle.encoders.registry import kind_named
     from safle.federation.rehearsal import units_within
 
+    if "units" not in kind_named(kind).declared(settings):
+        raise click.UsageError(f"--megabytes does not apply to a {kind} encoder; leave it out")
     session.announce_compilation()
     session.note("rehearsing what a client would send ...")
+    most = make_encoder(calibration, kind, **settings).settings.to_dict()["units"]
     return units_within(
-        lambda units: build_encoder(calibration, **settings | {"units": units}),
+        lambda units: make_encoder(calibration, kind, **settings | {"units": units}),
         1e6 * options["megabytes"],
-        most_units=default_units(calibration.feature_dim),
+        most_units=most,
         samples=options["samples"],
         classes=options["classes"],
     )
 
 
-def _check_usage(context: click.Context, kind: str, options: dict[str, Any]) -> None:
+def _check_usage(options: dict[str, Any]) -> None:
     given = [name for name in SOURCES if options[name] is not None]
     if len(given) != 1:
         found = " and ".join(f"--{name}" for name in given) or "none of them"
@@ -191,11 +147,6 @@ def _check_usage(context: click.Context, kind: str, options: dict[str, Any]) -> 
         raise click.UsageError("--megabytes chooses the units: leave out --units")
     if given == ["range"] and options["features"] is None:
         raise click.UsageError("--range needs --features, the number of features")
-    for name in sorted({name for names in OPTIONS.values() for name in names} - {*OPTIONS[kind]}):
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            flag = name.replace("_", "-")
-            raise click.UsageError(f"--{flag} does not apply to a {kind} encoder; leave it out")
 
 
 def _calibration(options: dict[str, Any]) -> Calibration:

@@ -2,15 +2,18 @@
 
 from safle.encoders.base import Encoder, load_encoder
 from safle.encoders.embedding import EmbeddingEncoder
-from safle.encoders.hybrid import HybridEncoder
 from safle.encoders.linear import LinearEncoder
 from safle.encoders.random_features import RandomFeatureEncoder
+from safle.encoders.registry import kinds, make_encoder
+from safle.encoders.stack import StackEncoder
 
 __all__ = [
     "EmbeddingEncoder",
     "Encoder",
-    "HybridEncoder",
     "LinearEncoder",
     "RandomFeatureEncoder",
+    "StackEncoder",
+    "kinds",
     "load_encoder",
+    "make_encoder",
 ]

@@ -1,8 +1,4 @@
-"""What every encoder is: data in a file, with a fingerprint, that maps features to codes.
-
-A further encoder is one new subclass: it names its ``kind``, says its settings and
-arrays, restores itself from them and encodes. Nothing else changes.
-"""
+"""What every encoder is: data in a file, with a fingerprint, that maps features to codes."""
 
 from __future__ import annotations
 
@@ -11,6 +7,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
@@ -20,16 +17,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle._internal import atomic
 from safle._internal.tensors import Arrays, read_tensors, write_tensors
+from safle.encoders.calibration import Calibration
 from safle.encoders.codes import Codes, Layout
 from safle.encoders.features import as_features
+from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
+from safle.encoders.registry import kind_named, register
+from safle.encoders.settings import Setting, Settings
 from safle.encoders.source import as_source
-from safle.errors import EncoderMismatch, SafleError, WireError
+from safle.errors import EncoderMismatch, SafleError, SettingsError, WireError
 
 FORMAT = "safle-encoder-2"
 MAX_FILE_BYTES = 1 << 28
 """An encoder holds thresholds, not data: anything larger is not one."""
-
-_kinds: dict[str, type[Encoder]] = {}
 
 
 class Made(Protocol):
@@ -42,16 +41,43 @@ class Made(Protocol):
 
 
 class Encoder(ABC):
-    """Features -> codes."""
+    """Features -> codes; a function that all clients share, and a file.
+
+    A kind is one subclass in one module: it names itself, declares its settings, holds
+    arrays of float64 and expresses its codes. Its constructor takes arrays and settings by
+    name. Everything else (commands, the estimator, exports, tests) follows from that.
+    """
 
     kind: ClassVar[str]
+    summary: ClassVar[str] = ""
+    """One line for people who choose between kinds."""
+    settings_type: ClassVar[type[Settings]] = Settings
 
-    def __init_subclass__(cls) -> None:
-        _kinds[cls.kind] = cls
-
+    settings: Settings
     feature_dim: int
     source: str = ""
     """What makes the features: empty, or a backbone's name, weights and preprocessing."""
+
+    def __init_subclass__(cls) -> None:
+        register(cls)
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = self.settings_type.of(settings)
+        for name, value in self.settings.to_dict().items():
+            if value is None:
+                expected = self.settings.declared()[name].type.__name__
+                raise SettingsError(
+                    f"{name} is None; expected {'an integer' if expected == 'int' else 'text'}: "
+                    "only 'calibrated' chooses it"
+                )
+
+    @classmethod
+    @abstractmethod
+    def calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
+        """An encoder for the features that ``calibration`` describes.
+
+        ``settings`` are the fields of `settings_type`; what is None or left out is chosen.
+        """
 
     @cached_property
     @abstractmethod
@@ -59,21 +85,12 @@ class Encoder(ABC):
         """The code space."""
 
     @abstractmethod
-    def settings(self) -> dict[str, Any]:
-        """Everything but the arrays, as JSON."""
-
-    @abstractmethod
     def arrays(self) -> Arrays:
         """Float64 arrays by name."""
 
-    @classmethod
     @abstractmethod
-    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `settings` and `arrays`; raises a `SafleError` on nonsense."""
-
-    @abstractmethod
-    def encode_checked(self, features: NDArray[Any]) -> Codes:
-        """Codes of features that `as_features` has passed."""
+    def express(self, ops: Operations[T], features: T) -> Expressed[T]:
+        """The codes in the words of ``ops``; what exports, and is computed by default."""
 
     @abstractmethod
     def plausible_features(
@@ -83,6 +100,40 @@ class Encoder(ABC):
 
         (samples, feature_dim); for rehearsals, where there are no features yet.
         """
+
+    @classmethod
+    def declared(cls, given: Mapping[str, Any]) -> dict[str, Setting]:  # noqa: ARG003
+        """The settings that apply beside those that are ``given``, by name."""
+        return cls.settings_type.declared()
+
+    @classmethod
+    def draw(cls, calibration: Calibration, generator: np.random.Generator) -> Self:
+        """A small encoder with settings at random: for tests."""
+        drawn = cls.settings_type.draw(generator, calibration.feature_dim)
+        return cls.calibrated(calibration, **drawn.to_dict())
+
+    def header(self) -> dict[str, Any]:
+        """Everything but the arrays, as JSON."""
+        return self.settings.to_dict()
+
+    @classmethod
+    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
+        """The inverse of `header` and `arrays`; raises a `SafleError` on nonsense."""
+        return cls(**arrays, **settings)
+
+    def facts(self) -> dict[str, str]:
+        """Settings and ranges of the arrays, for people."""
+        settings = {n.replace("_", " "): f"{v}" for n, v in self.settings.to_dict().items()}
+        ranges = {n: f"{a.min():.6g} to {a.max():.6g}" for n, a in self.arrays().items()}
+        return settings | ranges
+
+    def encode_checked(self, features: NDArray[Any]) -> Codes:
+        """Codes of features that `as_features` has passed."""
+        # float64 whatever the features' type: the codes must not depend on it.
+        with np.errstate(over="ignore"):
+            made = self.express(NumpyOperations(), features.astype(np.float64))
+        symbols, dense = (np.empty((len(features), 0)) if x is None else x for x in made)
+        return Codes(symbols.astype(self.layout.symbol_type), dense.astype(np.int16))
 
     def encode(self, features: ArrayLike) -> Codes:
         """Codes of features, (samples, feature_dim)."""
@@ -142,9 +193,18 @@ class Encoder(ABC):
 
 
 def encoder_header(encoder: Encoder) -> str:
-    """Kind, settings and source as canonical JSON; encoders without a source do not mention it."""
-    settings = encoder.settings() | ({"source": encoder.source} if encoder.source else {})
-    content = {"format": FORMAT, "kind": encoder.kind, "settings": settings}
+    """All but the arrays as canonical JSON; encoders without a source do not mention it.
+
+    The layout follows from the rest. It is there so that another version of safle, in which
+    it follows differently, refuses the encoder instead of misreading statistics.
+    """
+    content = {
+        "format": FORMAT,
+        "kind": encoder.kind,
+        "settings": encoder.header(),
+        "layout": encoder.layout.to_json(),
+    }
+    content |= {"source": encoder.source} if encoder.source else {}
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
 
@@ -156,25 +216,24 @@ def restore_encoder(header: str, arrays: Arrays) -> Encoder:
             raise WireError(
                 f"not a safle encoder: format {content['format']!r}; this safle reads {FORMAT!r}"
             )
-        return restore_kind(content["kind"], content["settings"], arrays)
+        encoder = restore_kind(content["kind"], content["settings"], arrays)
+        encoder = encoder.with_source(content.get("source", ""))
     except WireError:
         raise
     except (SafleError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise WireError(f"not a valid encoder: {error!r}") from error
+    # Two texts of one header would be two identities of one encoder.
+    if encoder_header(encoder) != header:
+        raise WireError("the header is not as this safle writes it: make the encoder again")
+    return encoder
 
 
 def restore_kind(kind: Any, settings: Any, arrays: Arrays) -> Encoder:
     """An encoder of a kind by name."""
-    if kind not in _kinds:
-        raise WireError(
-            f"unknown encoder kind {kind!r}; this safle knows {', '.join(sorted(_kinds))}: "
-            "it may need an upgrade"
-        )
     for name, array in arrays.items():
         if array.dtype != np.float64 or not np.isfinite(array).all():
             raise WireError(f"encoder array {name!r} is not finite float64")
-    encoder = _kinds[kind].restore(settings, arrays)
-    return encoder.with_source(settings["source"]) if settings.get("source") else encoder
+    return kind_named(kind).restore(settings, arrays)
 
 
 def load_encoder(path: str | os.PathLike[str]) -> Encoder:

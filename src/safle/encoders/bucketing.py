@@ -25,6 +25,8 @@ class Bucketing(ABC):
     buckets: int
     name: ClassVar[str]
     rule: ClassVar[int]
+    least: ClassVar[int] = 2
+    """Fewest buckets that still tell two values apart."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "buckets", as_integer("buckets", self.buckets))
@@ -33,11 +35,6 @@ class Bucketing(ABC):
                 f"{self.name} bucketing got {self.buckets} buckets; "
                 f"expected {self.least}..{MAX_BUCKETS}"
             )
-
-    @property
-    def least(self) -> int:
-        """Fewest buckets that still tell two values apart."""
-        return 2
 
     @property
     @abstractmethod
@@ -84,10 +81,7 @@ class BinaryOverlap(Bucketing):
     name = "binary-overlap"
     rule = EXCEEDS
     radix = 2
-
-    @property
-    def least(self) -> int:
-        return 1
+    least = 1
 
     @property
     def functions(self) -> int:

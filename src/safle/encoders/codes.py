@@ -130,6 +130,11 @@ class Layout:
         return self.code_count + self.dense_dim
 
     @property
+    def symbol_type(self) -> type[np.unsignedinteger[Any]]:
+        """The narrowest type that holds every symbol."""
+        return np.uint8 if max(self.table_sizes, default=0) <= 256 else np.uint16
+
+    @property
     def gram_type(self) -> type[np.signedinteger[Any]]:
         """Counts of codes fit int32; sums of products of dense integers need int64."""
         return np.int64 if self.dense_dim else np.int32

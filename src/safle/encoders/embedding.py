@@ -7,19 +7,27 @@ does not divide the digits, the last expert is a smaller one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safle._internal.tensors import Arrays
 from safle.encoders.base import Encoder
-from safle.encoders.bucketing import BinaryOverlap, Bucketing, make_bucketing
+from safle.encoders.bucketing import (
+    MAX_BUCKETS,
+    STRATEGIES,
+    BinaryOverlap,
+    Bucketing,
+    make_bucketing,
+)
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import MAX_EMBEDDING_DIM, MAX_TABLE_SIZE, Codes, Layout
-from safle.encoders.features import as_integer
-from safle.encoders.kernels.encode import encode_rows
+from safle.encoders.kernels.encode import EXCEEDS, LEVEL, encode_rows
+from safle.encoders.operations import Expressed, Operations, T
+from safle.encoders.settings import MOST_SEED, Settings, setting
 from safle.encoders.shuffle import permutation
 from safle.errors import SettingsError
 
@@ -29,90 +37,88 @@ DEFAULT_GROUP_LIMIT = 6
 """Tables of more than 64 rows are mostly unseen at a client's sample counts."""
 
 
+@dataclass(frozen=True)
+class EmbeddingSettings(Settings):
+    """Of an `EmbeddingEncoder`."""
+
+    bucketing: str = setting(
+        BinaryOverlap.name, "How a value becomes digits.", choices=(*STRATEGIES,)
+    )
+    buckets: int | None = setting(
+        None,
+        "Buckets of a feature.",
+        least=1,
+        most=MAX_BUCKETS,
+        chosen="8, fewer for many features",
+    )
+    group_size: int | None = setting(
+        None,
+        "Digits of an expert.",
+        least=1,
+        chosen="the largest up to 6 with about 12,000 columns",
+    )
+    seed: int = setting(0, "Of the permutation of digits.", least=0, most=MOST_SEED)
+
+    def choose(self, calibration: Calibration) -> Self:
+        dim, buckets, group_size = calibration.feature_dim, self.buckets, self.group_size
+        if buckets is None:
+            # One threshold makes a thermometer, but a single bin tells nothing apart.
+            buckets = max(STRATEGIES[self.bucketing].least, default_buckets(dim))
+        if group_size is None:
+            group_size = default_group_size(dim, make_bucketing(self.bucketing, buckets))
+        return replace(self, buckets=buckets, group_size=group_size)
+
+    @classmethod
+    def draw(cls, generator: np.random.Generator, feature_dim: int) -> Self:
+        name = str(generator.choice([*STRATEGIES]))
+        bucketing = make_bucketing(name, int(generator.integers(2, 6)))
+        digits = feature_dim * bucketing.functions
+        most = min(digits, 8 if bucketing.radix == 2 else 4)
+        size, seed = int(generator.integers(1, most + 1)), int(generator.integers(1 << 63))
+        return cls(name, bucketing.buckets, size, seed)
+
+
 class EmbeddingEncoder(Encoder):
     """Features -> one symbol per expert.
 
     Parameters
     ----------
     thresholds : float64, (threshold_count, feature_dim), non-decreasing along axis 0
-    bucketing : value -> digits
-    group_size : G, digits per expert
-    seed : of the permutation
+    settings : see `EmbeddingSettings`; buckets and group_size must be given
     """
 
     kind = "embedding"
+    summary = "the paper's SAFLe: buckets, shuffled and grouped"
+    settings_type: ClassVar[type[EmbeddingSettings]] = EmbeddingSettings
+    settings: EmbeddingSettings
 
-    def __init__(
-        self,
-        thresholds: NDArray[np.float64],
-        *,
-        bucketing: Bucketing,
-        group_size: int,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, thresholds: NDArray[np.float64], **settings: Any) -> None:
+        super().__init__(**settings)
         self.thresholds = np.array(thresholds, np.float64, order="C")
-        self.bucketing = bucketing
-        self.group_size = as_integer("group_size", group_size)
-        self.seed = as_integer("seed", seed)
-        _check_thresholds(self.thresholds, bucketing)
+        self.bucketing = make_bucketing(self.settings.bucketing, int(self.settings.buckets or 0))
+        self.group_size = int(self.settings.group_size or 0)
+        _check_thresholds(self.thresholds, self.bucketing)
         self.feature_dim = int(self.thresholds.shape[1])
-        _check_sizes(self.feature_dim, bucketing, self.group_size)
-        self._sources = self._digit_positions()
+        _check_sizes(self.feature_dim, self.bucketing, self.group_size)
 
     @classmethod
-    def calibrated(
-        cls,
-        calibration: Calibration,
-        *,
-        bucketing: Bucketing | None = None,
-        group_size: int | None = None,
-        seed: int = 0,
-    ) -> Self:
-        """An encoder with thresholds from ``calibration``.
+    def calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
+        chosen = cls.settings_type.of(settings).choose(calibration)
+        bucketing = make_bucketing(chosen.bucketing, int(chosen.buckets or 0))
+        return cls(calibration.thresholds(bucketing.threshold_count), **chosen.to_dict())
 
-        By default a thermometer of 8 thresholds (fewer for very wide features) and the
-        largest groups of up to 6 digits that keep about 12,000 columns or fewer.
-        """
-        features = calibration.feature_dim
-        chosen = bucketing or BinaryOverlap(default_buckets(features))
-        if group_size is None:
-            group_size = default_group_size(features, chosen)
-        return cls(
-            calibration.thresholds(chosen.threshold_count),
-            bucketing=chosen,
-            group_size=group_size,
-            seed=seed,
-        )
+    @property
+    def _digit_count(self) -> int:
+        return self.feature_dim * self.bucketing.functions
 
     @cached_property
     def layout(self) -> Layout:
-        digits = self.feature_dim * self.bucketing.functions
-        whole, rest = divmod(digits, self.group_size)
+        whole, rest = divmod(self._digit_count, self.group_size)
         sizes = [self.bucketing.radix**self.group_size] * whole
         return Layout(tuple(sizes + [self.bucketing.radix**rest] * (rest > 0)))
 
-    def settings(self) -> dict[str, Any]:
-        return {
-            "bucketing": self.bucketing.name,
-            "buckets": self.bucketing.buckets,
-            "group_size": self.group_size,
-            "seed": self.seed,
-        }
-
     def arrays(self) -> Arrays:
         return {"thresholds": self.thresholds}
-
-    @classmethod
-    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
-        numbers = [settings[name] for name in ("buckets", "group_size", "seed")]
-        if not all(type(number) is int for number in numbers):
-            raise SettingsError("buckets, group_size and seed must be integers")
-        return cls(
-            arrays["thresholds"],
-            bucketing=make_bucketing(settings["bucketing"], settings["buckets"]),
-            group_size=settings["group_size"],
-            seed=settings["seed"],
-        )
 
     def plausible_features(
         self, samples: int, generator: np.random.Generator
@@ -126,28 +132,57 @@ class EmbeddingEncoder(Encoder):
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
         layout = self.layout
-        narrow = max(layout.table_sizes) <= 256
-        symbols = np.empty((len(features), layout.experts), np.uint8 if narrow else np.uint16)
-        digits = self.feature_dim * self.bucketing.functions
-        starts = np.minimum(np.arange(layout.experts + 1) * self.group_size, digits)
+        symbols = np.empty((len(features), layout.experts), layout.symbol_type)
+        starts = np.minimum(np.arange(layout.experts + 1) * self.group_size, self._digit_count)
         encode_rows(
             features,
             _thresholds_for(features.dtype, self.thresholds),
             self.bucketing.rule,
             self.bucketing.functions,
-            self._sources,
+            self._positions,
             starts,
             self.bucketing.radix,
             symbols,
         )
         return Codes(symbols, np.empty((len(features), 0), np.int16))
 
-    def _digit_positions(self) -> NDArray[np.int32]:
+    @cached_property
+    def _positions(self) -> NDArray[np.int32]:
         """Permuted digits (paper order f*L + l) as positions in the kernel's order l*d + f."""
-        functions = self.bucketing.functions
-        shuffled = permutation(self.feature_dim * functions, self.seed)
-        feature, function = np.divmod(shuffled, functions)
+        shuffled = permutation(self._digit_count, self.settings.seed)
+        feature, function = np.divmod(shuffled, self.bucketing.functions)
         return (function * self.feature_dim + feature).astype(np.int32)
+
+    def express(self, ops: Operations[T], features: T) -> Expressed[T]:
+        # Place by place, the first digits of all experts before the second ones: an index
+        # is then a sum of G rows. Digits missing in the last expert have place value 0.
+        group, experts = self.group_size, self.layout.experts
+        shuffled = np.zeros(experts * group, np.int64)
+        shuffled[: self._digit_count] = permutation(self._digit_count, self.settings.seed)
+        places = np.tile(self.bucketing.radix ** np.arange(group), experts)
+        places[self._digit_count :] = 0
+        digits = shuffled.reshape(experts, group).T.ravel()
+        feature, function = np.divmod(digits, self.bucketing.functions)
+        if self.bucketing.rule == LEVEL:
+            values = ops.gather(ops.levels(features, self.thresholds), feature)
+        else:
+            low, high = self._intervals(feature, function)
+            values = ops.inside(ops.gather(features, feature), low, high)
+        return Expressed(symbols=ops.compose(values, places.reshape(experts, group).T))
+
+    def _intervals(
+        self, feature: NDArray[np.int64], function: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(low, high], the values that set these digits; float64, (digits,) each.
+
+        Level l lies above t_l-1 and not above t_l; the first and the last reach to infinity.
+        """
+        infinite = np.full((1, self.feature_dim), np.inf)
+        borders = np.concatenate([-infinite, self.thresholds, infinite])
+        if self.bucketing.rule == EXCEEDS:
+            low = borders[1 + function, feature]
+            return low, np.full_like(low, np.inf)
+        return borders[function, feature], borders[1 + function, feature]
 
 
 def default_buckets(feature_dim: int) -> int:

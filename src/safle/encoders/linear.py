@@ -8,8 +8,9 @@ values clip at 128 deviations.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,17 +19,23 @@ from safle._internal.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import DENSE_LIMIT, WIDEST, Codes, Layout
-from safle.encoders.features import as_integer
-from safle.encoders.transform import (
-    check_transform,
-    restored,
-    transformed,
-    transformed_moments,
-)
+from safle.encoders.kernels.fixed_point import fix
+from safle.encoders.operations import Expressed, Operations, T
+from safle.encoders.settings import Settings, setting
+from safle.encoders.transform import TRANSFORMS, restored, transformed_moments
 from safle.errors import SettingsError
 
-DEFAULT_FRACTION_BITS = 8
-MAX_FRACTION_BITS = 12
+
+@dataclass(frozen=True)
+class LinearSettings(Settings):
+    """Of a `LinearEncoder`."""
+
+    fraction_bits: int = setting(
+        8, "Bits behind the binary point of linear codes.", least=0, most=12
+    )
+    transform: str | None = setting(
+        "none", "Of features, before they are standardised.", choices=TRANSFORMS
+    )
 
 
 class LinearEncoder(Encoder):
@@ -38,92 +45,69 @@ class LinearEncoder(Encoder):
     ----------
     mean, deviation : float64, (feature_dim,)
         of the transformed features
-    fraction_bits : b, bits behind the binary point
-    transform : "none", or "square-root" for skewed features (see `safle.encoders.transform`)
+    settings : see `LinearSettings`
     """
 
     kind = "linear"
+    summary = "AFL's: standardised features as fixed-point integers"
+    settings_type: ClassVar[type[LinearSettings]] = LinearSettings
+    settings: LinearSettings
 
     def __init__(
-        self,
-        mean: NDArray[np.float64],
-        deviation: NDArray[np.float64],
-        *,
-        fraction_bits: int = DEFAULT_FRACTION_BITS,
-        transform: str = "none",
+        self, mean: NDArray[np.float64], deviation: NDArray[np.float64], **settings: Any
     ) -> None:
-        self.transform = check_transform(transform)
+        super().__init__(**settings)
         self.mean = np.array(mean, np.float64)
         self.deviation = np.array(deviation, np.float64)
-        self.fraction_bits = as_integer("fraction_bits", fraction_bits)
         if self.mean.ndim != 1 or not self.mean.size or self.mean.shape != self.deviation.shape:
             raise SettingsError(
                 f"mean has shape {self.mean.shape} and deviation {self.deviation.shape}; "
-                "expected (feature_dim,) for both"
+                "expected one number a feature in each"
             )
-        if not np.isfinite(self.mean).all() or not np.isfinite(self.deviation).all():
+        if not (np.isfinite(self.mean).all() and np.isfinite(self.deviation).all()):
             raise SettingsError("mean and deviation must be finite")
         if (self.deviation <= 0).any():
-            raise SettingsError("deviations must be positive; use 1 for constant features")
-        if not 0 <= self.fraction_bits <= MAX_FRACTION_BITS:
-            raise SettingsError(f"fraction_bits {fraction_bits}; expected 0..{MAX_FRACTION_BITS}")
+            raise SettingsError("deviations must be positive")
         self.feature_dim = len(self.mean)
 
     @classmethod
-    def calibrated(
-        cls,
-        calibration: Calibration,
-        *,
-        fraction_bits: int = DEFAULT_FRACTION_BITS,
-        transform: str = "none",
-    ) -> Self:
-        """An encoder that standardises by the calibration's moments."""
-        moments = transformed_moments(calibration, check_transform(transform))
-        return cls(*moments, fraction_bits=fraction_bits, transform=transform)
+    def calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
+        chosen = cls.settings_type.of(settings).choose(calibration)
+        moments = transformed_moments(calibration, str(chosen.transform))
+        return cls(*moments, **chosen.to_dict())
+
+    @property
+    def scale(self) -> int:
+        """Codes per deviation; also the constant's code."""
+        return 1 << self.settings.fraction_bits
 
     @cached_property
     def layout(self) -> Layout:
-        scale = 1 << self.fraction_bits
-        limits = (WIDEST,) * self.feature_dim + ((scale, scale),)
-        return Layout((), (scale,) * len(limits), limits)
-
-    def settings(self) -> dict[str, Any]:
-        # What is not used is not mentioned: the fingerprint of a plain one stays what it was.
-        used = {} if self.transform == "none" else {"transform": self.transform}
-        return {"fraction_bits": self.fraction_bits, **used}
+        limits = (WIDEST,) * self.feature_dim + ((self.scale, self.scale),)
+        return Layout((), (self.scale,) * len(limits), limits)
 
     def arrays(self) -> Arrays:
         return {"mean": self.mean, "deviation": self.deviation}
 
-    @classmethod
-    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
-        if type(settings["fraction_bits"]) is not int:
-            raise SettingsError("fraction_bits must be an integer")
-        return cls(
-            arrays["mean"],
-            arrays["deviation"],
-            fraction_bits=settings["fraction_bits"],
-            transform=settings.get("transform", "none"),
-        )
+    def fixed_point(self, ops: Operations[T], features: T) -> T:
+        """The features alone, without the constant, (samples, feature_dim)."""
+        if self.settings.transform == "square-root":
+            features = ops.root(features)
+        values = ops.divide(ops.subtract(features, self.mean), self.deviation)
+        return ops.clip(ops.round(ops.multiply(values, self.scale)), -DENSE_LIMIT, DENSE_LIMIT)
 
-    def fixed_point(self, features: NDArray[Any]) -> NDArray[np.int16]:
-        """The features alone, without the constant; int16, (samples, feature_dim)."""
-        # float64 whatever the features' type: the codes must not depend on it.
-        with np.errstate(over="ignore"):
-            values = transformed(features.astype(np.float64), self.transform)
-            values = (values - self.mean) / self.deviation
-            np.clip(
-                np.rint(values * (1 << self.fraction_bits)), -DENSE_LIMIT, DENSE_LIMIT, out=values
-            )
-        return values.astype(np.int16)
+    def encode_checked(self, features: NDArray[Any]) -> Codes:
+        # The same in one pass over memory.
+        layout, root = self.layout, self.settings.transform == "square-root"
+        dense = np.full((len(features), layout.dense_dim), self.scale, np.int16)
+        fix(features, self.mean, self.deviation, scale=self.scale, root=root, dense=dense)
+        return Codes(np.empty((len(features), 0), np.uint8), dense)
+
+    def express(self, ops: Operations[T], features: T) -> Expressed[T]:
+        return Expressed(dense=ops.append(self.fixed_point(ops, features), self.scale))
 
     def plausible_features(
         self, samples: int, generator: np.random.Generator
     ) -> NDArray[np.float64]:
         drawn = generator.standard_normal((samples, self.feature_dim))
-        return restored(drawn * self.deviation + self.mean, self.transform)
-
-    def encode_checked(self, features: NDArray[Any]) -> Codes:
-        constant = np.full((len(features), 1), 1 << self.fraction_bits, np.int16)
-        dense = np.concatenate([self.fixed_point(features), constant], axis=1)
-        return Codes(np.empty((len(features), 0), np.uint8), dense)
+        return restored(drawn * self.deviation + self.mean, str(self.settings.transform))

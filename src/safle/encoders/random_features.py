@@ -1,7 +1,7 @@
 """Random features in few-bit integers: what bends the linear model, still counted exactly.
 
-Unit j adds ``terms`` of the standardised fixed-point features with signs, drops what is
-negative and keeps ``bits`` bits:
+Beside the linear columns, unit j adds ``terms`` of the fixed-point features with signs,
+drops what is negative and keeps ``bits`` bits:
 
     ``code_j = min(2^bits - 1, floor(max(0, sum_t s_jt c_f(j,t)) / 2^shift + 1/2))``.
 
@@ -13,23 +13,25 @@ of that many features has a deviation of a power of two, and a step of four devi
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safle._internal.tensors import Arrays
-from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
-from safle.encoders.codes import MAX_EXPERTS, Codes, Layout
-from safle.encoders.features import as_integer
-from safle.encoders.linear import LinearEncoder
+from safle.encoders.codes import MAX_EXPERTS, WIDEST, Codes, Layout
+from safle.encoders.kernels.units import encode_units, rows_of_terms
+from safle.encoders.linear import LinearEncoder, LinearSettings
+from safle.encoders.operations import Expressed, Operations, T
+from safle.encoders.settings import MOST_SEED, setting
 from safle.encoders.shuffle import hashes
+from safle.encoders.transform import QUANTILES, TRANSFORMS
 from safle.errors import SettingsError
 
-DEFAULT_TERMS, DEFAULT_BITS = 16, 4
-MOST_TERMS, MOST_BITS = 256, 8
+UNITS_PER_FEATURE, MOST_UNITS = 16, 8_192
+TERMS, DEFAULT_TERMS = (1, 4, 16, 64, 256), 16
 RANGE_BITS = 2
 """The largest code stands for 2**2 deviations of a unit."""
 WORTH_BITS = 1
@@ -39,127 +41,150 @@ So one ridge for all columns leaves the linear ones beside them four times freer
 generalised cross-validation preferred on every data set tried: see docs/heads.md.
 """
 _UNITS_AT_A_TIME = 1024
-_SETTINGS = ("count", "terms", "bits", "seed")
 
 
-class RandomFeatureEncoder(Encoder):
-    """Features -> rectified sums of a few of them, as small integers, and a constant.
+@dataclass(frozen=True)
+class RandomFeatureSettings(LinearSettings):
+    """Of a `RandomFeatureEncoder`."""
+
+    units: int | None = setting(
+        None,
+        "Random features: more are more accurate, and more to send.",
+        least=1,
+        most=MAX_EXPERTS,
+        chosen="16 per feature, at most 8,192",
+    )
+    bits: int = setting(4, "Bits of a random feature's code.", least=RANGE_BITS, most=8)
+    terms: int | None = setting(
+        None, "Features that a unit adds.", choices=TERMS, chosen="the most up to 16 there are"
+    )
+    seed: int = setting(0, "Of the features that a unit adds.", least=0, most=MOST_SEED)
+    # Two more bits changed no accuracy, and cost a tenth of the bytes.
+    fraction_bits: int = setting(
+        6, "Bits behind the binary point of linear codes.", least=0, most=12
+    )
+    transform: str | None = setting(
+        None,
+        "Of features, before they are standardised.",
+        choices=TRANSFORMS,
+        chosen="square-root if they are never negative, as pooled activations are, else none",
+    )
+
+    def choose(self, calibration: Calibration) -> Self:
+        dim, chosen = calibration.feature_dim, self
+        if self.units is None:
+            chosen = replace(chosen, units=min(UNITS_PER_FEATURE * dim, MOST_UNITS))
+        if self.terms is None:
+            chosen = replace(chosen, terms=max(t for t in TERMS if t <= min(dim, DEFAULT_TERMS)))
+        if self.transform is None:
+            never_negative = (calibration.thresholds(QUANTILES) >= 0).all()
+            chosen = replace(chosen, transform="square-root" if never_negative else "none")
+        return chosen
+
+    @classmethod
+    def draw(cls, generator: np.random.Generator, feature_dim: int) -> Self:
+        terms = int(generator.choice([t for t in TERMS if t <= feature_dim]))
+        drawn = replace(super().draw(generator, feature_dim), bits=2, terms=terms)
+        finest = drawn.fraction_bits + _root_bits(terms) + RANGE_BITS
+        return replace(drawn, bits=int(generator.integers(2, min(8, finest) + 1)))
+
+
+def _root_bits(terms: int) -> int:
+    """log2 of the deviation of a sum of so many standardised features."""
+    return (terms.bit_length() - 1) // 2
+
+
+class RandomFeatureEncoder(LinearEncoder):
+    """Features -> the linear columns, rectified sums of a few as small integers, a constant.
 
     Parameters
     ----------
-    linear : standardises the features
-    count : units
-    terms : features a unit adds: 1, 4, 16, 64 or 256, at most feature_dim
-    bits : of a code, 2 to 8
-    seed : of the choice of features and signs
+    mean, deviation : float64, (feature_dim,)
+        of the transformed features
+    settings : see `RandomFeatureSettings`
     """
 
     kind = "random-features"
+    summary = "the strongest: standardised features and rectified sums of them"
+    settings_type = RandomFeatureSettings
+    settings: RandomFeatureSettings
 
     def __init__(
-        self,
-        linear: LinearEncoder,
-        *,
-        count: int,
-        terms: int = DEFAULT_TERMS,
-        bits: int = DEFAULT_BITS,
-        seed: int = 0,
+        self, mean: NDArray[np.float64], deviation: NDArray[np.float64], **settings: Any
     ) -> None:
-        self.linear = linear
-        self.feature_dim = linear.feature_dim
-        self.count = as_integer("count", count)
-        self.terms = as_integer("terms", terms)
-        self.bits = as_integer("bits", bits)
-        self.seed = as_integer("seed", seed)
-        if not 1 <= self.count <= MAX_EXPERTS:
-            raise SettingsError(f"count {count}; expected 1..{MAX_EXPERTS}")
-        powers = [4**i for i in range(5) if 4**i <= min(self.feature_dim, MOST_TERMS)]
-        if self.terms not in powers:
-            raise SettingsError(
-                f"terms {terms} of {self.feature_dim} features; expected one of "
-                f"{', '.join(map(str, powers))}"
-            )
-        if not RANGE_BITS <= self.bits <= MOST_BITS:
-            raise SettingsError(f"bits {bits}; expected {RANGE_BITS}..{MOST_BITS}")
+        super().__init__(mean, deviation, **settings)
+        self.units, self.terms = int(self.settings.units or 0), int(self.settings.terms or 0)
+        if self.terms > self.feature_dim:
+            raise SettingsError(f"terms {self.terms} of {self.feature_dim} features; take fewer")
         if self.shift < 0:
             raise SettingsError(
-                f"{self.bits} bits of a sum with {linear.fraction_bits} fraction bits: the step "
-                "would be finer than the features; use more fraction_bits or fewer bits"
+                f"{self.settings.bits} bits of a sum with {self.settings.fraction_bits} fraction "
+                "bits: the step would be finer than the features; use more fraction_bits or "
+                "fewer bits"
             )
-        hashes(0, 1, self.seed)
-
-    @classmethod
-    def calibrated(
-        cls, calibration: Calibration, *, count: int, transform: str = "none", **settings: int
-    ) -> Self:
-        """An encoder of features standardised by the calibration's moments."""
-        linear = LinearEncoder.calibrated(calibration, transform=transform)
-        return cls(linear, count=count, **settings)
 
     @property
     def shift(self) -> int:
         """log2 of a step: a unit's deviation, over 2^(bits - 2)."""
-        deviation = self.linear.fraction_bits + (self.terms.bit_length() - 1) // 2
-        return deviation + RANGE_BITS - self.bits
+        deviation = self.settings.fraction_bits + _root_bits(self.terms)
+        return deviation + RANGE_BITS - self.settings.bits
+
+    @property
+    def largest(self) -> int:
+        """The largest code of a unit."""
+        return (1 << self.settings.bits) - 1
 
     @cached_property
     def layout(self) -> Layout:
-        limits = ((0, (1 << self.bits) - 1),) * self.count + ((self.scale, self.scale),)
-        return Layout((), (self.scale,) * len(limits), limits)
-
-    @property
-    def scale(self) -> int:
-        """Codes a real unit; also the constant's code."""
-        return 1 << self.bits - RANGE_BITS + WORTH_BITS
-
-    def settings(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in (*_SETTINGS, "scale")}
-        return {"linear": self.linear.settings(), **own}
-
-    def arrays(self) -> Arrays:
-        return self.linear.arrays()
-
-    @classmethod
-    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
-        own = {name: settings[name] for name in _SETTINGS}
-        if any(type(value) is not int for value in own.values()):
-            raise SettingsError(f"{', '.join(_SETTINGS)} must be integers")
-        encoder = cls(LinearEncoder.restore(settings["linear"], arrays), **own)
-        if settings["scale"] != encoder.scale:
-            raise SettingsError(
-                f"random features of scale {settings['scale']}; this safle has {encoder.scale}: "
-                "another version made the encoder, make it again"
-            )
-        return encoder
+        scale = 1 << self.settings.bits - RANGE_BITS + WORTH_BITS
+        linear = super().layout
+        return Layout(
+            (),
+            (self.scale,) * self.feature_dim + (scale,) * self.units + (self.scale,),
+            (WIDEST,) * self.feature_dim
+            + ((0, self.largest),) * self.units
+            + linear.dense_limits[-1:],
+        )
 
     @cached_property
-    def signs(self) -> NDArray[np.float32]:
-        """-1, 0 or 1 by feature and unit; float32, (feature_dim, count).
+    def _added(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """What units add: features, and whether they are subtracted; (units, terms) each.
 
         Of the hashes of unit j (positions ``j * feature_dim`` and on), the ``terms``
         smallest say which features it adds, and their lowest bits which it subtracts.
         """
-        signs = np.zeros((self.count, self.feature_dim), np.float32)
-        for first in range(0, self.count, _UNITS_AT_A_TIME):
-            units = min(_UNITS_AT_A_TIME, self.count - first)
-            keys = hashes(first * self.feature_dim, units * self.feature_dim, self.seed)
-            keys = keys.reshape(units, self.feature_dim)
-            chosen = np.argsort(keys, axis=1, kind="stable")[:, : self.terms]
-            odd = np.take_along_axis(keys, chosen, axis=1) & np.uint64(1)
-            values = np.where(odd == 1, np.float32(-1), np.float32(1))
-            np.put_along_axis(signs[first : first + units], chosen, values, axis=1)
+        features = np.empty((self.units, self.terms), np.int64)
+        negative = np.empty((self.units, self.terms), np.bool_)
+        for first in range(0, self.units, _UNITS_AT_A_TIME):
+            units = min(_UNITS_AT_A_TIME, self.units - first)
+            keys = hashes(first * self.feature_dim, units * self.feature_dim, self.settings.seed)
+            keys, rows = keys.reshape(units, self.feature_dim), slice(first, first + units)
+            features[rows] = np.argsort(keys, axis=1, kind="stable")[:, : self.terms]
+            negative[rows] = np.take_along_axis(keys, features[rows], axis=1) & np.uint64(1)
+        return features, negative
+
+    @cached_property
+    def _rows(self) -> NDArray[np.uint32]:
+        """`_added` as the kernel wants it."""
+        return rows_of_terms(*self._added, self.feature_dim)
+
+    def _signs(self) -> NDArray[np.float32]:
+        """-1, 0 or 1 by feature and unit; float32, (feature_dim, units)."""
+        features, negative = self._added
+        signs = np.zeros((self.units, self.feature_dim), np.float32)
+        np.put_along_axis(signs, features, np.where(negative, -1, 1).astype(np.float32), axis=1)
         return np.ascontiguousarray(signs.T)
 
-    def plausible_features(
-        self, samples: int, generator: np.random.Generator
-    ) -> NDArray[np.float64]:
-        return self.linear.plausible_features(samples, generator)
+    def express(self, ops: Operations[T], features: T) -> Expressed[T]:
+        fixed = self.fixed_point(ops, features)
+        # At most 256 int16 per sum: below 2**24, so that float32 products are exact.
+        steps = ops.divide(ops.product(fixed, self._signs()), 1 << self.shift)
+        units = ops.clip(ops.floor(ops.add(steps, 0.5)), 0, self.largest)
+        return Expressed(dense=ops.append(ops.join([fixed, units]), self.scale))
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
-        fixed = self.linear.fixed_point(features).astype(np.float32)
-        # At most 256 int16 a sum: below 2**24, so that float32 products are exact.
-        sums = fixed @ self.signs
-        codes = (sums.astype(np.int32) + ((1 << self.shift) >> 1)) >> self.shift
-        dense = np.full((len(features), self.count + 1), self.scale, np.int16)
-        np.clip(codes, 0, (1 << self.bits) - 1, out=dense[:, :-1], casting="same_kind")
-        return Codes(np.empty((len(features), 0), np.uint8), dense)
+        codes = super().encode_checked(features)
+        # A few additions per unit instead of a product.
+        numbers = {"shift": self.shift, "largest": self.largest}
+        encode_units(codes.dense, self.feature_dim, self.units, self._rows, **numbers)
+        return codes

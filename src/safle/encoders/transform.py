@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.encoders.calibration import Calibration
-from safle.errors import SettingsError
+from safle.encoders.operations import NumpyOperations
 
 Vector = NDArray[np.float64]
 TRANSFORMS = ("none", "square-root")
@@ -18,20 +18,8 @@ QUANTILES = 255
 """Points of a feature's distribution that the moments of a transformed one are taken from."""
 
 
-def check_transform(name: object) -> str:
-    """The name of a transform; `SettingsError` for any other."""
-    if not isinstance(name, str) or name not in TRANSFORMS:
-        raise SettingsError(f"transform {name!r}; expected one of {', '.join(TRANSFORMS)}")
-    return name
-
-
-def transformed(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    """``sign(x) sqrt(|x|)``, correctly rounded on any machine, or the values themselves."""
-    return np.copysign(np.sqrt(np.abs(values)), values) if name == "square-root" else values
-
-
 def restored(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    """What `transformed` maps to ``values``, but for rounding."""
+    """What the transform of this name maps to ``values``, but for rounding."""
     return np.copysign(values**2, values) if name == "square-root" else values
 
 
@@ -42,7 +30,7 @@ def transformed_moments(calibration: Calibration, name: str) -> tuple[Vector, Ve
     """
     if name == "none":
         return calibration.moments()
-    points = transformed(calibration.thresholds(QUANTILES), name)
+    points = NumpyOperations().root(calibration.thresholds(QUANTILES))
     deviation = points.std(axis=0)
     # Rounding of the mean would give a constant feature a deviation of 1e-17.
     varies = points.max(axis=0) > points.min(axis=0)

@@ -91,8 +91,9 @@ class Database:
         self._path = folder / DATABASE
         with self._named():
             uri = f"{self._path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
-            if not create and not os.access(folder, os.W_OK):
-                # A log cannot be opened in a folder that nobody writes to, and is not needed.
+            log = folder / f"{DATABASE}-wal"
+            if not create and not log.exists() and not os.access(folder, os.W_OK):
+                # A copy to read only: no log can be opened beside it, and none is needed.
                 uri = uri.replace("mode=rw", "immutable=1")
             self._connection = sqlite3.connect(uri, uri=True, timeout=60, isolation_level=None)
         if create:

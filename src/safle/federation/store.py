@@ -60,6 +60,13 @@ class Store:
     encoder : that every contribution was counted with
     limits : what a client may claim
     members : who is in, by the client's name, in the order in which they came
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from safle import DeclaredRange, LinearEncoder
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> with TemporaryDirectory() as folder, Store.create(f"{folder}/store", encoder) as store:
+    ...     store.sample_count
+    0
     """
 
     def __init__(self, folder: Path, lock: Lock | None, making: Encoder | None = None) -> None:

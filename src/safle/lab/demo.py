@@ -18,9 +18,8 @@ from sklearn.metrics import accuracy_score, confusion_matrix
 
 from safle._internal import atomic
 from safle.data.tables import open_table, write_table
-from safle.encoders import EmbeddingEncoder, Encoder, LinearEncoder
+from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import DeclaredRange
-from safle.encoders.default import default_encoder
 from safle.federation.files import sum_files
 from safle.lab.experiments.data import DataSet, load_digits
 from safle.lab.partitions import class_mix, dirichlet
@@ -78,9 +77,9 @@ def run_demo(
 
     results = []
     methods: list[tuple[str, Encoder, Head]] = [
-        ("AFL (linear)", LinearEncoder.calibrated(INK), "least-squares"),
-        ("SAFLe (the paper's)", EmbeddingEncoder.calibrated(INK), "least-squares"),
-        ("safle's default", default_encoder(INK), "auto"),
+        ("AFL (linear)", make_encoder(INK, "linear"), "least-squares"),
+        ("SAFLe (the paper's)", make_encoder(INK, "embedding"), "least-squares"),
+        ("safle's default", make_encoder(INK), "auto"),
     ]
     for method, encoder, head in methods:
         place = folder / encoder.kind

@@ -7,8 +7,7 @@ and `SafleClassifier.from_statistics` gives the classifier of the pooled data.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Literal, Self
 
@@ -18,17 +17,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from safle.encoders import Encoder
-from safle.encoders.building import KINDS, build_encoder
+from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
 from safle.encoders.features import as_class_names, as_features, as_labels
+from safle.encoders.registry import DEFAULT_KIND
 from safle.errors import InvalidInput, SettingsError
 from safle.model import Model
 from safle.solver import Solution, solve
 from safle.solver.facade import Criterion, Head
 from safle.statistics import Accumulator, Statistics
 
-EncoderName = Literal["random-features", "embedding", "linear", "hybrid"]
 _FLOATS = (np.float64, np.float32)
 
 
@@ -37,16 +35,11 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    encoder : an `Encoder`, or the kind that `fit` calibrates from the quantiles of X:
-        "random-features" (the strongest), "embedding" (the paper's), "linear" or "hybrid"
-        (linear and embedding side by side). Members of a federation must be given the
-        same `Encoder`: their own quantiles differ.
-    units : random features; None = 16 a feature, at most 8,192
-    bucketing : "binary-overlap", "one-hot" or "integer"; of a calibrated embedding, as
-        are the next three
-    buckets : B_n; None = 8, fewer for very wide features
-    group_size : G, digits per expert; None = what keeps about 12,000 columns
-    seed : of the random features, or of the permutation of the digits
+    encoder : an `Encoder`, or the kind that `fit` calibrates from the quantiles of X, one of
+        `safle.encoders.kinds`: "random-features" (the strongest), "embedding" (the paper's),
+        "linear" or "stack". Members of a federation must be given the same `Encoder`:
+        their own quantiles differ.
+    settings : of that kind, by name, as for `safle.make_encoder`; not for an `Encoder`
     ridge : a positive number; 0 = minimum norm; "auto" = chosen by ``criterion``
     head : "auto", "least-squares", "discriminant" or "averaged"
     criterion : "gcv" or "evidence"
@@ -76,22 +69,14 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        encoder: Encoder | EncoderName = "random-features",
-        units: int | None = None,
-        bucketing: str = "binary-overlap",
-        buckets: int | None = None,
-        group_size: int | None = None,
-        seed: int = 0,
+        encoder: Encoder | str = DEFAULT_KIND,
+        settings: Mapping[str, Any] | None = None,
         ridge: float | Literal["auto"] = "auto",
         head: Head = "auto",
         criterion: Criterion = "gcv",
     ) -> None:
         self.encoder = encoder
-        self.units = units
-        self.bucketing = bucketing
-        self.buckets = buckets
-        self.group_size = group_size
-        self.seed = seed
+        self.settings = settings
         self.ridge = ridge
         self.head = head
         self.criterion = criterion
@@ -241,22 +226,11 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
     def _make_encoder(self, features: NDArray[Any]) -> Encoder:
         if isinstance(self.encoder, Encoder):
+            if self.settings:
+                raise SettingsError("an Encoder has its settings: leave out settings=")
             as_features(features[:0], self.encoder.feature_dim)
             return self.encoder
-        kind: Any = self.encoder
-        if not isinstance(kind, str) or kind not in KINDS:
-            raise SettingsError(
-                f"encoder {kind!r}; expected an Encoder or one of {', '.join(KINDS)}"
-            )
-        return build_encoder(
-            PublicSample(features),
-            kind=kind,
-            units=_index(self.units),
-            bucketing=self.bucketing,
-            buckets=_index(self.buckets),
-            group_size=_index(self.group_size),
-            seed=operator.index(self.seed),
-        )
+        return make_encoder(PublicSample(features), self.encoder, **(self.settings or {}))
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         return self._spread(X, self.model_.decision_function, missing=-np.inf)
@@ -277,7 +251,3 @@ def _names(labels: NDArray[Any]) -> list[Any]:
     """Labels as statistics name them: plain integers or strings."""
     names: list[Any] = as_labels(labels, len(labels)).tolist()
     return names
-
-
-def _index(size: Any) -> int | None:
-    return None if size is None else operator.index(size)

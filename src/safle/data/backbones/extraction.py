@@ -61,6 +61,24 @@ def extract(
     ----------
     batch : images a worker takes at a time; the features do not depend on it
     workers : threads; the features do not depend on them
+
+    Examples
+    --------
+    A backbone of three features, the mean of each colour:
+
+    >>> from safle.data.backbones import Preprocessing
+    >>> class MeanColour:
+    ...     slots = used = 4
+    ...     def __call__(self, images):
+    ...         return images.mean((2, 3))
+    >>> plain = Preprocessing(
+    ...     resize=8, crop=8, interpolation="bilinear", mean=(0, 0, 0), deviation=(1, 1, 1)
+    ... )
+    >>> backbone = Backbone("toy", "toy", plain, MeanColour(), 3)
+    >>> red = Record("1.png", "red", np.full((9, 9, 3), (255, 0, 0), np.uint8))
+    >>> [batch] = extract([red], backbone)
+    >>> batch.features.tolist(), batch.labels
+    ([[255.0, 0.0, 0.0]], ['red'])
     """
     threads = workers or default_workers()
     work = partial(_features, backbone)

@@ -51,6 +51,14 @@ def load_backbone(
     weights : a file instead of the published weights
     preprocessing : fields of `Preprocessing` that differ from what is declared
     device : "cpu" (ONNX Runtime), "gpu" (torch), or "auto": a GPU where there is one
+
+    Examples
+    --------
+    >>> load_backbone("efficientnet_lite0").feature_dim  # doctest: +SKIP
+    1280
+    >>> load_backbone("resnet7")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    safle.errors.BackboneError: no backbone 'resnet7'; expected one of efficientnet_lite0, ...
     """
     require_pillow()
     changes = dict(preprocessing or {})

@@ -47,7 +47,10 @@ def _find_labels(
         labels = read_label_file(selection.labels, names, selection)
         return "images with a file of labels", labels
     by_name = {member.name: member for member in files.members}
-    beside = _labels_beside(files, names, by_name, selection.label_column)
+    column = selection.label_column
+    if column == "":
+        return "images", [None] * len(names)
+    beside = _labels_beside(files, names, by_name, column)
     if beside is not None:
         return "images with labels beside them", beside
     selection.refuse(files.path, "class folders", "label_column")
@@ -56,7 +59,7 @@ def _find_labels(
     if notes is not None:
         return "Tiny-ImageNet", _tiny_labels(files, notes, names, folders)
     if not any(folders):
-        _refuse_unread_labels(files, names, by_name)
+        _refuse_unread_labels(files, names)
     return "class folders", folders
 
 
@@ -130,7 +133,7 @@ def _labels_beside(
     files: Files, names: Sequence[str], by_name: dict[str, Member], column: str
 ) -> list[Label] | None:
     """Labels in a file beside each image: ``1.cls``, or a key of ``1.json``."""
-    stems = [name.rpartition(".")[0] for name in names]
+    stems = list(map(_stem, names))
     columns = ("cls", LABEL_COLUMN) if column == LABEL_COLUMN else (column,)
     for suffix, key in [*((name, None) for name in columns), *(("json", key) for key in columns)]:
         found = [by_name.get(f"{stem}.{suffix}") for stem in stems]
@@ -143,20 +146,17 @@ def _labels_beside(
                 f"{files.path}: no .{suffix} file beside {counted(len(missing), 'image')} of "
                 f"{len(names)}, such as {missing[0]}; expected a label for every image"
             )
-        beside = [member for member in found if member is not None]
-        texts = (_label_text(files, m, text, key) for m, text in _read(files, beside))
+        # In the archive's own order, which need not be that of the images.
+        wanted = set(found)
+        beside = [member for member in files.members if member in wanted]
+        pairs = zip(beside, files.texts(beside), strict=True)
+        texts = {member: _label_text(files, member, text, key) for member, text in pairs}
         with as_image_error():
-            labels: list[Label] = parse_labels(list(texts), where=str(files.path)).tolist()
+            labels: list[Label] = parse_labels(
+                [texts[member] for member in found if member is not None], where=str(files.path)
+            ).tolist()
         return labels
     return None
-
-
-def _read(files: Files, members: list[Member]) -> Iterable[tuple[Member, str]]:
-    """Each member with its text, in the members' order; an archive is read in its own."""
-    place = {member: at for at, member in enumerate(files.members)}
-    ordered = sorted(members, key=place.__getitem__)
-    texts = dict(zip(ordered, files.texts(ordered), strict=True))
-    return ((member, texts[member]) for member in members)
 
 
 def _label_text(files: Files, member: Member, text: str, key: str | None) -> str:
@@ -181,15 +181,24 @@ def _json(files: Files, member: Member, text: str) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _refuse_unread_labels(files: Files, names: Sequence[str], by_name: dict[str, Member]) -> None:
-    """Images without labels are fine, unless something beside them looks like labels."""
-    member = by_name.get(f"{names[0].rpartition('.')[0]}.json")
-    keys = _keys(files, member) if member is not None else []
-    if member is not None and keys:
-        raise ImageError(
-            f"{files.path}: {member.name} has the keys {listed(keys)}; say which is the label "
-            "with --label-column NAME (label_column= in Python)"
-        )
+def _refuse_unread_labels(files: Files, names: Sequence[str]) -> None:
+    """Images without labels are fine, unless something beside them could be labels."""
+    stems = set(map(_stem, names))
+    others = [m for m in files.members if not is_image(m.name) and _stem(m.name) in stems]
+    if not others:
+        return
+    suffixes = dict.fromkeys("." + member.name.rpartition(".")[2] for member in others)
+    described = next((member for member in others if member.name.endswith(".json")), None)
+    keys = "" if described is None else f" with the keys {listed(_keys(files, described))}"
+    raise ImageError(
+        f"{files.path}: has files beside its images, such as {others[0].name}, ending in "
+        f"{listed(suffixes)}{keys}; say which suffix or key is the label with --label-column NAME "
+        "(label_column= in Python), or that there is none with an empty NAME"
+    )
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
 def _tiny_labels(

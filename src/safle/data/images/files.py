@@ -38,6 +38,10 @@ SUFFIXES = frozenset(
 )
 
 
+MOST_TEXT = 2**22
+"""Bytes of a file of labels."""
+
+
 class Member(NamedTuple):
     """One regular file: its name with forward slashes, its bytes, where its keeper finds it."""
 
@@ -74,18 +78,19 @@ class Files(ABC):
     def contents(self, wanted: Sequence[Member]) -> Iterator[bytes]:
         """The bytes of each wanted member, or :class:`Unreadable` in its place."""
 
-    def check_size(self, member: Member) -> None:
+    def check_size(self, member: Member, most: int | None = None) -> None:
         """Refuse a file by its declared size, before a byte of it is read."""
-        if not 0 <= member.size <= self.most_bytes:
+        most = self.most_bytes if most is None else most
+        if not 0 <= member.size <= most:
             raise ImageError(
                 f"{self.path}: {member.name} has {member.size} bytes; expected at most "
-                f"{self.most_bytes}: remove it, or allow more with most_bytes= in Python"
+                f"{most}: remove it, or allow larger images with most_bytes= in Python"
             )
 
     def texts(self, wanted: Sequence[Member]) -> Iterator[str]:
         """The texts of members that nothing can do without."""
         for member in wanted:
-            self.check_size(member)
+            self.check_size(member, MOST_TEXT)
         for member, data in zip(wanted, self.contents(wanted), strict=True):
             if isinstance(data, Unreadable):
                 raise ImageError(f"{self.path}: {member.name} {data.reason}")

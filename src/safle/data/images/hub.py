@@ -121,9 +121,9 @@ class TableImages:
         if place is None or "\0" in name:
             return Unreadable(f"is in {name!r}, outside the data set; embed the images")
         try:
-            if not place.is_file() or place.stat().st_size > self._most_bytes:
-                return Unreadable(f"is no regular file of at most {self._most_bytes} bytes")
-            return place.read_bytes()
+            if place.is_file() and place.stat().st_size <= self._most_bytes:
+                return place.read_bytes()
+            return Unreadable(f"is no regular file of at most {self._most_bytes} bytes")
         except OSError as error:
             return Unreadable(f"cannot be read: {error.strerror}")
 

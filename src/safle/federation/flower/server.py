@@ -21,6 +21,7 @@ from safle.federation.flower import messages
 from safle.federation.flower.report import KEPT, Report
 from safle.federation.flower.round import Progress, Round
 from safle.federation.flower.settings import Run
+from safle.federation.limits import Limits
 from safle.federation.store import Store
 from safle.model import Model
 from safle.solver import solve
@@ -102,7 +103,9 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
         encoder = _encoder(grid, run, found)
         found.encoder = encoder.fingerprint
         with Store.create(run.places.path("store"), encoder) as store:
-            store.declare(run.limits)
+            # A run that declares nothing leaves what the store's operator has declared.
+            if run.limits != Limits():
+                store.declare(run.limits)
             task = CountTask(store)
             _gather(Round(grid, task, run.rules, progress), store, found)
             _check_enough(store, run, found)

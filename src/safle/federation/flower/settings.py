@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from safle.encoders import Encoder
-from safle.encoders.building import build_encoder
+from safle.encoders import Encoder, make_encoder
 from safle.encoders.histogram import Grid, Histogram
+from safle.encoders.registry import DEFAULT_KIND, read_settings
 from safle.errors import SettingsError
 from safle.federation.contribution import check_client
 from safle.federation.limits import Limits
@@ -126,25 +126,15 @@ class Calibration:
 
 @dataclass(frozen=True)
 class NewEncoder:
-    """The encoder that a calibration makes: arguments of `build_encoder`, 0 or "" for its own."""
+    """The encoder that a calibration makes: its kind, and settings such as "units=512 bits=4"."""
 
-    kind: str = "random-features"
-    units: int = 0
-    bits: int = 4
-    transform: str = ""
-    bucketing: str = "binary-overlap"
-    buckets: int = 0
-    group_size: int = 0
-    fraction_bits: int = 8
-    encoder_seed: int = 0
+    kind: str = DEFAULT_KIND
+    encoder_settings: str = ""
 
     def build(self, histogram: Histogram) -> Encoder:
         """The encoder of the summed histograms."""
-        settings = {**vars(self), "seed": self.encoder_seed}
-        del settings["encoder_seed"]
-        for name in ("units", "transform", "buckets", "group_size"):
-            settings[name] = settings[name] or None
-        return build_encoder(histogram, **settings)
+        settings = read_settings(self.kind, self.encoder_settings)
+        return make_encoder(histogram, self.kind, **settings)
 
 
 @dataclass(frozen=True)

@@ -22,26 +22,12 @@ from safle.lab.baselines import (
 )
 from safle.lab.baselines.base import Method, Point, Result, Task
 
-METHODS: dict[str, Method[Any]] = {
-    method.name: method
-    for method in (
-        fedavg.METHOD,
-        fedprox.METHOD,
-        moon.METHOD,
-        feddyn.METHOD,
-        fedntd.METHOD,
-        fednova.METHOD,
-        oneshot.AVERAGE,
-        oneshot.ENSEMBLE,
-        wisard.METHOD,
-        fedcgs.METHOD,
-        afl.METHOD,
-        deepafl.METHOD,
-        safle.METHOD,
-        safle.HYBRID,
-        safle.DEFAULT,
-    )
-}
+_ALL = (
+    *(fedavg.METHOD, fedprox.METHOD, moon.METHOD, feddyn.METHOD, fedntd.METHOD, fednova.METHOD),
+    *(oneshot.AVERAGE, oneshot.ENSEMBLE, wisard.METHOD, fedcgs.METHOD),
+    *(afl.METHOD, deepafl.METHOD, safle.METHOD, safle.HYBRID, safle.DEFAULT),
+)
+METHODS: dict[str, Method[Any]] = {method.name: method for method in _ALL}
 
 
 def method_named(name: str) -> Method[Any]:

@@ -3,7 +3,7 @@
 "Single-Round Scalable Analytic Federated Learning", CVPR 2026.
 
 Nothing is simulated: every client's counts become the bytes of its statistics file, and
-the server solves their sum. ``columns = "hybrid"`` puts the linear columns beside the
+the server solves their sum. ``columns = "stack"`` puts the linear columns beside the
 tables, ``"linear"`` leaves only those, and ``"random-features"`` has rectified sums in the
 tables' place (safle's default encoder, docs/heads.md); ``head = "discriminant"`` reads the
 same sums as LDA. These four are ours, not the paper's.
@@ -16,19 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from safle.encoders import EmbeddingEncoder, Encoder, HybridEncoder, LinearEncoder
-from safle.encoders.bucketing import make_bucketing
+from safle.encoders import EmbeddingEncoder, Encoder
 from safle.encoders.calibration import Calibration, DeclaredRange
-from safle.encoders.default import default_encoder
 from safle.encoders.histogram import Grid, Histogram
+from safle.encoders.registry import kind_named
 from safle.errors import SettingsError
 from safle.lab.baselines.base import Features, Method, Result, Stopwatch, Task
 from safle.model import Model
 from safle.solver import Solution, solve
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import encode_histogram, encode_statistics
-
-COLUMNS = ("embedding", "linear", "hybrid", "random-features")
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class Settings(Coding):
 
     Attributes
     ----------
-    columns : one of `COLUMNS`
+    columns : a kind of encoder
     units : random features, where the columns are those
     ridge, criterion, head : as `safle.solve` takes them
     """
@@ -105,31 +102,19 @@ def _declared_range(features: Features) -> tuple[float, float]:
 
 def embedding_of(calibration: Calibration, settings: Coding, seed: int) -> EmbeddingEncoder:
     """The paper's encoder."""
-    size = settings.group_size
-    return EmbeddingEncoder.calibrated(
-        calibration,
-        bucketing=make_bucketing(settings.bucketing, settings.buckets),
-        group_size=None if size == "auto" else int(size),
-        seed=seed,
-    )
+    return EmbeddingEncoder.calibrated(calibration, **_chosen(EmbeddingEncoder, settings, seed))
 
 
 def encoder_of(calibration: Calibration, settings: Settings, seed: int) -> Encoder:
     """The encoder that the settings ask for."""
-    columns = settings.columns
-    if columns not in COLUMNS:
-        raise SettingsError(f"columns {columns!r}; expected one of {', '.join(COLUMNS)}")
-    if columns == "linear":
-        return LinearEncoder.calibrated(calibration)
-    if columns == "random-features":
-        units = settings.units
-        return default_encoder(
-            calibration, units=None if units == "auto" else int(units), seed=seed
-        )
-    embedding = embedding_of(calibration, settings, seed)
-    if columns == "embedding":
-        return embedding
-    return HybridEncoder([LinearEncoder.calibrated(calibration), embedding])
+    kind = kind_named(settings.columns)
+    return kind.calibrated(calibration, **_chosen(kind, settings, seed))
+
+
+def _chosen(kind: type[Encoder], settings: Coding, seed: int) -> dict[str, Any]:
+    """What of the method's settings the kind has; "auto" is left to its default."""
+    given = {"seed": seed, **{n: value for n, value in vars(settings).items() if value != "auto"}}
+    return {name: given[name] for name in kind.declared({}) if name in given}
 
 
 def counted(task: Task, encoder: Encoder) -> tuple[Statistics, float]:
@@ -193,7 +178,7 @@ HYBRID = Method(
     "SAFLe + linear (ours)",
     "analytic",
     run,
-    Settings(columns="hybrid", buckets=4, head="discriminant"),
+    Settings(columns="stack", buckets=4, head="discriminant"),
     invariant=True,
 )
 DEFAULT = Method(

@@ -230,7 +230,7 @@ class Ridge(Experiment):
     name = "ridge"
     title = "The ridge, and its automatic choice"
     question = "How much does the ridge decide, and does the choice from the counts alone find it?"
-    columns: Names = ("linear", "embedding", "hybrid")
+    columns: Names = ("linear", "embedding", "stack")
     octaves: tuple[int, ...] = (-12, -9, -6, -4, -2, 0, 2, 4, 6, 9)
     seeds: int = 1
     encoder: Table = field(default_factory=small_tables)

@@ -100,6 +100,5 @@ class Section:
     name: str
     title: str
     question: str
-    blocks: Sequence[Table | Chart | Mix]
-    remarks: Sequence[str]
+    content: Content
     settings: str

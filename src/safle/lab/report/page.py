@@ -78,10 +78,8 @@ def _section_of(result: dict[str, Any], folder: Path) -> Section:
     name = result["experiment"]
     try:
         content = MAKERS[name](result, Paper.of(result["data"][0]))
-        settings = to_toml(result["settings"])
-        return Section(
-            name, result["title"], result["question"], content.blocks, content.remarks, settings
-        )
+        toml = to_toml(result["settings"])
+        return Section(name, result["title"], result["question"], content, toml)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise InvalidInput(
             f"{folder / name}.json does not hold what its experiment measures ({error!r}); run "

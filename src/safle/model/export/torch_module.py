@@ -1,174 +1,112 @@
-"""A model as a torch module: `nn.EmbeddingBag` sums the experts' rows.
+"""A model as a torch module: the encoder's own words in torch, then `nn.EmbeddingBag`.
 
-Every encoder kind has a function (encoder, weights) -> module that maps float64 features,
-(samples, feature_dim), to its share of the scores, float64, (samples, class_count). The
-whole is the sum of the shares and the intercept.
+The module is a `torch.fx` graph: plain operations on buffers, which scripts and exports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import IO, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import fx, nn
 
-from safle.encoders import (
-    EmbeddingEncoder,
-    Encoder,
-    HybridEncoder,
-    LinearEncoder,
-    RandomFeatureEncoder,
-)
-from safle.encoders.codes import DENSE_LIMIT
-from safle.encoders.kernels.encode import LEVEL
 from safle.model import Model
-from safle.model.export.plan import Digits, Weights, exporter_of, intervals
+
+Array = NDArray[Any]
+Value = Any
+"""An `fx.Proxy`: what is done with it is not computed but noted down."""
 
 
-class Scores(nn.Module):
-    """Features -> scores; ``class_names`` gives their order."""
+class TorchOperations:
+    """The vocabulary of `safle.encoders.operations`, as nodes of a graph."""
 
-    def __init__(self, share: nn.Module, model: Model) -> None:
-        super().__init__()
-        self.share = share
-        self.class_names = model.class_names
-        self.register_buffer("intercept", _tensor(model.intercept, np.float64))
+    def __init__(self) -> None:
+        self.root_module, self.graph = nn.Module(), fx.Graph()
+        self.tracer = fx.proxy.GraphAppendingTracer(self.graph)
 
-    def forward(self, features: Tensor) -> Tensor:
-        # float64 holds every float32: comparisons with float64 thresholds are exact.
-        return self.share(features.to(torch.float64)) + self.intercept
+    def input(self, name: str) -> Value:
+        return fx.Proxy(self.graph.placeholder(name), self.tracer)
 
+    def buffer(self, array: Array | float, dtype: Any = np.float64) -> Value:
+        """A constant; a part of the module's state."""
+        name = f"constant_{len([*self.root_module.buffers()])}"
+        # A copy: a module may be changed, the encoder and the model may not.
+        tensor = torch.from_numpy(np.array(array, dtype, order="C"))
+        self.root_module.register_buffer(name, tensor)
+        return fx.Proxy(self.graph.get_attr(name), self.tracer)
 
-class BitDigits(nn.Module):
-    """Digit i is ``low_i < x_f(i) <= high_i``; bool, (samples, G * experts)."""
+    def look_up(self, rows: Value, tables: Array) -> Value:
+        """The sum of the rows of ``tables``, (rows, columns), that each sample names."""
+        weights = torch.from_numpy(np.array(tables, np.float64, order="C"))
+        self.root_module.tables = nn.EmbeddingBag.from_pretrained(weights, mode="sum")
+        return fx.Proxy(self.graph.call_module("tables", (rows.node,)), self.tracer)
 
-    def __init__(self, encoder: EmbeddingEncoder, digits: Digits) -> None:
-        super().__init__()
-        low, high = intervals(encoder, digits)
-        self.register_buffer("feature", _tensor(digits.feature, np.int64))
-        self.register_buffer("low", _tensor(low, np.float64))
-        self.register_buffer("high", _tensor(high, np.float64))
+    def gather(self, x: Value, columns: Array) -> Value:
+        return x.index_select(1, self.buffer(columns, np.int64))
 
-    def forward(self, features: Tensor) -> Tensor:
-        values = features.index_select(1, self.feature)
-        return (values > self.low) & (values <= self.high)
+    def inside(self, x: Value, low: Array, high: Array) -> Value:
+        return ((x > self.buffer(low)) & (x <= self.buffer(high))).to(torch.float64)
 
+    def levels(self, x: Value, thresholds: Array) -> Value:
+        found = torch.searchsorted(self.buffer(thresholds.T), x.t().contiguous())
+        return found.t().to(torch.float64)
 
-class LevelDigits(nn.Module):
-    """Digit i is how many thresholds lie below x_f(i); int64, (samples, G * experts)."""
+    def compose(self, x: Value, places: Array) -> Value:
+        return (x.unflatten(1, places.shape) * self.buffer(places)).sum(1)
 
-    def __init__(self, encoder: EmbeddingEncoder, digits: Digits) -> None:
-        super().__init__()
-        self.register_buffer("feature", _tensor(digits.feature, np.int64))
-        self.register_buffer("thresholds", _tensor(encoder.thresholds.T, np.float64))
+    def root(self, x: Value) -> Value:
+        return x.abs().sqrt() * x.sign()
 
-    def forward(self, features: Tensor) -> Tensor:
-        levels = torch.searchsorted(self.thresholds, features.t().contiguous())
-        return levels.t().index_select(1, self.feature)
+    def add(self, x: Value, constant: Array | float) -> Value:
+        return x + self.buffer(constant)
 
+    def subtract(self, x: Value, constant: Array | float) -> Value:
+        return x - self.buffer(constant)
 
-class TableShare(nn.Module):
-    """``sum_j W_j[idx_j]`` with ``idx_j = sum_i digit_ji k^i``."""
+    def multiply(self, x: Value, constant: Array | float) -> Value:
+        return x * self.buffer(constant)
 
-    def __init__(self, encoder: EmbeddingEncoder, weights: Weights) -> None:
-        super().__init__()
-        digits = Digits.of(encoder)
-        made = LevelDigits if encoder.bucketing.rule == LEVEL else BitDigits
-        self.digits = made(encoder, digits)
-        self.register_buffer("places", _tensor(digits.places, np.int64))
-        self.register_buffer("bases", _tensor(encoder.layout.bases[:-1], np.int64))
-        tables = _tensor(weights.tables, np.float64)
-        self.tables = nn.EmbeddingBag.from_pretrained(tables, mode="sum")
+    def divide(self, x: Value, constant: Array | float) -> Value:
+        return x / self.buffer(constant)
 
-    def forward(self, features: Tensor) -> Tensor:
-        digits = self.digits(features).unflatten(1, self.places.shape)
-        return self.tables((digits * self.places).sum(1) + self.bases)
+    def floor(self, x: Value) -> Value:
+        return x.floor()
 
+    def round(self, x: Value) -> Value:
+        return x.round()
 
-class FixedPoint(nn.Module):
-    """``code_f = round(2^b (t(x_f) - mean_f) / deviation_f)``, float64."""
+    def clip(self, x: Value, low: float, high: float) -> Value:
+        return x.clamp(float(low), float(high))
 
-    def __init__(self, encoder: LinearEncoder) -> None:
-        super().__init__()
-        self.scale = float(1 << encoder.fraction_bits)
-        self.limit = float(DENSE_LIMIT)
-        self.root = encoder.transform == "square-root"
-        self.register_buffer("mean", _tensor(encoder.mean, np.float64))
-        self.register_buffer("deviation", _tensor(encoder.deviation, np.float64))
+    def product(self, x: Value, matrix: Array) -> Value:
+        return (x.to(torch.float32) @ self.buffer(matrix, np.float32)).to(torch.float64)
 
-    def forward(self, features: Tensor) -> Tensor:
-        if self.root:
-            features = features.abs().sqrt() * features.sign()
-        values = (features - self.mean) / self.deviation
-        return (values * self.scale).round().clamp(-self.limit, self.limit)
+    def append(self, x: Value, value: float) -> Value:
+        return nn.functional.pad(x, (0, 1), value=float(value))
 
-
-class LinearShare(nn.Module):
-    """``code W`` of the fixed-point features and a constant."""
-
-    def __init__(self, encoder: LinearEncoder, weights: Weights) -> None:
-        super().__init__()
-        self.fixed_point = FixedPoint(encoder)
-        self.register_buffer("weights", _tensor(weights.dense, np.float64))
-
-    def forward(self, features: Tensor) -> Tensor:
-        codes = self.fixed_point(features)
-        return nn.functional.pad(codes, (0, 1), value=self.fixed_point.scale) @ self.weights
-
-
-class RandomShare(nn.Module):
-    """``code W`` with ``code_j = min(most, floor(max(0, sum_f s_fj c_f) / 2^shift + 1/2))``."""
-
-    def __init__(self, encoder: RandomFeatureEncoder, weights: Weights) -> None:
-        super().__init__()
-        self.fixed_point = FixedPoint(encoder.linear)
-        self.step = float(1 << encoder.shift)
-        self.most, self.scale = float((1 << encoder.bits) - 1), float(encoder.scale)
-        self.register_buffer("signs", _tensor(encoder.signs, np.float32))
-        self.register_buffer("weights", _tensor(weights.dense, np.float64))
-
-    def forward(self, features: Tensor) -> Tensor:
-        # Integers below 2**24: float32 products are exact.
-        sums = (self.fixed_point(features).to(torch.float32) @ self.signs).to(torch.float64)
-        codes = (sums / self.step + 0.5).floor().clamp(0.0, self.most)
-        return nn.functional.pad(codes, (0, 1), value=self.scale) @ self.weights
-
-
-class SumOfShares(nn.Module):
-    """Several encoders side by side."""
-
-    def __init__(self, encoder: HybridEncoder, weights: Weights) -> None:
-        super().__init__()
-        own = weights.split([part.layout for part in encoder.parts])
-        shares = [_share(part, each) for part, each in zip(encoder.parts, own, strict=True)]
-        self.first = shares[0]
-        self.others = nn.ModuleList(shares[1:])
-
-    def forward(self, features: Tensor) -> Tensor:
-        total = self.first(features)
-        for share in self.others:
-            total = total + share(features)
-        return total
-
-
-EXPORTERS: dict[str, Callable[[Any, Weights], nn.Module]] = {
-    EmbeddingEncoder.kind: TableShare,
-    LinearEncoder.kind: LinearShare,
-    RandomFeatureEncoder.kind: RandomShare,
-    HybridEncoder.kind: SumOfShares,
-}
-
-
-def _share(encoder: Encoder, weights: Weights) -> nn.Module:
-    return exporter_of(encoder, EXPORTERS, target="torch")(encoder, weights)
+    def join(self, parts: Sequence[Value]) -> Value:
+        return torch.cat([*parts], 1)
 
 
 def build(model: Model) -> nn.Module:
-    """The module of a model, frozen, in evaluation mode."""
-    return Scores(_share(model.encoder, Weights.of(model)), model).eval()
+    """The module of a model, frozen, in evaluation mode; ``class_names`` orders its scores."""
+    ops = TorchOperations()
+    # float64 holds every float32: comparisons with float64 thresholds are exact.
+    features = ops.input("features").to(torch.float64)
+    codes = model.encoder.express(ops, features)
+    total = ops.buffer(model.intercept)
+    if codes.symbols is not None:
+        rows = codes.symbols.to(torch.int64) + ops.buffer(model.encoder.layout.bases[:-1], np.int64)
+        total = total + ops.look_up(rows, model.tables)
+    if codes.dense is not None:
+        total = total + codes.dense @ ops.buffer(model.dense_weights)
+    ops.graph.output(total.node)
+    module = fx.GraphModule(ops.root_module, ops.graph)
+    module.class_names = model.class_names
+    return module.eval()
 
 
 def trace(
@@ -184,8 +122,3 @@ def trace(
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)
     torch.export.save(program, file, extra_files=extra_files)
-
-
-def _tensor(array: NDArray[Any], dtype: Any) -> Tensor:
-    # A copy: a module may be changed, the encoder and the model may not.
-    return torch.from_numpy(np.array(array, dtype, order="C"))

@@ -1,0 +1,117 @@
+"""A small vocabulary of array operations, in which a kind of encoder says what it computes.
+
+`NumpyOperations` computes; the exports translate the same words into torch and ONNX. Every
+value is float64, (samples, columns): it holds all integers that occur exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+T = TypeVar("T")
+
+
+class Expressed(NamedTuple, Generic[T]):
+    """Codes in the words of an `Operations`; None where the layout has no such columns."""
+
+    symbols: T | None = None
+    dense: T | None = None
+
+
+class Operations(Protocol[T]):
+    """What a kind may do with features, ``x``, (samples, columns).
+
+    Constants are arrays or numbers that are known when the encoder is.
+    """
+
+    def gather(self, x: T, columns: Array) -> T:
+        """The columns of these numbers, in this order."""
+
+    def inside(self, x: T, low: Array, high: Array) -> T:
+        """1 where ``low < x <= high``, else 0."""
+
+    def levels(self, x: T, thresholds: Array) -> T:
+        """How many of a column's thresholds, (count, columns), lie below the value."""
+
+    def compose(self, x: T, places: Array) -> T:
+        """``sum_i x[:, i * columns + j] * places[i, j]``, for places (digits, columns)."""
+
+    def root(self, x: T) -> T:
+        """``sign(x) sqrt(|x|)``."""
+
+    def add(self, x: T, constant: Array | float) -> T: ...
+    def subtract(self, x: T, constant: Array | float) -> T: ...
+    def multiply(self, x: T, constant: Array | float) -> T: ...
+    def divide(self, x: T, constant: Array | float) -> T: ...
+    def floor(self, x: T) -> T: ...
+
+    def round(self, x: T) -> T:
+        """To the nearest integer, halves to the even one."""
+
+    def clip(self, x: T, low: float, high: float) -> T: ...
+
+    def product(self, x: T, matrix: Array) -> T:
+        """``x @ matrix`` of integers, float32, whose sums stay below 2**24."""
+
+    def append(self, x: T, value: float) -> T:
+        """``x`` and one more column, which holds ``value``."""
+
+    def join(self, parts: Sequence[T]) -> T:
+        """The columns of all parts, in their order."""
+
+
+class NumpyOperations:
+    """The vocabulary on float64 arrays."""
+
+    def gather(self, x: Array, columns: Array) -> Array:
+        return x[:, columns]
+
+    def inside(self, x: Array, low: Array, high: Array) -> Array:
+        return ((x > low) & (x <= high)).astype(np.float64)
+
+    def levels(self, x: Array, thresholds: Array) -> Array:
+        pairs = zip(thresholds.T, x.T, strict=True)
+        return np.stack([np.searchsorted(t, column) for t, column in pairs], axis=1) * 1.0
+
+    def compose(self, x: Array, places: Array) -> Array:
+        composed: Array = (x.reshape(-1, *places.shape) * places).sum(axis=1)
+        return composed
+
+    def root(self, x: Array) -> Array:
+        # Correctly rounded on any machine, unlike a power.
+        return np.copysign(np.sqrt(np.abs(x)), x)
+
+    def add(self, x: Array, constant: Array | float) -> Array:
+        return x + constant
+
+    def subtract(self, x: Array, constant: Array | float) -> Array:
+        return x - constant
+
+    def multiply(self, x: Array, constant: Array | float) -> Array:
+        return x * constant
+
+    def divide(self, x: Array, constant: Array | float) -> Array:
+        return x / constant
+
+    def floor(self, x: Array) -> Array:
+        return np.floor(x)
+
+    def round(self, x: Array) -> Array:
+        return np.rint(x)
+
+    def clip(self, x: Array, low: float, high: float) -> Array:
+        return np.clip(x, low, high)
+
+    def product(self, x: Array, matrix: Array) -> Array:
+        return (x.astype(np.float32) @ matrix).astype(np.float64)
+
+    def append(self, x: Array, value: float) -> Array:
+        return np.pad(x, ((0, 0), (0, 1)), constant_values=value)
+
+    def join(self, parts: Sequence[Array]) -> Array:
+        return np.concatenate(parts, axis=1)

@@ -1,0 +1,1 @@
+"""What tests share: strategies, fixed data sets and the paper's formulas in plain Python."""

@@ -1,0 +1,135 @@
+"""Encoders and data sets of every kind in the registry: strategies, and fixed ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from safle.encoders import Encoder, kinds, make_encoder
+from safle.encoders.registry import kind_named
+from safle.model import Model
+from safle.solver import solve
+from safle.statistics import Statistics, count
+
+KINDS = [*kinds()]
+"""Every kind there is, the default first."""
+
+VALUES = st.integers(-8, 8).map(lambda quarter: quarter / 4)
+"""Few distinct values, so that thresholds are met exactly and codes repeat."""
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
+NAMES = st.one_of(
+    st.lists(st.integers(-3, 10**12), min_size=1, max_size=4, unique=True),
+    st.lists(WORDS, min_size=1, max_size=4, unique=True),
+)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Labelled features and the encoder that counts them."""
+
+    encoder: Encoder
+    features: np.ndarray
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def part(self, chosen: Any) -> DataSet:
+        return DataSet(self.encoder, self.features[chosen], self.labels[chosen])
+
+    def count(self) -> Statistics:
+        return count(self.encoder, self.features, self.labels)
+
+
+@dataclass(frozen=True)
+class RandomCalibration:
+    """Thresholds that `VALUES` meet exactly, and deviations of all magnitudes."""
+
+    feature_dim: int
+    seed: int
+
+    def thresholds(self, count: int) -> np.ndarray:
+        generator = np.random.default_rng(self.seed)
+        return np.sort(generator.integers(-8, 9, (count, self.feature_dim)) / 4, axis=0)
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        generator = np.random.default_rng(self.seed + 1)
+        mean = generator.integers(-8, 9, self.feature_dim) / 4
+        return mean, generator.choice([0.001, 0.3, 1.0, 7.0], self.feature_dim)
+
+
+@dataclass(frozen=True)
+class FixedCalibration:
+    """For values around 0, a little different for every feature."""
+
+    feature_dim: int
+
+    def thresholds(self, count: int) -> np.ndarray:
+        return np.linspace(-1, 1, count)[:, None] + np.linspace(-0.2, 0.2, self.feature_dim)
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.linspace(-0.1, 0.1, self.feature_dim), np.full(self.feature_dim, 1.25)
+
+
+@st.composite
+def encoders(draw: Any, kind: str | None = None) -> Encoder:
+    """Small encoders of one kind, or of every kind."""
+    seed, feature_dim = draw(st.integers(0, 2**32 - 1)), draw(st.integers(1, 4))
+    chosen = draw(st.sampled_from([*kinds()])) if kind is None else kind
+    generator = np.random.default_rng(seed)
+    return kind_named(chosen).draw(RandomCalibration(feature_dim, seed), generator)
+
+
+@st.composite
+def data_sets(draw: Any, least: int = 0, most: int = 24, kind: str | None = None) -> DataSet:
+    """Data sets of ``least`` to ``most`` samples."""
+    encoder = draw(encoders(kind))
+    size = draw(st.integers(least, most))
+    features = draw(arrays(np.float64, (size, encoder.feature_dim), elements=VALUES))
+    names = draw(NAMES)
+    labels = draw(st.lists(st.sampled_from(names), min_size=size, max_size=size))
+    return DataSet(encoder, features, np.array(labels, np.array(names).dtype))
+
+
+def fixed_encoder(
+    kind: str, feature_dim: int = 6, *, buckets: int = 3, group_size: int = 4
+) -> Encoder:
+    """A small encoder of a kind, always the same."""
+    small = {"buckets": buckets, "group_size": group_size, "units": 9, "seed": 7}
+    declared = kind_named(kind).declared({})
+    chosen = {name: value for name, value in small.items() if name in declared}
+    return make_encoder(FixedCalibration(feature_dim), kind, **chosen)
+
+
+TABLE_KINDS = [kind for kind in KINDS if fixed_encoder(kind).layout.experts]
+"""The kinds that have experts."""
+
+
+def fixed_data(kind: str = "embedding", samples: int = 120, **settings: Any) -> DataSet:
+    """Gaussian classes, always the same."""
+    encoder = fixed_encoder(kind, **settings)
+    generator = np.random.default_rng(3)
+    labels = generator.integers(0, 3, samples)
+    centres = generator.normal(size=(3, encoder.feature_dim))
+    noise = generator.normal(size=(samples, encoder.feature_dim))
+    return DataSet(encoder, centres[labels] + noise, labels)
+
+
+def repeated(statistics: Statistics, times: int) -> Statistics:
+    """The statistics of a data set whose every sample occurs ``times`` as often."""
+    return replace(
+        statistics,
+        gram=(statistics.gram.astype(object) * times).astype(statistics.gram.dtype),
+        cross=statistics.cross * times,
+        class_counts=statistics.class_counts * times,
+    )
+
+
+def model_bytes(encoder: Encoder, statistics: Statistics, **options: Any) -> bytes:
+    """The saved model that statistics lead to."""
+    return Model(encoder, solve(statistics, **options)).to_bytes()
