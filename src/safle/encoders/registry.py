@@ -29,6 +29,7 @@ def kinds() -> dict[str, type[Encoder]]:
 
     Examples
     --------
+    >>> from safle.encoders.registry import kinds
     >>> [*kinds()]
     ['random-features', 'embedding', 'linear', 'stack']
     """
@@ -65,6 +66,7 @@ def read_settings(kind: str, text: str) -> dict[str, Any]:
 
     Examples
     --------
+    >>> from safle.encoders.registry import read_settings
     >>> read_settings("embedding", "buckets=4 group-size=2")
     {'buckets': 4, 'group_size': 2}
     """
