@@ -35,7 +35,7 @@ def encoder_facts(encoder: Encoder) -> Facts:
         f"{layout.embedding_dim:,} (codes {layout.code_count:,}, dense {layout.dense_dim:,})"
     )
     entries = layout.embedding_dim * (layout.embedding_dim + 1) // 2
-    size = entries * np.dtype(layout.gram_type).itemsize
+    size = 4 * entries
     facts["gram, if all are seen"] = readable(size)
     if encoder.source:
         facts["only for features of"] = encoder.source

@@ -135,11 +135,6 @@ class Layout:
         return np.uint8 if max(self.table_sizes, default=0) <= 256 else np.uint16
 
     @property
-    def gram_type(self) -> type[np.signedinteger[Any]]:
-        """Counts of codes fit int32; sums of products of dense integers need int64."""
-        return np.int64 if self.dense_dim else np.int32
-
-    @property
     def most_samples(self) -> int:
         """How many samples a gram of this layout can count without overflow.
 

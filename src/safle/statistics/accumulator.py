@@ -58,9 +58,9 @@ class Accumulator:
         self._pending_samples = 0
         dense = self.layout.dense_dim
         self.codes = np.empty(0, np.int64)
-        self.gram: NDArray[np.signedinteger[Any]] = np.zeros(
-            triangle.packed_size(dense), self.layout.gram_type
-        )
+        self.gram: NDArray[np.signedinteger[Any]] = np.zeros(triangle.packed_size(dense), np.int32)
+        # No entry of the gram is larger: it bounds what the diagonal has grown to.
+        self._largest = 0
         self.cross = np.zeros((dense, 0), np.int64)
         self.class_names: tuple[ClassName, ...] = ()
         self.class_counts = np.zeros(0, np.int64)
@@ -97,6 +97,7 @@ class Accumulator:
         self._count_pending()
         self.reserve(other.sample_count)
         self.widen(other.class_names, other.codes)
+        self._make_room(int(other.diagonal.max(initial=0)))
         # The gram first: it is the one that may be refused.
         self._add_gram(other)
         self._add_margins(other, 1)
@@ -164,6 +165,12 @@ class Accumulator:
         if len(wider) > len(self.codes):
             self._widen_codes(wider)
 
+    def _make_room(self, square: int) -> None:
+        """Widen the integers before an entry could outgrow them."""
+        self._largest += square
+        if self._largest > triangle.NARROW and self.gram.dtype == np.int32:
+            self.gram = self.gram.astype(np.int64)
+
     def _widen_codes(self, codes: NDArray[np.int64]) -> None:
         dim = len(codes) + self.layout.dense_dim
         entries = triangle.packed_size(dim)
@@ -173,7 +180,7 @@ class Accumulator:
             advice="use an encoder with smaller tables (group_size, buckets)",
         )
         positions = self._positions(self.codes, codes)
-        gram: NDArray[np.signedinteger[Any]] = np.zeros(entries, self.layout.gram_type)
+        gram: NDArray[np.signedinteger[Any]] = np.zeros(entries, self.gram.dtype)
         triangle.add_spread(gram, dim, self.gram, positions, 1)
         cross = np.zeros((dim, len(self.class_names)), np.int64)
         cross[positions] = self.cross
@@ -253,6 +260,7 @@ class Accumulator:
         self.class_counts += np.bincount(labels, minlength=len(self.class_counts))
         rows = counting.rows_of(codes.symbols, self.layout, self.codes)
         counting.add_cross(self.cross, rows, codes.dense, labels)
+        self._make_room(counting.largest_square(codes, self.layout))
         offsets = np.searchsorted(self.codes, self.layout.bases).astype(np.int64)
         counting.add_gram(self.gram, rows, codes.dense, offsets)
 
@@ -282,6 +290,8 @@ class Accumulator:
             gram = np.empty(triangle.packed_size(len(rows)), self.gram.dtype)
             triangle.take(self.gram, self.dim, rows, gram)
             self.codes, self.gram, self.cross = self.codes[seen], gram, self.cross[rows]
+        dtype = triangle.entry_type(triangle.diagonal(self.gram, self.dim))
+        self.gram = self.gram.astype(dtype, copy=False)
         return Statistics(
             self.fingerprint,
             self.layout,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle._internal.compiling import vector_kernels
-from safle.encoders.codes import Layout
+from safle.encoders.codes import Codes, Layout
 from safle.statistics.kernels import count as kernels
 from safle.statistics.kernels import triangle
 from safle.statistics.products import add_products
@@ -29,6 +29,14 @@ def seen_codes(symbols: NDArray[Any], layout: Layout) -> NDArray[np.int64]:
     seen = np.zeros(layout.code_count, np.bool_)
     kernels.mark_seen(symbols, layout.bases, seen)
     return np.flatnonzero(seen)
+
+
+def largest_square(codes: Codes, layout: Layout) -> int:
+    """A bound on the diagonal of the gram of these codes."""
+    narrow = np.array([max(-low, high) <= 255 for low, high in layout.dense_limits], np.bool_)
+    wide = codes.dense[:, ~narrow].astype(np.float64)
+    # Sums of squares of 16-bit integers are exact in float64 for as many samples as these.
+    return max(255**2 * len(codes), int(np.einsum("sf,sf->f", wide, wide).max(initial=0)))
 
 
 def rows_of(symbols: NDArray[Any], layout: Layout, codes: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -155,7 +155,9 @@ def _check_diagonal(s: Statistics) -> None:
 
 def _check_products(s: Statistics, *, pairs: bool) -> None:
     bounds, seen = Bounds.of(s), len(s.codes)
-    if s.gram.shape != (triangle.packed_size(s.dim),) or s.gram.dtype != s.layout.gram_type:
+    if s.gram.shape != (triangle.packed_size(s.dim),) or s.gram.dtype != triangle.entry_type(
+        s.diagonal
+    ):
         _fail("shape", f"gram is {s.gram.dtype} {s.gram.shape}")
     if pairs and seen:
         row, column = find_broken_pair(s.offsets, s.dim, s.gram, s.diagonal).tolist()

@@ -141,7 +141,7 @@ class Statistics(Margins):
             np.zeros((dense, 0), np.int64),
             (),
             np.zeros(0, np.int64),
-            np.zeros(triangle.packed_size(dense), made.layout.gram_type),
+            np.zeros(triangle.packed_size(dense), np.int32),
         )
 
     @cached_property
@@ -211,7 +211,7 @@ class Statistics(Margins):
 def _multiply_out(statistics: Statistics) -> NDArray[np.signedinteger[Any]]:
     """The packed gram of statistics that hold only what it follows from."""
     dim, seen = statistics.dim, len(statistics.codes)
-    size, dtype = triangle.packed_size(dim), statistics.layout.gram_type
+    size, dtype = triangle.packed_size(dim), triangle.entry_type(statistics.diagonal)
     require(
         size * np.dtype(dtype).itemsize,
         purpose=f"a gram of {dim} rows ({seen} codes seen)",

@@ -216,7 +216,7 @@ def _check_memory(opened: container.Container, layout: Layout, limit: int) -> No
 def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, form: str) -> int:
     """Most memory that reading statistics takes at a time."""
     dim = seen + layout.dense_dim
-    gram = triangle.packed_size(dim) * np.dtype(layout.gram_type).itemsize
+    gram = 8 * triangle.packed_size(dim)
     margins = raw_bytes + 32 * dim * (classes + 1)
     if form == COLUMNS:
         # The columns, their expectation, and the root in both precisions.

@@ -35,14 +35,21 @@ def write_gram(statistics: Statistics, sections: Sections) -> None:
 def read_gram(margins: Margins, sections: Sections) -> NDArray[np.signedinteger[Any]]:
     """The packed gram; expert blocks unpacked from their margins cannot but have them."""
     layout, dim, seen = margins.layout, margins.dim, len(margins.codes)
-    gram: NDArray[np.signedinteger[Any]] = np.empty(triangle.packed_size(dim), layout.gram_type)
-    if layout.dense_dim:
-        mixed = sections.read("mixed", (seen, layout.dense_dim))
+    mixed = sections.read("mixed", (seen, layout.dense_dim)) if layout.dense_dim else None
+    size = triangle.packed_size(layout.dense_dim)
+    dense = sections.read("dense", (size,)) if layout.dense_dim else np.zeros(0, np.int64)
+    diagonal = np.append(triangle.diagonal(dense, layout.dense_dim), margins.sample_count)
+    dtype = triangle.entry_type(diagonal)
+    gram: NDArray[np.signedinteger[Any]] = np.empty(triangle.packed_size(dim), dtype)
+    if mixed is not None:
+        if max(-int(dense.min()), int(dense.max()), int(np.abs(mixed).max(initial=0))) > (
+            np.iinfo(dtype).max
+        ):
+            raise WireError("an entry is larger than the squares of its columns allow")
         for row in range(seen):
             at = triangle.start(row, dim) + seen
             gram[at : at + layout.dense_dim] = mixed[row]
-        size = triangle.packed_size(layout.dense_dim)
-        gram[-size:] = sections.read("dense", (size,))
+        gram[-size:] = dense
     if seen:
         _read_pairs(margins, sections, gram)
     return gram

@@ -20,6 +20,15 @@ def start(row, dim):  # type: ignore[no-untyped-def]
     return row * dim - row * (row + 1) // 2
 
 
+NARROW = (1 << 31) - 256
+"""The largest square sum whose gram is int32. A file states a count as up to 255 and the rest."""
+
+
+def entry_type(diagonal: NDArray[np.integer[Any]]) -> type[np.signedinteger[Any]]:
+    """The type of a gram with this diagonal: no entry is larger than the largest of it."""
+    return np.int32 if int(diagonal.max(initial=0)) <= NARROW else np.int64
+
+
 def packed_size(dim: int) -> int:
     """Number of entries of the packed triangle of a ``dim`` x ``dim`` matrix."""
     return dim * (dim + 1) // 2
