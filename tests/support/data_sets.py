@@ -14,6 +14,7 @@ from safle.encoders.registry import kind_named
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import Statistics, count
+from safle.statistics.kernels import triangle
 
 KINDS = [*kinds()]
 """Every kind there is, the default first."""
@@ -124,7 +125,9 @@ def repeated(statistics: Statistics, times: int) -> Statistics:
     """The statistics of a data set whose every sample occurs ``times`` as often."""
     return replace(
         statistics,
-        gram=(statistics.gram.astype(object) * times).astype(statistics.gram.dtype),
+        gram=(statistics.gram.astype(object) * times).astype(
+            triangle.entry_type(statistics.diagonal.astype(object) * times)
+        ),
         cross=statistics.cross * times,
         class_counts=statistics.class_counts * times,
     )
