@@ -6,19 +6,20 @@
   followed by the bag: indices, sums, best class.
 
 Where torch is not installed the rival is NumPy: ``tables[indices].sum(axis=1)``.
+The default encoder's races are in `benchmarks.default_prediction`; they need torch.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import data
+from benchmarks import data, default_prediction
 from benchmarks.ready import ReadyCodes
 from benchmarks.report import Bar, Disagreement, Outcome
 from benchmarks.settings import Settings
@@ -45,6 +46,7 @@ def run(settings: Settings) -> Outcome:
     features = _race_features(model, dataset.test, bag)
     speedup = codes.ratio("bag", "safle")
     from_features = features.ratio("bag", "safle")
+    figures, bars, rows = default_prediction.run(dataset, quick=settings.quick)
     return Outcome(
         figures={
             "speedup": speedup,
@@ -54,20 +56,25 @@ def run(settings: Settings) -> Outcome:
             "samples_per_second": len(dataset.test) / features.best("safle"),
             "seconds": {"codes": codes.to_json(), "features": features.to_json()},
             "spread": {"codes": codes.spread(), "features": features.spread()},
+            **figures,
         },
         data=dataset.source,
         compared=f"scores within {TOLERANCE:g}, classes exactly unless tied within that",
         bars=[
             Bar(f"prediction: speed over {library}, from codes", speedup, 1.0),
             Bar(f"prediction: speed over {library}, from features", from_features, 1.0),
+            *bars,
         ],
+        tables={"Prediction, default encoder": rows},
     )
 
 
 def _race_codes(model: Model, features: NDArray[np.float32], bag: Bag) -> Times:
     symbols, layout = model.encoder.encode(features).symbols, model.encoder.layout
     ready = ReadyCodes(symbols, layout.table_sizes)
-    ours = partial(replace(model, encoder=ready).decision_function, ready.numbers)
+    dressed = copy.copy(model)
+    dressed.encoder = ready
+    ours = partial(dressed.decision_function, ready.numbers)
     theirs = partial(bag, symbols + layout.bases[:-1])
     return race(("safle", ours), {"bag": theirs}, same=_same, repeats=REPEATS)
 

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from safle import Encoder
 from safle.encoders.base import Arrays
+from safle.encoders.calibration import Calibration
 from safle.encoders.codes import Codes, Layout
+from safle.encoders.operations import Expressed, Operations, T
 
 
 class ReadyCodes(Encoder):
@@ -25,6 +27,7 @@ class ReadyCodes(Encoder):
     feature_dim = 1
 
     def __init__(self, symbols: NDArray[np.unsignedinteger], sizes: tuple[int, ...]) -> None:
+        super().__init__()
         self._symbols, self._sizes = symbols, sizes
         self.numbers = np.arange(len(symbols), dtype=np.float64)[:, None]
 
@@ -32,16 +35,17 @@ class ReadyCodes(Encoder):
     def layout(self) -> Layout:
         return Layout(self._sizes)
 
-    def settings(self) -> dict[str, Any]:
-        return {}
-
     def arrays(self) -> Arrays:
         return {}
 
     @classmethod
-    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
-        del settings, arrays
-        raise TypeError("codes made beforehand are never read from a file")
+    def calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
+        del calibration, settings
+        raise TypeError("codes made beforehand are given, not calibrated")
+
+    def express(self, ops: Operations[T], features: T) -> Expressed[T]:
+        del ops, features
+        raise TypeError("codes made beforehand are not computed")
 
     def plausible_features(
         self, samples: int, generator: np.random.Generator

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safle.encoders import EmbeddingEncoder, load_encoder
+from safle.encoders import EmbeddingEncoder, Encoder, load_encoder
 from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot
 from safle.encoders.shuffle import permutation
 from tests.support.data_sets import data_sets, encoders, fixed_data, fixed_encoder
@@ -138,3 +138,14 @@ def test_the_shuffle_sorts_by_splitmix64(count, seed):
         return z ^ (z >> 31)
 
     assert permutation(count, seed).tolist() == sorted(range(count), key=splitmix)
+
+
+@given(data_sets())
+def test_fast_codes_are_the_expressed_ones(drawn):
+    """A kind may compute its codes its own way; exports follow what it expresses."""
+    features = drawn.features * 2.0 ** np.arange(len(drawn.features))[:, None]
+    fast = drawn.encoder.encode(features)
+    expressed = Encoder.encode_checked(drawn.encoder, features)
+    assert np.array_equal(fast.dense, expressed.dense)
+    assert np.array_equal(fast.symbols, expressed.symbols)
+    assert fast.symbols.dtype == expressed.symbols.dtype

@@ -15,6 +15,8 @@ from typing import Any
 
 PLAIN_VARIABLE = "SAFLE_PLAIN_KERNELS"
 """Set to 1 to use the twins everywhere."""
+WORTH_A_THREAD = 300_000
+"""Nanoseconds of one thread's work from which on others help."""
 
 
 @cache
@@ -47,6 +49,21 @@ def _build_trial() -> bool:
         # Another llvmlite has other names, or refuses the text: LLVM's parser raises
         # RuntimeError.
         return False
+
+
+def run_kernel(kernel: Callable[..., Any], *arguments: Any, nanoseconds: float) -> None:
+    """Call a parallel kernel, on one thread where it takes about so long or less.
+
+    Waking another thread takes some microseconds, or a time slice where it has to wait.
+    """
+    from numba import get_num_threads, set_num_threads
+
+    threads = get_num_threads()
+    set_num_threads(threads if nanoseconds > WORTH_A_THREAD else 1)
+    try:
+        kernel(*arguments)
+    finally:
+        set_num_threads(threads)
 
 
 def when_compiling(say: Callable[[], None]) -> None:

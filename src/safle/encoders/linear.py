@@ -96,15 +96,16 @@ class LinearEncoder(Encoder):
         values = ops.divide(ops.subtract(features, self.mean), self.deviation)
         return ops.clip(ops.round(ops.multiply(values, self.scale)), -DENSE_LIMIT, DENSE_LIMIT)
 
-    def encode_checked(self, features: NDArray[Any]) -> Codes:
-        # The same in one pass over memory.
-        layout, root = self.layout, self.settings.transform == "square-root"
-        dense = np.full((len(features), layout.dense_dim), self.scale, np.int16)
-        fix(features, self.mean, self.deviation, scale=self.scale, root=root, dense=dense)
-        return Codes(np.empty((len(features), 0), np.uint8), dense)
-
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:
         return Expressed(dense=ops.append(self.fixed_point(ops, features), self.scale))
+
+    def encode_checked(self, features: NDArray[Any]) -> Codes:
+        # What `express` says, in one pass over memory.
+        dense = np.empty((len(features), self.layout.dense_dim), np.int16)
+        dense[:, -1] = self.scale
+        root = self.settings.transform == "square-root"
+        fix(features, self.mean, self.deviation, scale=self.scale, root=root, dense=dense)
+        return Codes(np.empty((len(features), 0), self.layout.symbol_type), dense)
 
     def plausible_features(
         self, samples: int, generator: np.random.Generator

@@ -168,7 +168,7 @@ class RandomFeatureEncoder(LinearEncoder):
         """`_added` as the kernel wants it."""
         return rows_of_terms(*self._added, self.feature_dim)
 
-    def _signs(self) -> NDArray[np.float32]:
+    def signs(self) -> NDArray[np.float32]:
         """-1, 0 or 1 by feature and unit; float32, (feature_dim, units)."""
         features, negative = self._added
         signs = np.zeros((self.units, self.feature_dim), np.float32)
@@ -178,7 +178,7 @@ class RandomFeatureEncoder(LinearEncoder):
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:
         fixed = self.fixed_point(ops, features)
         # At most 256 int16 per sum: below 2**24, so that float32 products are exact.
-        steps = ops.divide(ops.product(fixed, self._signs()), 1 << self.shift)
+        steps = ops.divide(ops.product(fixed, self.signs()), 1 << self.shift)
         units = ops.clip(ops.floor(ops.add(steps, 0.5)), 0, self.largest)
         return Expressed(dense=ops.append(ops.join([fixed, units]), self.scale))
 

@@ -39,12 +39,13 @@ class DenseScores:
         scales = np.array(layout.dense_scales, np.int64)
         self.per_unit = weights.astype(np.float64) / scales[:, None]
         """Weights per code unit, float64, (dense_dim, class_count)."""
-        most = np.abs(np.array(layout.dense_limits, np.int64)).max(axis=1)
+        most = np.abs(np.array(layout.dense_limits, np.int64).reshape(-1, 2)).max(axis=1)
         steps = (weights.astype(np.float64) / step).astype(np.int64)
         breaks = np.flatnonzero((np.diff(scales) != 0) | (np.diff(most) != 0)) + 1
         self._runs = [
             _Run(int(run[0]), kernels.split(steps[run]), int(most[run[0]]), step / scales[run[0]])
             for run in np.split(np.arange(len(scales)), breaks)
+            if len(run)
         ]
 
     def add(self, scores: NDArray[np.float64], dense: NDArray[np.int16]) -> None:
