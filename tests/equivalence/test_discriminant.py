@@ -46,7 +46,7 @@ def test_scores_and_posteriors_are_those_of_scikit_learn(kind, ridge):
     data = fixed_data(kind)
     statistics = data.count()
     solution = solve(statistics, ridge=ridge, head="discriminant")
-    X = real_codes(phi, data, statistics)
+    X = real_codes(data, statistics)
     reference = LinearDiscriminantAnalysis(
         solver="lsqr", covariance_estimator=Ridged(ridge / len(data))
     ).fit(X, data.labels)
@@ -69,7 +69,7 @@ def test_weights_are_those_of_the_dense_within_class_scatter(kind):
     data, ridge = fixed_data(kind), 2.0
     statistics = data.count()
     solution = solve(statistics, ridge=ridge, head="discriminant")
-    X = real_codes(phi, data, statistics)
+    X = real_codes(data, statistics)
     means = np.array([X[data.labels == c].mean(axis=0) for c in range(3)])
     within = sum(
         (X[data.labels == c] - means[c]).T @ (X[data.labels == c] - means[c]) for c in range(3)

@@ -28,7 +28,7 @@ def real_phi(data):
 def test_gcv_is_that_of_the_hat_matrix(kind):
     data = fixed_data(kind)
     curve = solve(data.count()).curve
-    Phi, Y = real_phi(phi, data)
+    Phi, Y = real_phi(data)
     n = len(data)
     C = Phi.T @ Phi
     for ridge, score, freedom in zip(
@@ -49,7 +49,7 @@ def test_gcv_is_that_of_the_hat_matrix(kind):
 def test_evidence_is_the_marginal_likelihood_of_the_labels(kind):
     data = fixed_data(kind)
     curve = solve(data.count(), criterion="evidence").curve
-    Phi, Y = real_phi(phi, data)
+    Phi, Y = real_phi(data)
     n, K = Y.shape
     for ridge, score in zip(curve.ridges[::3], curve.scores[::3], strict=True):
         # Weights of variance 1/ridge and unit noise give the labels this covariance.
@@ -75,7 +75,7 @@ def leave_one_out(Phi, Y, ridge):
 def test_gcv_is_close_to_leaving_one_out(kind):
     data = fixed_data(kind, samples=60)
     curve = solve(data.count()).curve
-    Phi, Y = real_phi(phi, data)
+    Phi, Y = real_phi(data)
     near = [curve.best * 4.0**k for k in range(-3, 4)]
     actual = np.array([leave_one_out(Phi, Y, ridge) for ridge in near])
     gcv = np.exp(np.interp(np.log(near), np.log(curve.ridges), np.log(curve.scores)))

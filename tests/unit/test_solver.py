@@ -112,8 +112,8 @@ def test_the_stated_memory_is_half_a_square_and_little_more():
     assert solve_bytes(100, 5_000) > 8 * 100 * 5_000
 
 
-def test_more_classes_than_declared_are_refused_and_many_take_least_squares(make_data, monkeypatch):
-    statistics = make_data("linear").count()
+def test_more_classes_than_declared_are_refused_and_many_take_least_squares(monkeypatch):
+    statistics = fixed_data("linear").count()
     monkeypatch.setattr(heads, "MOST_CLASSES", 2)
     assert solve(statistics, ridge=1.0).head == "least-squares"
     with pytest.raises(SolveError, match="3 classes; this head takes at most 2"):
@@ -123,8 +123,8 @@ def test_more_classes_than_declared_are_refused_and_many_take_least_squares(make
         solve(statistics, ridge=1.0)
 
 
-def test_impossible_statistics_are_named_as_such(make_data):
-    statistics = make_data("linear").count()
+def test_impossible_statistics_are_named_as_such():
+    statistics = fixed_data("linear").count()
     gram = statistics.gram.copy()
     gram[1] = 2 * gram.max()
     with pytest.raises(SolveError, match=r"not those of real samples.*safle store verify"):
