@@ -202,17 +202,21 @@ def test_inspect_tells_every_file(solved: Run, folder: Path) -> None:
 def test_a_client_knows_before_it_sends(counted: Run, folder: Path, data: dict[str, Any]) -> None:
     shown = counted("inspect", ENCODER[1], "--samples", "150")
     assert "a client of 150 samples and 10 classes" in shown
-    assert "gives away" in shown
+    assert "What can be worked out from it:" in shown
     before = sorted(folder.iterdir())
     shown = counted("rehearse", "b.safetensors", *ENCODER)
     assert sorted(folder.iterdir()) == before
     # What is weighed is what would be sent.
     assert readable((folder / "b.stats").stat().st_size) in shown
-    assert "nothing speaks against sending it" in shown
+    assert "columns: while there are no more samples than columns" in shown
+    assert "hard to work out" not in shown
+    assert "warning" not in shown
     write_table(folder / "other.npz", 1000 + data["b"][0], data["b"][1])
     assert "Were these features made by the backbone" in counted("rehearse", "other.npz", *ENCODER)
     write_table(folder / "few.npz", data["b"][0][:20], data["b"][1][:20])
-    assert "warning: counts of 20 samples" in counted("rehearse", "few.npz", *ENCODER)
+    shown = counted("rehearse", "few.npz", *ENCODER)
+    assert "with one sample: the sums of such a class are that sample" in shown
+    assert "can be worked out exactly" in counted("inspect", "b.stats")
 
 
 def test_an_encoder_for_a_budget_keeps_to_it(run: Run, folder: Path) -> None:

@@ -44,17 +44,17 @@ def encoder_facts(encoder: Encoder) -> Facts:
 
 def contribution_facts(sent: Rehearsal, *, about: str = "") -> Facts:
     """What a client sends, what that takes, and what it gives away."""
-    assume = (
-        "as there are no more samples than columns, assume that their codes can be worked out"
-        if sent.samples <= sent.columns
-        else "as there are more samples than columns, single ones are hard to work out"
-    )
     return {
         "sends": f"{about}{readable(sent.bytes)}, once: {sent.numbers:,} sums over its samples",
         "takes": f"{sent.seconds:.1f} s to encode, count and pack here, beside its features",
-        "keeps": "images, features, codes and the labels of single samples",
-        "gives away": f"samples of each class, and sums of products of columns; {assume}",
+        "keeps": "images, features, and what of them cannot be worked out from the sums",
+        "gives away": "samples of each class, sums and sums of products of columns",
     }
+
+
+def worked_out(found: Sequence[str]) -> list[str]:
+    """What `safle.federation.disclosure` says, as lines."""
+    return ["What can be worked out from it:", *(f"  - {text}" for text in found)]
 
 
 def statistics_facts(statistics: Statistics, *, size: int, digest: str) -> Facts:

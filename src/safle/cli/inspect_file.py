@@ -70,7 +70,7 @@ def _safetensors_kind(path: Path) -> str:
 
 def _encoder(session: Session, path: Path, samples: int, classes: int) -> None:
     from safle._internal.memory import readable
-    from safle.cli.describe import contribution_facts, encoder_facts
+    from safle.cli.describe import contribution_facts, encoder_facts, worked_out
     from safle.encoders import load_encoder
     from safle.federation.rehearsal import rehearse
 
@@ -84,6 +84,7 @@ def _encoder(session: Session, path: Path, samples: int, classes: int) -> None:
         f"a client of {samples:,} samples and {classes:,} classes (rehearsed on made-up features)"
     )
     session.facts(title, contribution_facts(sent, about="about "))
+    session.text(worked_out(sent.gives_away))
 
 
 def _model(session: Session, path: Path) -> None:
@@ -95,8 +96,9 @@ def _model(session: Session, path: Path) -> None:
 
 
 def _statistics(session: Session, path: Path) -> None:
-    from safle.cli.describe import statistics_facts
+    from safle.cli.describe import statistics_facts, worked_out
     from safle.federation.contribution import Contribution
+    from safle.federation.disclosure import disclosures
     from safle.federation.files import naming
     from safle.federation.manifest import read_manifest
 
@@ -112,6 +114,7 @@ def _statistics(session: Session, path: Path) -> None:
     session.table(["class", "samples"], [[n, f"{c:,}"] for n, c in counts[:CLASSES_SHOWN]])
     if len(counts) > CLASSES_SHOWN:
         session.text([f"and {len(counts) - CLASSES_SHOWN} more classes"])
+    session.text(worked_out(disclosures(statistics)))
 
 
 def _histogram(session: Session, path: Path) -> None:

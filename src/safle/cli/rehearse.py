@@ -24,7 +24,7 @@ Example:
 
   safle rehearse hospital_a.csv --encoder encoder.safetensors
 """
-FEW_SAMPLES, LEAST_FIT = 50, 0.5
+LEAST_FIT = 0.5
 
 
 @click.command(cls=Command, panel="At a client", epilog=EXAMPLE)
@@ -48,7 +48,7 @@ def rehearse(
     """
     import numpy as np
 
-    from safle.cli.describe import contribution_facts, listing
+    from safle.cli.describe import contribution_facts, listing, worked_out
     from safle.cli.reading import open_labelled
     from safle.encoders import load_encoder
     from safle.encoders.source import check_source
@@ -72,21 +72,16 @@ def rehearse(
         f"samples (always the most frequent class: {alone.largest_class:.1%})",
     }
     session.facts(f"{features}: a contribution", facts | contribution_facts(sent))
-    warnings = _warnings(len(labels), fit, alone)
-    session.text([f"warning: {text}" for text in warnings] or ["nothing speaks against sending it"])
+    session.text(worked_out(sent.gives_away))
+    session.text([f"warning: {text}" for text in _warnings(fit, alone)])
 
 
-def _warnings(samples: int, fit: float, alone: Worth) -> list[str]:
+def _warnings(fit: float, alone: Worth) -> list[str]:
     found = []
     if fit < LEAST_FIT:
         found.append(
             f"only {fit:.0%} of the columns fit; expected nearly all. Were these features made by "
             "the backbone that the encoder was calibrated for?"
-        )
-    if samples < FEW_SAMPLES:
-        found.append(
-            f"counts of {samples} samples say much about each of them; with {FEW_SAMPLES} or more "
-            "they say less. Wait for more, or count together with others you trust"
         )
     if alone.largest_class < 1 and alone.accuracy + 2 * alone.error < alone.largest_class:
         found.append(

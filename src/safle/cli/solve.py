@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -116,7 +117,8 @@ def solve(
     session.announce_compilation()
     encoder = load_encoder(encoder_path)
     statistics = read_statistics(total, made=encoder)
-    solve_and_save(session, encoder, statistics, output, curve=curve, **how)
+    blame = "a sum does not tell whose contribution it was: 'safle store solve' checks each"
+    solve_and_save(session, encoder, statistics, output, lambda: blame, curve=curve, **how)
 
 
 def solve_and_save(
@@ -124,17 +126,22 @@ def solve_and_save(
     encoder: Encoder,
     statistics: Statistics,
     output: Path,
+    blame: Callable[[], str],
     *,
     curve: Path | None,
     **how: Any,
 ) -> None:
-    """Solve, write the model and maybe the ridge curve, and say what came out."""
+    """Solve, write the model and maybe the ridge curve, and say what came out, or whose fault."""
+    from safle.errors import SolveError
     from safle.model import Model
     from safle.solver import solve as solve_statistics
 
     _state_memory(session, statistics, how["ridge"])
-    with session.progress("solving") as advance:
-        solution = solve_statistics(statistics, **how, progress=advance)
+    try:
+        with session.progress("solving") as advance:
+            solution = solve_statistics(statistics, **how, progress=advance)
+    except SolveError as error:
+        raise SolveError(f"{error}; {blame()}") from error
     model = Model(encoder, solution)
     model.save(output)
     if curve is not None and solution.curve is not None:

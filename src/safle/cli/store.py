@@ -215,4 +215,9 @@ def solve(
         statistics = opened.total(advance).snapshot()
     if total is not None:
         write_sum(total, statistics, opened.members.values())
-    solve_and_save(session, opened.encoder, statistics, output, curve=curve, **how)
+
+    def blame() -> str:
+        broken = "; ".join(opened.problems())
+        return broken or f"all {len(opened.members)} contributions verify: none is broken by itself"
+
+    solve_and_save(session, opened.encoder, statistics, output, blame, curve=curve, **how)

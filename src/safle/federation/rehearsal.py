@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from safle._internal.memory import readable
 from safle.encoders import Encoder
 from safle.errors import InvalidInput, SettingsError
+from safle.federation.disclosure import disclosures
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import Statistics, count
@@ -45,6 +46,7 @@ class Rehearsal:
     columns, numbers : of the gram, and how many sums the file holds
     bytes : of the file
     seconds : to encode, count and pack it on this machine
+    gives_away : what can be worked out from it, from `safle.federation.disclosure`
     """
 
     samples: int
@@ -52,6 +54,7 @@ class Rehearsal:
     numbers: int
     bytes: int
     seconds: float
+    gives_away: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,8 @@ def weigh(encoder: Encoder, features: NDArray[Any], labels: NDArray[Any]) -> Reh
     size = len(encode_statistics(statistics))
     seconds = time.perf_counter() - begun
     numbers = statistics.gram.size + statistics.cross.size + len(statistics.class_names)
-    return Rehearsal(statistics.sample_count, statistics.dim, numbers, size, seconds)
+    told = tuple(disclosures(statistics))
+    return Rehearsal(statistics.sample_count, statistics.dim, numbers, size, seconds, told)
 
 
 def rehearse(encoder: Encoder, *, samples: int, classes: int) -> Rehearsal:

@@ -136,14 +136,18 @@ def _split(packed, first, count, bits, entries):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _gather(gram, base, members, first, count, most, entries):  # type: ignore[no-untyped-def]
-    """Some entries of one row, at most ``most``; returns how many reach it."""
+    """Some entries of one row, at most ``most``; returns how many reach it.
+
+    Those below zero, which no samples have, are continued like those that are too large.
+    """
     # In the gram's own integers: twice as fast as in wider ones.
     limit, over = gram.dtype.type(most), np.int32(0)
     base, first = np.uint64(base), np.uint64(first)
     for index in range(np.uint64(count)):
         value = gram[base + members[first + index]]
-        over += np.int32(value >= limit)
-        entries[index] = np.uint8(min(value, limit))
+        outside = (value >= limit) | (value < 0)
+        over += np.int32(outside)
+        entries[index] = np.uint8(limit if outside else value)
     return np.int64(over)
 
 

@@ -42,9 +42,9 @@ def read_gram(margins: Margins, sections: Sections) -> NDArray[np.signedinteger[
     dtype = triangle.entry_type(diagonal)
     gram: NDArray[np.signedinteger[Any]] = np.empty(triangle.packed_size(dim), dtype)
     if mixed is not None:
-        if max(-int(dense.min()), int(dense.max()), int(np.abs(mixed).max(initial=0))) > (
-            np.iinfo(dtype).max
-        ):
+        # In Python's integers: the least of 64 bits has no absolute value in them.
+        ends = [int(end) for x in (dense, mixed) for end in (x.min(initial=0), x.max(initial=0))]
+        if max(map(abs, ends)) > np.iinfo(dtype).max:
             raise WireError("an entry is larger than the squares of its columns allow")
         for row in range(seen):
             at = triangle.start(row, dim) + seen

@@ -1,0 +1,58 @@
+"""Disclosure: which samples can be worked out from statistics alone, and what helps against it.
+
+Each way named here was gone: docs/security.md has the figures.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from safle.statistics import Statistics
+from safle.statistics.kernels import triangle
+
+FEW = 5
+"""Samples below which the sums of a class say much about each of them."""
+
+
+def disclosures(statistics: Statistics) -> list[str]:
+    """What can be worked out, the surest first: sentences, each with a remedy.
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> disclosures(count(encoder, [[0.1, 0.9]], ["ill"]))[0][:25]
+    '1 class with one sample: '
+    """
+    samples, dim, counts = statistics.sample_count, statistics.dim, statistics.class_counts
+    single, few = int((counts == 1).sum()), int(((counts > 1) & (counts < FEW)).sum())
+    told = count_told_apart(statistics)
+    found = {
+        f"{_classes(single)} with one sample: the sums of such a class are that sample, code by "
+        "code. Leave it out, or wait until there are more": single,
+        f"{_classes(few)} with 2 to {FEW - 1} samples: the sums of such a class are nearly each of "
+        "them. Leave them out, or wait until there are more": few,
+        f"{told:,} of {samples:,} samples have a code that no other has: the products of that code "
+        "are all codes of its sample. Take smaller tables (group_size, buckets), or count more "
+        "samples": told,
+        f"{samples:,} samples, {dim:,} columns: while there are no more samples than columns, all "
+        "of them can be worked out exactly, because codes are whole numbers (a lattice). Count "
+        "more samples, take fewer columns, or add the file to those of others you trust before "
+        "it leaves": 0 < samples <= dim,
+        f"{samples:,} samples, {dim:,} columns: with more samples than columns we know no way to "
+        "work out the others, which does not prove that there is none. Send it only to a server "
+        "that you trust": samples > dim,
+    }
+    return [text for text, applies in found.items() if applies]
+
+
+def count_told_apart(statistics: Statistics) -> int:
+    """Samples with a code that was seen once: its row of the gram is the sample itself."""
+    once = np.flatnonzero(statistics.diagonal[: len(statistics.codes)] == 1)
+    # Rows of one sample are equal, and so are their products with numbers drawn at random.
+    drawn = np.random.default_rng(0).integers(1, 1 << 30, (statistics.dim, 1), dtype=np.int32)
+    return len(np.unique(triangle.multiply(statistics.gram, statistics.dim, drawn)[once]))
+
+
+def _classes(count: int) -> str:
+    return "1 class" if count == 1 else f"{count:,} classes"
