@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from safle.cli.main import run
 from safle.data.tables import write_table
+from safle.errors import SolveError
 from tests.support.data_sets import fixed_data
 
 SAFLE = Path(sys.executable).with_name("safle")
@@ -107,3 +110,24 @@ def test_verify_names_what_is_damaged(folder):
     done = safle("store", "verify", "damaged", folder=folder, code=1)
     assert "'a' is damaged" in done.stdout
     assert "1 problems" in done.stderr
+
+
+def test_a_solve_that_fails_says_whose_contribution_it_was(folder, monkeypatch, capsys):
+    encoder, tiny = ("--encoder", "encoder.safetensors"), ("--ridge", "1e-300", "-o", "no.model")
+    safle("store", "add", "failing", *encoder, "a.stats", "b.stats", folder=folder)
+    said = safle("store", "solve", "failing", *tiny, folder=folder, code=1).stderr
+    assert "too small" in said
+    assert "all 2 contributions verify: none is broken by itself" in said
+    said = safle("solve", "ab.total", *encoder, *tiny, folder=folder, code=1).stderr
+    assert "a sum does not tell whose contribution it was" in said
+
+    def break_and_fail(*_arguments, **_options):
+        damaged = sorted((folder / "failing" / "contributions").iterdir())[0]
+        damaged.write_bytes(damaged.read_bytes()[:-1])
+        raise SolveError("no convergence")
+
+    monkeypatch.setattr("safle.solver.solve", break_and_fail)
+    with pytest.raises(SystemExit):
+        run(["store", "solve", str(folder / "failing"), "-o", str(folder / "no.model")])
+    said = capsys.readouterr().err
+    assert re.search(r"error: no convergence; .*the contribution of '[ab]' is damaged", said), said

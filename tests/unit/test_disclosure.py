@@ -31,10 +31,10 @@ def test_samples_with_a_code_of_their_own_are_read_off_the_gram(encoder, digits,
     symbols = encoder.encode(features).symbols.astype(np.int64) + encoder.layout.bases[:-1]
     once = np.bincount(symbols.ravel(), minlength=encoder.layout.code_count) == 1
     own = once[symbols].any(axis=1)
-    assert 0 < own.sum()
+    assert own.sum() > 0
     # Equal samples would be one row; these differ.
     assert count_told_apart(statistics) == own.sum()
-    assert f"{own.sum():,} of {samples:,} samples have a code that no other has" in said(statistics)
+    assert f"a code that no other has: {own.sum():,} of {samples:,}." in said(statistics)
     # And this is how: the row of such a code names all codes of its sample.
     gram = statistics.gram_square()
     for sample in np.flatnonzero(own)[:20]:
@@ -52,14 +52,14 @@ def test_a_class_of_one_sample_is_that_sample(kind):
         [statistics.codes, statistics.layout.code_count + np.arange(statistics.layout.dense_dim)]
     )
     assert np.array_equal(statistics.cross[:, 1], phi(data.encoder, data.features[-1:])[0, columns])
-    assert said(statistics).startswith("1 class with one sample: the sums of such a class are that")
+    assert said(statistics).startswith("classes with one sample: 1. The sums of such a class are")
 
 
 def test_classes_of_few_samples_are_named():
     data = fixed_data("linear", 300)
     for counts, text in (
-        ((298, 2), "1 class with 2 to 4 samples"),
-        ((293, 4, 3), "2 classes with 2 to 4 samples"),
+        ((298, 2), "classes with 2 to 4 samples: 1."),
+        ((293, 4, 3), "classes with 2 to 4 samples: 2."),
     ):
         labels = np.repeat(np.arange(len(counts)), counts)
         assert text in said(count(data.encoder, data.features, labels))

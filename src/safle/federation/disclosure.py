@@ -22,26 +22,24 @@ def disclosures(statistics: Statistics) -> list[str]:
     >>> from safle import DeclaredRange, LinearEncoder, count
     >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
     >>> disclosures(count(encoder, [[0.1, 0.9]], ["ill"]))[0][:25]
-    '1 class with one sample: '
+    'classes with one sample: '
     """
     samples, dim, counts = statistics.sample_count, statistics.dim, statistics.class_counts
     single, few = int((counts == 1).sum()), int(((counts > 1) & (counts < FEW)).sum())
-    told = count_told_apart(statistics)
+    told, size = count_told_apart(statistics), f"{samples:,} samples, {dim:,} columns"
     found = {
-        f"{_classes(single)} with one sample: the sums of such a class are that sample, code by "
+        f"classes with one sample: {single:,}. The sums of such a class are that sample, code by "
         "code. Leave it out, or wait until there are more": single,
-        f"{_classes(few)} with 2 to {FEW - 1} samples: the sums of such a class are nearly each of "
-        "them. Leave them out, or wait until there are more": few,
-        f"{told:,} of {samples:,} samples have a code that no other has: the products of that code "
-        "are all codes of its sample. Take smaller tables (group_size, buckets), or count more "
-        "samples": told,
-        f"{samples:,} samples, {dim:,} columns: while there are no more samples than columns, all "
-        "of them can be worked out exactly, because codes are whole numbers (a lattice). Count "
-        "more samples, take fewer columns, or add the file to those of others you trust before "
-        "it leaves": 0 < samples <= dim,
-        f"{samples:,} samples, {dim:,} columns: with more samples than columns we know no way to "
-        "work out the others, which does not prove that there is none. Send it only to a server "
-        "that you trust": samples > dim,
+        f"classes with 2 to {FEW - 1} samples: {few:,}. The sums of such a class are close to each "
+        "of them. Leave them out, or wait until there are more": few,
+        f"samples with a code that no other has: {told:,} of {samples:,}. The products of that "
+        "code are all codes of its sample. Take smaller tables (group_size, buckets), or count "
+        "more samples": told,
+        f"{size}: with no more samples than columns, all of them can be worked out exactly, "
+        "because codes are whole numbers (a lattice). Count more samples, take fewer columns, or "
+        "add the file to those of others you trust before it leaves": 0 < samples <= dim,
+        f"{size}: with more samples than columns we know no way to work out the others, which does "
+        "not prove that there is none. Send it only to a server that you trust": samples > dim,
     }
     return [text for text, applies in found.items() if applies]
 
@@ -52,7 +50,3 @@ def count_told_apart(statistics: Statistics) -> int:
     # Rows of one sample are equal, and so are their products with numbers drawn at random.
     drawn = np.random.default_rng(0).integers(1, 1 << 30, (statistics.dim, 1), dtype=np.int32)
     return len(np.unique(triangle.multiply(statistics.gram, statistics.dim, drawn)[once]))
-
-
-def _classes(count: int) -> str:
-    return "1 class" if count == 1 else f"{count:,} classes"
