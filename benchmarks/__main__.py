@@ -1,4 +1,4 @@
-"""``python -m benchmarks NAME [--json] [--quick] [--features FILE]``."""
+"""``python -m benchmarks NAME [--json] [--quick] [--features FILE] [--minutes M]``."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ NAMES = (
     "backbones",
     "flower",
 )
-LONG = ("images_end_to_end", "frontier")
+LONG = ("images_end_to_end", "frontier", "soak")
 """Minutes to half an hour: run by name only."""
 
 
 def main() -> int:
     """Run one benchmark, or all of them; 1 if contestants disagree, bars met or not."""
     options = _parser().parse_args()
-    settings = Settings.chosen(quick=options.quick, features=options.features)
+    settings = Settings.chosen(
+        quick=options.quick, features=options.features, minutes=options.minutes
+    )
     if options.name == "all":
         return _run_all(settings, as_json=options.json)
     try:
@@ -55,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--features", help=f"safetensors file with real features (or ${FEATURES_VARIABLE})"
     )
+    parser.add_argument("--minutes", type=float, help="how long soak takes (30)")
     return parser
 
 

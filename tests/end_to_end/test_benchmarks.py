@@ -106,6 +106,15 @@ def test_the_frontier_has_every_head_of_every_encoder_and_a_picture():
 
 
 @pytest.mark.slow
+def test_a_soak_kills_and_loses_nothing():
+    found = last_object("soak", "--quick", "--json")
+    assert found["equal"] is True
+    assert found["lost"] == 0
+    assert found["adds"] - found["removals"] >= found["members"] - found["kills"]
+    assert min(found["kills"], found["adds"], found["members"]) > 0
+
+
+@pytest.mark.slow
 def test_without_json_it_prints_a_table():
     done = run("wire", "--quick")
     assert done.returncode == 0, done.stderr

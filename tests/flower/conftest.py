@@ -1,8 +1,8 @@
-"""A federation's data: three hospitals' tables, an encoder, and what files alone make of them."""
+"""A federation's data: some hospitals' tables, an encoder, and what files alone make of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,17 @@ class Federation:
 
     folder: Path
     names: tuple[str, ...]
+
+    @staticmethod
+    def made(folder: Path, kind: str, sizes: Mapping[str, int]) -> Federation:
+        """One of so many samples per client, in a folder."""
+        data = fixed_data(kind, sum(sizes.values()))
+        data.encoder.save(folder / "encoder.safetensors")
+        ends = np.cumsum([*sizes.values()])
+        for name, end in zip(sizes, ends, strict=True):
+            part = slice(end - sizes[name], end)
+            write_table(folder / f"{name}.npz", data.features[part], data.labels[part])
+        return Federation(folder, tuple(sizes))
 
     @property
     def encoder_path(self) -> Path:
@@ -65,10 +76,13 @@ class Federation:
 @pytest.fixture(scope="session")
 def federation(tmp_path_factory) -> Federation:
     """Five unequal clients; the first three are those of a small federation."""
-    folder = tmp_path_factory.mktemp("federation")
-    data = fixed_data("stack", 200)
-    data.encoder.save(folder / "encoder.safetensors")
-    names = ("a", "b", "c", "d", "e")
-    for name, part in zip(names, np.split(np.arange(200), [20, 70, 130, 170]), strict=True):
-        write_table(folder / f"{name}.npz", data.features[part], data.labels[part])
-    return Federation(folder, names)
+    sizes = {"a": 20, "b": 50, "c": 60, "d": 40, "e": 30}
+    return Federation.made(tmp_path_factory.mktemp("federation"), "stack", sizes)
+
+
+@pytest.fixture
+def crowd(tmp_path) -> Callable[[int, int], Federation]:
+    """``crowd(clients, samples)``: a federation of many alike, in a folder of its own."""
+    return lambda clients, samples: Federation.made(
+        tmp_path, "embedding", {f"client-{number:04}": samples for number in range(clients)}
+    )

@@ -81,7 +81,7 @@ class Store:
                 _make(folder, making, database)
             self.encoder, self.limits = _read_facts(folder, database.facts())
             self._members = {member.client: member for member in database.members()}
-            self._classes = self._seen()
+            self._index()
             self._database = None if lock is None else database
             if lock is not None:
                 self._sweep()
@@ -136,7 +136,7 @@ class Store:
 
     @property
     def sample_count(self) -> int:
-        return sum(member.samples for member in self._members.values())
+        return self._samples
 
     def declare(self, limits: Limits) -> None:
         """Set what clients may claim from now on; refused if those who are in claim more."""
@@ -185,7 +185,9 @@ class Store:
             if total is not None:
                 total.subtract(statistics)
             raise
-        self._classes |= {*entry.classes}
+        self._classes.update(entry.classes)
+        self._digests.add(entry.digest)
+        self._samples += entry.samples
         return self._members[entry.client]
 
     def remove(self, client: str) -> Member:
@@ -195,7 +197,7 @@ class Store:
             raise StoreError(f"{self.folder} has no client {client!r}; {self._listing()}")
         self._writable().remove(member)
         del self._members[client]
-        self._classes = self._seen()
+        self._index()
         self._sweep()
         return member
 
@@ -274,14 +276,13 @@ class Store:
                 "replace it, remove the client first"
             )
         # Nothing, twice, is nothing: empty clients all have the same digest.
-        if added.samples and not allow_duplicates:
-            for client, member in self._members.items():
-                if member.digest == added.digest:
-                    raise DuplicateContribution(
-                        f"{added.digest[:12]}… is the contribution of client {client!r} already; "
-                        "if two clients really hold the same data, use --allow-duplicates "
-                        "(allow_duplicates= in Python)"
-                    )
+        if added.samples and not allow_duplicates and added.digest in self._digests:
+            sent = (name for name, kept in self._members.items() if kept.digest == added.digest)
+            raise DuplicateContribution(
+                f"{added.digest[:12]}… is the contribution of client {next(sent)!r} already; if "
+                "two clients really hold the same data, use --allow-duplicates "
+                "(allow_duplicates= in Python)"
+            )
         self.limits.check_join(added, self._classes)
         held, most = self.sample_count, self.encoder.layout.most_samples
         if held + added.samples > most:
@@ -295,8 +296,12 @@ class Store:
             raise StoreError(f"{self.folder} is open for reading only")
         return self._database
 
-    def _seen(self) -> set[ClassName]:
-        return {name for member in self._members.values() for name in member.classes}
+    def _index(self) -> None:
+        """What the next contribution is held against, however many are in, at the same cost."""
+        members = self._members.values()
+        self._classes: set[ClassName] = {name for member in members for name in member.classes}
+        self._digests = {member.digest for member in members}
+        self._samples = sum(member.samples for member in members)
 
     @property
     def _place(self) -> Path:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import tomli_w
 from flwr.app import Context, Message
@@ -12,7 +16,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from safle._internal import atomic
-from safle.errors import SafleError
+from safle.errors import FederationError, SafleError
 from safle.federation.flower import messages
 from safle.federation.flower.client import (
     Client,
@@ -75,7 +79,34 @@ server_app = ServerApp()
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
     """One round, by the run configuration."""
-    serve(grid, Run.from_flat(context.run_config))
+    with _stopped_in_words():
+        serve(grid, Run.from_flat(context.run_config))
+
+
+@contextlib.contextmanager
+def _stopped_in_words() -> Iterator[None]:
+    """Whoever ends this process with a signal, the SuperLink's death included, fails the run.
+
+    Flower's own handler leaves seconds for everything, and none if the SuperLink is gone: too
+    little for the report.
+    """
+
+    def stop(number: int, frame: object) -> NoReturn:
+        del frame
+        name = signal.Signals(number).name
+        raise KeyboardInterrupt(f"the SuperLink or its operator has ended this run ({name})")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise FederationError(f"{error}; run again, and only the others are asked") from error
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def write_app(

@@ -86,7 +86,7 @@ class Round:
         self._answers: queue.Queue[tuple[_Asked, Message | Exception]] = queue.Queue(1)
         self._over = threading.Event()
         self._begun = self._looked = 0.0
-        self._kept = [*task.names()]
+        self._kept = dict.fromkeys(task.names())
         self._unasked = True
 
     def run(self) -> None:

@@ -44,10 +44,11 @@ class CountTask:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.total: Accumulator = store.total()
-        self._encoder = store.encoder.to_bytes()
+        # Made once: marks of all those who come would make every question longer than the last.
+        self._question = messages.known_marks(store.members), store.encoder.to_bytes()
 
     def content(self) -> RecordDict:
-        return messages.question(messages.known_marks(self.names()), self._encoder)
+        return messages.question(*self._question)
 
     def names(self) -> Collection[str]:
         return self._store.members

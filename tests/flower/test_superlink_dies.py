@@ -1,0 +1,67 @@
+"""The SuperLink dies in the middle of a round, or is plagued by connections that say nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+
+import pytest
+
+from safle.federation.flower import processes
+from safle.federation.store import Store
+from tests.support.network import Network, eventually, statuses
+
+pytestmark = pytest.mark.slow
+STALLED = 40
+
+
+@pytest.fixture(scope="module")
+def network(federation, tmp_path_factory):
+    with contextlib.ExitStack() as stack:
+        network = Network(federation, tmp_path_factory.mktemp("network"), stack)
+        for name in "abc":
+            network.start_node(name)
+        yield network
+
+
+def test_a_superlink_that_dies_and_comes_back_loses_nothing(network, federation, tmp_path):
+    network.order(c="wait")
+    network.start("dead", expected="a,b,c")
+    eventually(lambda: network.members("dead") == 2, explain=lambda: processes.tail(network.log))
+    eventually(lambda: "c" in network.notes("asked"))
+    server = network.server_app()
+    network.kill_superlink()
+    # The server's app ends by itself and says why, in one line.
+    eventually(lambda: not server.is_running(), explain=lambda: processes.tail(network.log))
+    report = json.loads((network.folder / "dead-results" / "report.json").read_text())
+    assert "the SuperLink or its operator has ended this run" in report["error"]
+    assert "\n" not in report["error"]
+    assert sorted(report["accepted"]) == ["a", "b"]
+    assert sorted(Store.open(network.folder / "dead-store").members) == ["a", "b"]
+    (network.folder / "dead-results" / "report.json").unlink()
+
+    # What c answers now, nobody takes.
+    network.release()
+    eventually(lambda: "c" in network.notes("counted"))
+    network.order()
+    network.start_superlink()
+    report = network.run("dead", expected="a,b,c")
+    assert statuses(report) == {"a": "kept", "b": "kept", "c": "accepted"}
+    assert network.notes("counted") == ["c"]
+    assert network.model("dead") == federation.by_files("abc", tmp_path)
+
+
+def test_half_open_connections_do_not_hold_up_a_round(network, federation, tmp_path):
+    network.order()
+    request = b"POST /v1/fleet/x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nhalf"
+    with contextlib.ExitStack() as stack:
+        for number in range(STALLED):
+            stalled = socket.create_connection(("127.0.0.1", network.port), timeout=10)
+            stack.callback(stalled.close)
+            # Some say nothing at all, some half a header, some half a body.
+            stalled.sendall(request[: (0, 20, len(request))[number % 3]])
+        report = network.run("stalled", expected="a,b,c", deadline=60.0)
+    assert statuses(report) == dict.fromkeys("abc", "accepted")
+    assert report["round_seconds"] < 60
+    assert network.model("stalled") == federation.by_files("abc", tmp_path)
