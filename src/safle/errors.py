@@ -7,7 +7,15 @@ from __future__ import annotations
 
 
 class SafleError(Exception):
-    """Base of all errors that safle raises on purpose."""
+    """Base of all errors that safle raises on purpose.
+
+    >>> from safle import DeclaredRange
+    >>> try:
+    ...     DeclaredRange(1, 0, feature_dim=2)
+    ... except SafleError as error:
+    ...     print(error)
+    range [1, 0]; expected finite low < high
+    """
 
 
 class InvalidInput(SafleError, ValueError):

@@ -46,6 +46,13 @@ class Encoder(ABC):
     A kind is one subclass in one module: it names itself, declares its settings, holds
     arrays of float64 and expresses its codes. Its constructor takes arrays and settings by
     name. Everything else (commands, the estimator, exports, tests) follows from that.
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, make_encoder
+    >>> encoder = make_encoder(DeclaredRange(0, 1, feature_dim=4), kind="linear")
+    >>> Encoder.from_bytes(encoder.to_bytes()) == encoder
+    True
     """
 
     kind: ClassVar[str]
@@ -237,7 +244,12 @@ def restore_kind(kind: Any, settings: Any, arrays: Arrays) -> Encoder:
 
 
 def load_encoder(path: str | os.PathLike[str]) -> Encoder:
-    """Read an encoder file; nothing in it is executed."""
+    """Read an encoder file; nothing in it is executed.
+
+    >>> load_encoder("nowhere.safetensors")
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.safetensors'
+    """
     with Path(path).open("rb") as file:
         # One byte more than allowed is enough to refuse a file, whatever its size.
         data = file.read(MAX_FILE_BYTES + 1)

@@ -52,7 +52,11 @@ class Bucketing(ABC):
 
 
 class Integer(Bucketing):
-    """The bin number: L = 1, k = B_n."""
+    """The bin number: L = 1, k = B_n.
+
+    >>> Integer(8).functions, Integer(8).radix
+    (1, 8)
+    """
 
     name = "integer"
     rule = LEVEL
@@ -64,7 +68,11 @@ class Integer(Bucketing):
 
 
 class OneHot(Bucketing):
-    """One bit a bin, "is the value in it?": L = B_n, k = 2."""
+    """One bit per bin, "is the value in it?": L = B_n, k = 2.
+
+    >>> OneHot(8).functions, OneHot(8).radix
+    (8, 2)
+    """
 
     name = "one-hot"
     rule = EQUALS
@@ -76,7 +84,11 @@ class OneHot(Bucketing):
 
 
 class BinaryOverlap(Bucketing):
-    """A thermometer, "is the value above t_l?": L = B_n, k = 2."""
+    """A thermometer, "is the value above t_l?": L = B_n, k = 2.
+
+    >>> BinaryOverlap(8).functions, BinaryOverlap(8).threshold_count
+    (8, 8)
+    """
 
     name = "binary-overlap"
     rule = EXCEEDS

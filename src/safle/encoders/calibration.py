@@ -43,7 +43,11 @@ def positive(deviation: Vector) -> Vector:
 
 @dataclass(frozen=True)
 class DeclaredRange:
-    """Thresholds spread evenly over [low, high], the same for every feature."""
+    """Thresholds spread evenly over [low, high], the same for every feature.
+
+    >>> DeclaredRange(0, 16, feature_dim=2).thresholds(3).T.tolist()
+    [[4.0, 8.0, 12.0], [4.0, 8.0, 12.0]]
+    """
 
     low: float
     high: float
@@ -67,7 +71,11 @@ class DeclaredRange:
 
 @dataclass(frozen=True)
 class DeclaredMoments:
-    """Gaussian quantiles of a declared mean and deviation per feature."""
+    """Gaussian quantiles of a declared mean and deviation per feature.
+
+    >>> DeclaredMoments([5.0, 100.0], [2.0, 15.0]).thresholds(1).tolist()
+    [[5.0, 100.0]]
+    """
 
     mean: Vector
     deviation: Vector
@@ -102,7 +110,11 @@ class DeclaredMoments:
 
 
 class PublicSample:
-    """Quantiles and moments of features that everyone may see."""
+    """Quantiles and moments of features that everyone may see.
+
+    >>> PublicSample([[1.0], [2.0], [9.0]]).thresholds(1).tolist()
+    [[2.0]]
+    """
 
     def __init__(self, features: ArrayLike) -> None:
         sample = as_features(features)

@@ -85,6 +85,12 @@ class EmbeddingEncoder(Encoder):
     ----------
     thresholds : float64, (threshold_count, feature_dim), non-decreasing along axis 0
     settings : see `EmbeddingSettings`; buckets and group_size must be given
+
+    Examples
+    --------
+    >>> encoder = EmbeddingEncoder([[0.5, 0.5]], buckets=1, group_size=2)
+    >>> encoder.layout.table_sizes, encoder.encode([[0.1, 0.9], [0.9, 0.9]]).symbols.shape
+    ((4,), (2, 1))
     """
 
     kind = "embedding"

@@ -27,7 +27,11 @@ MAX_SAMPLES = 1 << 46
 
 @dataclass(frozen=True)
 class Grid:
-    """``bins`` equal bins over [low, high), the same for every feature and client."""
+    """``bins`` equal bins over [low, high), the same for every feature and client.
+
+    >>> Grid(0, 16, bins=4).edges.tolist()
+    [0.0, 4.0, 8.0, 12.0, 16.0]
+    """
 
     low: float
     high: float
@@ -64,6 +68,13 @@ class Histogram:
     Attributes
     ----------
     counts : int64, (feature_dim, bins + 2)
+
+    Examples
+    --------
+    >>> grid = Grid(0, 4, bins=4)
+    >>> total = Histogram.of(np.array([[0.5], [2.5]]), grid) + Histogram.of(np.array([[9.0]]), grid)
+    >>> total.counts.tolist()
+    [[0, 1, 0, 1, 0, 1]]
     """
 
     grid: Grid

@@ -46,6 +46,11 @@ class LinearEncoder(Encoder):
     mean, deviation : float64, (feature_dim,)
         of the transformed features
     settings : see `LinearSettings`
+
+    Examples
+    --------
+    >>> LinearEncoder([10.0], [2.0], fraction_bits=4).encode([[13.0]]).dense.tolist()
+    [[24, 16]]
     """
 
     kind = "linear"

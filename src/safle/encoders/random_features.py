@@ -102,6 +102,13 @@ class RandomFeatureEncoder(LinearEncoder):
     mean, deviation : float64, (feature_dim,)
         of the transformed features
     settings : see `RandomFeatureSettings`
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, make_encoder
+    >>> encoder = make_encoder(DeclaredRange(0, 1, feature_dim=16), units=32)
+    >>> encoder.kind, encoder.encode([[0.5] * 16]).dense.shape
+    ('random-features', (1, 49))
     """
 
     kind = "random-features"

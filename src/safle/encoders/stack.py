@@ -30,7 +30,13 @@ class StackSettings(Settings):
 
 
 class StackEncoder(Encoder):
-    """The codes of all ``parts``: their symbols side by side, then their dense columns."""
+    """The codes of all ``parts``: their symbols side by side, then their dense columns.
+
+    >>> from safle import DeclaredRange, make_encoder
+    >>> stack = make_encoder(DeclaredRange(0, 1, feature_dim=2), kind="stack")
+    >>> [part.kind for part in stack.parts]
+    ['linear', 'embedding']
+    """
 
     kind = "stack"
     summary = "several kinds side by side"

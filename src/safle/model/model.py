@@ -212,7 +212,12 @@ def _nearest_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
-    """Read a model file; nothing in it is executed."""
+    """Read a model file; nothing in it is executed.
+
+    >>> load_model("nowhere.safetensors")
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.safetensors'
+    """
     size = Path(path).stat().st_size
     if size > MAX_FILE_BYTES:
         raise WireError(f"{path} has {size} bytes; a model file has at most {MAX_FILE_BYTES}")

@@ -50,6 +50,10 @@ class Solution:
     curve : the ridge criterion, where ridge was "auto"
     precision : "float32", "float64" or "spectral"
     backend : who factored
+
+    Examples
+    --------
+    See `solve`, which makes one, and `safle.Model`, which takes it.
     """
 
     fingerprint: str
@@ -114,6 +118,17 @@ def solve(
     criterion : "gcv" or "evidence"
     backend : who factors; "auto" takes torch for large systems where it is installed
     progress : called with the finished share, 0 to 1
+
+    Examples
+    --------
+    Equivalent to ``scipy.linalg.solve(C + ridge * I, M, assume_a="pos")`` in exact arithmetic:
+
+    >>> from safle import DeclaredRange, count, make_encoder
+    >>> encoder = make_encoder(DeclaredRange(0, 1, feature_dim=1), kind="linear")
+    >>> total = count(encoder, [[0.0], [0.1], [0.9], [1.0]], ["low", "low", "high", "high"])
+    >>> solution = solve(total, ridge=1.0)
+    >>> solution.class_names, solution.head
+    (('high', 'low'), 'averaged')
     """
     if head not in ("auto", *HEADS):
         raise InvalidInput(f"head {head!r}; expected one of auto, {', '.join(HEADS)}")

@@ -64,7 +64,6 @@ class Accumulator:
         self.cross = np.zeros((dense, 0), np.int64)
         self.class_names: tuple[ClassName, ...] = ()
         self.class_counts = np.zeros(0, np.int64)
-        # What a snapshot has been given is not ours to change any more.
         self._shared = False
 
     @property
@@ -134,7 +133,6 @@ class Accumulator:
             if 2 * few.sample_count <= few.dim:
                 return few
         self._count_pending()
-        self._shared = True
         return self._as_value()
 
     def require(self, made: Made) -> None:
@@ -292,6 +290,8 @@ class Accumulator:
             self.codes, self.gram, self.cross = self.codes[seen], gram, self.cross[rows]
         dtype = triangle.entry_type(triangle.diagonal(self.gram, self.dim))
         self.gram = self.gram.astype(dtype, copy=False)
+        # The value is not ours to change: the next change is made to a copy.
+        self._shared = True
         return Statistics(
             self.fingerprint,
             self.layout,
@@ -332,7 +332,15 @@ def count(
 
 
 def sum_statistics(contributions: Iterable[Statistics]) -> Statistics:
-    """The sum of at least one contribution, in memory that does not grow with their number."""
+    """The sum of at least one contribution, in memory that does not grow with their number.
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count, sum_statistics
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> sum_statistics(count(encoder, [[x]], [0]) for x in (0.1, 0.5, 0.9)).sample_count
+    3
+    """
     total: Accumulator | None = None
     for contribution in contributions:
         total = total or Accumulator(contribution)

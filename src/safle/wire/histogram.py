@@ -28,7 +28,16 @@ def _header(histogram: Histogram) -> dict[str, Any]:
 
 
 def write_histogram(path: str | os.PathLike[str], histogram: Histogram) -> None:
-    """Write a histogram file, atomically."""
+    """Write a histogram file, atomically.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> sent = Histogram.of(np.array([[0.5], [2.5]]), Grid(0, 4, bins=4))
+    >>> with tempfile.NamedTemporaryFile(suffix=".hist") as file:
+    ...     write_histogram(file.name, sent)
+    ...     read_histogram(file.name) == sent
+    True
+    """
     container.write_file(path, encode_histogram(histogram))
 
 
@@ -38,7 +47,12 @@ def decode_histogram(data: bytes | memoryview) -> Histogram:
 
 
 def read_histogram(path: str | os.PathLike[str]) -> Histogram:
-    """Read a histogram file."""
+    """Read a histogram file, verified.
+
+    >>> read_histogram("nowhere.hist")
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.hist'
+    """
     opened = container.read_file(path, kind=container.HISTOGRAM)
     try:
         return from_container(opened)

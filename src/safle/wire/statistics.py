@@ -60,7 +60,19 @@ def encode_statistics(statistics: Statistics) -> bytes:
 
 
 def write_statistics(path: str | os.PathLike[str], statistics: Statistics) -> None:
-    """Write a statistics file, atomically."""
+    """Write a statistics file, atomically.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from safle import DeclaredRange, LinearEncoder, count, read_statistics
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> sent = count(encoder, [[0.2], [0.7]], ["ill", "well"])
+    >>> with tempfile.NamedTemporaryFile(suffix=".stats") as file:
+    ...     write_statistics(file.name, sent)
+    ...     read_statistics(file.name, made=encoder) == sent
+    True
+    """
     container.write_file(path, encode_statistics(statistics))
 
 
@@ -131,7 +143,12 @@ def read_statistics(
     made: Made | None = None,
     limit: int = container.DEFAULT_LIMIT,
 ) -> Statistics:
-    """Read a statistics file; see `decode_statistics`."""
+    """Read a statistics file, verified; see `decode_statistics` and the example of its twin.
+
+    >>> read_statistics("nowhere.stats")
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.stats'
+    """
     data = container.read_limited(path, limit=limit)
     try:
         return decode_statistics(data, made=made, limit=limit)
