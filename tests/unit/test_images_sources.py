@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import tarfile
-import zipfile
 
 import numpy as np
 import pytest
 
 from safle.data.images import decode, open_images
 from safle.errors import ImageError
+from tests.support.archives import write_folder, write_tar, write_zip
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -43,31 +42,6 @@ def pixels():
 def files(pixels):
     """Encoded images by name, as in a folder."""
     return {f"{s}/{name}/{at}.png": png(image) for (s, name, at), image in pixels.items()}
-
-
-def write_folder(root, files):
-    for name, data in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return root
-
-
-def write_zip(path, files):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files.items():
-            archive.writestr(name, data)
-    return path
-
-
-def write_tar(path, files):
-    mode = {".tar": "w", ".tgz": "w:gz", ".gz": "w:gz", ".bz2": "w:bz2", ".xz": "w:xz"}[path.suffix]
-    with tarfile.open(path, mode) as archive:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return path
 
 
 def under(prefix, files):

@@ -8,7 +8,7 @@ are packed and unpacked in parallel.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit, prange
@@ -158,42 +158,55 @@ def _scatter(entries, members, first, count, gram, base):  # type: ignore[no-unt
         gram[base + members[first + index]] = entries[index]
 
 
+class Rows(NamedTuple):
+    """Which entries of which rows are sent, and where they go.
+
+    Attributes
+    ----------
+    kept : int64, (rows,), gram rows that are sent, ascending
+    classes_of : int64, (rows,), magnitude of each kept row's count, from the least one
+    members : uint32, (rows,), kept rows sorted by that class; class q ends at class_ends[q]
+    starts, lengths : int64, (rows, class_count), first byte and number of entries
+    bits : int64, (contexts,), bits per entry; the largest value means "that or more"
+    """
+
+    kept: NDArray[np.int64]
+    classes_of: NDArray[np.int64]
+    members: NDArray[np.uint32]
+    class_ends: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    bits: NDArray[np.int64]
+
+
 @njit(cache=True, nogil=True, parallel=True)
 def pack_rows(
     gram: NDArray[np.integer],
     dim: int,
-    kept: NDArray[np.int64],
-    classes_of: NDArray[np.int64],
-    members: NDArray[np.uint32],
-    class_ends: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    bits: NDArray[np.int64],
+    rows: Rows,
     packed: NDArray[np.uint8],
     overflows: NDArray[np.int64],
 ) -> None:
-    """Pack every kept row; count the entries that do not fit their bits.
+    """Pack every rows.kept row; count the entries that do not fit their bits.
 
     Parameters
     ----------
-    kept : int64, (rows,), gram rows that are sent, ascending
-    members : uint32, (rows,), the same sorted by class; class q ends at class_ends[q]
-    starts, lengths : int64, (rows, class_count), first byte and number of entries
-    bits : int64, (contexts,), bits an entry; the largest value means "that or more"
     packed : uint8, written
     overflows : int64, (rows,), written
     """
-    for index in prange(len(kept)):
+    for index in prange(len(rows.kept)):
         row = np.int64(index)
-        base = start(kept[row], dim)
-        entries = np.empty(len(members) + SPARE, np.uint8)
+        base = start(rows.kept[row], dim)
+        entries = np.empty(len(rows.members) + SPARE, np.uint8)
         over = np.int64(0)
-        for q in range(len(class_ends)):
-            count, width = lengths[row, q], bits[classes_of[row] + q]
+        for q in range(len(rows.class_ends)):
+            count, width = rows.lengths[row, q], rows.bits[rows.classes_of[row] + q]
             if count:
                 most = (1 << width) - 1
-                over += _gather(gram, base, members, class_ends[q] - count, count, most, entries)
-                _join(entries, count, width, packed, starts[row, q])
+                over += _gather(
+                    gram, base, rows.members, rows.class_ends[q] - count, count, most, entries
+                )
+                _join(entries, count, width, packed, rows.starts[row, q])
         overflows[row] = over
 
 
@@ -201,32 +214,26 @@ def pack_rows(
 def excess_of_rows(
     gram: NDArray[np.integer],
     dim: int,
-    kept: NDArray[np.int64],
-    classes_of: NDArray[np.int64],
-    members: NDArray[np.uint32],
-    class_ends: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    bits: NDArray[np.int64],
+    rows: Rows,
     packed: NDArray[np.uint8],
     firsts: NDArray[np.int64],
     excess: NDArray[np.int64],
 ) -> None:
     """What did not fit, ``entry - most``, by row, class and column; row r at ``firsts[r]``."""
-    for index in prange(len(kept)):
+    for index in prange(len(rows.kept)):
         row = np.int64(index)
         at = firsts[row]
         if at == firsts[row + 1]:
             continue
-        base = start(kept[row], dim)
-        entries = np.empty(len(members) + SPARE, np.uint8)
-        for q in range(len(class_ends)):
-            count, width = lengths[row, q], bits[classes_of[row] + q]
-            most, first = (1 << width) - 1, class_ends[q] - count
-            _split(packed, starts[row, q], count, width, entries)
+        base = start(rows.kept[row], dim)
+        entries = np.empty(len(rows.members) + SPARE, np.uint8)
+        for q in range(len(rows.class_ends)):
+            count, width = rows.lengths[row, q], rows.bits[rows.classes_of[row] + q]
+            most, first = (1 << width) - 1, rows.class_ends[q] - count
+            _split(packed, rows.starts[row, q], count, width, entries)
             for place in range(count):
                 if entries[place] == most:
-                    excess[at] = gram[base + members[first + place]] - most
+                    excess[at] = gram[base + rows.members[first + place]] - most
                     at += 1
 
 
@@ -276,12 +283,7 @@ def unpack_rows(
     offsets: NDArray[np.int64],
     dropped: NDArray[np.int64],
     diagonal: NDArray[np.int64],
-    classes_of: NDArray[np.int64],
-    members: NDArray[np.uint32],
-    class_ends: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    bits: NDArray[np.int64],
+    rows: Rows,
     packed: NDArray[np.uint8],
     firsts: NDArray[np.int64],
     excess: NDArray[np.int64],
@@ -303,7 +305,7 @@ def unpack_rows(
         for side in range(2):
             expert = np.int64(index) if side == 0 else experts - 1 - np.int64(index)
             missing = diagonal.copy()
-            entries = np.empty(len(members) + SPARE, np.uint8)
+            entries = np.empty(len(rows.members) + SPARE, np.uint8)
             sound = True
             row = offsets[expert] - expert
             for column in range(offsets[expert], offsets[expert + 1]):
@@ -312,14 +314,14 @@ def unpack_rows(
                 if column == dropped[expert]:
                     continue
                 at = firsts[row]
-                for q in range(len(class_ends)):
-                    count, width = lengths[row, q], bits[classes_of[row] + q]
+                for q in range(len(rows.class_ends)):
+                    count, width = rows.lengths[row, q], rows.bits[rows.classes_of[row] + q]
                     if count:
-                        first = class_ends[q] - count
-                        _split(packed, starts[row, q], count, width, entries)
-                        _scatter(entries, members, first, count, gram, base)
+                        first = rows.class_ends[q] - count
+                        _split(packed, rows.starts[row, q], count, width, entries)
+                        _scatter(entries, rows.members, first, count, gram, base)
                         at = _add_excess(
-                            entries, members, first, count, width, excess, at, gram, base
+                            entries, rows.members, first, count, width, excess, at, gram, base
                         )
                 sound &= at == firsts[row + 1]
                 target, total = gram[base:], diagonal[column]

@@ -22,22 +22,13 @@ class Streams:
 
     Attributes
     ----------
-    kept, dropped : gram rows that are sent, and the one of each expert that is not
-    classes_of : magnitude of each kept row's count, from the least one
-    members, class_ends : kept rows sorted by that class, and where each class ends
-    starts, lengths : first byte and number of each kept row's entries by their column's class
-    bits : of an entry, by context
+    rows : gram rows that are sent
+    dropped : the one of each expert that is not
     size : bytes of all streams
     """
 
-    kept: NDArray[np.int64]
+    rows: kernels.Rows
     dropped: NDArray[np.int64]
-    classes_of: NDArray[np.int64]
-    members: NDArray[np.uint32]
-    class_ends: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    bits: NDArray[np.int64]
     size: int
 
 
@@ -88,47 +79,20 @@ def plan(diagonal: NDArray[np.int64], offsets: NDArray[np.int64], sample_count: 
     # Unsigned: an index that cannot be negative needs no check in the kernels' inner loop.
     members = kept[np.argsort(classes_of, kind="stable")].astype(np.uint32)
     class_ends = np.cumsum(np.bincount(classes_of, minlength=starts.shape[1]))
-    return Streams(
-        kept, dropped, classes_of, members, class_ends, starts, lengths, bits, int(firsts[-1])
-    )
+    rows = kernels.Rows(kept, classes_of, members, class_ends, starts, lengths, bits)
+    return Streams(rows, dropped, int(firsts[-1]))
 
 
 def pack_pairs(
     gram: NDArray[Any], dim: int, streams: Streams
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
     """Packed streams, the number of entries in excess of each kept row, and the excess."""
-    s = streams
-    packed = np.empty(s.size, np.uint8)
-    overflows = np.zeros(len(s.kept), np.int64)
-    kernels.pack_rows(
-        gram,
-        dim,
-        s.kept,
-        s.classes_of,
-        s.members,
-        s.class_ends,
-        s.starts,
-        s.lengths,
-        s.bits,
-        packed,
-        overflows,
-    )
+    packed = np.empty(streams.size, np.uint8)
+    overflows = np.zeros(len(streams.rows.kept), np.int64)
+    kernels.pack_rows(gram, dim, streams.rows, packed, overflows)
     firsts = np.concatenate([[0], np.cumsum(overflows)]).astype(np.int64)
     excess = np.empty(int(firsts[-1]), np.int64)
-    kernels.excess_of_rows(
-        gram,
-        dim,
-        s.kept,
-        s.classes_of,
-        s.members,
-        s.class_ends,
-        s.starts,
-        s.lengths,
-        s.bits,
-        packed,
-        firsts,
-        excess,
-    )
+    kernels.excess_of_rows(gram, dim, streams.rows, packed, firsts, excess)
     return packed, overflows, excess
 
 
@@ -143,21 +107,7 @@ def unpack_pairs(
     excess: NDArray[np.int64],
 ) -> bool:
     """Fill the expert blocks of ``gram``; whether they are whole and nowhere negative."""
-    s = streams
     firsts = np.concatenate([[0], np.cumsum(overflows)]).astype(np.int64)
     return kernels.unpack_rows(
-        gram,
-        dim,
-        offsets,
-        s.dropped,
-        diagonal,
-        s.classes_of,
-        s.members,
-        s.class_ends,
-        s.starts,
-        s.lengths,
-        s.bits,
-        packed,
-        firsts,
-        excess,
+        gram, dim, offsets, streams.dropped, diagonal, streams.rows, packed, firsts, excess
     )

@@ -59,7 +59,7 @@ def _read_pairs(margins: Margins, sections: Sections, gram: NDArray[np.signedint
     seen, n, totals = len(margins.codes), margins.sample_count, margins.totals[: len(margins.codes)]
     streams = plan(totals, margins.offsets, n)
     pairs = np.frombuffer(sections.read_raw("pairs", streams.size), np.uint8)
-    overflows = sections.read("overflows", (len(streams.kept),))
+    overflows = sections.read("overflows", (len(streams.rows.kept),))
     # A row overflows at most once a column: the bound keeps the sum from wrapping.
     if ((overflows < 0) | (overflows > seen)).any():
         raise WireError("a row holds an impossible number of excess entries")
