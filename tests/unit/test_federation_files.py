@@ -179,7 +179,7 @@ def test_nothing_to_sum_and_a_declared_encoder(folder: Path) -> None:
     with pytest.raises(InvalidInput, match="nothing to sum"):
         sum_files([], folder / "total")
     with pytest.raises(EncoderMismatch, match="/a: counted with"):
-        sum_files([folder / "a"], folder / "total", fingerprint="0" * 64)
+        sum_files([folder / "a"], folder / "total", made=fixed_encoder("linear"))
     assert not (folder / "total").exists()
 
 

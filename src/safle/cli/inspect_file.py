@@ -96,10 +96,10 @@ def _model(session: Session, path: Path) -> None:
 
 
 def _statistics(session: Session, path: Path) -> None:
+    from safle._internal.places import naming
     from safle.cli.describe import statistics_facts, worked_out
     from safle.federation.contribution import Contribution
     from safle.federation.disclosure import disclosures
-    from safle.federation.files import naming
     from safle.federation.manifest import read_manifest
 
     session.announce_compilation()

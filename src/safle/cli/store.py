@@ -98,9 +98,9 @@ def _open(folder: Path, encoder_path: Path | None) -> Store:
 
 
 def _add_file(store: Store, client: str, file: Path, *, allow_duplicates: bool) -> None:
+    from safle._internal.places import naming
     from safle.errors import InvalidInput
     from safle.federation.contribution import Contribution
-    from safle.federation.files import naming
     from safle.federation.manifest import manifest_path
 
     if manifest_path(file).exists():

@@ -17,12 +17,19 @@ Examples:
   safle sum clients/*.stats -o total.stats
 
   safle sum total.stats late.stats -o total.stats
+
+  safle sum clients/ --workers 8 -o total.stats
+
+  safle sum s3://bucket/clients/ --ray auto -o total.stats
 """
 
 
 @click.command("sum", cls=Command, panel="At the server", epilog=EXAMPLE)
 @click.argument(
-    "files", type=FILE, nargs=-1, required=True, help="Statistics files, or histogram files."
+    "files",
+    nargs=-1,
+    required=True,
+    help="Statistics files, or histogram files: paths, folders, or addresses for fsspec.",
 )
 @click.option(
     "--encoder",
@@ -31,6 +38,18 @@ Examples:
     metavar="FILE",
     help="Refuse statistics of any other encoder.",
     show_default="the first file's",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Of statistics: add up in N processes; each takes the memory of two grams.",
+    show_default="in this one",
+)
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Of statistics: add up on a Ray cluster; 'local' starts one, 'auto' finds it.",
 )
 @click.option("--allow-duplicates", is_flag=True, help="Add the same contribution twice.")
 @click.option(
@@ -53,7 +72,9 @@ Examples:
 def add_up(
     session: Session,
     /,
-    files: tuple[Path, ...],
+    files: tuple[str, ...],
+    workers: int | None,
+    ray: str | None,
     encoder_path: Path | None,
     allow_duplicates: bool,
     features: int | None,
@@ -63,33 +84,36 @@ def add_up(
 ) -> None:
     """Add up contributions: every file is verified first, and none is taken twice.
 
-    One file is in memory at a time. Order and grouping do not matter: the sum's bytes
-    are the same, and a sum can be summed again.
+    One file is in memory at a time. Order, grouping and the number of processes do not
+    matter: the sum's bytes are the same, and a sum can be summed again.
     """
     from safle._internal.memory import readable
+    from safle._internal.places import find_files
     from safle.encoders import load_encoder
     from safle.encoders.histogram import Grid
     from safle.federation.files import sum_files, sum_histograms
+    from safle.federation.manifest import SUFFIX
     from safle.wire import peek_kind
 
+    sources = find_files(files, except_for=SUFFIX)
     # The first file decides, the others must be the same.
-    histograms = peek_kind(files[0]) == "histogram"
-    if histograms and encoder_path is not None:
-        raise click.UsageError("--encoder does not apply to histograms; leave it out")
+    histograms = bool(sources) and peek_kind(sources[0]) == "histogram"
+    if histograms and (encoder_path, workers, ray) != (None, None, None):
+        raise click.UsageError("--encoder, --workers and --ray apply to statistics; leave them out")
     if not histograms and (features, grid) != (None, None):
         raise click.UsageError("--features and --grid apply to histograms; leave them out")
     session.announce_compilation()
-    with session.progress(f"summing {len(files)} files") as advance:
+    with session.progress(f"summing {len(sources)} files") as advance:
         options: dict[str, Any] = {"allow_duplicates": allow_duplicates, "progress": advance}
         options["limits"] = chosen_limits(limits)
         if histograms:
             declared = Grid(*grid) if grid else None
-            manifest = sum_histograms(files, output, features=features, grid=declared, **options)
+            manifest = sum_histograms(sources, output, features=features, grid=declared, **options)
         else:
             made = load_encoder(encoder_path) if encoder_path else None
-            manifest = sum_files(files, output, made=made, **options)
+            manifest = sum_files(sources, output, made=made, workers=workers, ray=ray, **options)
     facts = {
-        "files": len(files),
+        "files": len(sources),
         "contributions": len(manifest.contributions),
         "samples": f"{manifest.samples:,}",
         "file": readable(output.stat().st_size),

@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from safle._internal.places import as_path
 from safle.encoders.base import Made
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvalidInput
@@ -33,7 +33,7 @@ class Contribution:
     @staticmethod
     def read(path: str | os.PathLike[str], client: str | None = None) -> Contribution:
         """The contribution in a file; its client is by default called like the file."""
-        return Contribution(client or Path(path).name, container.read_limited(path))
+        return Contribution(client or as_path(path).name, container.read_limited(path))
 
     def open(self, made: Made | None = None) -> tuple[Statistics, Entry]:
         """The statistics, and the entry that lists them; a `SafleError` for bad ones.

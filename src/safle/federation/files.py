@@ -7,36 +7,33 @@ is written, so after a failure every file is as it was.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from tempfile import TemporaryDirectory
 
 from safle._internal.atomic import write_together
+from safle._internal.places import StrPath, as_path, find_files, naming
 from safle.encoders.base import Made
-from safle.encoders.features import ClassName
 from safle.encoders.histogram import Grid, Histogram
-from safle.errors import InvalidInput, SafleError
-from safle.federation.contribution import Contribution, Entry
+from safle.errors import InvalidInput
+from safle.federation.contribution import Entry
 from safle.federation.limits import Limits
-from safle.federation.manifest import Manifest, Received, manifest_path, read_manifest
+from safle.federation.manifest import SUFFIX, Listed, Manifest, Received, manifest_path
+from safle.federation.summing import (
+    Processes,
+    Progress,
+    RayCluster,
+    Rules,
+    add_in_shards,
+    add_sources,
+    open_source,
+)
 from safle.statistics import Accumulator, Statistics
 from safle.wire import container, encode_histogram, encode_statistics
 from safle.wire.histogram import from_container as histogram_from_container
-
-StrPath = str | os.PathLike[str]
-Progress = Callable[[float], None]
-"""Called with the finished share, 0 to 1."""
-
-
-class _Opened(NamedTuple):
-    """A statistics file, verified, and the contributions it stands for: itself, if not listed."""
-
-    statistics: Statistics
-    itself: Entry
-    manifest: Manifest
-    listed: bool
 
 
 def sum_files(
@@ -46,35 +43,41 @@ def sum_files(
     made: Made | None = None,
     allow_duplicates: bool = False,
     limits: Limits | None = None,
-    progress: Progress | None = None,
+    progress: Progress = lambda _share: None,
+    workers: int | None = None,
+    ray: str | None = None,
 ) -> Manifest:
     """Add up statistics files, each verified, and write the sum and its manifest.
 
     Parameters
     ----------
-    paths : at least one; a sum with its manifest beside it stands for all it lists
+    paths : at least one file, folder or address that fsspec understands; a sum with its
+        manifest beside it stands for all it lists
     made : the encoder they must have been counted with; None for the first file's
     allow_duplicates : add a contribution again that has been added before
     limits : of every contribution; the defaults of `Limits` if None
     progress : called with the finished share, 0 to 1
+    workers : processes that add up; None for this one, or as many as the cluster has cores
+    ray : address of a Ray cluster that they run on; "local" starts one, "auto" finds it
     """
-    received = Received(allow_duplicates=allow_duplicates)
-    limits, classes = limits or Limits(), set[ClassName]()
-    removed: list[Entry] = []
-    total: Accumulator | None = None
-    for path in _each(paths, progress):
-        with naming(path):
-            opened = _open(path, total or made)
-            for entry in opened.manifest.contributions:
-                limits.check_join(entry, classes)
-                classes |= {*entry.classes}
-            total = total or Accumulator(opened.statistics)
-        received.add(opened.itself, opened.manifest.contributions, path)
-        removed += opened.manifest.removed
-        with naming(path):
-            total.add(opened.statistics)
-    if total is None:
+    sources = find_files(paths, except_for=SUFFIX)
+    if not sources:
         raise InvalidInput("nothing to sum; expected at least one statistics file")
+    made = made or open_source(sources[0])[0]
+    threads = 1 if ray else max(1, (os.cpu_count() or 1) // (workers or 1))
+    limits = limits or Limits()
+    rules = Rules(made.fingerprint, made.layout, limits, allow_duplicates, threads)
+    with ExitStack() as stack:
+        add: Callable[..., tuple[Accumulator, Received]] = add_sources
+        if ray:
+            cluster = stack.enter_context(closing(RayCluster(ray, workers)))
+            add = partial(add_in_shards, engine=cluster)
+        elif workers:
+            beside = TemporaryDirectory(prefix=".partial-", dir=Path(output).parent)
+            processes = Processes(workers, Path(stack.enter_context(beside)))
+            add = partial(add_in_shards, engine=processes)
+        total, received = add(rules, sources, progress)
+    removed = [entry for file in received.files for entry in file.manifest.removed]
     return write_sum(output, total.snapshot(), received.contributions, removed)
 
 
@@ -86,7 +89,7 @@ def sum_histograms(
     limits: Limits | None = None,
     features: int | None = None,
     grid: Grid | None = None,
-    progress: Progress | None = None,
+    progress: Progress = lambda _share: None,
 ) -> Manifest:
     """Add up histogram files on one grid and write the sum and its manifest.
 
@@ -94,19 +97,21 @@ def sum_histograms(
     ----------
     features, grid : that every histogram must have; None for those of the first
     """
-    received = Received(allow_duplicates=allow_duplicates)
     limits, total = limits or Limits(), None
-    for path in _each(paths, progress):
-        with naming(path):
-            opened = container.read_file(path, kind=container.HISTOGRAM)
+    received = Received(limits, allow_duplicates=allow_duplicates)
+    sources = find_files(paths, except_for=SUFFIX)
+    for done, source in enumerate(sources, start=1):
+        with naming(source):
+            data = container.read_limited(source)
+            opened = container.from_bytes(data, kind=container.HISTOGRAM)
             histogram = histogram_from_container(opened)
-            samples, size = histogram.sample_count, path.stat().st_size
-            itself = Entry(path.name, opened.digest, samples, size)
-            manifest = read_manifest(path, itself)
+            itself = Entry(as_path(source).name, opened.digest, histogram.sample_count, len(data))
+            listed = Listed.of(source, "histogram", itself)
             limits.check_histogram(histogram, features=features, grid=grid)
-        received.add(itself, (itself,) if manifest is None else manifest.contributions, path)
-        with naming(path):
+        received.add(listed)
+        with naming(source):
             total = histogram if total is None else total + histogram
+        progress(done / len(sources))
     if total is None:
         raise InvalidInput("nothing to sum; expected at least one histogram file")
     return _write_histogram(output, total, received.contributions)
@@ -124,26 +129,22 @@ def remove_file(
     output : may be ``total`` itself
     force : remove what the manifest does not list
     """
-    with naming(total):
-        whole = _open(Path(total))
+    whole, listed = open_source(str(total))
+    part, brought = open_source(str(contribution), whole)
+    left = _without(listed, brought, force=force)
     with naming(contribution):
-        part = _open(Path(contribution), whole.statistics)
-    left = _without(whole, part, force=force, total=total, contribution=contribution)
-    with naming(contribution):
-        statistics = whole.statistics - part.statistics
+        statistics = whole - part
         statistics.verify()
     return write_sum(output, statistics, left.contributions, left.removed)
 
 
-def _without(
-    whole: _Opened, part: _Opened, *, force: bool, total: StrPath, contribution: StrPath
-) -> Manifest:
-    left = whole.manifest
+def _without(whole: Listed, part: Listed, *, force: bool) -> Manifest:
+    left, total, contribution = whole.manifest, whole.source, part.source
     for entry in part.manifest.contributions:
         shorter = left.without(entry)
         if shorter is None:
             # Without a manifest nobody knows what the sum holds: the algebra alone decides.
-            if whole.listed and not force:
+            if whole.has_manifest and not force:
                 raise InvalidInput(
                     f"{manifest_path(total)} does not list {entry.digest[:12]}… "
                     f"({contribution}); it was not part of this sum, or only inside another "
@@ -159,13 +160,6 @@ def _without(
             "remove its contributions one by one"
         )
     return replace(left, removed=tuple(entry for entry in left.removed if entry not in back))
-
-
-def _open(path: Path, made: Made | None = None) -> _Opened:
-    statistics, itself = Contribution.read(path).open(made)
-    manifest = read_manifest(path, itself)
-    alone = Manifest("statistics", itself.digest, (itself,))
-    return _Opened(statistics, itself, manifest or alone, manifest is not None)
 
 
 def write_sum(
@@ -189,22 +183,3 @@ def _write_histogram(output: StrPath, total: Histogram, parts: Iterable[Entry]) 
 def _write(output: StrPath, data: bytes, manifest: Manifest) -> None:
     # The sum is renamed last: there is never one without a manifest that lists its parts.
     write_together({Path(output): data, manifest_path(output): manifest.to_json().encode()})
-
-
-def _each(paths: Iterable[StrPath], progress: Progress | None) -> Iterator[Path]:
-    files = [Path(path) for path in paths]
-    for done, path in enumerate(files, start=1):
-        yield path
-        if progress is not None:
-            progress(done / len(files))
-
-
-@contextmanager
-def naming(path: StrPath) -> Iterator[None]:
-    """Errors about a file begin with its name."""
-    try:
-        yield
-    except SafleError as error:
-        if str(error).startswith(str(path)):
-            raise
-        raise type(error)(f"{path}: {error}") from error

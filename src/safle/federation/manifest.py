@@ -13,10 +13,13 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
+from safle._internal.places import as_path, naming
 from safle.encoders.features import ClassName
 from safle.errors import DuplicateContribution, InvalidInput, WireError
 from safle.federation.contribution import Entry
+from safle.federation.limits import Limits
 
 FORMAT = "safle-manifest-2"
 MAX_FILE_BYTES = 1 << 28
@@ -91,20 +94,42 @@ class Manifest:
         )
 
 
-class Received:
-    """What has been added so far; refuses the same contribution twice."""
+class Listed(NamedTuple):
+    """A file and the contributions it stands for: itself, if there is no manifest beside it."""
 
-    def __init__(self, *, allow_duplicates: bool) -> None:
-        self._allow = allow_duplicates
+    source: str
+    itself: Entry
+    manifest: Manifest
+    has_manifest: bool
+
+    @staticmethod
+    def of(source: str, kind: str, itself: Entry) -> Listed:
+        """The file at ``source``, which holds what ``itself`` lists."""
+        manifest = read_manifest(source, itself)
+        alone = Manifest(kind, itself.digest, (itself,))
+        return Listed(source, itself, manifest or alone, manifest is not None)
+
+
+class Received:
+    """The files added so far; refuses a contribution beyond the limits, or one that came before."""
+
+    def __init__(self, limits: Limits, *, allow_duplicates: bool) -> None:
+        self._limits, self._allow = limits, allow_duplicates
+        self._classes: set[ClassName] = set()
         self._where: dict[str, str] = {}
         self._named: dict[tuple[str, str], int] = {}
+        self.files: list[Listed] = []
         self.contributions: list[Entry] = []
 
-    def add(self, itself: Entry, parts: Iterable[Entry], path: Path) -> None:
+    def add(self, file: Listed) -> None:
         """Note a file and the contributions that it stands for."""
-        brought = tuple(parts)
+        brought, path = file.manifest.contributions, file.source
+        with naming(path):
+            for entry in brought:
+                self._limits.check_join(entry, self._classes)
+                self._classes |= {*entry.classes}
         # The file itself counts too: under another manifest it is still the same file.
-        for entry in (itself, *brought):
+        for entry in (file.itself, *brought):
             # Nothing, twice, is nothing: empty clients all have the same digest.
             if entry.samples and not self._allow and entry.digest in self._where:
                 raise DuplicateContribution(
@@ -113,7 +138,8 @@ class Received:
                     "clients really hold the same data, use --allow-duplicates "
                     "(allow_duplicates= in Python)"
                 )
-        self._where |= {entry.digest: str(path) for entry in (itself, *brought)}
+        self._where |= {entry.digest: path for entry in (file.itself, *brought)}
+        self.files.append(file)
         self.contributions += map(self._distinct, brought)
 
     def _distinct(self, entry: Entry) -> Entry:
@@ -125,7 +151,7 @@ class Received:
 
 def manifest_path(path: str | os.PathLike[str]) -> Path:
     """Where the manifest of the sum at ``path`` is."""
-    return Path(f"{os.fspath(path)}{SUFFIX}")
+    return as_path(f"{path}{SUFFIX}")
 
 
 def read_manifest(path: str | os.PathLike[str], entry: Entry) -> Manifest | None:
@@ -148,7 +174,7 @@ def read_manifest(path: str | os.PathLike[str], entry: Entry) -> Manifest | None
 
 def load_manifest(path: str | os.PathLike[str]) -> Manifest:
     """Read a manifest file; `WireError` if it is not one."""
-    file = Path(path)
+    file = as_path(path)
     if file.stat().st_size > MAX_FILE_BYTES:
         raise WireError(f"{file} is larger than {MAX_FILE_BYTES} bytes; not a safle manifest")
     try:

@@ -30,10 +30,10 @@ LONGEST = 2.0**53
 """Squared length that no column reaches: 65,535 samples of 32,767 stay 80 times below."""
 ROUNDING = 0.01
 """Distance from an integer that rounding may leave."""
-FLOAT32_ROUNDING = 2.0**-21
-"""The same of float32, relative to the product of two columns' lengths; some eight units."""
-FLOAT32_LENGTH = 200_000
-"""Products of lengths up to which float32 is worth trying; float64 judges what it leaves."""
+FLOAT32_ROUNDING = 2.0**-24
+"""The same of float32, times the root of the rank, relative to two columns' lengths."""
+FLOAT32_MOST = 0.1
+"""Where float32 may leave more, float64 is taken."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ class Factor:
                 f"{found} of {rank} columns are independent; these are not sums of any data set"
             )
         lower, order = np.tril(lower[:rank, :rank]), order[:rank] - 1
-        root = solve_triangular(
-            lower, columns[:, order].T.astype(np.float64), lower=True, check_finite=False
-        )
+        # Column by column in memory, as LAPACK wants it: nothing is copied.
+        right = columns[:, order].astype(np.float64).T
+        root = solve_triangular(lower, right, lower=True, overwrite_b=True, check_finite=False)
         # By Cauchy and Schwarz, no product is larger than the longest column's square.
         if not (np.einsum("ri,ri->i", root, root) < LONGEST).all():
             raise InvariantError("sums beyond 2**53; these are not sums of any data set")
-        return Factor(np.ascontiguousarray(root), chosen[order], lower)
+        return Factor(root, chosen[order], lower)
 
     @property
     def dim(self) -> int:
@@ -111,8 +111,8 @@ class Factor:
         lengths = np.sqrt(self.diagonal(bounds.total).astype(np.float64))
         for top in range(0, self.dim, TILE):
             for left in range(top, self.dim, TILE):
-                tile, error = self._tile(top, left, lengths, bounds)
-                if not error <= ROUNDING:
+                tile, good = self._tile(top, left, lengths, bounds)
+                if not good:
                     # Made again, a tile has the same integers: so the others come off.
                     for place in done:
                         tile, _ = self._tile(*place, lengths, bounds)
@@ -126,14 +126,15 @@ class Factor:
 
     def _tile(
         self, top: int, left: int, lengths: Matrix, bounds: Bounds
-    ) -> tuple[NDArray[Any], float]:
-        """A tile of integers, and the largest rounding that made them so."""
+    ) -> tuple[NDArray[Any], bool]:
+        """A tile of integers, and whether that is what it was but for rounding."""
         rows, columns = slice(top, top + TILE), slice(left, left + TILE)
         ranges = (bounds.low, bounds.high, bounds.total, bounds.expert, bounds.samples)
         length = float(lengths[rows].max() * lengths[columns].max())
-        if length <= FLOAT32_LENGTH:
+        rounding = FLOAT32_ROUNDING * np.sqrt(len(self.root)) * length
+        if rounding <= FLOAT32_MOST:
             tile: NDArray[Any] = self._narrow[:, rows].T @ self._narrow[:, columns]
-            if round_tile(tile, top, left, *ranges) <= FLOAT32_ROUNDING * length:
-                return tile, 0.0
+            if round_tile(tile, top, left, *ranges, rounding):
+                return tile, True
         tile = self.root[:, rows].T @ self.root[:, columns]
-        return tile, round_tile(tile, top, left, *ranges)
+        return tile, round_tile(tile, top, left, *ranges, ROUNDING)

@@ -6,6 +6,7 @@ checked against the file, the limit and what the header's own shapes imply.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -13,13 +14,13 @@ import struct
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import zstandard
 
 from safle._internal import atomic
 from safle._internal.memory import readable
+from safle._internal.places import as_path
 from safle.errors import WireError
 
 MAGIC = b"\x89SAFLE\r\n"
@@ -213,15 +214,19 @@ def read_file(path: str | os.PathLike[str], *, kind: int, limit: int = DEFAULT_L
 
 def read_limited(path: str | os.PathLike[str], *, limit: int = DEFAULT_LIMIT) -> bytes:
     """A file's bytes, if there are not too many."""
-    size = Path(path).stat().st_size
+    file = as_path(path)
+    try:
+        size = file.stat().st_size
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, "no such file", str(path)) from error
     if size > limit:
         raise WireError(f"{path} has {readable(size)}; the limit is {readable(limit)}")
-    return Path(path).read_bytes()
+    return file.read_bytes()
 
 
 def peek_kind(path: str | os.PathLike[str]) -> str | None:
     """What kind of safle wire file this is, from its first bytes; None if it is none."""
-    with Path(path).open("rb") as file:
+    with as_path(path).open("rb") as file:
         start = file.read(_PREFIX.size)
     if len(start) < _PREFIX.size or not start.startswith(MAGIC):
         return None

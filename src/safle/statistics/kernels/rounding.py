@@ -8,26 +8,19 @@ from numpy.typing import NDArray
 
 from safle.statistics.kernels.triangle import start
 
-IMPOSSIBLE = 2.0
-"""The error of an entry that no samples could have; that of a true rounding is at most 1/2."""
 SLACK = 1e-9
 """Relative rounding of the bounds themselves: integers beyond 2**53 are not exact here."""
 
 
 @njit(cache=True, nogil=True, inline="always")
-def product_bounds(i, j, low, high, total, samples):  # type: ignore[no-untyped-def]
-    """Least and largest ``sum x_i x_j`` of columns within their ranges and with these totals.
+def product_bounds(low, high, total, other_low, other_high, other_total, samples):  # type: ignore[no-untyped-def]
+    """Least and largest ``sum x y`` of two columns within their ranges and with these totals.
 
     ``(x - l)(y - m) >= 0`` and its three kin, summed over the samples.
     """
-    least = max(
-        low[i] * total[j] + low[j] * total[i] - samples * low[i] * low[j],
-        high[i] * total[j] + high[j] * total[i] - samples * high[i] * high[j],
-    )
-    most = min(
-        high[i] * total[j] + low[j] * total[i] - samples * high[i] * low[j],
-        low[i] * total[j] + high[j] * total[i] - samples * low[i] * high[j],
-    )
+    at_low, at_high = total - samples * low, total - samples * high
+    least = max(low * other_total + other_low * at_low, high * other_total + other_high * at_high)
+    most = min(high * other_total + other_low * at_high, low * other_total + other_high * at_low)
     slack = 0.5 + SLACK * (abs(least) + abs(most))
     return least - slack, most + slack
 
@@ -42,30 +35,36 @@ def round_tile(
     total: NDArray[np.float64],
     expert: NDArray[np.int32],
     samples: float,
-) -> float:
-    """Round rows ``top`` and on, columns ``left`` and on, of a gram in place; the worst error.
+    tolerance: float,
+) -> bool:
+    """Round rows ``top`` and on, columns ``left`` and on, of a gram in place.
 
-    Only what lies on or above the diagonal counts. An entry outside `product_bounds`, or of
-    two different codes of one expert and not zero, has the error `IMPOSSIBLE`.
+    Returns whether all of it are integers but for ``tolerance``, within `product_bounds`, and
+    zero for two different codes of one expert. Only what lies on or above the diagonal counts.
     """
-    worst = np.zeros(tile.shape[0])
+    faults = np.zeros(tile.shape[0], np.int64)
     for index in prange(tile.shape[0]):
         i = top + np.int64(index)
-        error = 0.0
-        for k in range(max(0, i - left), tile.shape[1]):
-            j = left + k
-            value = np.float64(tile[index, k])
+        first = max(0, i - left)
+        row, last = tile[index, first:], left + tile.shape[1]
+        lows, highs = low[left + first : last], high[left + first : last]
+        totals, experts = total[left + first : last], expert[left + first : last]
+        own_low, own_high, own_total, own_expert = low[i], high[i], total[i], expert[i]
+        itself, found = i - left - first, np.int64(0)
+        # Faults are counted, with no branch: that is what the compiler can vectorise.
+        for k in range(len(row)):
+            value = np.float64(row[k])
             rounded = np.rint(value)
-            least, most = product_bounds(i, j, low, high, total, samples)
-            off = abs(value - rounded)
-            apart = expert[i] == expert[j] and i != j and rounded != 0
+            least, most = product_bounds(
+                own_low, own_high, own_total, lows[k], highs[k], totals[k], samples
+            )
             # Written so that what is not a number is refused too.
-            if apart or not (least <= rounded <= most):
-                off = IMPOSSIBLE
-            error = max(error, off)
-            tile[index, k] = rounded
-        worst[index] = error
-    return worst.max() if len(worst) else 0.0
+            good = (abs(value - rounded) <= tolerance) & (least <= rounded) & (rounded <= most)
+            apart = (experts[k] == own_expert) & (k != itself) & (rounded != 0)
+            found += np.int64(~good | apart)
+            row[k] = rounded
+        faults[index] = found
+    return faults.sum() == 0
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -111,7 +110,9 @@ def find_impossible(
     for index in prange(dim):
         i = np.int64(index)
         for j in range(max(i, first), dim):
-            least, most = product_bounds(i, j, low, high, total, samples)
+            least, most = product_bounds(
+                low[i], high[i], total[i], low[j], high[j], total[j], samples
+            )
             if not (least <= packed[start(i, dim) + j] <= most):
                 found[i] = j
                 break
