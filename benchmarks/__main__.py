@@ -20,6 +20,7 @@ NAMES = (
     "wire",
     "prediction",
     "federation",
+    "pooled",
     "scaling",
     "backbones",
     "flower",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 from benchmarks.settings import Settings
-from safle import EmbeddingEncoder, PublicSample
+from safle import EmbeddingEncoder, Encoder, PublicSample, make_encoder
 
 PUBLIC_SAMPLES = 5_000
 """Samples whose quantiles make the thresholds."""
@@ -86,3 +86,8 @@ def embedding(
         buckets=buckets,
         group_size=group_size,
     )
+
+
+def default(features: NDArray[np.float32], *, samples: int | None = PUBLIC_SAMPLES) -> Encoder:
+    """The default encoder, with thresholds from the first ``samples``."""
+    return make_encoder(PublicSample(features[:samples]))

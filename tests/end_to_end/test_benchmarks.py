@@ -25,18 +25,20 @@ FIGURES = {
     "encoding": {"speedup": None},
     "solving": {"speedup": None, "residual": None, "peak_bytes_over_d2": None},
     "wire": {
-        "bytes": SAMPLES,
-        "encode_seconds": SAMPLES,
-        "decode_seconds": SAMPLES,
-        "zstd_seconds": SAMPLES,
+        prefix + key: SAMPLES
+        for prefix in ("", "default_")
+        for key in ("bytes", "zstd_bytes", "encode_seconds", "decode_seconds", "zstd_seconds")
     },
     "prediction": {"speedup": None},
     "federation": {
         "overhead": None,
         "client_seconds": None,
         "server_seconds_per_client": None,
+        "server_over_bare_product": None,
         "server_peak_bytes": CLIENTS,
+        "sum_peak_grams": CLIENTS,
     },
+    "pooled": {"time_over_float32_product": None},
     "flower": {
         "seconds": None,
         "server_peak_bytes": {"2", "4", "6"},
@@ -48,9 +50,10 @@ BARS = {
     "products": 0,
     "encoding": 1,
     "solving": 3,
-    "wire": 2,
+    "wire": 4,
     "prediction": 2,
-    "federation": 2,
+    "federation": 6,
+    "pooled": 1,
     "flower": 1,
 }
 
@@ -74,6 +77,8 @@ def test_prints_its_figures_and_compares_its_contestants(name):
         values = [found[key]] if inner is None else list(found[key].values())
         assert inner is None or set(found[key]) == inner
         assert all(value >= 0 for value in values)
+    # The same figures for the default encoder.
+    assert name != "federation" or set(found["default"]) >= set(FIGURES[name])
     assert found["equal"] is True
     assert found["compared"]
     assert found["data"] == "generated"

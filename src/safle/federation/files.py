@@ -34,6 +34,7 @@ from safle.federation.summing import (
 from safle.statistics import Accumulator, Statistics
 from safle.wire import container, encode_histogram, encode_statistics
 from safle.wire.histogram import from_container as histogram_from_container
+from safle.wire.statistics import read_declared
 
 
 def sum_files(
@@ -63,10 +64,9 @@ def sum_files(
     sources = find_files(paths, except_for=SUFFIX)
     if not sources:
         raise InvalidInput("nothing to sum; expected at least one statistics file")
-    made = made or open_source(sources[0])[0]
+    declared = (made.fingerprint, made.layout) if made else read_declared(sources[0])
     threads = 1 if ray else max(1, (os.cpu_count() or 1) // (workers or 1))
-    limits = limits or Limits()
-    rules = Rules(made.fingerprint, made.layout, limits, allow_duplicates, threads)
+    rules = Rules(*declared, limits or Limits(), allow_duplicates, threads)
     with ExitStack() as stack:
         add: Callable[..., tuple[Accumulator, Received]] = add_sources
         if ray:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Matrix = NDArray[np.float64]
 TILE = 1024
+EVERY = slice(None)
 DEPENDENT = 1e-11
 """Relative length below which what is left of a column counts as nothing."""
 LONGEST = 2.0**53
@@ -90,9 +91,11 @@ class Factor:
         del totals
         return np.rint(np.einsum("ri,ri->i", self.root, self.root)).astype(np.int64)
 
-    def columns(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Columns of the gram, int64, (dim, chosen)."""
-        return np.rint(self.root.T @ self.root[:, chosen]).astype(np.int64)
+    def columns(
+        self, chosen: NDArray[np.int64], rows: NDArray[np.int64] | slice = EVERY
+    ) -> NDArray[np.int64]:
+        """Columns of the gram, int64, (dim, chosen); or ``rows`` of them alone."""
+        return np.rint(self.root[:, rows].T @ self.root[:, chosen]).astype(np.int64)
 
     def add_to(
         self,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.statistics import counting
+from safle.statistics.factor import EVERY
 from safle.statistics.products import exact_product
 
 
@@ -50,10 +51,12 @@ class Samples:
         phi[:, self.seen :] = self.dense
         return phi
 
-    def columns(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Columns of the gram, int64, (dim, chosen)."""
+    def columns(
+        self, chosen: NDArray[np.int64], rows: NDArray[np.int64] | slice = EVERY
+    ) -> NDArray[np.int64]:
+        """Columns of the gram, int64, (dim, chosen); or ``rows`` of them alone."""
         phi = self.values()
-        return exact_product(phi, phi[:, chosen])
+        return exact_product(phi[:, rows], phi[:, chosen])
 
     def add_to(
         self,

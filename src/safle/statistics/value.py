@@ -19,7 +19,7 @@ from safle._internal.memory import require
 from safle.encoders.base import Made
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
-from safle.statistics.factor import Factor
+from safle.statistics.factor import EVERY, Factor
 from safle.statistics.invariants import Bounds, verify
 from safle.statistics.kernels import triangle
 from safle.statistics.kernels.rounding import gather_columns
@@ -151,11 +151,13 @@ class Statistics(Margins):
             return self.few.diagonal(self.totals)
         return triangle.diagonal(self.gram, self.dim)
 
-    def columns(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Columns of the gram, int64, (dim, chosen)."""
+    def columns(
+        self, chosen: NDArray[np.int64], rows: NDArray[np.int64] | slice = EVERY
+    ) -> NDArray[np.int64]:
+        """Columns of the gram, int64, (dim, chosen); or ``rows`` of them alone."""
         if self.few is not None:
-            return self.few.columns(chosen)
-        return gather_columns(self.gram, self.dim, chosen)
+            return self.few.columns(chosen, rows)
+        return gather_columns(self.gram, self.dim, chosen)[rows]
 
     def multiply_out(self) -> NDArray[np.signedinteger[Any]]:
         """The packed gram; `InvariantError` where what it follows from has none of integers."""

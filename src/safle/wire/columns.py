@@ -73,14 +73,18 @@ def ordered_columns(margins: Margins) -> NDArray[np.int64]:
     return order[~np.isin(order, seen + np.array(layout.constants, np.int64))]
 
 
-def choose(statistics: Statistics) -> Choice | None:
-    """The columns that the format prescribes; None if the whole triangle is to be sent."""
+def choose(statistics: Statistics) -> tuple[Choice, NDArray[np.int64]] | None:
+    """The columns that the format prescribes; None if the whole triangle is to be sent.
+
+    Which, and what they hold, int64, (dim, chosen).
+    """
     n, dim = statistics.sample_count, statistics.dim
     if not 0 < n <= min(MOST_SAMPLES, (dim - SPARE) // 2):
         return None
     order = ordered_columns(statistics)
     choice = Choice.of(order, _basis(statistics, order, n))
-    return choice if _determines(statistics, choice) else None
+    held = statistics.columns(choice.columns)
+    return (choice, held) if _determines(statistics, choice, held) else None
 
 
 def _basis(statistics: Statistics, order: NDArray[np.int64], n: int) -> NDArray[np.bool_]:
@@ -89,17 +93,17 @@ def _basis(statistics: Statistics, order: NDArray[np.int64], n: int) -> NDArray[
     # Mostly the first n are independent; the others are looked at only if they are needed.
     for tried in (min(n, most), most):
         candidates = order[:tried]
-        found = first_independent(statistics.columns(candidates)[candidates], n)
+        found = first_independent(statistics.columns(candidates, candidates), n)
         if len(found) == n:
             break
     basis[found] = True
     return basis
 
 
-def _determines(statistics: Statistics, choice: Choice) -> bool:
+def _determines(statistics: Statistics, choice: Choice, held: NDArray[np.int64]) -> bool:
     """Whether the receiver would rebuild every entry, by random combinations of them."""
     try:
-        factor = Factor.of(statistics.columns(choice.columns), choice.columns, choice.rank)
+        factor = Factor.of(held, choice.columns, choice.rank)
     except InvariantError:
         return False
     signs = np.random.Generator(np.random.PCG64(0)).choice([-1.0, 1.0], (statistics.dim, PROBES))
@@ -120,8 +124,8 @@ def check_choice(margins: Margins, factor: Factor, choice: Choice, held: NDArray
     n, order = margins.sample_count, ordered_columns(margins)
     last = int(np.flatnonzero(choice.basis)[-1]) + 1
     tried = order[: last if choice.rank == n else len(choice.basis)]
-    gram = np.rint(factor.root[:, tried].T @ factor.root[:, tried]).astype(np.int64)
-    if not np.array_equal(first_independent(gram, n), np.flatnonzero(choice.basis)):
+    found = first_independent(factor.columns(tried, tried), n)
+    if not np.array_equal(found, np.flatnonzero(choice.basis)):
         raise WireError("the columns are not those that the format prescribes")
 
 
@@ -155,13 +159,14 @@ def expected(
     return totals[rows][:, None] * totals[columns] // margins.sample_count
 
 
-def to_arrays(statistics: Statistics, choice: Choice) -> dict[str, NDArray[np.int64]]:
+def to_arrays(
+    margins: Margins, choice: Choice, held: NDArray[np.int64]
+) -> dict[str, NDArray[np.int64]]:
     """What is sent: the chosen columns' own block, its upper triangle, and the other rows."""
-    columns, chosen = statistics.columns(choice.columns), choice.columns
-    upper = np.triu_indices(len(chosen))
-    own = columns[chosen] - expected(statistics, chosen, chosen)
-    rows = rows_sent(statistics, choice)
-    return {"own": own[upper], "others": columns[rows] - expected(statistics, rows, chosen)}
+    chosen, rows = choice.columns, rows_sent(margins, choice)
+    own = held[chosen] - expected(margins, chosen, chosen)
+    others = held[rows] - expected(margins, rows, chosen)
+    return {"own": own[np.triu_indices(len(chosen))], "others": others}
 
 
 def shapes(margins: Margins, choice: Choice) -> dict[str, tuple[int, ...]]:

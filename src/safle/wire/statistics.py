@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle._internal.memory import readable, require
+from safle._internal.places import naming
 from safle.encoders.base import Made
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName, as_class_names
@@ -35,25 +36,25 @@ WHOLE, COLUMNS = "whole", "columns"
 
 def encode_statistics(statistics: Statistics) -> bytes:
     """The bytes of a statistics file: equal statistics give equal bytes."""
-    choice = columns.choose(statistics)
+    chosen = columns.choose(statistics)
     sections = Sections()
     bitmap = np.zeros(statistics.layout.code_count, np.bool_)
     bitmap[statistics.codes] = True
     sections.raw["codes"] = np.packbits(bitmap, bitorder="little").tobytes()
     sections.write("counts", statistics.class_counts)
     sections.write("cross", statistics.cross)
-    if choice is None and statistics.sample_count:
+    if chosen is None and statistics.sample_count:
         whole.write_gram(statistics, sections)
-    elif choice is not None:
-        sections.raw["basis"] = np.packbits(choice.basis, bitorder="little").tobytes()
-        for name, array in columns.to_arrays(statistics, choice).items():
+    elif chosen is not None:
+        sections.raw["basis"] = np.packbits(chosen[0].basis, bitorder="little").tobytes()
+        for name, array in columns.to_arrays(statistics, *chosen).items():
             sections.write(name, array)
     header = {
         "fingerprint": statistics.fingerprint,
         "layout": statistics.layout.to_json(),
         "classes": list(statistics.class_names),
         "seen": len(statistics.codes),
-        "form": WHOLE if choice is None else COLUMNS,
+        "form": WHOLE if chosen is None else COLUMNS,
         "planes": sections.planes,
     }
     return container.to_bytes(container.STATISTICS, header, sections.raw)
@@ -105,6 +106,13 @@ def open_statistics(
         return _restore(opened, made, limit), opened.digest
 
 
+def read_declared(path: str | os.PathLike[str]) -> tuple[str, Layout]:
+    """Fingerprint and layout of the encoder that a statistics file declares; no sums are read."""
+    opened = container.read_file(path, kind=container.STATISTICS)
+    with naming(path), _typed_errors():
+        return str(opened.header["fingerprint"]), _check_header(opened, None)
+
+
 @dataclass(frozen=True)
 class Added:
     """What a contribution brought.
@@ -150,10 +158,8 @@ def read_statistics(
     FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.stats'
     """
     data = container.read_limited(path, limit=limit)
-    try:
+    with naming(path):
         return decode_statistics(data, made=made, limit=limit)
-    except SafleError as error:
-        raise type(error)(f"{path}: {error}") from error
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def round_tile(
     faults = np.zeros(tile.shape[0], np.int64)
     for index in prange(tile.shape[0]):
         i = top + np.int64(index)
-        first = max(0, i - left)
+        first = i - left if i > left else 0
         row, last = tile[index, first:], left + tile.shape[1]
         lows, highs = low[left + first : last], high[left + first : last]
         totals, experts = total[left + first : last], expert[left + first : last]
