@@ -73,13 +73,24 @@ def ordered_columns(margins: Margins) -> NDArray[np.int64]:
     return order[~np.isin(order, seen + np.array(layout.constants, np.int64))]
 
 
+def are_few(margins: Margins) -> bool:
+    """Whether there are so few samples that some columns determine the gram."""
+    return 0 < margins.sample_count <= min(MOST_SAMPLES, (margins.dim - SPARE) // 2)
+
+
+def working_bytes(margins: Margins) -> int:
+    """Most memory that finding the columns, or all others from them, takes beside the gram."""
+    dim, width = margins.dim, margins.sample_count + SPARE
+    return 8 * (3 * dim * width + 2 * min(2 * width + 64, dim) ** 2) + (1 << 24)
+
+
 def choose(statistics: Statistics) -> tuple[Choice, NDArray[np.int64]] | None:
     """The columns that the format prescribes; None if the whole triangle is to be sent.
 
     Which, and what they hold, int64, (dim, chosen).
     """
-    n, dim = statistics.sample_count, statistics.dim
-    if not 0 < n <= min(MOST_SAMPLES, (dim - SPARE) // 2):
+    n = statistics.sample_count
+    if not are_few(statistics):
         return None
     order = ordered_columns(statistics)
     choice = Choice.of(order, _basis(statistics, order, n))
@@ -189,7 +200,8 @@ def from_arrays(
     block += np.triu(block, 1).T
     columns[chosen] = block + expected(margins, chosen, chosen)
     rows = rows_sent(margins, choice)
-    columns[rows] = others + expected(margins, rows, chosen)
+    others += expected(margins, rows, chosen)
+    columns[rows] = others
     for column in margins.layout.constants:
         columns[seen + column] = margins.layout.dense_scales[column] * totals[chosen]
     if margins.layout.experts:

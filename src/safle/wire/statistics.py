@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safle._internal.memory import readable, require
 from safle._internal.places import naming
@@ -179,9 +178,14 @@ def _restore(opened: container.Container, made: Made | None, limit: int) -> Stat
     """Statistics whose margins are verified, and their gram as far as it is there."""
     header = opened.header
     layout = _check_header(opened, made)
-    _check_memory(opened, layout, limit)
+    sizes = header["seen"], len(header["classes"]), opened.raw_bytes
+    taken = unfolded_bytes(layout, *sizes, form=header["form"])
+    _check_memory(taken, header["seen"] + layout.dense_dim, limit)
     sections = Sections(opened, planes=header["planes"])
     margins = _read_margins(sections, header, layout)
+    if columns.are_few(margins):
+        # Whatever the form, the columns that the format prescribes are found.
+        _check_memory(taken + columns.working_bytes(margins), margins.dim, limit)
     if header["form"] == COLUMNS:
         statistics = _read_columns(margins, sections)
     elif margins.sample_count:
@@ -225,25 +229,20 @@ def _check_header(opened: container.Container, made: Made | None) -> Layout:
     return layout
 
 
-def _check_memory(opened: container.Container, layout: Layout, limit: int) -> None:
-    header = opened.header
-    size = unfolded_bytes(
-        layout, header["seen"], len(header["classes"]), opened.raw_bytes, form=header["form"]
-    )
-    what = f"a gram of {header['seen'] + layout.dense_dim} rows"
+def _check_memory(size: int, dim: int, limit: int) -> None:
+    what = f"a gram of {dim} rows"
     if size > limit:
         raise WireError(f"{what} takes {readable(size)} to read; the limit is {readable(limit)}")
     require(size, purpose=f"reading {what}", advice="read it on a larger machine")
 
 
 def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, form: str) -> int:
-    """Most memory that reading statistics takes at a time."""
+    """Most memory that reading statistics takes at a time, but for `columns.working_bytes`."""
     dim = seen + layout.dense_dim
-    gram = 8 * triangle.packed_size(dim)
+    gram = (8 if layout.dense_dim else 4) * triangle.packed_size(dim)
     margins = raw_bytes + 32 * dim * (classes + 1)
     if form == COLUMNS:
-        # The columns, their expectation, and the root in both precisions.
-        return margins + gram + 8 * raw_bytes + (1 << 24)
+        return margins + gram
     return (
         margins + gram + max(8 * seen * layout.dense_dim, 16 * triangle.packed_size(dim + classes))
     )
@@ -267,7 +266,7 @@ def _read_margins(sections: Sections, header: dict[str, Any], layout: Layout) ->
 
 def _read_columns(margins: Margins, sections: Sections) -> Statistics:
     n = margins.sample_count
-    if 2 * n > margins.dim - columns.SPARE or n > columns.MOST_SAMPLES:
+    if not columns.are_few(margins):
         raise WireError(f"{n} samples and {margins.dim} columns: expected the whole gram")
     order = columns.ordered_columns(margins)
     most = columns.candidate_count(n, order)
@@ -276,8 +275,8 @@ def _read_columns(margins: Margins, sections: Sections) -> Statistics:
     if basis[most:].any() or not 0 < basis.sum() <= n:
         raise WireError("the basis does not fit the number of samples")
     choice = columns.Choice.of(order, basis[:most])
-    arrays = {name: sections.read(name, s) for name, s in columns.shapes(margins, choice).items()}
-    held: NDArray[np.int64] = columns.from_arrays(margins, choice, **arrays)
+    shapes = columns.shapes(margins, choice).items()
+    held = columns.from_arrays(margins, choice, *(sections.read(*item) for item in shapes))
     factor = Factor.of(held, choice.columns, choice.rank)
     columns.check_choice(margins, factor, choice, held)
     return margins.with_gram(factor)
