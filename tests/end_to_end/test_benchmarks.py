@@ -115,7 +115,8 @@ def test_a_soak_kills_and_loses_nothing():
     found = last_object("soak", "--quick", "--json")
     assert found["equal"] is True
     assert found["lost"] == 0
-    assert found["adds"] - found["removals"] >= found["members"] - found["kills"]
+    # A kill may fall between a change and the word that it is made; one change per kill.
+    assert abs(found["adds"] - found["removals"] - found["members"]) <= found["kills"]
     assert min(found["kills"], found["adds"], found["members"]) > 0
 
 
