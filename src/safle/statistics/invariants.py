@@ -28,13 +28,14 @@ from safle.errors import InvariantError
 from safle.statistics.factor import Factor
 from safle.statistics.kernels import triangle
 from safle.statistics.kernels.invariants import find_broken_pair
-from safle.statistics.kernels.rounding import find_impossible
+from safle.statistics.kernels.rounding import find_impossible, gather_columns
 
 if TYPE_CHECKING:
     from safle.statistics.value import Margins, Statistics
 
 SINGULAR = 1e-8
 """A matrix of unit diagonal counts as semidefinite when this much more of it is definite."""
+ROWS_AT_A_TIME = 256
 CLOSE = 0.25
 """Integers that differ by less are equal."""
 
@@ -189,35 +190,31 @@ def _check_products(s: Statistics, *, pairs: bool) -> None:
 
 
 def _check_semidefinite(s: Statistics) -> None:
-    """By a Cholesky factorisation of the labels' and columns' products, scaled to 1."""
-    classes, size = len(s.class_names), s.dim + len(s.class_names)
-    entries = triangle.packed_size(size)
+    """By a Cholesky factorisation of ``C - M inverse(N) M'``, scaled to a unit diagonal of C."""
+    size, entries = s.dim, triangle.packed_size(s.dim)
     require(
         16 * entries,
         purpose=f"checking the products of {size} columns",
         advice="use a machine with more memory, or an encoder with fewer columns",
     )
-    packed = np.zeros(entries)
-    for label in range(classes):
-        start = triangle.start(label, size)
-        packed[start + label] = s.class_counts[label]
-        packed[start + classes : start + size] = s.cross[:, label]
-    packed[entries - len(s.gram) :] = s.gram
-    power = triangle.diagonal(packed, size).astype(np.float64)
+    power = s.diagonal.astype(np.float64)
+    if gather_columns(s.gram, size, np.flatnonzero(power <= 0)).any():
+        _fail("a column without power has no products", "one has")
     scale = 1 / np.sqrt(np.where(power > 0, power, 1.0))
-    for row in range(size):
-        at = triangle.start(row, size) + row
-        packed[at : at + size - row] *= scale[row] * scale[row:]
-        packed[at] = 1 + SINGULAR
+    means = s.cross * scale[:, None] / np.sqrt(s.class_counts.astype(np.float64))
+    packed = s.gram.astype(np.float64)
+    for top in range(0, size, ROWS_AT_A_TIME):
+        between = means[top : top + ROWS_AT_A_TIME] @ means[top:].T
+        for row in range(top, min(top + ROWS_AT_A_TIME, size)):
+            at = triangle.start(row, size) + row
+            packed[at : at + size - row] *= scale[row] * scale[row:]
+            packed[at : at + size - row] -= between[row - top, row - top :]
+            packed[at] += SINGULAR
     full, _ = lapack.dtpttf(size, packed, uplo="L")
     del packed
     _, info = lapack.dpftrf(size, full, uplo="L", overwrite_a=1)
     if info:
-        where = (
-            f"class {s.class_names[info - 1]!r}"
-            if info <= classes
-            else _place(s, info - classes - 1)
-        )
+        where = _place(s, info - 1)
         _fail("the products of columns and labels are semidefinite", f"not so at {where}")
 
 

@@ -243,9 +243,8 @@ def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, f
     margins = raw_bytes + 32 * dim * (classes + 1)
     if form == COLUMNS:
         return margins + gram
-    return (
-        margins + gram + max(8 * seen * layout.dense_dim, 16 * triangle.packed_size(dim + classes))
-    )
+    checking = 16 * triangle.packed_size(dim) + 8 * dim * (classes + 256)
+    return margins + gram + max(8 * seen * layout.dense_dim, checking)
 
 
 def _read_margins(sections: Sections, header: dict[str, Any], layout: Layout) -> Margins:
