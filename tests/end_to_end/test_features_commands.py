@@ -140,6 +140,8 @@ def watched(function):
 Journal.append, Journal.replace = watched(Journal.append), watched(Journal.replace)
 {more}
 from safle.cli.main import run
+
+pytestmark = pytest.mark.slow
 run()
 """
 

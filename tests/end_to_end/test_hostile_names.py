@@ -20,6 +20,8 @@ from safle.model import Model, load_model
 from safle.solver import solve
 from safle.statistics import count
 
+pytestmark = pytest.mark.slow
+
 SAFLE = Path(sys.executable).with_name("safle")
 LIVE = ("=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(1)", "\tTAB", "'quoted")
 PLAIN = ("a=b", r"$\frac{$", "<script>alert(1)</script>", 'a"b')

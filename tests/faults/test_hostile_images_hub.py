@@ -79,7 +79,9 @@ def test_a_data_set_with_a_script_is_refused_and_not_run(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_pickles_are_not_read(tmp_path):
+def test_pickles_are_not_read(tmp_path, monkeypatch):
+    # A reader's own name looks for data in the current folder.
+    monkeypatch.chdir(tmp_path)
     folder = tmp_path / "evil"
     folder.mkdir()
     ran = tmp_path / "ran"

@@ -22,6 +22,7 @@ from safle.wire import (
     read_histogram,
     read_statistics,
 )
+from safle.wire.container import VERSION
 from tests.support.data_sets import KINDS, fixed_data
 
 
@@ -64,10 +65,11 @@ def test_foreign_files_are_refused(content):
 def test_other_versions_and_kinds_say_so(files, seal, kind):
     encoded, decode = files[kind]
     body = bytearray(encoded[:-32])
-    body[8] = 2
-    with pytest.raises(WireError, match="version 2; this safle reads version 1: upgrade"):
+    body[8] = VERSION + 1
+    expected = f"version {VERSION + 1}; this safle reads version {VERSION}: upgrade"
+    with pytest.raises(WireError, match=expected):
         decode(seal(bytes(body)))
-    body[8], body[10] = 1, 77
+    body[8], body[10] = VERSION, 77
     with pytest.raises(WireError, match="kind 77 file"):
         decode(seal(bytes(body)))
 

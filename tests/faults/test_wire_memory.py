@@ -17,6 +17,8 @@ from safle.wire.columns import are_few, working_bytes
 from safle.wire.statistics import unfolded_bytes
 from tests.support.data_sets import KINDS, FixedCalibration, fixed_data, fixed_encoder
 
+pytestmark = pytest.mark.slow
+
 MILLION = 1_000_000
 
 

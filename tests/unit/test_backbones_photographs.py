@@ -17,6 +17,8 @@ from safle.data.backbones import CARDS, extract, load_backbone
 from safle.data.backbones.weights import build, find_weights
 from safle.data.images import Record
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 data = pytest.importorskip("skimage.data")
 datasets = pytest.importorskip("sklearn.datasets")

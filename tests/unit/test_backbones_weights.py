@@ -24,6 +24,8 @@ from safle.data.backbones.weights import (
 )
 from safle.errors import BackboneError
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 
 NAMES = {

@@ -207,6 +207,8 @@ class Without(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Without())
 import numpy as np
 from safle.lab.baselines import METHODS, Task
+
+pytestmark = pytest.mark.slow
 METHODS["fedavg"](Task(np.ones((2, 2), np.float32), np.array([0, 1]), [np.arange(2)], 2))
 """
 

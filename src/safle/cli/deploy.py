@@ -35,7 +35,7 @@ def deploy() -> None:
     """
 
 
-@deploy.command(cls=Command)
+@deploy.command(cls=Command, epilog=EXAMPLE)
 @click.argument("folder", type=FOLDER, help="The folder to make.")
 @click.option(
     "--host", required=True, metavar="NAME", help="How nodes reach the server: a name or address."
@@ -86,7 +86,7 @@ def init(
     session.facts(f"{folder}: deployment", facts)
 
 
-@deploy.command(cls=Command)
+@deploy.command(cls=Command, epilog=EXAMPLE)
 @click.argument("folder", type=FOLDER, help="The whole folder, its server, or one node's.")
 @click.option("--connect", is_flag=True, help="Also try to reach the server.")
 @click.pass_obj
@@ -107,7 +107,7 @@ def check(session: Session, /, folder: Path, connect: bool) -> None:
     session.facts(f"{folder}: deployment", {"errors": "none", "warnings": len(found) or "none"})
 
 
-@deploy.command(cls=Command)
+@deploy.command(cls=Command, epilog=EXAMPLE)
 @click.argument("folder", type=FOLDER, help="The results of a run.")
 @click.pass_obj
 def report(session: Session, /, folder: Path) -> None:

@@ -22,6 +22,10 @@ Example:
 
   safle store add store late.stats --client hospital-c
 
+  safle store list store
+
+  safle store verify store
+
   safle store remove store hospital-b
 
   safle store solve store -o model.safetensors
@@ -37,7 +41,7 @@ def store() -> None:
     """
 
 
-@store.command(cls=Command)
+@store.command(cls=Command, epilog=EXAMPLE)
 @store_argument
 @click.argument("files", type=FILE, nargs=-1, required=True, help="Statistics files.")
 @click.option(
@@ -117,7 +121,7 @@ def _show(session: Session, folder: Path, store: Store, **more: object) -> None:
     session.facts(f"{folder}: store", facts)
 
 
-@store.command(cls=Command)
+@store.command(cls=Command, epilog=EXAMPLE)
 @store_argument
 @click.argument("clients", nargs=-1, required=True, help="Names, as 'safle store list' shows them.")
 @click.pass_obj
@@ -131,7 +135,7 @@ def remove(session: Session, /, folder: Path, clients: tuple[str, ...]) -> None:
         _show(session, folder, opened)
 
 
-@store.command("list", cls=Command)
+@store.command("list", cls=Command, epilog=EXAMPLE)
 @store_argument
 @click.pass_obj
 def list_members(session: Session, /, folder: Path) -> None:
@@ -161,7 +165,7 @@ def list_members(session: Session, /, folder: Path) -> None:
     _show(session, folder, opened, encoder=opened.encoder.fingerprint)
 
 
-@store.command(cls=Command)
+@store.command(cls=Command, epilog=EXAMPLE)
 @store_argument
 @click.pass_obj
 def verify(session: Session, /, folder: Path) -> None:
@@ -185,7 +189,7 @@ def verify(session: Session, /, folder: Path) -> None:
     session.facts(f"{folder}: store", facts | ({"not ours": len(strangers)} if strangers else {}))
 
 
-@store.command(cls=Command)
+@store.command(cls=Command, epilog=EXAMPLE)
 @store_argument
 @written("--sum", "total", help="Also write the sum, with its manifest beside it.")
 @solve_options

@@ -30,7 +30,7 @@ def kinds() -> dict[str, type[Encoder]]:
     Examples
     --------
     >>> from safle.encoders.registry import kinds
-    >>> [*kinds()]
+    >>> [*kinds()][:4]
     ['random-features', 'embedding', 'linear', 'stack']
     """
     return {DEFAULT_KIND: _kinds[DEFAULT_KIND], **_kinds}

@@ -46,7 +46,7 @@ Progress = Callable[[float], None]
 class Rules:
     """What the files of a sum must obey: one encoder, these limits, and none twice.
 
-    >>> Rules("0" * 64, Layout(())).limits.most_classes
+    >>> Rules("0" * 64, Layout((4,))).limits.most_classes
     1000
     """
 

@@ -218,7 +218,7 @@ def read_limited(path: str | os.PathLike[str], *, limit: int = DEFAULT_LIMIT) ->
     try:
         size = file.stat().st_size
     except FileNotFoundError as error:
-        raise FileNotFoundError(errno.ENOENT, "no such file", str(path)) from error
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
     if size > limit:
         raise WireError(f"{path} has {readable(size)}; the limit is {readable(limit)}")
     return file.read_bytes()
