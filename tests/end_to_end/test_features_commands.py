@@ -17,6 +17,8 @@ from PIL import Image
 
 from safle.data.tables import open_table
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
@@ -140,8 +142,6 @@ def watched(function):
 Journal.append, Journal.replace = watched(Journal.append), watched(Journal.replace)
 {more}
 from safle.cli.main import run
-
-pytestmark = pytest.mark.slow
 run()
 """
 

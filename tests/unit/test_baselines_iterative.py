@@ -16,6 +16,8 @@ from safle.lab.partitions import dirichlet
 torch = pytest.importorskip("torch", reason="iterative methods need torch")
 from safle.lab.baselines.training import Trainer, mean_head  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 CLASSES = 3
 SHORT = {"rounds": 4, "epochs": 2, "batch": 8, "rate": 0.05}
 
@@ -207,8 +209,6 @@ class Without(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Without())
 import numpy as np
 from safle.lab.baselines import METHODS, Task
-
-pytestmark = pytest.mark.slow
 METHODS["fedavg"](Task(np.ones((2, 2), np.float32), np.array([0, 1]), [np.arange(2)], 2))
 """
 

@@ -187,7 +187,7 @@ def test_addresses_are_read_like_files(folder: Path) -> None:
     (remote / "03.stats").write_bytes(b"nonsense" * 20)
     with pytest.raises(WireError, match=r"memory://safle-tests/clients/03\.stats: not a safle"):
         sum_files([str(remote)], folder / "four")
-    with pytest.raises(FileNotFoundError, match="no such file"):
+    with pytest.raises(FileNotFoundError, match="No such file"):
         sum_files(["memory://safle-tests/nobody"], folder / "four")
     with pytest.raises(InvalidInput, match="nosuch://x cannot be read"):
         sum_files(["nosuch://x"], folder / "four")
