@@ -47,11 +47,11 @@ FIGURES = {
 }
 BARS = {
     "counting": 4,
-    "products": 0,
-    "encoding": 1,
-    "solving": 3,
+    "products": 1,
+    "encoding": 2,
+    "solving": 4,
     "wire": 4,
-    "prediction": 2,
+    "prediction": 4,
     "federation": 6,
     "pooled": 1,
     "flower": 1,
