@@ -87,6 +87,12 @@ def test_workers_refuse_what_one_process_refuses(folder: Path) -> None:
     assert not list(folder.glob(".partial-*"))
 
 
+def _alive(process: int) -> bool:
+    with suppress(psutil.Error):
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
 @contextmanager
 def killing_readers(path: Path, *, times: int) -> Iterator[list[int]]:
     """While a process reads ``path``, kill it, ``times`` in all; the last one finds the file.
@@ -116,6 +122,9 @@ def killing_readers(path: Path, *, times: int) -> Iterator[list[int]]:
                     whole.replace(path)
                 os.kill(victim, 9)
                 killed.append(victim)
+                # Until it is gone, it would be found and killed once more.
+                while _alive(victim):
+                    time.sleep(0.01)
 
     path.unlink()
     os.mkfifo(path)
