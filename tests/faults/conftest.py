@@ -8,6 +8,7 @@ import struct
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,6 +80,32 @@ def planes_of(values: Any, planes: int | None = None) -> tuple[int, bytes]:
     folded = [2 * v if v >= 0 else -2 * v - 1 for v in np.asarray(values, object).ravel()]
     planes = planes or max([1, *((u.bit_length() + 7) // 8 for u in folded)])
     return planes, bytes(u >> 8 * plane & 255 for plane in range(planes) for u in folded)
+
+
+class NoThreads:
+    """Files this small are compressed sooner than a thread starts."""
+
+    def __init__(self, workers):
+        del workers
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    map = staticmethod(map)
+
+    @staticmethod
+    def submit(function, *arguments):
+        future = Future()
+        future.set_result(function(*arguments))
+        return future
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("safle.wire.container.ThreadPoolExecutor", NoThreads)
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,6 @@ from safle.wire.planes import plane_count, to_planes
 from tests.support.data_sets import KINDS
 from tests.support.forging import (
     CHANGES,
-    NoThreads,
     Sums,
     break_parity,
     forgeries,
@@ -38,6 +37,7 @@ from tests.support.forging import (
     two,
 )
 
+pytestmark = pytest.mark.usefixtures("no_threads")
 SEEDS = range(5)
 FILES = 3_800
 HISTOGRAMS = 800
@@ -89,11 +89,6 @@ def least_eigenvalue(counts, cross, gram):
     scale = 1 / np.sqrt(np.maximum(joint.diagonal(), 1e-300))
     scale[joint.diagonal() <= 0] = 1.0
     return np.linalg.eigvalsh(joint * scale * scale[:, None]).min(initial=0.0)
-
-
-@pytest.fixture(autouse=True)
-def _no_threads(monkeypatch):
-    monkeypatch.setattr("safle.wire.container.ThreadPoolExecutor", NoThreads)
 
 
 # --- The tests ------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from safle.wire import (
 )
 from tests.support.data_sets import fixed_data, fixed_encoder
 
+pytestmark = pytest.mark.usefixtures("no_threads")
 MUTANTS = 60_000
 SLOWEST = 10.0
 MOST_MEMORY = 300_000_000

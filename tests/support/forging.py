@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -320,24 +319,3 @@ def copied(forged):
         for name, runs in header["layout"].items()
     }
     return replace(forged, header=header, sections=dict(forged.sections))
-
-
-class NoThreads:
-    """Files this small are compressed sooner than a thread starts."""
-
-    def __init__(self, workers):
-        del workers
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-    map = staticmethod(map)
-
-    @staticmethod
-    def submit(function, *arguments):
-        future = Future()
-        future.set_result(function(*arguments))
-        return future
