@@ -50,6 +50,14 @@ class LimitExceeded(SafleError, ValueError):
     """A contribution that claims more than the operator of a federation allows."""
 
 
+class PolicyRefused(SafleError, ValueError):
+    """Something that a site's own policy does not let out; ``rule`` names the rule."""
+
+    def __init__(self, message: str, rule: str = "") -> None:
+        super().__init__(message)
+        self.rule = rule
+
+
 class StoreError(SafleError, ValueError):
     """A store of contributions that cannot be used as asked."""
 

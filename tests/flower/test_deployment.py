@@ -282,6 +282,7 @@ def test_the_scripts_run_a_federation_with_tls_and_known_nodes(federation, tmp_p
     folder, port = tmp_path / "federation", processes.free_port()
     command = [SAFLE, "deploy", "init", folder, "--host", "127.0.0.1", "--listen", "127.0.0.1"]
     command += ["--nodes", ",".join(NAMES), "--port", str(port), "--deadline", "90"]
+    command += ["--plain"]
     subprocess.run(command, check=True, capture_output=True)
     server = folder / "server"
     shutil.copy(federation.encoder_path, server / "encoder.safetensors")

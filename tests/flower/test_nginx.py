@@ -85,7 +85,7 @@ class Front:
             "NUMBA_NUM_THREADS": "1",
         }
         deployment = Deployment(
-            ("a",), "127.0.0.1", self.port, deadline=90.0, prefix=str(self.folder)
+            ("a",), "127.0.0.1", self.port, deadline=90.0, prefix=str(self.folder), plain=True
         )
         make_folder(self.folder, deployment)
         shutil.copy(federation.encoder_path, self.server)

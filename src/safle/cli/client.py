@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich_click as click
 
@@ -15,10 +15,8 @@ from safle.cli.image_options import (
     unreadable_text,
 )
 from safle.cli.options import Command, encoder_file, output, refuse_overwriting, trust_option
+from safle.cli.releasing import policy_option, release
 from safle.cli.session import Session
-
-if TYPE_CHECKING:
-    from safle.statistics import Statistics
 
 EXAMPLE = "Example:\n\n  safle client photographs/ --encoder encoder.safetensors -o a.stats"
 
@@ -27,6 +25,7 @@ EXAMPLE = "Example:\n\n  safle client photographs/ --encoder encoder.safetensors
 @image_options(default=None, shown="the encoder's")
 @encoder_file()
 @trust_option
+@policy_option
 @output("The statistics file to write; send it to the server.")
 @click.pass_obj
 def client(
@@ -36,6 +35,7 @@ def client(
     encoder_path: Path,
     backbone: str | None,
     trust_features: bool,
+    policy_path: Path | None,
     output: Path,
     **options: Any,
 ) -> None:
@@ -44,11 +44,14 @@ def client(
     The same file as [b]safle features[/b] and [b]safle count[/b] make together, but no
     features are written to disk.
     """
+    from safle.cli.describe import statistics_facts
     from safle.data.backbones.counting import count_images
     from safle.encoders import load_encoder
     from safle.encoders.source import check_source
+    from safle.wire import container, encode_statistics
 
-    refuse_overwriting(output, images, encoder_path, options["labels"], options["weights"])
+    given = images, encoder_path, options["labels"], options["weights"], policy_path
+    refuse_overwriting(output, *given)
     encoder = load_encoder(encoder_path)
     source = choose_images(session, images, options)
     network = choose_backbone(backbone or _named_in(encoder.source, encoder_path), options)
@@ -56,19 +59,10 @@ def client(
     session.announce_compilation()
     with running(session, f"counting {images.name}", source, options) as settings:
         statistics, unreadable = count_images(source, network, encoder, output, **settings)
-    facts = _written(statistics, output)
-    facts["unreadable"] = unreadable_text(unreadable)
-    session.facts(f"{output}: statistics", facts)
-
-
-def _written(statistics: Statistics, output: Path) -> dict[str, object]:
-    """Write the statistics; what they hold."""
-    from safle.cli.describe import statistics_facts
-    from safle.wire import container, encode_statistics
-
     data = encode_statistics(statistics)
-    container.write_file(output, data)
-    return statistics_facts(statistics, size=len(data), digest=container.declared_digest(data))
+    release(session, statistics, data, output, policy_path)
+    facts = statistics_facts(statistics, size=len(data), digest=container.declared_digest(data))
+    session.facts(f"{output}: statistics", facts | {"unreadable": unreadable_text(unreadable)})
 
 
 def _named_in(source: str, encoder: Path) -> str:

@@ -17,6 +17,7 @@ from safle.cli.options import (
     table_options,
     trust_option,
 )
+from safle.cli.releasing import policy_option, release
 from safle.cli.session import Session
 
 EXAMPLE = """\
@@ -40,6 +41,7 @@ Examples:
 )
 @batch_option
 @trust_option
+@policy_option
 @output("The statistics file to write; send it to the server.")
 @click.pass_obj
 def count(
@@ -50,6 +52,7 @@ def count(
     classes: str | None,
     batch: int,
     trust_features: bool,
+    policy_path: Path | None,
     output: Path,
     **selection: Any,
 ) -> None:
@@ -65,7 +68,7 @@ def count(
     from safle.statistics import Accumulator
     from safle.wire import container, encode_statistics
 
-    refuse_overwriting(output, features, encoder_path, selection["labels"])
+    refuse_overwriting(output, features, encoder_path, selection["labels"], policy_path)
     encoder = load_encoder(encoder_path)
     table = open_labelled(features, **selection)
     check_source(encoder.source, table.source, where=str(features), trusted=trust_features)
@@ -77,6 +80,6 @@ def count(
                 total.add_samples(block, labels)
         statistics = total.snapshot()
     data = encode_statistics(statistics)
-    container.write_file(output, data)
+    release(session, statistics, data, output, policy_path)
     facts = statistics_facts(statistics, size=len(data), digest=container.declared_digest(data))
     session.facts(f"{output}: statistics", facts)

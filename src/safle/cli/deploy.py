@@ -63,6 +63,12 @@ def deploy() -> None:
     metavar="DIR",
     help="Where the folders will be on their machines; for the systemd units.",
 )
+@click.option(
+    "--plain",
+    is_flag=True,
+    help="Let plain contributions out of the nodes; by default their policies let only masked "
+    "ones out.",
+)
 @limit_options
 @click.pass_obj
 def init(
@@ -70,8 +76,9 @@ def init(
 ) -> None:
     """Make keys, certificates, configuration, start scripts and systemd units.
 
-    An authority of your own, the server's certificate, a key for every node, and the Flower
-    app of the round. README.md in the folder says what goes where.
+    An authority of your own, the server's certificate, for every node a key and a strict policy
+    of what it lets out, and the Flower app of the round. README.md in the folder says what goes
+    where.
     """
     from safle.federation.deployment.folder import Deployment, make_folder
 

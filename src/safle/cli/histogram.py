@@ -16,6 +16,7 @@ from safle.cli.options import (
     refuse_overwriting,
     table_options,
 )
+from safle.cli.releasing import policy_option, release
 from safle.cli.session import Advance, Session
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ Example:
 @click.option("--bins", type=int, default=256, help="Equal bins between the two.")
 @table_options(labels=False)
 @batch_option
+@policy_option
 @output("The histogram file to write.")
 @click.pass_obj
 def histogram(
@@ -51,6 +53,7 @@ def histogram(
     high: float,
     bins: int,
     batch: int,
+    policy_path: Path | None,
     output: Path,
     **selection: Any,
 ) -> None:
@@ -62,15 +65,15 @@ def histogram(
     from safle.cli.describe import histogram_facts
     from safle.data.tables import open_table
     from safle.encoders.histogram import Grid, Histogram
-    from safle.wire import write_histogram
+    from safle.wire import encode_histogram
 
-    refuse_overwriting(output, features)
+    refuse_overwriting(output, features, policy_path)
     grid = Grid(low, high, bins)
     table = open_table(features, **selection)
     session.announce_compilation()
     with session.progress(f"histogram of {features.name}") as advance:
         counted = Histogram.of(_batches(features, table, batch, advance), grid)
-    write_histogram(output, counted)
+    release(session, counted, encode_histogram(counted), output, policy_path)
     session.facts(f"{output}: histogram", histogram_facts(counted))
 
 

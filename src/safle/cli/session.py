@@ -34,6 +34,10 @@ class Session:
         if not self.quiet:
             _console(sys.stderr).print(printable(text), markup=False, soft_wrap=True)
 
+    def warn(self, text: str) -> None:
+        """What must be said, on stderr, with --quiet as well."""
+        _console(sys.stderr).print(printable(f"warning: {text}"), markup=False, soft_wrap=True)
+
     def facts(self, title: str, rows: Mapping[str, object]) -> None:
         """A result on stdout: names and values, one pair a line."""
         from rich.text import Text

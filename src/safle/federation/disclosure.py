@@ -44,6 +44,23 @@ def disclosures(statistics: Statistics) -> list[str]:
     return [text for text, applies in found.items() if applies]
 
 
+def name_given_away(statistics: Statistics) -> str:
+    """The samples that can be worked out, in one sentence; empty if we know of none."""
+    samples, dim = statistics.sample_count, statistics.dim
+    if 0 < samples <= dim:
+        return (
+            f"all {samples:,} samples can be worked out exactly: there are no more of them than "
+            f"columns ({dim:,})"
+        )
+    single = int((statistics.class_counts == 1).sum())
+    if found := max(single, count_told_apart(statistics)):
+        return (
+            f"at least {found:,} of {samples:,} samples can be worked out exactly: they have a "
+            "class or a code to themselves"
+        )
+    return ""
+
+
 def count_told_apart(statistics: Statistics) -> int:
     """Samples with a code that was seen once: its row of the gram is the sample itself."""
     once = np.flatnonzero(statistics.diagonal[: len(statistics.codes)] == 1)

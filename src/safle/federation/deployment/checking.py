@@ -21,6 +21,7 @@ from safle.encoders import load_encoder
 from safle.errors import SafleError
 from safle.federation.deployment import certificates as certs
 from safle.federation.flower.settings import Run
+from safle.federation.policy import Policy
 
 SOON = datetime.timedelta(days=30)
 REFUSALS = (401, 403, 404)
@@ -143,6 +144,7 @@ def _check_node(place: Path) -> Iterator[Finding]:
     ours = certs.public_key_bytes(key).split()[:2]
     if (place / "node.pub").exists() and (place / "node.pub").read_bytes().split()[:2] != ours:
         yield Finding(str(place / "node.pub"), "is not the public half of node.key")
+    Policy.read(place / "policy.toml")
     if not _SUPERLINK.search((place / "start.sh").read_text()):
         yield Finding(str(place / "start.sh"), "does not say where the server is (--superlink)")
 

@@ -38,6 +38,7 @@ class Deployment:
     host, port : how nodes reach the server: a name or an address
     listen : the server's own address to listen on
     prefix : where the folders will be on their machines; the systemd units say so
+    plain : whether the nodes' policies let plain contributions out, not only masked ones
     """
 
     nodes: tuple[str, ...]
@@ -47,6 +48,7 @@ class Deployment:
     deadline: float = 3600.0
     prefix: str = "/opt/safle"
     limits: Limits = field(default_factory=Limits)
+    plain: bool = False
 
     def __post_init__(self) -> None:
         nodes = self.nodes
@@ -145,6 +147,7 @@ def _renderer(deployment: Deployment) -> Render:
         "superlink": f"{deployment.bracketed}:{deployment.port}",
         "port": deployment.port,
         "listen": deployment.listen,
+        "mode": "plain" if deployment.plain else "masked",
     }
     return lambda template, **more: templates.get_template(template).render({**facts, **more})
 
@@ -168,6 +171,7 @@ def _write_node(place: Path, name: str, deployment: Deployment, ca: bytes, rende
     (place / "ca.crt").write_bytes(ca)
     (place / "environment.sh").write_text(render("environment.sh.j2", server=False))
     _write_script(place / "start.sh", render("node-start.sh.j2", name=name))
+    (place / "policy.toml").write_text(render("policy.toml.j2"))
     home = f"{deployment.prefix}/nodes/{name}"
     unit = render("unit.service.j2", description=f"safle federation node {name}", home=home)
     (place / "safle-node.service").write_text(unit)

@@ -16,7 +16,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from safle._internal import atomic
-from safle.errors import FederationError, SafleError
+from safle.errors import FederationError, PolicyRefused, SafleError
 from safle.federation.flower import messages
 from safle.federation.flower.client import (
     Client,
@@ -68,7 +68,11 @@ def _reply(
         ours = isinstance(error, SafleError)
         log.error("safle: this client cannot answer: %s", error, exc_info=not ours)
         name = client_name(context.node_id, context.node_config)
-        answer = Answer(name, messages.FAILED, reason=messages.printable(error))
+        # Of a refusal nobody outside needs more than the rule: the rest tells of the data.
+        reason = (
+            f"its policy refuses: {error.rule}" if isinstance(error, PolicyRefused) else str(error)
+        )
+        answer = Answer(name, messages.FAILED, reason=messages.printable(reason))
     return Message(messages.answer(answer), reply_to=message)
 
 

@@ -5,6 +5,7 @@ The node's configuration names the table: ``features="/data/a.npz" client="hospi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +22,12 @@ from safle.encoders.source import check_source
 from safle.errors import EncoderMismatch, SettingsError, TableError
 from safle.federation.flower import messages
 from safle.federation.flower.messages import Answer
-from safle.statistics import Accumulator
+from safle.federation.policy import Policy
+from safle.federation.release import Release
+from safle.statistics import Accumulator, Statistics
 from safle.wire import encode_histogram, encode_statistics
 
+log = logging.getLogger("flwr")
 BATCH = 4096
 SELECTION = ("labels", "split", "features-key", "labels-key", "label-column")
 """Keys of a node's configuration that say how its table is read."""
@@ -39,6 +43,7 @@ class Client:
     ----------
     rows : sample numbers of the table that are this client's; None for all
     pinned : the only encoder that this client counts with, if it has a copy
+    policy : what it lets out; None for everything
     """
 
     name: str
@@ -47,6 +52,18 @@ class Client:
     rows: NDArray[np.int64] | None = None
     trusted: bool = False
     pinned: Path | None = None
+    policy: Policy | None = None
+
+    def release(self, counted: Statistics | Histogram) -> None:
+        """Ask the policy; say what goes out without one."""
+        if self.rows is not None:
+            # A share of a simulation's table: nothing leaves anybody.
+            return
+        found = Release.of(counted)
+        if self.policy is not None:
+            self.policy.check(found)
+        elif found.gives_away:
+            log.warning("safle: this plain contribution gives samples away: %s", found.gives_away)
 
     def batches(self) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
         """Features and labels, some at a time."""
@@ -81,6 +98,7 @@ def open_client(node_id: int, node: Settings, run: Settings) -> Client:
             where,
             trusted=bool(node.get("trust-features", False)),
             pinned=Path(str(node["encoder"])) if "encoder" in node else None,
+            policy=Policy.find(str(node.get("policy", ""))),
         )
     raise SettingsError(
         'this node has no data; start it with --node-config \'features="/path/to/table" '
@@ -104,7 +122,9 @@ def answer_count(client: Client, settings: Settings, payload: bytes) -> Answer:
         if labels is None:
             raise TableError(f"{client.where}: has no labels; expected one a sample")
         total.add_samples(features, labels)
-    return Answer(client.name, messages.SENT, data=encode_statistics(total.snapshot()))
+    statistics = total.snapshot()
+    client.release(statistics)
+    return Answer(client.name, messages.SENT, data=encode_statistics(statistics))
 
 
 def answer_histogram(client: Client, settings: Settings, payload: bytes) -> Answer:
@@ -115,6 +135,7 @@ def answer_histogram(client: Client, settings: Settings, payload: bytes) -> Answ
     empty = np.empty((0, client.table.feature_dim))
     blocks = (as_features(features) for features, _ in client.batches())
     histogram = Histogram.of(_chained(empty, blocks), grid)
+    client.release(histogram)
     return Answer(client.name, messages.SENT, data=encode_histogram(histogram))
 
 

@@ -1,0 +1,67 @@
+"""Release: what leaves a site, in the words of those who must agree to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from safle.encoders.features import ClassName
+from safle.encoders.histogram import Histogram
+from safle.federation.disclosure import name_given_away
+from safle.statistics import Statistics
+
+
+@dataclass(frozen=True)
+class Release:
+    """What would leave a site: its sizes, and who could read it.
+
+    Attributes
+    ----------
+    what : "statistics" or "histogram"
+    columns : of the gram, or of the features
+    class_counts : samples of every class; empty in a histogram
+    encoder : fingerprint of what they were counted with; empty in a histogram
+    gives_away : the samples that can be worked out, in a sentence; empty if we know of none
+    masked : whether only a sum with others can be read, and then
+    keyholders, least_clients : who helps to open it, and with how many others
+    epsilon : of what is published; infinite where sums are exact
+    """
+
+    what: str
+    samples: int
+    columns: int
+    class_counts: Mapping[ClassName, int] = field(default_factory=dict)
+    encoder: str = ""
+    gives_away: str = ""
+    masked: bool = False
+    keyholders: tuple[str, ...] = ()
+    least_clients: int = 1
+    epsilon: float = math.inf
+
+    @property
+    def mode(self) -> str:
+        """In a word."""
+        return "masked" if self.masked else "plain"
+
+    @staticmethod
+    def of(counted: Statistics | Histogram) -> Release:
+        """A plain release of what was counted.
+
+        Examples
+        --------
+        >>> from safle import DeclaredRange, LinearEncoder, count
+        >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+        >>> Release.of(count(encoder, [[0.1, 0.9]], ["ill"])).gives_away
+        'all 1 samples can be worked out exactly: there are no more of them than columns (3)'
+        """
+        if isinstance(counted, Histogram):
+            return Release("histogram", counted.sample_count, counted.feature_dim)
+        return Release(
+            "statistics",
+            counted.sample_count,
+            counted.dim,
+            dict(zip(counted.class_names, counted.class_counts.tolist(), strict=True)),
+            counted.fingerprint,
+            name_given_away(counted),
+        )
