@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -314,8 +315,5 @@ def forgeries(generator, bases, forge, files):
 
 def copied(forged):
     header = {**forged.header, "planes": dict(forged.header["planes"])}
-    header["layout"] = {
-        name: [[[*value] if isinstance(value, list) else value, times] for value, times in runs]
-        for name, runs in header["layout"].items()
-    }
+    header["layout"] = deepcopy(header["layout"])
     return replace(forged, header=header, sections=dict(forged.sections))

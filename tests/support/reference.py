@@ -53,7 +53,17 @@ def fixed_point_of(encoder: LinearEncoder, row: np.ndarray) -> list[int]:
             values, encoder.mean.tolist(), encoder.deviation.tolist(), strict=True
         )
     ]
-    return [max(-32_767, min(32_767, round(scale * z))) for z in standardised]
+    codes = [max(-32_767, min(32_767, round(scale * z))) for z in standardised]
+    return shortened(codes, encoder.settings.norm_clip * scale)
+
+
+def shortened(codes: list[int], longest: int) -> list[int]:
+    """Codes times ``longest`` over their length, rounded up; towards zero."""
+    power = sum(code * code for code in codes)
+    length = math.isqrt(power) + (math.isqrt(power) ** 2 < power)
+    if not longest or length <= longest:
+        return codes
+    return [int(Fraction(code * longest, length)) for code in codes]
 
 
 def hash_of(position: int, seed: int) -> int:

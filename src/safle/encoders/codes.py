@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, groupby, repeat
+from itertools import accumulate, chain, groupby, repeat
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ DENSE_LIMIT = 32_767
 """Largest magnitude of a dense integer: they are int16."""
 
 Limits = tuple[int, int]
+Norm = tuple[int, int, int]
+MOST_NORM = 1 << 32
 WIDEST: Limits = (-DENSE_LIMIT, DENSE_LIMIT)
 
 
@@ -63,6 +65,8 @@ class Layout:
     dense_scales : a dense column holds ``round(scale * value)``
     dense_limits : the least and the largest integer of each dense column; all that int16
         holds where nothing is said. A column whose two are equal is constant.
+    dense_norms : ``(first, last, most)`` says that the integers of dense columns first to
+        last - 1 are, in every sample, together a vector of a length of at most ``most``
 
     Examples
     --------
@@ -74,6 +78,7 @@ class Layout:
     table_sizes: tuple[int, ...] = ()
     dense_scales: tuple[int, ...] = ()
     dense_limits: tuple[Limits, ...] = ()
+    dense_norms: tuple[Norm, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.dense_limits:
@@ -96,11 +101,24 @@ class Layout:
                     f"a dense column of {low} to {high}; expected integers within "
                     f"{DENSE_LIMIT}, and a constant column to hold its scale, {scale}"
                 )
+        self._check_norms()
         if not 1 <= self.embedding_dim <= MAX_EMBEDDING_DIM:
             raise SettingsError(
                 f"{self.code_count} codes + {self.dense_dim} dense columns = "
                 f"{self.embedding_dim}; expected 1..{MAX_EMBEDDING_DIM}"
             )
+
+    def _check_norms(self) -> None:
+        """Ranges of columns of one scale, one after the other."""
+        end = 0
+        for first, last, most in self.dense_norms:
+            alike = len({*self.dense_scales[first:last]}) == 1
+            if not (end <= first < last <= self.dense_dim and alike and 1 <= most <= MOST_NORM):
+                raise SettingsError(
+                    f"a norm of {most} of dense columns {first} to {last}; expected ascending "
+                    f"ranges of columns of one scale, and norms of 1 to {MOST_NORM}"
+                )
+            end = last
 
     @property
     def experts(self) -> int:
@@ -147,30 +165,42 @@ class Layout:
 
     def to_json(self) -> dict[str, Any]:
         """Run-length form: thousands of equal experts take a few bytes."""
+        norms = {"norms": [[*norm] for norm in self.dense_norms]} if self.dense_norms else {}
         return {
             "tables": _runs(self.table_sizes),
             "dense": _runs(self.dense_scales),
             "limits": [[[*pair], count] for pair, count in _runs(self.dense_limits)],
+            **norms,
         }
 
     @staticmethod
     def from_json(data: Any) -> Layout:
         """Read `to_json` back; sizes are checked before anything is expanded."""
-        if not isinstance(data, dict) or set(data) != {"tables", "dense", "limits"}:
-            raise SettingsError("a layout needs exactly: tables, dense, limits")
+        if not isinstance(data, dict) or {*data} - {"norms"} != {"tables", "dense", "limits"}:
+            raise SettingsError("a layout needs exactly: tables, dense, limits, and maybe norms")
+        norms = data.get("norms", [])
+        if not isinstance(norms, list) or not all(_are_integers(norm, 3) for norm in norms):
+            raise SettingsError("the norms of a layout must be [first, last, most], in integers")
         return Layout(
             _expand(data["tables"], _is_integer),
             _expand(data["dense"], _is_integer),
             tuple((low, high) for low, high in _expand(data["limits"], _is_pair)),
+            tuple((first, last, most) for first, last, most in norms),
         )
 
     @staticmethod
     def side_by_side(layouts: Sequence[Layout]) -> Layout:
         """The layout of `Codes.side_by_side`."""
+        begins = accumulate((layout.dense_dim for layout in layouts), initial=0)
         return Layout(
             tuple(chain.from_iterable(layout.table_sizes for layout in layouts)),
             tuple(chain.from_iterable(layout.dense_scales for layout in layouts)),
             tuple(chain.from_iterable(layout.dense_limits for layout in layouts)),
+            tuple(
+                (begin + first, begin + last, most)
+                for begin, layout in zip(begins, layouts, strict=False)
+                for first, last, most in layout.dense_norms
+            ),
         )
 
 
@@ -182,8 +212,12 @@ def _is_integer(value: Any) -> bool:
     return type(value) is int
 
 
+def _are_integers(value: Any, count: int) -> bool:
+    return type(value) is list and len(value) == count and all(map(_is_integer, value))
+
+
 def _is_pair(value: Any) -> bool:
-    return type(value) is list and len(value) == 2 and all(map(_is_integer, value))
+    return _are_integers(value, 2)
 
 
 def _expand(runs: Any, valid: Callable[[Any], bool]) -> tuple[Any, ...]:

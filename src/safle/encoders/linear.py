@@ -3,7 +3,9 @@
 ``code_f = round(2^b (t(x_f) - mean_f) / deviation_f)``, clipped to int16, and a constant
 column, where t is a declared transform (none, or a square root): the gram of a linear model
 is an exact integer matrix as well. With b = 8 the rounding adds 0.1 % of a deviation, and
-values clip at 128 deviations.
+values clip at 128 deviations. With a norm clip of B deviations, a sample whose codes are
+together longer than 2^b B is shortened to that, in integers: no sample says more than
+that, which is what noise for differential privacy is measured by.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from numpy.typing import NDArray
 from safle._internal.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
-from safle.encoders.codes import DENSE_LIMIT, WIDEST, Codes, Layout
+from safle.encoders.codes import DENSE_LIMIT, WIDEST, Codes, Layout, Norm
 from safle.encoders.kernels.fixed_point import fix
 from safle.encoders.operations import Expressed, Operations, T
 from safle.encoders.settings import Settings, setting
 from safle.encoders.transform import TRANSFORMS, restored, transformed_moments
 from safle.errors import SettingsError
+
+MOST_CLIP = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,12 @@ class LinearSettings(Settings):
     )
     transform: str | None = setting(
         "none", "Of features, before they are standardised.", choices=TRANSFORMS
+    )
+    norm_clip: int = setting(
+        0,
+        "Deviations beyond which a sample, all its features together, is shortened; 0: never.",
+        least=0,
+        most=MOST_CLIP,
     )
 
 
@@ -86,10 +96,20 @@ class LinearEncoder(Encoder):
         """Codes per deviation; also the constant's code."""
         return 1 << self.settings.fraction_bits
 
+    @property
+    def longest(self) -> int:
+        """In codes, of a sample's features; 0 where nothing is said."""
+        return self.settings.norm_clip << self.settings.fraction_bits
+
+    @property
+    def norms(self) -> tuple[Norm, ...]:
+        """What `longest` means for a layout."""
+        return ((0, self.feature_dim, self.longest),) if self.longest else ()
+
     @cached_property
     def layout(self) -> Layout:
         limits = (WIDEST,) * self.feature_dim + ((self.scale, self.scale),)
-        return Layout((), (self.scale,) * len(limits), limits)
+        return Layout((), (self.scale,) * len(limits), limits, self.norms)
 
     def arrays(self) -> Arrays:
         return {"mean": self.mean, "deviation": self.deviation}
@@ -99,7 +119,8 @@ class LinearEncoder(Encoder):
         if self.settings.transform == "square-root":
             features = ops.root(features)
         values = ops.divide(ops.subtract(features, self.mean), self.deviation)
-        return ops.clip(ops.round(ops.multiply(values, self.scale)), -DENSE_LIMIT, DENSE_LIMIT)
+        codes = ops.clip(ops.round(ops.multiply(values, self.scale)), -DENSE_LIMIT, DENSE_LIMIT)
+        return ops.shorten(codes, self.longest) if self.longest else codes
 
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:
         return Expressed(dense=ops.append(self.fixed_point(ops, features), self.scale))
@@ -109,7 +130,8 @@ class LinearEncoder(Encoder):
         dense = np.empty((len(features), self.layout.dense_dim), np.int16)
         dense[:, -1] = self.scale
         root = self.settings.transform == "square-root"
-        fix(features, self.mean, self.deviation, scale=self.scale, root=root, dense=dense)
+        moments = self.mean, self.deviation
+        fix(features, *moments, scale=self.scale, root=root, longest=self.longest, dense=dense)
         return Codes(np.empty((len(features), 0), self.layout.symbol_type), dense)
 
     def plausible_features(

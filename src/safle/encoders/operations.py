@@ -55,6 +55,13 @@ class Operations(Protocol[T]):
 
     def clip(self, x: T, low: float, high: float) -> T: ...
 
+    def shorten(self, x: T, most: int) -> T:
+        """Rows of integers, none longer than ``most``.
+
+        A longer one is multiplied by ``most`` over its length, that rounded up, each value
+        towards zero: exact in float64 where squares sum to less than 2**52.
+        """
+
     def product(self, x: T, matrix: Array) -> T:
         """``x @ matrix`` of integers, float32, whose sums stay below 2**24."""
 
@@ -106,6 +113,10 @@ class NumpyOperations:
 
     def clip(self, x: Array, low: float, high: float) -> Array:
         return np.clip(x, low, high)
+
+    def shorten(self, x: Array, most: int) -> Array:
+        length = np.maximum(np.ceil(np.sqrt((x * x).sum(axis=1, keepdims=True))), most)
+        return np.trunc(x * most / length)
 
     def product(self, x: Array, matrix: Array) -> Array:
         return (x.astype(np.float32) @ matrix).astype(np.float64)

@@ -151,6 +151,7 @@ class RandomFeatureEncoder(LinearEncoder):
             (WIDEST,) * self.feature_dim
             + ((0, self.largest),) * self.units
             + linear.dense_limits[-1:],
+            self.norms,
         )
 
     @cached_property

@@ -7,6 +7,7 @@ With n samples, expert blocks a, b and dense columns x within [l, h]:
   expert's codes its total;
 - rows of cross sum to the totals, an expert's rows to the class counts, and a class of m
   samples has sums within [m l, m h];
+- squares of columns that are clipped to a norm B sum to at most ``n B^2``;
 - ``sum x^2`` has the parity of ``sum x``, and ``(x - l)(y - m) >= 0`` and its kin bound every
   ``sum x y`` by the totals (a constant column repeats them);
 - the products of all columns and the one-hot labels, ``[[N, M'], [M, C]]``, are positive
@@ -150,6 +151,9 @@ def _check_diagonal(s: Statistics) -> None:
     most = limits.sum(axis=1) * totals - s.sample_count * limits[:, 0] * limits[:, 1]
     if ((power > most) | (power < abs(totals))).any():
         _fail("dense squares", "beyond what the encoder's range and the totals allow")
+    for first, last, longest in s.layout.dense_norms:
+        if sum(power[first:last].tolist()) > s.sample_count * longest**2:
+            _fail("dense squares", f"more than samples clipped at {longest} have")
     if ((power ^ s.totals[seen:]) & 1).any():
         _fail("dense squares", "a square and its number are both even or both odd")
 

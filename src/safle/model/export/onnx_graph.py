@@ -115,6 +115,13 @@ class OnnxOperations:
     def clip(self, x: str, low: float, high: float) -> str:
         return self.graph.add("Clip", x, self._number(low), self._number(high))
 
+    def shorten(self, x: str, most: int) -> str:
+        graph, columns = self.graph, self.graph.constant([1], np.int64)
+        power = graph.add("ReduceSum", graph.add("Mul", x, x), columns, keepdims=1)
+        length = graph.add("Max", graph.add("Ceil", graph.add("Sqrt", power)), self._number(most))
+        share = graph.add("Div", self.multiply(graph.add("Abs", x), most), length)
+        return graph.add("Mul", graph.add("Floor", share), graph.add("Sign", x))
+
     def product(self, x: str, matrix: Array) -> str:
         narrow = self.graph.add("Cast", x, to=TensorProto.FLOAT)
         sums = self.graph.add("MatMul", narrow, self.graph.constant(matrix, np.float32))

@@ -81,6 +81,10 @@ class TorchOperations:
     def clip(self, x: Value, low: float, high: float) -> Value:
         return x.clamp(float(low), float(high))
 
+    def shorten(self, x: Value, most: int) -> Value:
+        length = (x * x).sum(1, keepdim=True).sqrt().ceil().clamp(min=float(most))
+        return (self.multiply(x, most) / length).trunc()
+
     def product(self, x: Value, matrix: Array) -> Value:
         return (x.to(torch.float32) @ self.buffer(matrix, np.float32)).to(torch.float64)
 
