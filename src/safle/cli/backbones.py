@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from safle.cli.options import Command
+from safle.cli.options import Command, examples
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    cls=Command, panel="At a client", epilog="Example:\n\n  safle backbones --quiet | less -S"
+    cls=Command, panel="At a client", epilog=examples("safle backbones --quiet | less -S")
 )
 @click.pass_obj
 def backbones(session: Session, /) -> None:
@@ -42,12 +42,7 @@ def _row(card: Card) -> list[str]:
     else:
         place = f"download: {origin.address.split('/')[2]}/.../{origin.file}"
         advice = f"no: {readable(4 * card.parameters)} when first used"
-    return [
-        card.name,
-        place,
-        card.licence,
-        "yes" if find_weights(card) is not None else advice,
-        f"{shown.crop} px of {shown.resize}, {shown.interpolation}",
-        f"{card.parameters / 1e6:.1f} M",
-        f"{card.feature_dim:,}",
-    ]
+    here = "yes" if find_weights(card) is not None else advice
+    seen = f"{shown.crop} px of {shown.resize}, {shown.interpolation}"
+    size = f"{card.parameters / 1e6:.1f} M"
+    return [card.name, place, card.licence, here, seen, size, f"{card.feature_dim:,}"]

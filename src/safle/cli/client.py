@@ -14,11 +14,18 @@ from safle.cli.image_options import (
     running,
     unreadable_text,
 )
-from safle.cli.options import Command, encoder_file, output, refuse_overwriting, trust_option
-from safle.cli.releasing import policy_option, release
+from safle.cli.options import (
+    Command,
+    encoder_file,
+    examples,
+    output,
+    refuse_overwriting,
+    trust_option,
+)
+from safle.cli.releasing import policy_option, release_statistics
 from safle.cli.session import Session
 
-EXAMPLE = "Example:\n\n  safle client photographs/ --encoder encoder.safetensors -o a.stats"
+EXAMPLE = examples("safle client photographs/ --encoder encoder.safetensors -o a.stats")
 
 
 @click.command(cls=Command, panel="At a client", epilog=EXAMPLE)
@@ -44,11 +51,9 @@ def client(
     The same file as [b]safle features[/b] and [b]safle count[/b] make together, but no
     features are written to disk.
     """
-    from safle.cli.describe import statistics_facts
     from safle.data.backbones.counting import count_images
     from safle.encoders import load_encoder
     from safle.encoders.source import check_source
-    from safle.wire import container, encode_statistics
 
     given = images, encoder_path, options["labels"], options["weights"], policy_path
     refuse_overwriting(output, *given)
@@ -59,9 +64,7 @@ def client(
     session.announce_compilation()
     with running(session, f"counting {images.name}", source, options) as settings:
         statistics, unreadable = count_images(source, network, encoder, output, **settings)
-    data = encode_statistics(statistics)
-    release(session, statistics, data, output, policy_path)
-    facts = statistics_facts(statistics, size=len(data), digest=container.declared_digest(data))
+    facts = release_statistics(session, statistics, output, policy_path)
     session.facts(f"{output}: statistics", facts | {"unreadable": unreadable_text(unreadable)})
 
 

@@ -11,34 +11,29 @@ from safle.cli.options import (
     Command,
     batch_option,
     encoder_file,
+    examples,
     features_argument,
+    option,
     output,
     refuse_overwriting,
     table_options,
     trust_option,
 )
-from safle.cli.releasing import policy_option, release
+from safle.cli.releasing import policy_option, release_statistics
 from safle.cli.session import Session
 
-EXAMPLE = """\
-Examples:
-
-  safle count hospital_a.csv --encoder encoder.safetensors -o a.stats
-
-  safle count x.npy --labels y.npy --encoder encoder.safetensors -o b.stats
-"""
+EXAMPLES = examples(
+    "safle count hospital_a.csv --encoder encoder.safetensors -o a.stats",
+    "safle count x.npy --labels y.npy --encoder encoder.safetensors -o b.stats",
+)
+CLASSES = "The only labels there may be; anything else is refused."
 
 
-@click.command(cls=Command, panel="At a client", epilog=EXAMPLE)
+@click.command(cls=Command, panel="At a client", epilog=EXAMPLES)
 @features_argument
 @encoder_file()
 @table_options(labels=True)
-@click.option(
-    "--classes",
-    metavar="A,B,C",
-    help="The only labels there may be; anything else is refused.",
-    show_default="all",
-)
+@option("--classes", CLASSES, "A,B,C", show_default="all")
 @batch_option
 @trust_option
 @policy_option
@@ -61,12 +56,10 @@ def count(
     The file holds exact counts of codes, pairs of codes and classes, not samples. It is
     the only thing that leaves the client.
     """
-    from safle.cli.describe import statistics_facts
     from safle.cli.reading import batches, declared_classes, open_labelled
     from safle.encoders import load_encoder
     from safle.encoders.source import check_source
     from safle.statistics import Accumulator
-    from safle.wire import container, encode_statistics
 
     refuse_overwriting(output, features, encoder_path, selection["labels"], policy_path)
     encoder = load_encoder(encoder_path)
@@ -79,7 +72,6 @@ def count(
             with named():
                 total.add_samples(block, labels)
         statistics = total.snapshot()
-    data = encode_statistics(statistics)
-    release(session, statistics, data, output, policy_path)
-    facts = statistics_facts(statistics, size=len(data), digest=container.declared_digest(data))
-    session.facts(f"{output}: statistics", facts)
+    session.facts(
+        f"{output}: statistics", release_statistics(session, statistics, output, policy_path)
+    )

@@ -6,37 +6,26 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import Command
+from safle.cli.options import (
+    COUNT,
+    FOLDER,
+    Command,
+    alpha_option,
+    examples,
+    option,
+    seed_option,
+)
 from safle.cli.session import Session
 from safle.errors import SafleError
 
-EXAMPLE = """\
-Example:
-
-  safle demo --out demo-report
-"""
+OUT = "Where pictures, results and the federation's files go."
 
 
-@click.command(cls=Command, panel="Try it", epilog=EXAMPLE)
-@click.option(
-    "--out",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    default="demo-report",
-    help="Where pictures, results and the federation's files go.",
-)
-@click.option(
-    "--clients", type=click.IntRange(min=1), default=100, metavar="N", help="Clients to split over."
-)
-@click.option(
-    "--alpha",
-    type=click.FloatRange(min=0, min_open=True),
-    default=0.1,
-    metavar="A",
-    help="Dirichlet parameter: the smaller, the more unequal the clients.",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Of the split.")
+@click.command(cls=Command, panel="Try it", epilog=examples("safle demo --out demo-report"))
+@option("--out folder", OUT, "DIR", type=FOLDER, default="demo-report")
+@option("--clients", "Clients to split over.", "N", type=COUNT, default=100)
+@alpha_option("Dirichlet parameter: the smaller, the more unequal the clients.")
+@seed_option
 @click.pass_obj
 def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: int) -> None:
     """Run one round on scikit-learn's digits, through real files, and show what it gives.
@@ -50,28 +39,20 @@ def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: in
     session.announce_compilation()
     with session.progress("one round of federated learning") as advance:
         results = run_demo(folder, clients=clients, alpha=alpha, seed=seed, progress=advance)
-    session.table(
-        ["method", "accuracy", "rounds", "MB per client", "seconds"],
-        [
-            (
-                result.method,
-                f"{result.accuracy:.1%}",
-                result.rounds,
-                f"{result.megabytes_per_client:.3f}",
-                f"{result.seconds:.1f}",
-            )
-            for result in results
-        ],
-    )
+    figures = [
+        (
+            r.method,
+            f"{r.accuracy:.1%}",
+            r.rounds,
+            f"{r.megabytes_per_client:.3f}",
+            f"{r.seconds:.1f}",
+        )
+        for r in results
+    ]
+    session.table(["method", "accuracy", "rounds", "MB per client", "seconds"], figures)
     session.text(["The same data, split differently:"])
-    session.table(
-        ["method", "split", "model digest"],
-        [
-            (result.method, split, digest[:16])
-            for result in results
-            for split, digest in result.digests.items()
-        ],
-    )
+    digests = [(r.method, how, digest[:16]) for r in results for how, digest in r.digests.items()]
+    session.table(["method", "split", "model digest"], digests)
     same = all(result.same_model for result in results)
     verdict = ["identical model bytes for every split"] if same else []
     session.text([*verdict, f"pictures and files: {folder}/"])

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.cli.limit_options import chosen_limits, limit_options
-from safle.cli.options import Command
+from safle.cli.options import FOLDER, Command, deadline_option, examples, option
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
     from safle.federation.flower.report import Report
 
-FOLDER = click.Path(file_okay=False, path_type=Path)
 ROWS_SHOWN = 20
-EXAMPLE = """\
-Examples:
+EXAMPLES = examples(
+    "safle deploy init federation --host fl.example.org --nodes hospital-a,hospital-b,hospital-c",
+    "safle deploy check /opt/safle/nodes/hospital-a --connect",
+    "safle deploy report results",
+)
+LISTEN = "The server's own address to listen on; 127.0.0.1 behind a proxy or for a trial."
+PLAIN = (
+    "Let plain contributions out of the nodes; by default their policies let only masked ones out."
+)
+PREFIX = "Where the folders will be on their machines; for the systemd units."
 
-  safle deploy init federation --host fl.example.org --nodes hospital-a,hospital-b,hospital-c
 
-  safle deploy check /opt/safle/nodes/hospital-a --connect
-
-  safle deploy report results
-"""
-
-
-@click.group(panel="Over a network", epilog=EXAMPLE)
+@click.group(panel="Over a network", epilog=EXAMPLES)
 def deploy() -> None:
     """Prepare, check and read a federation over the network.
 
@@ -35,40 +35,15 @@ def deploy() -> None:
     """
 
 
-@deploy.command(cls=Command, epilog=EXAMPLE)
+@deploy.command(cls=Command, epilog=EXAMPLES)
 @click.argument("folder", type=FOLDER, help="The folder to make.")
-@click.option(
-    "--host", required=True, metavar="NAME", help="How nodes reach the server: a name or address."
-)
-@click.option(
-    "--nodes", required=True, metavar="A,B,C", help="The clients' names, all that are expected."
-)
-@click.option("--port", type=click.IntRange(1, 65534), default=8443, metavar="N", help="Its port.")
-@click.option(
-    "--listen",
-    default="0.0.0.0",
-    metavar="ADDRESS",
-    help="The server's own address to listen on; 127.0.0.1 behind a proxy or for a trial.",
-)
-@click.option(
-    "--deadline",
-    type=click.FloatRange(min=0, min_open=True),
-    default=3600.0,
-    metavar="SECONDS",
-    help="A round goes on after this without those that have not answered.",
-)
-@click.option(
-    "--prefix",
-    default="/opt/safle",
-    metavar="DIR",
-    help="Where the folders will be on their machines; for the systemd units.",
-)
-@click.option(
-    "--plain",
-    is_flag=True,
-    help="Let plain contributions out of the nodes; by default their policies let only masked "
-    "ones out.",
-)
+@option("--host", "How nodes reach the server: a name or address.", "NAME", required=True)
+@option("--nodes", "The clients' names, all that are expected.", "A,B,C", required=True)
+@option("--port", "Its port.", "N", type=click.IntRange(1, 65534), default=8443)
+@option("--listen", LISTEN, "ADDRESS", default="0.0.0.0")
+@deadline_option("A round goes on after this without those that have not answered.")
+@option("--prefix", PREFIX, "DIR", default="/opt/safle")
+@option("--plain", PLAIN, is_flag=True)
 @limit_options
 @click.pass_obj
 def init(
@@ -93,9 +68,9 @@ def init(
     session.facts(f"{folder}: deployment", facts)
 
 
-@deploy.command(cls=Command, epilog=EXAMPLE)
+@deploy.command(cls=Command, epilog=EXAMPLES)
 @click.argument("folder", type=FOLDER, help="The whole folder, its server, or one node's.")
-@click.option("--connect", is_flag=True, help="Also try to reach the server.")
+@option("--connect", "Also try to reach the server.", is_flag=True)
 @click.pass_obj
 def check(session: Session, /, folder: Path, connect: bool) -> None:
     """Check files, keys, certificates, names and settings, and say what to do.
@@ -114,7 +89,7 @@ def check(session: Session, /, folder: Path, connect: bool) -> None:
     session.facts(f"{folder}: deployment", {"errors": "none", "warnings": len(found) or "none"})
 
 
-@deploy.command(cls=Command, epilog=EXAMPLE)
+@deploy.command(cls=Command, epilog=EXAMPLES)
 @click.argument("folder", type=FOLDER, help="The results of a run.")
 @click.pass_obj
 def report(session: Session, /, folder: Path) -> None:

@@ -35,8 +35,7 @@ def encoder_facts(encoder: Encoder) -> Facts:
         f"{layout.embedding_dim:,} (codes {layout.code_count:,}, dense {layout.dense_dim:,})"
     )
     entries = layout.embedding_dim * (layout.embedding_dim + 1) // 2
-    size = 4 * entries
-    facts["gram, if all are seen"] = readable(size)
+    facts["gram, if all are seen"] = readable(4 * entries)
     if encoder.source:
         facts["only for features of"] = encoder.source
     return facts | {"fingerprint": encoder.fingerprint}

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.cli.options import (
+    COUNT,
     FILE,
+    POSITIVE,
     Command,
     client_options,
+    examples,
+    option,
     output,
     refuse_overwriting,
     table_options,
@@ -18,17 +22,22 @@ from safle.cli.options import (
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from safle.data.tables import Table
     from safle.encoders.calibration import Calibration
 
-EXAMPLE = """\
-Examples:
-
-  safle encoder make --range 0 16 --features 64 -o encoder.safetensors
-
-  safle encoder make --histogram total.hist --megabytes 5 -o encoder.safetensors
-
-  safle encoder make --sample public.npz --kind embedding -o encoder.safetensors
-"""
+EXAMPLES = examples(
+    "safle encoder make --range 0 16 --features 64 -o encoder.safetensors",
+    "safle encoder make --histogram total.hist --megabytes 5 -o encoder.safetensors",
+    "safle encoder make --sample public.npz --kind embedding -o encoder.safetensors",
+)
+RANGE = "Calibrate by a declared range, the same for every feature; needs --features."
+MEAN = "Calibrate by moments: a number (needs --features) or a .npy or .txt file."
+HISTOGRAM = "Calibrate by the clients' summed histograms."
+SOURCE = "Only for features made by the same backbone as those in this file."
+MEGABYTES = "As many random features as a client of --samples samples can send in so many MB."
 SOURCES = ("range", "mean", "sample", "histogram")
 
 
@@ -47,39 +56,15 @@ class MakeCommand(Command):
         return [*own, *[p for p in super().get_params(ctx) if p not in self.params]]
 
 
-@click.command(cls=MakeCommand, epilog=EXAMPLE)
-@click.option(
-    "--range",
-    type=(float, float),
-    metavar="LOW HIGH",
-    help="Calibrate by a declared range, the same for every feature; needs --features.",
-)
-@click.option("--features", type=click.IntRange(min=1), metavar="D", help="How many features.")
-@click.option(
-    "--mean",
-    metavar="NUMBER|FILE",
-    help="Calibrate by moments: a number (needs --features) or a .npy or .txt file.",
-)
-@click.option("--deviation", metavar="NUMBER|FILE", help="Goes with --mean.")
-@click.option(
-    "--sample", type=FILE, metavar="FILE", help="Calibrate by a table of public features."
-)
-@click.option(
-    "--histogram", type=FILE, metavar="FILE", help="Calibrate by the clients' summed histograms."
-)
-@click.option(
-    "--features-source",
-    type=FILE,
-    metavar="FILE",
-    show_default="the sample's",
-    help="Only for features made by the same backbone as those in this file.",
-)
-@click.option(
-    "--megabytes",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="MB",
-    help="As many random features as a client of --samples samples can send in so many MB.",
-)
+@click.command(cls=MakeCommand, epilog=EXAMPLES)
+@option("--range", RANGE, "LOW HIGH", type=(float, float))
+@option("--features", "How many features.", "D", type=COUNT)
+@option("--mean", MEAN, "NUMBER|FILE")
+@option("--deviation", "Goes with --mean.", "NUMBER|FILE")
+@option("--sample", "Calibrate by a table of public features.", "FILE", type=FILE)
+@option("--histogram", HISTOGRAM, "FILE", type=FILE)
+@option("--features-source", SOURCE, "FILE", type=FILE, show_default="the sample's")
+@option("--megabytes", MEGABYTES, "MB", type=POSITIVE)
 @client_options("--megabytes")
 @table_options(labels=False)
 @output("The encoder file to write; give it to every client.")
@@ -150,7 +135,10 @@ def _check_usage(options: dict[str, Any]) -> None:
 
 
 def _calibration(options: dict[str, Any]) -> Calibration:
-    from safle.encoders.calibration import DeclaredRange
+    import numpy as np
+
+    from safle.encoders.calibration import DeclaredRange, PublicSample
+    from safle.wire import read_histogram
 
     if options["range"] is not None:
         low, high = options["range"]
@@ -158,35 +146,25 @@ def _calibration(options: dict[str, Any]) -> Calibration:
     if options["mean"] is not None:
         return _moments(options["mean"], options["deviation"], options["features"])
     if options["sample"] is not None:
-        return _sample(options)
-    from safle.wire import read_histogram
-
+        table = _table(options["sample"], options)
+        return _checked(PublicSample(np.asarray(table.features)), options)
     return _checked(read_histogram(options["histogram"]), options)
 
 
-def _sample(options: dict[str, Any]) -> Calibration:
-    import numpy as np
-
+def _table(path: Path, options: dict[str, Any]) -> Table:
     from safle.data.tables import open_table
-    from safle.encoders.calibration import PublicSample
 
-    selection = {name: options[name] for name in ("split", "features_key", "label_column")}
-    table = open_table(options["sample"], **selection)
-    return _checked(PublicSample(np.asarray(table.features)), options)
+    return open_table(path, **{n: options[n] for n in ("split", "features_key", "label_column")})
 
 
 def _source(options: dict[str, Any]) -> str:
     """What the features declare to be made by; empty if they do not."""
-    from safle.data.tables import open_table
     from safle.errors import TableError
 
     declared = options["features_source"]
     path = declared or options["sample"]
-    if path is None:
-        return ""
     # Only its metadata count here: any split of the file will do.
-    selection = {name: options[name] for name in ("split", "features_key", "label_column")}
-    source = open_table(path, **selection).source
+    source = "" if path is None else _table(path, options).source
     if declared is not None and not source:
         raise TableError(
             f"{declared}: does not say which backbone made it; expected a file that "
@@ -207,11 +185,10 @@ def _checked(calibration: Calibration, options: dict[str, Any]) -> Calibration:
 def _moments(mean: str, deviation: str, features: int | None) -> Calibration:
     import numpy as np
 
-    from safle.cli.vectors import number_or_vector
     from safle.encoders.calibration import DeclaredMoments
     from safle.errors import InvalidInput
 
-    given = {"--mean": number_or_vector(mean), "--deviation": number_or_vector(deviation)}
+    given = {"--mean": _number_or_vector(mean), "--deviation": _number_or_vector(deviation)}
     sizes = {name: len(value) for name, value in given.items() if isinstance(value, np.ndarray)}
     if features is not None:
         sizes["--features"] = features
@@ -222,3 +199,28 @@ def _moments(mean: str, deviation: str, features: int | None) -> Calibration:
         raise InvalidInput(f"the numbers of features differ: {found}")
     (size,) = set(sizes.values())
     return DeclaredMoments(*(np.broadcast_to(value, size) for value in given.values()))
+
+
+def _number_or_vector(text: str) -> float | NDArray[np.float64]:
+    """``text`` as a number, else the vector in the file of that name, float64, (feature_dim,)."""
+    import numpy as np
+
+    from safle.data.tables.arrays import read_npy
+    from safle.errors import TableError
+
+    try:
+        return float(text)
+    except ValueError:
+        path = Path(text)
+    if path.suffix.lower() == ".npy":
+        vector = read_npy(path)
+    else:
+        try:
+            vector = np.array([float(number) for number in path.read_text("utf-8").split()])
+        except ValueError as error:
+            raise TableError(f"{path}: {error}; expected one number a line") from None
+    if vector.ndim != 1 or vector.dtype.kind not in "fiu" or not len(vector):
+        raise TableError(
+            f"{path}: {vector.dtype} numbers of shape {vector.shape}; expected one number a feature"
+        )
+    return vector.astype(np.float64)

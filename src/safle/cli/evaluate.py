@@ -9,24 +9,25 @@ from typing import Any
 import rich_click as click
 
 from safle.cli.options import (
-    FILE,
     Command,
     batch_option,
+    examples,
     features_argument,
+    model_argument,
     refuse_overwriting,
     table_options,
     written,
 )
 from safle.cli.session import Session
 
-EXAMPLE = "Example:\n\n  safle evaluate model.safetensors test.npz --png confusion.png"
+EXAMPLE = examples("safle evaluate model.safetensors test.npz --png confusion.png")
 
 
 @click.command(cls=Command, panel="With a model", epilog=EXAMPLE)
-@click.argument("model", type=FILE, help="A model file.")
+@model_argument
 @features_argument
-@written("--png", help="Also draw the confusion matrix.")
-@written("--json", "json_path", help="Also write all figures.")
+@written("--png", "Also draw the confusion matrix.")
+@written("--json json_path", "Also write all figures.")
 @table_options(labels=True)
 @batch_option
 @click.pass_obj
@@ -45,17 +46,16 @@ def evaluate(
     A class that the model has never seen counts as an error.
     """
     from safle._internal import atomic
-    from safle.cli.scores import Scores, score
+    from safle.cli.scores import score
     from safle.model import load_model, pictures
 
     if png is not None:
         pictures.require_matplotlib()
-    for written_path in (png, json_path):
-        if written_path is not None:
-            refuse_overwriting(written_path, model, features, selection["labels"])
+    for path in (png, json_path):
+        refuse_overwriting(path, model, features, selection["labels"])
     session.announce_compilation()
     with session.progress(f"evaluating on {features.name}") as advance:
-        scores: Scores = score(load_model(model), features, batch, advance, **selection)
+        scores = score(load_model(model), features, batch, advance, **selection)
     if png is not None:
         pictures.confusion(scores.matrix, scores.names, png)
     if json_path is not None:

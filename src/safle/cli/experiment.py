@@ -8,7 +8,7 @@ from typing import Any
 
 import rich_click as click
 
-from safle.cli.options import FILE, Command
+from safle.cli.options import FILE, FOLDER, Command, examples, option
 from safle.cli.session import Session
 from safle.errors import InvalidInput
 
@@ -18,42 +18,25 @@ NAMES = (
     *("clients", "sparsity", "noise", "ridge", "unlearning"),
 )
 """As in `safle.lab.experiments.suite`, whose import is too slow for --help."""
-EXAMPLE = """\
-Examples:
+EXAMPLES = examples(
+    "safle experiment table1 --features cifar10.safetensors --out results",
+    "safle experiment all && safle report digits-results",
+)
+FEATURES = (
+    "Features with the splits train and test, labelled; several for 'backbones'. Without, "
+    "scikit-learn's digits."
+)
+OUT = "Where results go; by default NAME-results, after the features file."
+SETTINGS = "TOML with what differs from the defaults; a saved one repeats its run."
 
-  safle experiment table1 --features cifar10.safetensors --out results
 
-  safle experiment all && safle report digits-results
-"""
-
-
-@click.command(cls=Command, panel="Try it", epilog=EXAMPLE)
+@click.command(cls=Command, panel="Try it", epilog=EXAMPLES)
 @click.argument(
     "name", type=click.Choice([*NAMES, ALL]), help="Which experiment; 'all' runs one after another."
 )
-@click.option(
-    "--features",
-    "features_paths",
-    type=FILE,
-    metavar="FILE",
-    multiple=True,
-    help="Features with the splits train and test, labelled; several for 'backbones'. "
-    "Without, scikit-learn's digits.",
-)
-@click.option(
-    "--out",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Where results go; by default NAME-results, after the features file.",
-)
-@click.option(
-    "--settings",
-    "settings_path",
-    type=FILE,
-    metavar="FILE",
-    help="TOML with what differs from the defaults; a saved one repeats its run.",
-)
+@option("--features features_paths", FEATURES, "FILE", type=FILE, multiple=True)
+@option("--out folder", OUT, "DIR", type=FOLDER)
+@option("--settings settings_path", SETTINGS, "FILE", type=FILE)
 @click.pass_obj
 def experiment(
     session: Session,
@@ -113,15 +96,9 @@ def _table(summary: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]
         if "bytes_up" in line:
             megabytes = (line["bytes_up"] + line["bytes_down"]) / 1e6
             costs = [f"{line['rounds']:.0f}", f"{megabytes:.3f}"]
-        digests = [digest[:8] for digest in line["digests"][:2]]
+        digests = ", ".join(digest[:8] for digest in line["digests"][:2])
         more = " …" if len(line["digests"]) > 2 else ""
-        rows.append(
-            [
-                *(str(line.get(name, "")) for name in names),
-                f"{line['accuracy']:.2%}{spread}",
-                str(line["seeds"]),
-                *costs,
-                ", ".join(digests) + more,
-            ]
-        )
+        labels = (str(line.get(name, "")) for name in names)
+        accuracy = f"{line['accuracy']:.2%}{spread}"
+        rows.append([*labels, accuracy, str(line["seeds"]), *costs, digests + more])
     return [*names, "accuracy", "seeds", "rounds", "MB per client", "models"], rows

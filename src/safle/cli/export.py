@@ -6,25 +6,27 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import FILE, Command, output, refuse_overwriting
+from safle.cli.options import (
+    Command,
+    examples,
+    model_argument,
+    option,
+    output,
+    refuse_overwriting,
+)
 from safle.cli.session import Session
 
 LOAD = {
     "torch": "torch.export.load({!r}).module()",
     "onnx": "onnxruntime.InferenceSession({!r})",
 }
-EXAMPLE = "Example:\n\n  safle export model.safetensors --to onnx -o model.onnx"
+EXAMPLE = examples("safle export model.safetensors --to onnx -o model.onnx")
+TO = "A torch program (.pt2) or an ONNX graph."
 
 
 @click.command(cls=Command, panel="With a model", epilog=EXAMPLE)
-@click.argument("model", type=FILE, help="A model file.")
-@click.option(
-    "--to",
-    "target",
-    type=click.Choice(["torch", "onnx"]),
-    required=True,
-    help="A torch program (.pt2) or an ONNX graph.",
-)
+@model_argument
+@option("--to target", TO, type=click.Choice([*LOAD]), required=True)
 @output("The file to write.")
 @click.pass_obj
 def export(session: Session, /, model: Path, target: str, output: Path) -> None:

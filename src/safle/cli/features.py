@@ -14,19 +14,16 @@ from safle.cli.image_options import (
     running,
     unreadable_text,
 )
-from safle.cli.options import Command, output, refuse_overwriting
+from safle.cli.options import Command, examples, output, refuse_overwriting
 from safle.cli.session import Session
 
-EXAMPLE = """\
-Examples:
-
-  safle features photographs/ -o features.safetensors
-
-  safle features hf:cifar10 --split train --backbone resnet18 -o train.safetensors
-"""
+EXAMPLES = examples(
+    "safle features photographs/ -o features.safetensors",
+    "safle features hf:cifar10 --split train --backbone resnet18 -o train.safetensors",
+)
 
 
-@click.command(cls=Command, panel="At a client", epilog=EXAMPLE)
+@click.command(cls=Command, panel="At a client", epilog=EXAMPLES)
 @image_options(default="efficientnet_lite0", shown="efficientnet_lite0")
 @output("The features file to write (.safetensors).")
 @click.pass_obj
@@ -39,6 +36,7 @@ def features(
     Images that cannot be read are left out and listed beside the output.
     """
     from safle._internal.memory import readable
+    from safle.cli.describe import listing
     from safle.data.backbones import write_features
 
     if output.suffix != ".safetensors":
@@ -48,8 +46,6 @@ def features(
     network = choose_backbone(backbone, options)
     with running(session, f"features of {images.name}", source, options) as settings:
         written = write_features(source, network, output, **settings)
-    from safle.cli.describe import listing
-
     facts: dict[str, object] = {
         "samples": f"{written.samples:,}",
         "features": f"{written.feature_dim:,}",

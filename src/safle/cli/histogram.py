@@ -11,7 +11,9 @@ import rich_click as click
 from safle.cli.options import (
     Command,
     batch_option,
+    examples,
     features_argument,
+    option,
     output,
     refuse_overwriting,
     table_options,
@@ -24,22 +26,18 @@ if TYPE_CHECKING:
 
     from safle.data.tables import Table
 
-EXAMPLE = """\
-Example:
-
-  safle histogram hospital_a.csv --low 0 --high 16 -o a.hist
-
-  safle sum a.hist b.hist c.hist -o total.hist
-
-  safle encoder make --histogram total.hist -o encoder.safetensors
-"""
+EXAMPLES = examples(
+    "safle histogram hospital_a.csv --low 0 --high 16 -o a.hist",
+    "safle sum a.hist b.hist c.hist -o total.hist",
+    "safle encoder make --histogram total.hist -o encoder.safetensors",
+)
 
 
-@click.command(cls=Command, panel="Before the round", epilog=EXAMPLE)
+@click.command(cls=Command, panel="Before the round", epilog=EXAMPLES)
 @features_argument
-@click.option("--low", type=float, required=True, help="Lower end of the grid.")
-@click.option("--high", type=float, required=True, help="Upper end of the grid.")
-@click.option("--bins", type=int, default=256, help="Equal bins between the two.")
+@option("--low", "Lower end of the grid.", type=float, required=True)
+@option("--high", "Upper end of the grid.", type=float, required=True)
+@option("--bins", "Equal bins between the two.", type=int, default=256)
 @table_options(labels=False)
 @batch_option
 @policy_option

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import rich_click as click
 
-from safle.cli.options import FILE, Decorator, Function
+from safle.cli.options import COUNT, FILE, Decorator, option, options
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
@@ -25,59 +25,35 @@ IMAGES = (
     "paths and labels; .parquet files of images; hf:NAME, a Hugging Face data set."
 )
 LABEL_COLUMN = "The column of labels; or the suffix or JSON key of files beside images."
+BACKBONE = "A name from 'safle backbones', or any ONNX file."
+WORKERS = "Threads; the result does not depend on them."
 UNREADABLE = "An error if a larger share of the images cannot be read."
 BATCH = "Images a worker takes at a time; the result does not depend on it."
 DEVICE = "cpu (ONNX Runtime), gpu (torch), or auto: a GPU where there is one."
 
 
-def _option(name: str, text: str, metavar: str = "NAME", **settings: Any) -> Decorator:
-    return click.option(name, help=text, metavar=metavar, **settings)
-
-
 def image_options(*, default: str | None, shown: str) -> Decorator:
     """IMAGES; which of them and their labels; which backbone; how the work is done."""
-    counting = click.IntRange(min=1)
-    options = (
+    devices, filters = click.Choice(["auto", "cpu", "gpu"]), click.Choice(["bilinear", "bicubic"])
+    share = click.FloatRange(0.0, 1.0)
+    return options(
         click.argument("images", type=click.Path(path_type=Path), help=IMAGES),
-        _option(
-            "--backbone",
-            "A name from 'safle backbones', or any ONNX file.",
-            "NAME|FILE.onnx",
-            default=default,
-            show_default=shown,
-        ),
-        _option("--weights", "Instead of the published weights.", "FILE", type=FILE),
-        _option("--resize", "Of the shorter side.", "PIXELS", type=int),
-        _option("--crop", "Of the input's sides.", "PIXELS", type=int),
-        _option(
-            "--interpolation", "bilinear or bicubic.", type=click.Choice(["bilinear", "bicubic"])
-        ),
-        _option("--mean", "Subtracted, of values 0 to 255.", "R G B", type=TRIPLE),
-        _option("--deviation", "Divided by, of values 0 to 255.", "R G B", type=TRIPLE),
-        _option("--split", "Which split, if there are several."),
-        _option("--labels", "A .csv file with the labels of a folder.", "FILE", type=FILE),
-        _option("--label-column", LABEL_COLUMN, default="label"),
-        _option("--image-column", "The column of paths or images (.csv, .parquet, hf:)."),
-        _option(
-            "--max-unreadable", UNREADABLE, "SHARE", type=click.FloatRange(0.0, 1.0), default=0.01
-        ),
-        _option("--batch", BATCH, "N", type=counting, default=32),
-        _option(
-            "--workers",
-            "Threads; the result does not depend on them.",
-            "N",
-            type=counting,
-            show_default="one a processor",
-        ),
-        _option("--device", DEVICE, type=click.Choice(["auto", "cpu", "gpu"]), default="auto"),
+        option("--backbone", BACKBONE, "NAME|FILE.onnx", default=default, show_default=shown),
+        option("--weights", "Instead of the published weights.", "FILE", type=FILE),
+        option("--resize", "Of the shorter side.", "PIXELS", type=int),
+        option("--crop", "Of the input's sides.", "PIXELS", type=int),
+        option("--interpolation", "bilinear or bicubic.", "NAME", type=filters),
+        option("--mean", "Subtracted, of values 0 to 255.", "R G B", type=TRIPLE),
+        option("--deviation", "Divided by, of values 0 to 255.", "R G B", type=TRIPLE),
+        option("--split", "Which split, if there are several.", "NAME"),
+        option("--labels", "A .csv file with the labels of a folder.", "FILE", type=FILE),
+        option("--label-column", LABEL_COLUMN, "NAME", default="label"),
+        option("--image-column", "The column of paths or images (.csv, .parquet, hf:).", "NAME"),
+        option("--max-unreadable", UNREADABLE, "SHARE", type=share, default=0.01),
+        option("--batch", BATCH, "N", type=COUNT, default=32),
+        option("--workers", WORKERS, "N", type=COUNT, show_default="one a processor"),
+        option("--device", DEVICE, "NAME", type=devices, default="auto"),
     )
-
-    def decorate(function: Function) -> Function:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
 
 
 def choose_backbone(name: str, options: dict[str, Any]) -> Backbone:
@@ -104,14 +80,9 @@ def running(
     session: Session, title: str, source: ImageSource, options: dict[str, Any]
 ) -> Iterator[Options]:
     """A block in which progress is shown, with what a run over images takes."""
-    with session.counting(title, len(source), "images") as advance:
-        yield {
-            "batch": options["batch"],
-            "workers": options["workers"],
-            "max_unreadable": options["max_unreadable"],
-            "advance": advance,
-            "note": session.note,
-        }
+    with session.progress(title, len(source), "images") as advance:
+        how = {name: options[name] for name in ("batch", "workers", "max_unreadable")}
+        yield cast("Options", {**how, "advance": advance, "note": session.note})
 
 
 def unreadable_text(unreadable: Unreadables) -> str:

@@ -9,15 +9,13 @@ from typing import Any
 
 import rich_click as click
 
-from safle.cli.options import FILE, Command, client_options, table_options
+from safle.cli.options import FILE, Command, client_options, examples, table_options
 from safle.cli.session import Session
 
 CLASSES_SHOWN = 30
 
 
-@click.command(
-    "inspect", cls=Command, panel="Any file", epilog="Example:\n\n  safle inspect a.stats"
-)
+@click.command("inspect", cls=Command, panel="Any file", epilog=examples("safle inspect a.stats"))
 @click.argument(
     "file", type=FILE, help="An encoder, statistics, histogram, model, manifest or features file."
 )

@@ -6,32 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli.options import Function
+from safle.cli.options import COUNT, Decorator, option, options
 
 if TYPE_CHECKING:
     from safle.federation.limits import Limits
 
+_FIRST = "any: the first client's"
+_TYPES = click.Choice(["any", "int", "str"])
 
-def limit_options(function: Function) -> Function:
-    """--most-samples, --most-classes, --only-classes and --class-type."""
-    number = click.IntRange(min=1)
-    options = [
-        ("--most-samples", number, "N", "Refuse a client that claims more samples.", "10 million"),
-        ("--most-classes", number, "N", "Refuse what brings more classes than this.", "1,000"),
-        ("--only-classes", str, "A,B,C", "Refuse all other classes.", "any"),
-        (
-            "--class-type",
-            click.Choice(["any", "int", "str"]),
-            None,
-            "Refuse classes of the other type.",
-            "any: the first client's",
-        ),
-    ]
-    for name, kind, metavar, text, default in reversed(options):
-        function = click.option(
-            name, type=kind, metavar=metavar, help=text, show_default=default, default=None
-        )(function)
-    return function
+
+def _limit(name: str, text: str, metavar: str | None, default: str, kind: Any = None) -> Decorator:
+    return option(name, text, metavar, type=kind, show_default=default)
+
+
+limit_options = options(
+    _limit("--most-samples", "Refuse a client that claims more samples.", "N", "10 million", COUNT),
+    _limit("--most-classes", "Refuse what brings more classes than this.", "N", "1,000", COUNT),
+    _limit("--only-classes", "Refuse all other classes.", "A,B,C", "any"),
+    _limit("--class-type", "Refuse classes of the other type.", None, _FIRST, _TYPES),
+)
 
 
 def chosen_limits(options: dict[str, Any], before: Limits | None = None) -> Limits:
@@ -40,12 +33,9 @@ def chosen_limits(options: dict[str, Any], before: Limits | None = None) -> Limi
 
     from safle.federation.limits import Limits
 
-    said = {
-        name: options.pop(name)
-        for name in ("most_samples", "most_classes", "only_classes", "class_type")
-    }
-    if said["only_classes"] is not None:
-        names = (name.strip() for name in said.pop("only_classes").split(","))
-        said["classes"] = tuple(name for name in names if name)
-    given = {name: value for name, value in said.items() if value is not None}
+    named = ("most_samples", "most_classes", "only_classes", "class_type")
+    given = {name: value for name in named if (value := options.pop(name)) is not None}
+    if "only_classes" in given:
+        names = (name.strip() for name in given.pop("only_classes").split(","))
+        given["classes"] = tuple(name for name in names if name)
     return replace(before or Limits(), **given)

@@ -25,7 +25,7 @@ from safle.cli.export import export
 from safle.cli.features import features
 from safle.cli.histogram import histogram
 from safle.cli.inspect_file import inspect_file
-from safle.cli.options import session_options
+from safle.cli.options import examples, option, session_options
 from safle.cli.predict import predict
 from safle.cli.rehearse import rehearse
 from safle.cli.remove import remove
@@ -38,45 +38,22 @@ from safle.cli.sum import add_up
 from safle.errors import SafleError
 
 COMMANDS = (
-    backbones,
-    features,
-    encoder,
-    histogram,
-    rehearse,
-    count,
-    client,
-    add_up,
-    remove,
-    solve,
-    store,
-    predict,
-    evaluate,
-    export,
-    inspect_file,
-    simulate,
-    deploy,
-    demo,
-    experiment,
-    report,
+    *(backbones, features, encoder, histogram, rehearse, count, client, add_up, remove, solve),
+    *(store, predict, evaluate, export, inspect_file, simulate, deploy, demo, experiment, report),
 )
 SETTINGS = {
     "help_option_names": ["-h", "--help"],
     "show_default": True,
     "rich_help_config": {"text_markup": "rich", "max_width": 100},
 }
-EXAMPLE = """\
-A federation by files:
-
-  safle encoder make --range 0 16 --features 64 -o encoder.safetensors
-
-  safle count hospital_a.csv --encoder encoder.safetensors -o a.stats
-
-  safle sum a.stats b.stats c.stats -o total.stats
-
-  safle solve total.stats --encoder encoder.safetensors -o model.safetensors
-
-  safle evaluate model.safetensors test.csv
-"""
+EXAMPLES = examples(
+    "safle encoder make --range 0 16 --features 64 -o encoder.safetensors",
+    "safle count hospital_a.csv --encoder encoder.safetensors -o a.stats",
+    "safle sum a.stats b.stats c.stats -o total.stats",
+    "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
+    "safle evaluate model.safetensors test.csv",
+    title="A federation by files:",
+)
 
 
 class Commands(click.RichGroup):
@@ -95,14 +72,13 @@ def _show_version(context: click.Context, _option: click.Parameter, wanted: bool
         context.exit()
 
 
-@click.group(cls=Commands, context_settings=SETTINGS, epilog=EXAMPLE)
-@click.option(
-    "--version",
+@click.group(cls=Commands, context_settings=SETTINGS, epilog=EXAMPLES)
+@option(
+    *("--version", "Show the version and exit."),
     is_flag=True,
     is_eager=True,
     expose_value=False,
     callback=_show_version,
-    help="Show the version and exit.",
 )
 def app() -> None:
     """Single-round analytic federated learning: exact, order-free, one message a client.

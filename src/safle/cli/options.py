@@ -13,6 +13,11 @@ import rich_click as click
 from safle.cli.session import Session
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+COUNT = click.IntRange(min=1)
+POSITIVE = click.FloatRange(min=0, min_open=True)
+# Existence is not click's to check: a missing file is an error (1), not wrong usage (2).
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 class Decorator(Protocol):
@@ -21,8 +26,26 @@ class Decorator(Protocol):
     def __call__(self, function: Function, /) -> Function: ...
 
 
-# Existence is not click's to check: a missing file is an error (1), not wrong usage (2).
-FILE = click.Path(dir_okay=False, path_type=Path)
+def option(names: str, text: str, metavar: str | None = None, **settings: Any) -> Decorator:
+    """An option by its names, as in ``"--out folder"``, with its help."""
+    return click.option(*names.split(), help=text, metavar=metavar, **settings)
+
+
+def options(*several: Decorator) -> Decorator:
+    """Several options as one, in the order in which help lists them."""
+
+    def decorate(function: Function) -> Function:
+        for one in reversed(several):
+            function = one(function)
+        return function
+
+    return decorate
+
+
+def examples(*commands: str, title: str = "") -> str:
+    """The end of a command's help: what a user would type."""
+    heading = title or ("Example:" if len(commands) == 1 else "Examples:")
+    return "\n\n".join([heading, *(f"  {command}" for command in commands)])
 
 
 def _remember(context: click.Context, option: click.Parameter, value: bool) -> None:
@@ -66,108 +89,82 @@ def _check_place(
     return path
 
 
-def written(*names: str, required: bool = False, **settings: Any) -> Decorator:
+def written(names: str, text: str, **settings: Any) -> Decorator:
     """An option that names a file to write."""
-    return click.option(
-        *names, type=FILE, metavar="FILE", required=required, callback=_check_place, **settings
-    )
+    return option(names, text, "FILE", type=FILE, callback=_check_place, **settings)
 
 
 def output(text: str) -> Decorator:
     """-o FILE."""
-    return written("-o", "--output", required=True, help=text)
+    return written("-o --output", text, required=True)
 
 
 def encoder_file(text: str = "The encoder that all clients share.") -> Decorator:
     """--encoder FILE."""
-    return click.option(
-        "--encoder", "encoder_path", type=FILE, metavar="FILE", required=True, help=text
-    )
-
-
-def store_argument(function: Function) -> Function:
-    """STORE, a folder."""
-    place = click.Path(file_okay=False, path_type=Path)
-    return click.argument("folder", type=place, metavar="STORE", help="The store's folder.")(
-        function
-    )
-
-
-def features_argument(function: Function) -> Function:
-    """FEATURES, a table."""
-    text = "Features: .npz, .npy, .safetensors, .parquet or .csv."
-    return click.argument("features", type=FILE, help=text)(function)
-
-
-def table_options(*, labels: bool) -> Decorator:
-    """How a table is read; with ``labels``, where its labels are."""
-    options = [
-        _text("--split", "Which <split>_features (.npz, .safetensors), if there are several."),
-        _text("--features-key", "The array or list column of features, if not 'features' or 'X'."),
-        _text("--label-column", "The column of labels (.csv, .parquet).", default="label"),
-    ]
-    if labels:
-        options += [
-            click.option(
-                "--labels",
-                type=FILE,
-                metavar="FILE",
-                help="A second file with the labels: .npy, or .txt with one a line.",
-            ),
-            _text("--labels-key", "The array of labels, if not 'labels' or 'y'."),
-        ]
-
-    def decorate(function: Function) -> Function:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
+    return option("--encoder encoder_path", text, "FILE", type=FILE, required=True)
 
 
 def client_options(what: str) -> Decorator:
     """--samples and --classes of the client that ``what`` is sized for."""
-
-    def decorate(function: Function) -> Function:
-        for name, default, many in (("--classes", 10, "classes"), ("--samples", 500, "samples")):
-            function = click.option(
-                name,
-                type=click.IntRange(min=1),
-                default=default,
-                metavar="N",
-                help=f"With {what}: how many {many} a client has.",
-            )(function)
-        return function
-
-    return decorate
+    sized = (("samples", 500), ("classes", 10))
+    texts = {name: f"With {what}: how many {name} a client has." for name, _ in sized}
+    return options(*(option(f"--{n}", texts[n], "N", type=COUNT, default=d) for n, d in sized))
 
 
-def batch_option(function: Function) -> Function:
-    """--batch N."""
-    return click.option(
-        "--batch",
-        type=click.IntRange(min=1),
-        default=4096,
-        metavar="N",
-        help="Samples read at a time; the result does not depend on it.",
-    )(function)
+def table_options(*, labels: bool) -> Decorator:
+    """How a table is read; with ``labels``, where its labels are."""
+    split = "Which <split>_features (.npz, .safetensors), if there are several."
+    key = "The array or list column of features, if not 'features' or 'X'."
+    reading = [
+        option("--split", split, "NAME"),
+        option("--features-key", key, "NAME"),
+        option("--label-column", "The column of labels (.csv, .parquet).", "NAME", default="label"),
+    ]
+    if labels:
+        text = "A second file with the labels: .npy, or .txt with one a line."
+        reading.append(option("--labels", text, "FILE", type=FILE))
+        reading.append(
+            option("--labels-key", "The array of labels, if not 'labels' or 'y'.", "NAME")
+        )
+    return options(*reading)
 
 
-def trust_option(function: Function) -> Function:
-    """--trust-features."""
-    return click.option(
-        "--trust-features",
-        is_flag=True,
-        help="Go on if the features or the encoder do not say which backbone they are of.",
-    )(function)
+store_argument: Decorator = click.argument(
+    "folder", type=FOLDER, metavar="STORE", help="The store's folder."
+)
+model_argument: Decorator = click.argument("model", type=FILE, help="A model file.")
+features_argument: Decorator = click.argument(
+    "features", type=FILE, help="Features: .npz, .npy, .safetensors, .parquet or .csv."
+)
+batch_option = option(
+    "--batch",
+    "Samples read at a time; the result does not depend on it.",
+    "N",
+    type=COUNT,
+    default=4096,
+)
+trust_option = option(
+    "--trust-features",
+    "Go on if the features or the encoder do not say which backbone they are of.",
+    is_flag=True,
+)
+seed_option = option("--seed", "Of the split.", "N", type=click.IntRange(min=0), default=0)
 
 
-def _text(name: str, text: str, default: str | None = None) -> Decorator:
-    return click.option(name, metavar="NAME", default=default, help=text)
+def deadline_option(text: str) -> Decorator:
+    """--deadline SECONDS of a round."""
+    return option("--deadline", text, "SECONDS", type=POSITIVE, default=3600.0)
 
 
-def refuse_overwriting(output: Path, *inputs: Path | None) -> None:
+def alpha_option(text: str) -> Decorator:
+    """--alpha A of a Dirichlet partition."""
+    return option("--alpha", text, "A", type=POSITIVE, default=0.1)
+
+
+def refuse_overwriting(output: Path | None, *inputs: Path | None) -> None:
     """Wrong usage if ``output`` is one of ``inputs``: data should not be lost to a slip."""
+    if output is None or not output.exists():
+        return
     for path in inputs:
-        if path is not None and path.exists() and output.exists() and output.samefile(path):
+        if path is not None and path.exists() and output.samefile(path):
             raise click.UsageError(f"{output} would overwrite an input; choose another name")

@@ -10,15 +10,18 @@ WINDOW = 30.0
 
 
 class Pace:
-    """Things done out of a total; its text names the pace and the time left."""
+    """What is done of a total; its text names the pace and the time left.
 
-    def __init__(self, total: int, unit: str) -> None:
+    With a ``unit`` it counts things, without one it is a share.
+    """
+
+    def __init__(self, total: float = 1.0, unit: str = "") -> None:
         self.total = total
         self._unit = unit
-        self._times: deque[tuple[float, int]] = deque()
+        self._times: deque[tuple[float, float]] = deque()
 
-    def update(self, done: int) -> None:
-        """So many are done; the first time, so many were before the work began."""
+    def update(self, done: float) -> None:
+        """So much is done; the first time, so much was before the work began."""
         now = time.monotonic()
         self._times.append((now, done))
         while len(self._times) > 2 and now - self._times[0][0] > WINDOW:
@@ -26,7 +29,7 @@ class Pace:
 
     @property
     def rate(self) -> float:
-        """Things a second; 0 while it is unknown."""
+        """How much a second; 0 while it is unknown."""
         if len(self._times) < 2:
             return 0.0
         (start, before), (now, done) = self._times[0], self._times[-1]
@@ -34,15 +37,14 @@ class Pace:
 
     def __str__(self) -> str:
         done = self._times[-1][1] if self._times else 0
-        text = f"{done:,} of {self.total:,} {self._unit}"
-        if self.rate <= 0:
-            return text
-        left = (self.total - done) / self.rate
-        return f"{text}, {self.rate:,.0f} {self._unit}/s, {clock(left)} left"
+        text, pace = f"{done / max(self.total, 1):.0%}", ""
+        if self._unit:
+            text = f"{done:,} of {self.total:,} {self._unit}"
+            pace = f", {self.rate:,.0f} {self._unit}/s"
+        return f"{text}{pace}, {self._left(done)} left" if self.rate > 0 else text
 
-
-def clock(seconds: float) -> str:
-    """Hours, minutes and seconds."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    def _left(self, done: float) -> str:
+        """Hours, minutes and seconds."""
+        minutes, seconds = divmod(round((self.total - done) / self.rate), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.cli.options import (
-    FILE,
     Command,
     batch_option,
+    examples,
     features_argument,
+    model_argument,
+    option,
     output,
     refuse_overwriting,
     table_options,
@@ -24,13 +26,13 @@ if TYPE_CHECKING:
 
     from safle.model import Model
 
-EXAMPLE = "Example:\n\n  safle predict model.safetensors new.csv --proba -o predictions.csv"
+EXAMPLE = examples("safle predict model.safetensors new.csv --proba -o predictions.csv")
 
 
 @click.command(cls=Command, panel="With a model", epilog=EXAMPLE)
-@click.argument("model", type=FILE, help="A model file.")
+@model_argument
 @features_argument
-@click.option("--proba", is_flag=True, help="Add a column with each class's probability.")
+@option("--proba", "Add a column with each class's probability.", is_flag=True)
 @table_options(labels=False)
 @batch_option
 @output("The .csv file to write: one line a sample.")

@@ -10,6 +10,7 @@ import rich_click as click
 from safle.cli.options import (
     Command,
     encoder_file,
+    examples,
     features_argument,
     table_options,
     trust_option,
@@ -19,11 +20,7 @@ from safle.cli.session import Session
 if TYPE_CHECKING:
     from safle.federation.rehearsal import Worth
 
-EXAMPLE = """\
-Example:
-
-  safle rehearse hospital_a.csv --encoder encoder.safetensors
-"""
+EXAMPLE = examples("safle rehearse hospital_a.csv --encoder encoder.safetensors")
 LEAST_FIT = 0.5
 
 

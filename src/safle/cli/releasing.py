@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import rich_click as click
-
-from safle.cli.options import FILE, Function
+from safle.cli.options import FILE, option
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
@@ -15,16 +13,13 @@ if TYPE_CHECKING:
     from safle.statistics import Statistics
 
 
-def policy_option(function: Function) -> Function:
-    """--policy FILE."""
-    return click.option(
-        "--policy",
-        "policy_path",
-        type=FILE,
-        metavar="FILE",
-        help="What this site lets out: see docs/release.md. Refuses what breaks a rule.",
-        show_default="$SAFLE_POLICY, or all",
-    )(function)
+policy_option = option(
+    "--policy policy_path",
+    "What this site lets out: see docs/release.md. Refuses what breaks a rule.",
+    "FILE",
+    type=FILE,
+    show_default="$SAFLE_POLICY, or all",
+)
 
 
 def release(
@@ -48,3 +43,15 @@ def release(
             "says what helps, and a policy (--policy) refuses it"
         )
     container.write_file(output, data)
+
+
+def release_statistics(
+    session: Session, statistics: Statistics, output: Path, policy: Path | None
+) -> dict[str, object]:
+    """Write a statistics file if the policy lets it out; what it holds."""
+    from safle.cli.describe import statistics_facts
+    from safle.wire import container, encode_statistics
+
+    data = encode_statistics(statistics)
+    release(session, statistics, data, output, policy)
+    return statistics_facts(statistics, size=len(data), digest=container.declared_digest(data))

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import FILE, Command, output, refuse_overwriting
+from safle.cli.options import FILE, Command, examples, option, output, refuse_overwriting
 from safle.cli.session import Session
 
-EXAMPLE = "Example:\n\n  safle remove total.stats hospital_b.stats -o total.stats"
+EXAMPLE = examples("safle remove total.stats hospital_b.stats -o total.stats")
 
 
 @click.command(cls=Command, panel="At the server", epilog=EXAMPLE)
 @click.argument("total", type=FILE, help="The sum.")
 @click.argument("client", type=FILE, help="The contribution to take back.")
-@click.option("--force", is_flag=True, help="Even if the sum's manifest does not list it.")
+@option("--force", "Even if the sum's manifest does not list it.", is_flag=True)
 @output("The sum without the client; may be TOTAL itself.")
 @click.pass_obj
 def remove(session: Session, /, total: Path, client: Path, force: bool, output: Path) -> None:

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import Command, written
+from safle.cli.options import Command, examples, written
 from safle.cli.session import Session
 from safle.errors import InvalidInput
 
-EXAMPLE = "Example:\n\n  safle experiment all --out results && safle report results"
+EXAMPLE = examples("safle experiment all --out results && safle report results")
 
 
 @click.command(cls=Command, panel="Try it", epilog=EXAMPLE)
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR", help="Where results are.")
-@written("-o", "--output", help="The page to write; by default DIR/report.html.")
+@written("-o --output", "The page to write; by default DIR/report.html.")
 @click.pass_obj
 def report(session: Session, /, folder: Path, output: Path | None) -> None:
     """Make one self-contained HTML page of all results in a folder.

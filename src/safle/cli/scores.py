@@ -30,27 +30,25 @@ class Scores:
     ----------
     names : classes of the model and of the labels
     matrix : int64, (class_count, class_count); rows are true, columns predicted
-    precision, recall, f1 : float64, (class_count,); NaN where it is not defined
-    support : int64, (class_count,)
+    by_class : float64, (class_count, 4): precision, recall, F1 (NaN where one is not defined)
+        and support
     """
 
     names: tuple[ClassName, ...]
     matrix: NDArray[np.int64]
-    precision: NDArray[np.float64]
-    recall: NDArray[np.float64]
-    f1: NDArray[np.float64]
-    support: NDArray[np.int64]
+    by_class: NDArray[np.float64]
 
     @classmethod
     def of(
         cls, names: tuple[ClassName, ...], true: NDArray[Any], predicted: NDArray[Any]
     ) -> Scores:
         """From the positions in ``names`` of true and predicted classes, (samples,) each."""
-        classes = np.arange(len(names))
+        places = np.arange(len(names))
         figures = precision_recall_fscore_support(
-            true, predicted, labels=classes, zero_division=np.nan
+            true, predicted, labels=places, zero_division=np.nan
         )
-        return cls(names, confusion_matrix(true, predicted, labels=classes), *figures)
+        matrix = confusion_matrix(true, predicted, labels=places)
+        return cls(names, matrix, np.stack(figures, axis=1))
 
     @property
     def accuracy(self) -> float:
@@ -59,7 +57,7 @@ class Scores:
     @property
     def balanced(self) -> float:
         """Mean recall of the classes that have samples."""
-        return float(np.nanmean(self.recall))
+        return float(np.nanmean(self.by_class[:, 1]))
 
     def facts(self) -> dict[str, object]:
         right, total = int(np.trace(self.matrix)), int(self.matrix.sum())
@@ -70,8 +68,10 @@ class Scores:
 
     def rows(self) -> list[list[str]]:
         """Name, precision, recall, F1, support of each class."""
-        columns = zip(self.names, self.precision, self.recall, self.f1, self.support, strict=True)
-        return [[str(name), *map(_share, three), f"{n:,}"] for name, *three, n in columns]
+        return [
+            [str(name), *("-" if np.isnan(x) else f"{x:.1%}" for x in three), f"{support:,.0f}"]
+            for name, (*three, support) in zip(self.names, self.by_class.tolist(), strict=True)
+        ]
 
     def confusion_lines(self) -> list[str]:
         """The matrix as text, or its largest errors if there are many classes."""
@@ -101,22 +101,15 @@ class Scores:
 
     def to_json(self) -> dict[str, Any]:
         """All figures; null where one is not defined."""
-        columns = zip(self.names, self.precision, self.recall, self.f1, self.support, strict=True)
-        titles = ("precision", "recall", "f1")
+        figures = [[None if np.isnan(x) else x for x in row] for row in self.by_class.tolist()]
+        columns = zip(self.names, figures, self.matrix.sum(axis=1).tolist(), strict=True)
         return {
             "samples": int(self.matrix.sum()),
             "accuracy": self.accuracy,
             "balanced_accuracy": self.balanced,
             "classes": [
-                {
-                    "name": name,
-                    **{
-                        title: None if np.isnan(value) else float(value)
-                        for title, value in zip(titles, three, strict=True)
-                    },
-                    "support": int(support),
-                }
-                for name, *three, support in columns
+                {"name": name, "precision": p, "recall": r, "f1": f1, "support": support}
+                for name, (p, r, f1, _), support in columns
             ],
             "confusion": self.matrix.tolist(),
         }
@@ -141,7 +134,3 @@ def score(model: Model, path: Path, batch: int, advance: Advance, **selection: A
         for side, found in zip(sides, (labels, predicted), strict=True):
             side += [places[name] for name in found.tolist()]
     return Scores.of(names, *(np.array(side) for side in sides))
-
-
-def _share(value: float) -> str:
-    return "-" if np.isnan(value) else f"{value:.1%}"

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from safle.cli.pace import Pace
 
 Advance = Callable[[float], None]
-"""Called with the finished share, 0 to 1."""
-
+"""Called with what is done: the share, 0 to 1, or how many things."""
 PIPED_WIDTH = 1000
 """Nothing is wrapped or cut where no terminal sets a width."""
 SECONDS_BETWEEN_LINES = 10.0
@@ -82,21 +81,11 @@ class Session:
         )
 
     @contextmanager
-    def progress(self, title: str) -> Iterator[Advance]:
-        """A bar on a terminal; elsewhere a line now and then, if it takes long."""
-        if self.quiet:
-            yield lambda _: None
-        elif sys.stderr.isatty():
-            with _bar(title) as advance:
-                yield advance
-        else:
-            yield self._lines(title)
+    def progress(self, title: str, total: float = 1.0, unit: str = "") -> Iterator[Advance]:
+        """A bar on a terminal; elsewhere a line now and then, if it takes long.
 
-    @contextmanager
-    def counting(self, title: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
-        """As `progress`, for ``total`` things: also how many a second, and the time left.
-
-        Called with how many are done; the first call says how many were so before this run.
+        Called with the finished share or, of ``total`` things with a ``unit``, with how many
+        are done; the first call says what was done before this run.
         """
         from safle.cli.pace import Pace
 
@@ -104,40 +93,20 @@ class Session:
         if self.quiet:
             yield lambda _: None
         elif sys.stderr.isatty():
-            with _pace_bar(title, pace) as count:
-                yield count
+            with _bar(title, pace) as advance:
+                yield advance
         else:
-            yield self._pace_lines(title, pace)
+            yield self._lines(title, pace)
 
-    def _pace_lines(self, title: str, pace: Pace) -> Callable[[int], None]:
+    def _lines(self, title: str, pace: Pace) -> Advance:
         last = time.monotonic()
 
-        def count(done: int) -> None:
+        def advance(done: float) -> None:
             nonlocal last
             pace.update(done)
             if time.monotonic() - last > SECONDS_BETWEEN_LINES:
                 last = time.monotonic()
                 self.note(f"{title}: {pace}")
-
-        return count
-
-    def _lines(self, title: str) -> Advance:
-        from safle.cli.pace import clock
-
-        start = last = begin = time.monotonic()
-        found = 0.0
-
-        def advance(share: float) -> None:
-            nonlocal last, begin, found
-            now = time.monotonic()
-            if now - start < 1:
-                # What is there at once was done before: it says nothing about the pace.
-                begin, found = now, share
-            if now - last > SECONDS_BETWEEN_LINES:
-                last = now
-                pace = (share - found) / (now - begin)
-                left = f", {clock((1 - share) / pace)} left" if pace > 0 else ""
-                self.note(f"{title}: {share:.0%}{left}")
 
         return advance
 
@@ -156,18 +125,7 @@ def _console(file: TextIO) -> Console:
 
 
 @contextmanager
-def _bar(title: str) -> Iterator[Advance]:
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
-
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), Remaining()
-    with Progress(*columns, console=_console(sys.stderr), transient=True) as bars:
-        task = bars.add_task(printable(title).replace("[", "\\["), total=1.0)
-        yield lambda share: bars.update(task, completed=share)
-
-
-@contextmanager
-def _pace_bar(title: str, pace: Pace) -> Iterator[Callable[[int], None]]:
+def _bar(title: str, pace: Pace) -> Iterator[Advance]:
     from rich.progress import BarColumn, Progress, TextColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[pace]}")
@@ -175,8 +133,8 @@ def _pace_bar(title: str, pace: Pace) -> Iterator[Callable[[int], None]]:
         name = printable(title).replace("[", "\\[")
         task = bars.add_task(name, total=max(pace.total, 1), pace=str(pace))
 
-        def count(done: int) -> None:
+        def advance(done: float) -> None:
             pace.update(done)
             bars.update(task, completed=done, pace=str(pace))
 
-        yield count
+        yield advance

@@ -11,68 +11,46 @@ import rich_click as click
 
 from safle.cli.deploy import show_report
 from safle.cli.limit_options import chosen_limits, limit_options
-from safle.cli.options import FILE, Command, encoder_file, features_argument
+from safle.cli.options import (
+    COUNT,
+    FILE,
+    FOLDER,
+    Command,
+    alpha_option,
+    deadline_option,
+    encoder_file,
+    examples,
+    features_argument,
+    option,
+    seed_option,
+)
 from safle.cli.session import Session
 
-EXAMPLE = """\
-Examples:
+SPLITTING = "safle simulate train.npz --encoder encoder.safetensors --clients 100"
+EXAMPLES = examples(
+    f"{SPLITTING} --out simulation",
+    f"{SPLITTING} --partition dirichlet --alpha 0.1 --engine in-process --out simulation",
+)
+PARTITIONS = click.Choice(["iid", "dirichlet", "shards"])
+ENGINES = click.Choice(["flower", "in-process"])
+ENGINE = "Flower's processes, or its messages alone: the same code and the same bytes."
+OUT = "Where the model, the report and the store go."
 
-  safle simulate train.npz --encoder encoder.safetensors --clients 100 --out simulation
 
-  safle simulate train.npz --encoder encoder.safetensors --clients 100 --partition dirichlet \
---alpha 0.1 --engine in-process --out simulation
-"""
-
-
-@click.command(cls=Command, panel="Over a network", epilog=EXAMPLE)
+@click.command(cls=Command, panel="Over a network", epilog=EXAMPLES)
 @features_argument
 @encoder_file()
-@click.option("--clients", type=click.IntRange(min=1), default=10, metavar="K", help="How many.")
-@click.option(
-    "--partition",
-    type=click.Choice(["iid", "dirichlet", "shards"]),
-    default="iid",
-    help="How the samples are split over the clients.",
-)
-@click.option(
-    "--alpha",
-    type=click.FloatRange(min=0, min_open=True),
-    default=0.1,
-    metavar="A",
-    help="Of dirichlet: the smaller, the more unequal the clients.",
-)
-@click.option(
-    "--shards",
-    type=click.IntRange(min=1),
-    default=2,
-    metavar="S",
-    help="Of shards: about how many classes a client sees.",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Of the split.")
-@click.option("--split", metavar="NAME", default="", help="Which <split>_features of the file.")
-@click.option(
-    "--engine",
-    type=click.Choice(["flower", "in-process"]),
-    default="flower",
-    help="Flower's processes, or its messages alone: the same code and the same bytes.",
-)
-@click.option(
-    "--deadline",
-    type=click.FloatRange(min=0, min_open=True),
-    default=3600.0,
-    metavar="SECONDS",
-    help="Go on after this without those that have not answered.",
-)
-@click.option(
-    "--out",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    default="simulation",
-    help="Where the model, the report and the store go.",
-)
+@option("--clients", "How many.", "K", type=COUNT, default=10)
+@option("--partition", "How samples are split over clients.", type=PARTITIONS, default="iid")
+@alpha_option("Of dirichlet: the smaller, the more unequal the clients.")
+@option("--shards", "Of shards: about how many classes a client sees.", "S", type=COUNT, default=2)
+@seed_option
+@option("--split", "Which <split>_features of the file.", "NAME", default="")
+@option("--engine", ENGINE, type=ENGINES, default="flower")
+@deadline_option("Go on after this without those that have not answered.")
+@option("--out folder", OUT, "DIR", type=FOLDER, default="simulation")
 @limit_options
-@click.option("--test", type=FILE, metavar="FILE", help="Also evaluate the model on this table.")
+@option("--test", "Also evaluate the model on this table.", "FILE", type=FILE)
 @click.pass_obj
 def simulate(
     session: Session,
@@ -122,12 +100,8 @@ def _quieten_flower() -> None:
 
 
 def _evaluate(session: Session, folder: Path, test: Path) -> None:
-    from safle.cli.reading import open_labelled
+    from safle.cli.scores import score
     from safle.model import load_model
 
-    model, table = load_model(folder / "model.safetensors"), open_labelled(test)
-    right = total = 0
-    for features, labels in table.batches(4096):
-        right += int((model.predict(features) == labels).sum())
-        total += len(features)
-    session.facts(f"{test}: accuracy", {"accuracy": f"{right / max(total, 1):.2%}"})
+    found = score(load_model(folder / "model.safetensors"), test, 4096, lambda _: None)
+    session.facts(f"{test}: accuracy", {"accuracy": f"{found.accuracy:.2%}"})

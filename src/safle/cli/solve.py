@@ -11,8 +11,10 @@ import rich_click as click
 from safle.cli.options import (
     FILE,
     Command,
-    Function,
     encoder_file,
+    examples,
+    option,
+    options,
     output,
     refuse_overwriting,
     written,
@@ -25,13 +27,22 @@ if TYPE_CHECKING:
     from safle.solver import Solution
     from safle.statistics import Statistics
 
-EXAMPLE = """\
-Examples:
-
-  safle solve total.stats --encoder encoder.safetensors -o model.safetensors
-
-  safle solve total.stats --encoder encoder.safetensors --curve ridge.png -o m.safetensors
-"""
+EXAMPLES = examples(
+    "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
+    "safle solve total.stats --encoder encoder.safetensors --curve ridge.png -o m.safetensors",
+)
+RIDGE = "Regularisation: chosen from the statistics alone, none (minimum norm), or given."
+HEADS = click.Choice(["auto", "least-squares", "discriminant", "averaged"])
+HEAD = (
+    "least-squares (the paper's), discriminant (LDA) or averaged, from the same statistics; "
+    "auto is averaged where there are two classes or more."
+)
+AUTO = (
+    "Choose ridge and head from the statistics alone, as without any option; refuses to go "
+    "with --ridge or --head."
+)
+CRITERION = "How auto chooses: generalised cross-validation or marginal likelihood."
+BACKEND = "Who factors; auto takes torch for large systems where it is installed."
 CURVE_SUFFIXES = (".png", ".csv", ".json")
 
 
@@ -47,50 +58,18 @@ def _ridge(_context: click.Context, _option: click.Parameter, text: str) -> floa
     return number
 
 
-def solve_options(function: Function) -> Function:
-    """How statistics are solved; ``curve`` and ``how`` of `solve_and_save`."""
-    options = [
-        click.option(
-            "--ridge",
-            callback=_ridge,
-            default="auto",
-            metavar="auto|0|NUMBER",
-            help="Regularisation: chosen from the statistics alone, none (minimum norm), or given.",
-        ),
-        click.option(
-            "--head",
-            type=click.Choice(["auto", "least-squares", "discriminant", "averaged"]),
-            default="auto",
-            metavar="NAME",
-            help="least-squares (the paper's), discriminant (LDA) or averaged, from the same "
-            "statistics; auto is averaged where there are two classes or more.",
-        ),
-        click.option(
-            "--auto",
-            is_flag=True,
-            help="Choose ridge and head from the statistics alone, as without any option; "
-            "refuses to go with --ridge or --head.",
-        ),
-        click.option(
-            "--criterion",
-            type=click.Choice(["gcv", "evidence"]),
-            default="gcv",
-            help="How auto chooses: generalised cross-validation or marginal likelihood.",
-        ),
-        click.option(
-            "--backend",
-            type=click.Choice(["auto", "scipy", "torch"]),
-            default="auto",
-            help="Who factors; auto takes torch for large systems where it is installed.",
-        ),
-        written("--curve", help="Also write the ridge curve: .png, .csv or .json."),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
+solve_options = options(
+    option("--ridge", RIDGE, "auto|0|NUMBER", callback=_ridge, default="auto"),
+    option("--head", HEAD, "NAME", type=HEADS, default="auto"),
+    option("--auto", AUTO, is_flag=True),
+    option("--criterion", CRITERION, type=click.Choice(["gcv", "evidence"]), default="gcv"),
+    option("--backend", BACKEND, type=click.Choice(["auto", "scipy", "torch"]), default="auto"),
+    written("--curve", "Also write the ridge curve: .png, .csv or .json."),
+)
+"""How statistics are solved; ``curve`` and ``how`` of `solve_and_save`."""
 
 
-@click.command(cls=Command, panel="At the server", epilog=EXAMPLE)
+@click.command(cls=Command, panel="At the server", epilog=EXAMPLES)
 @click.argument("total", type=FILE, help="Summed statistics.")
 @encoder_file("The encoder the clients counted with; the model carries a copy.")
 @solve_options

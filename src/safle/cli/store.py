@@ -8,31 +8,26 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.cli.limit_options import chosen_limits, limit_options
-from safle.cli.options import FILE, Command, output, store_argument, written
+from safle.cli.options import FILE, Command, examples, option, output, store_argument, written
 from safle.cli.session import Session
 from safle.cli.solve import check_usage, solve_and_save, solve_options
 
 if TYPE_CHECKING:
     from safle.federation.store import Store
 
-EXAMPLE = """\
-Example:
-
-  safle store add store --encoder encoder.safetensors clients/*.stats
-
-  safle store add store late.stats --client hospital-c
-
-  safle store list store
-
-  safle store verify store
-
-  safle store remove store hospital-b
-
-  safle store solve store -o model.safetensors
-"""
+EXAMPLES = examples(
+    "safle store add store --encoder encoder.safetensors clients/*.stats",
+    "safle store add store late.stats --client hospital-c",
+    "safle store list store",
+    "safle store verify store",
+    "safle store remove store hospital-b",
+    "safle store solve store -o model.safetensors",
+)
+CLIENT = "Whose contribution it is, if there is one file."
+ENCODER = "The encoder that all clients share; makes the store if there is none."
 
 
-@click.group(panel="At the server", epilog=EXAMPLE)
+@click.group(panel="At the server", epilog=EXAMPLES)
 def store() -> None:
     """Keep contributions, add late ones, take clients back, and solve again from what is kept.
 
@@ -41,24 +36,12 @@ def store() -> None:
     """
 
 
-@store.command(cls=Command, epilog=EXAMPLE)
+@store.command(cls=Command, epilog=EXAMPLES)
 @store_argument
 @click.argument("files", type=FILE, nargs=-1, required=True, help="Statistics files.")
-@click.option(
-    "--client",
-    metavar="NAME",
-    help="Whose contribution it is, if there is one file.",
-    show_default="the file's name without its suffix",
-)
-@click.option(
-    "--encoder",
-    "encoder_path",
-    type=FILE,
-    metavar="FILE",
-    help="The encoder that all clients share; makes the store if there is none.",
-    show_default="the store's",
-)
-@click.option("--allow-duplicates", is_flag=True, help="Take the same counts of two clients.")
+@option("--client", CLIENT, "NAME", show_default="the file's name without its suffix")
+@option("--encoder encoder_path", ENCODER, "FILE", type=FILE, show_default="the store's")
+@option("--allow-duplicates", "Take the same counts of two clients.", is_flag=True)
 @limit_options
 @click.pass_obj
 def add(
@@ -121,7 +104,7 @@ def _show(session: Session, folder: Path, store: Store, **more: object) -> None:
     session.facts(f"{folder}: store", facts)
 
 
-@store.command(cls=Command, epilog=EXAMPLE)
+@store.command(cls=Command, epilog=EXAMPLES)
 @store_argument
 @click.argument("clients", nargs=-1, required=True, help="Names, as 'safle store list' shows them.")
 @click.pass_obj
@@ -135,7 +118,7 @@ def remove(session: Session, /, folder: Path, clients: tuple[str, ...]) -> None:
         _show(session, folder, opened)
 
 
-@store.command("list", cls=Command, epilog=EXAMPLE)
+@store.command("list", cls=Command, epilog=EXAMPLES)
 @store_argument
 @click.pass_obj
 def list_members(session: Session, /, folder: Path) -> None:
@@ -147,25 +130,15 @@ def list_members(session: Session, /, folder: Path) -> None:
     from safle.federation.store import Store
 
     opened = Store.open(folder)
-    session.table(
-        ["client", "received", "samples", "classes", "size", "digest"],
-        [
-            (
-                client,
-                member.received,
-                f"{member.samples:,}",
-                len(member.classes),
-                readable(member.bytes),
-                member.digest[:16],
-            )
-            for client, member in opened.members.items()
-        ],
-        names=2,
-    )
+    rows = [
+        (client, m.received, f"{m.samples:,}", len(m.classes), readable(m.bytes), m.digest[:16])
+        for client, m in opened.members.items()
+    ]
+    session.table(["client", "received", "samples", "classes", "size", "digest"], rows, names=2)
     _show(session, folder, opened, encoder=opened.encoder.fingerprint)
 
 
-@store.command(cls=Command, epilog=EXAMPLE)
+@store.command(cls=Command, epilog=EXAMPLES)
 @store_argument
 @click.pass_obj
 def verify(session: Session, /, folder: Path) -> None:
@@ -189,9 +162,9 @@ def verify(session: Session, /, folder: Path) -> None:
     session.facts(f"{folder}: store", facts | ({"not ours": len(strangers)} if strangers else {}))
 
 
-@store.command(cls=Command, epilog=EXAMPLE)
+@store.command(cls=Command, epilog=EXAMPLES)
 @store_argument
-@written("--sum", "total", help="Also write the sum, with its manifest beside it.")
+@written("--sum total", "Also write the sum, with its manifest beside it.")
 @solve_options
 @output("The model file to write.")
 @click.pass_obj

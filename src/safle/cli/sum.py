@@ -8,64 +8,33 @@ from typing import Any
 import rich_click as click
 
 from safle.cli.limit_options import chosen_limits, limit_options
-from safle.cli.options import FILE, Command, output
+from safle.cli.options import COUNT, FILE, Command, examples, option, output
 from safle.cli.session import Session
 
-EXAMPLE = """\
-Examples:
-
-  safle sum clients/*.stats -o total.stats
-
-  safle sum total.stats late.stats -o total.stats
-
-  safle sum clients/ --workers 8 -o total.stats
-
-  safle sum s3://bucket/clients/ --ray auto -o total.stats
-"""
-
-
-@click.command("sum", cls=Command, panel="At the server", epilog=EXAMPLE)
-@click.argument(
-    "files",
-    nargs=-1,
-    required=True,
-    help="Statistics files, or histogram files: paths, folders, or addresses for fsspec.",
+EXAMPLES = examples(
+    "safle sum clients/*.stats -o total.stats",
+    "safle sum total.stats late.stats -o total.stats",
+    "safle sum clients/ --workers 8 -o total.stats",
+    "safle sum s3://bucket/clients/ --ray auto -o total.stats",
 )
-@click.option(
-    "--encoder",
-    "encoder_path",
-    type=FILE,
-    metavar="FILE",
-    help="Refuse statistics of any other encoder.",
-    show_default="the first file's",
+FILES = "Statistics files, or histogram files: paths, folders, or addresses for fsspec."
+WORKERS = "Of statistics: add up in N processes; each takes the memory of two grams."
+RAY = "Of statistics: add up on a Ray cluster; 'local' starts one, 'auto' finds it."
+FEATURES = "Of histograms: refuse those of more or fewer features."
+GRID = "Of histograms: refuse those on another grid."
+FIRST: dict[str, Any] = {"show_default": "the first file's"}
+
+
+@click.command("sum", cls=Command, panel="At the server", epilog=EXAMPLES)
+@click.argument("files", nargs=-1, required=True, help=FILES)
+@option(
+    "--encoder encoder_path", "Refuse statistics of any other encoder.", "FILE", type=FILE, **FIRST
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Of statistics: add up in N processes; each takes the memory of two grams.",
-    show_default="in this one",
-)
-@click.option(
-    "--ray",
-    metavar="ADDRESS",
-    help="Of statistics: add up on a Ray cluster; 'local' starts one, 'auto' finds it.",
-)
-@click.option("--allow-duplicates", is_flag=True, help="Add the same contribution twice.")
-@click.option(
-    "--features",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Of histograms: refuse those of more or fewer features.",
-    show_default="the first file's",
-)
-@click.option(
-    "--grid",
-    type=(float, float, int),
-    metavar="LOW HIGH BINS",
-    help="Of histograms: refuse those on another grid.",
-    show_default="the first file's",
-)
+@option("--workers", WORKERS, "N", type=COUNT, show_default="in this one")
+@option("--ray", RAY, "ADDRESS")
+@option("--allow-duplicates", "Add the same contribution twice.", is_flag=True)
+@option("--features", FEATURES, "N", type=COUNT, **FIRST)
+@option("--grid", GRID, "LOW HIGH BINS", type=(float, float, int), **FIRST)
 @limit_options
 @output("The sum to write; FILE.manifest.json beside it lists the contributions.")
 @click.pass_obj
