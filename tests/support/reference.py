@@ -104,7 +104,7 @@ def row_of(encoder: Encoder, row: np.ndarray) -> tuple[list[int], list[int]]:
         return _one_hot(encoder, symbols_of(encoder, row)), []
     if isinstance(encoder, LinearEncoder):
         units = units_of(encoder, row) if isinstance(encoder, RandomFeatureEncoder) else []
-        return [], [*fixed_point_of(encoder, row), *units, 2**encoder.settings.fraction_bits]
+        return [], [*fixed_point_of(encoder, row), 2**encoder.settings.fraction_bits, *units]
     # A kind without a formula here, registered by a test: its own words.
     made = encoder.express(NumpyOperations(), row[None].astype(np.float64))
     symbols, dense = ([] if x is None else [int(v) for v in x[0]] for x in made)

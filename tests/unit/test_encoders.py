@@ -240,8 +240,8 @@ def test_the_default_encoder_adapts_to_the_features():
     chosen = many.settings
     assert (chosen.transform, chosen.units, chosen.terms) == ("none", 8192, 16)
     assert many.kind == "random-features"
-    assert many.layout.dense_limits[1279:1281] == ((-32_767, 32_767), (0, 15))
-    assert many.layout.constants == (1280 + 8192,)
+    assert many.layout.dense_limits[1279:1282] == ((-32_767, 32_767), (64, 64), (0, 15))
+    assert many.layout.constants == (1280,)
 
 
 def test_moments_of_square_roots_are_those_of_the_transformed_sample():

@@ -51,7 +51,7 @@ def test_units(samples: int, dim: int, count: int, terms: int, shift: int, reach
     units.encode_units(dense, dim, count, rows, shift=shift, largest=15)
     sums = (before[:, features] * np.where(negative, -1, 1)).sum(axis=2)
     expected = before.copy()
-    expected[:, dim : dim + count] = np.clip((sums + ((1 << shift) >> 1)) >> shift, 0, 15)
+    expected[:, dim + 1 : dim + 1 + count] = np.clip((sums + ((1 << shift) >> 1)) >> shift, 0, 15)
     assert np.array_equal(dense, expected)
 
 

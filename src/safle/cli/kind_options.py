@@ -52,14 +52,16 @@ def _option(name: str, by_kind: dict[str, Setting]) -> click.Option:
     each = "; ".join(f"{default} ({kind})" for kind, default in defaults.items())
     alike = len({*defaults.values()}) == 1
     kind = _type([*by_kind.values()])
+    flag: dict[str, Any] = {"is_flag": True, "flag_value": True} if kind is click.BOOL else {}
     named = "|".join(map(str, kind.choices)) if isinstance(kind, click.Choice) else "NAME"
     return click.RichOption(
         [f"--{name.replace('_', '-')}"],
         type=kind,
-        metavar="N" if isinstance(kind, click.IntRange) else named,
+        metavar="N" if isinstance(kind, click.IntRange) else None if flag else named,
         help=shown + " ".join(dict.fromkeys(s.help for s in by_kind.values())),
         show_default=str(next(iter(defaults.values()))) if alike else each,
         panel=PANEL,
+        **flag,
     )
 
 
@@ -67,8 +69,8 @@ def _type(settings: Sequence[Setting]) -> click.ParamType[Any]:
     """What fits any of the settings of one name; each kind checks its own limits."""
     if all(s.choices for s in settings):
         return click.Choice([*dict.fromkeys(c for s in settings for c in s.choices)])
-    if settings[0].type is str:
-        return click.STRING
+    if settings[0].type is not int:
+        return click.BOOL if settings[0].type is bool else click.STRING
     least, most = [s.least for s in settings], [s.most for s in settings]
     return click.IntRange(
         None if None in least else min(x for x in least if x is not None),

@@ -26,7 +26,7 @@ from safle.encoders.settings import Setting, Settings
 from safle.encoders.source import as_source
 from safle.errors import EncoderMismatch, SafleError, SettingsError, WireError
 
-FORMAT = "safle-encoder-2"
+FORMAT = "safle-encoder-3"
 MAX_FILE_BYTES = 1 << 28
 """An encoder holds thresholds, not data: anything larger is not one."""
 

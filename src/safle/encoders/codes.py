@@ -29,6 +29,8 @@ Limits = tuple[int, int]
 Norm = tuple[int, int, int]
 MOST_NORM = 1 << 32
 WIDEST: Limits = (-DENSE_LIMIT, DENSE_LIMIT)
+NOWHERE = (0, 0)
+_LAYOUT_KEYS = {"tables", "dense", "limits"}
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class Layout:
         holds where nothing is said. A column whose two are equal is constant.
     dense_norms : ``(first, last, most)`` says that the integers of dense columns first to
         last - 1 are, in every sample, together a vector of a length of at most ``most``
+    by_class : first and after the last of the dense columns whose products are counted for
+        each class as well, a constant among them; (0, 0) if none are
 
     Examples
     --------
@@ -79,6 +83,7 @@ class Layout:
     dense_scales: tuple[int, ...] = ()
     dense_limits: tuple[Limits, ...] = ()
     dense_norms: tuple[Norm, ...] = ()
+    by_class: tuple[int, int] = NOWHERE
 
     def __post_init__(self) -> None:
         if not self.dense_limits:
@@ -106,6 +111,15 @@ class Layout:
             raise SettingsError(
                 f"{self.code_count} codes + {self.dense_dim} dense columns = "
                 f"{self.embedding_dim}; expected 1..{MAX_EMBEDDING_DIM}"
+            )
+        first, after = self.by_class
+        if self.by_class != NOWHERE and not (
+            0 <= first < after <= self.dense_dim
+            and any(first <= column < after for column in self.constants)
+        ):
+            raise SettingsError(
+                f"dense columns {first} to {after} are counted by class; expected some of the "
+                f"{self.dense_dim} that there are, a constant one among them"
             )
 
     def _check_norms(self) -> None:
@@ -140,6 +154,25 @@ class Layout:
         return tuple(column for column, (low, high) in limits if low == high)
 
     @cached_property
+    def class_layout(self) -> Layout | None:
+        """The columns that are counted for each class, as a code space of their own."""
+        if self.by_class == NOWHERE:
+            return None
+        begin, end = self.by_class
+        norms = [(a - begin, b - begin, most) for a, b, most in self.dense_norms]
+        return Layout(
+            (),
+            self.dense_scales[begin:end],
+            self.dense_limits[begin:end],
+            tuple(norm for norm in norms if 0 <= norm[0] and norm[1] <= end - begin),
+        )
+
+    @property
+    def only_by_class(self) -> bool:
+        """Whether all columns are counted for each class."""
+        return not self.experts and self.by_class == (0, self.dense_dim)
+
+    @cached_property
     def code_count(self) -> int:
         return sum(self.table_sizes)
 
@@ -171,27 +204,42 @@ class Layout:
             "dense": _runs(self.dense_scales),
             "limits": [[[*pair], count] for pair, count in _runs(self.dense_limits)],
             **norms,
+            **({} if self.by_class == NOWHERE else {"by_class": [*self.by_class]}),
         }
 
     @staticmethod
     def from_json(data: Any) -> Layout:
         """Read `to_json` back; sizes are checked before anything is expanded."""
-        if not isinstance(data, dict) or {*data} - {"norms"} != {"tables", "dense", "limits"}:
-            raise SettingsError("a layout needs exactly: tables, dense, limits, and maybe norms")
-        norms = data.get("norms", [])
+        if not isinstance(data, dict) or {*data} - {"norms", "by_class"} != _LAYOUT_KEYS:
+            raise SettingsError(
+                "a layout needs exactly: tables, dense, limits, and maybe norms and by_class"
+            )
+        norms, by_class = data.get("norms", []), data.get("by_class", [*NOWHERE])
         if not isinstance(norms, list) or not all(_are_integers(norm, 3) for norm in norms):
             raise SettingsError("the norms of a layout must be [first, last, most], in integers")
+        if not _is_pair(by_class):
+            raise SettingsError("by_class of a layout must be [first, after], in integers")
         return Layout(
             _expand(data["tables"], _is_integer),
             _expand(data["dense"], _is_integer),
             tuple((low, high) for low, high in _expand(data["limits"], _is_pair)),
             tuple((first, last, most) for first, last, most in norms),
+            (by_class[0], by_class[1]),
         )
 
     @staticmethod
     def side_by_side(layouts: Sequence[Layout]) -> Layout:
-        """The layout of `Codes.side_by_side`."""
-        begins = accumulate((layout.dense_dim for layout in layouts), initial=0)
+        """The layout of `Codes.side_by_side`; one of them at most counts by class."""
+        begins = [*accumulate((layout.dense_dim for layout in layouts), initial=0)]
+        blocks = [
+            (begin + layout.by_class[0], begin + layout.by_class[1])
+            for begin, layout in zip(begins, layouts, strict=False)
+            if layout.by_class != NOWHERE
+        ]
+        if len(blocks) > 1:
+            raise SettingsError(
+                f"{len(blocks)} parts count by class (by_class); expected one at most"
+            )
         return Layout(
             tuple(chain.from_iterable(layout.table_sizes for layout in layouts)),
             tuple(chain.from_iterable(layout.dense_scales for layout in layouts)),
@@ -201,6 +249,7 @@ class Layout:
                 for begin, layout in zip(begins, layouts, strict=False)
                 for first, last, most in layout.dense_norms
             ),
+            blocks[0] if blocks else NOWHERE,
         )
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from safle._internal.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
-from safle.encoders.codes import DENSE_LIMIT, WIDEST, Codes, Layout, Norm
+from safle.encoders.codes import DENSE_LIMIT, NOWHERE, WIDEST, Codes, Layout, Norm
 from safle.encoders.kernels.fixed_point import fix
 from safle.encoders.operations import Expressed, Operations, T
 from safle.encoders.settings import Settings, setting
@@ -45,6 +45,10 @@ class LinearSettings(Settings):
         "Deviations beyond which a sample, all its features together, is shortened; 0: never.",
         least=0,
         most=MOST_CLIP,
+    )
+    by_class: bool = setting(
+        False,
+        "Count the gram of the linear columns for each class, which the quadratic head needs.",
     )
 
 
@@ -109,7 +113,8 @@ class LinearEncoder(Encoder):
     @cached_property
     def layout(self) -> Layout:
         limits = (WIDEST,) * self.feature_dim + ((self.scale, self.scale),)
-        return Layout((), (self.scale,) * len(limits), limits, self.norms)
+        by_class = (0, len(limits)) if self.settings.by_class else NOWHERE
+        return Layout((), (self.scale,) * len(limits), limits, self.norms, by_class)
 
     def arrays(self) -> Arrays:
         return {"mean": self.mean, "deviation": self.deviation}
@@ -128,7 +133,7 @@ class LinearEncoder(Encoder):
     def encode_checked(self, features: NDArray[Any]) -> Codes:
         # What `express` says, in one pass over memory.
         dense = np.empty((len(features), self.layout.dense_dim), np.int16)
-        dense[:, -1] = self.scale
+        dense[:, self.feature_dim] = self.scale
         root = self.settings.transform == "square-root"
         moments = self.mean, self.deviation
         fix(features, *moments, scale=self.scale, root=root, longest=self.longest, dense=dense)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.encoders.calibration import Calibration
-from safle.encoders.codes import MAX_EXPERTS, WIDEST, Codes, Layout
+from safle.encoders.codes import MAX_EXPERTS, Codes, Layout
 from safle.encoders.kernels.units import encode_units, rows_of_terms
 from safle.encoders.linear import LinearEncoder, LinearSettings
 from safle.encoders.operations import Expressed, Operations, T
@@ -95,7 +95,7 @@ def _root_bits(terms: int) -> int:
 
 
 class RandomFeatureEncoder(LinearEncoder):
-    """Features -> the linear columns, rectified sums of a few as small integers, a constant.
+    """Features -> the linear columns, a constant, rectified sums of a few as small integers.
 
     Parameters
     ----------
@@ -147,11 +147,10 @@ class RandomFeatureEncoder(LinearEncoder):
         linear = super().layout
         return Layout(
             (),
-            (self.scale,) * self.feature_dim + (scale,) * self.units + (self.scale,),
-            (WIDEST,) * self.feature_dim
-            + ((0, self.largest),) * self.units
-            + linear.dense_limits[-1:],
-            self.norms,
+            linear.dense_scales + (scale,) * self.units,
+            linear.dense_limits + ((0, self.largest),) * self.units,
+            linear.dense_norms,
+            linear.by_class,
         )
 
     @cached_property
@@ -188,7 +187,7 @@ class RandomFeatureEncoder(LinearEncoder):
         # At most 256 int16 per sum: below 2**24, so that float32 products are exact.
         steps = ops.divide(ops.product(fixed, self.signs()), 1 << self.shift)
         units = ops.clip(ops.floor(ops.add(steps, 0.5)), 0, self.largest)
-        return Expressed(dense=ops.append(ops.join([fixed, units]), self.scale))
+        return Expressed(dense=ops.join([ops.append(fixed, self.scale), units]))
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
         codes = super().encode_checked(features)

@@ -80,7 +80,7 @@ def read_settings(kind: str, text: str) -> dict[str, Any]:
                 f"{name} does not apply to a {kind} encoder; it has {', '.join(declared)}"
             )
         try:
-            read[name] = declared[name].check(declared[name].type(value))
+            read[name] = declared[name].read(value)
         except ValueError as error:
             raise SettingsError(f"{name}={value}: {error}") from error
     return read

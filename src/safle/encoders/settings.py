@@ -18,7 +18,7 @@ from safle.errors import SettingsError
 if TYPE_CHECKING:
     from safle.encoders.calibration import Calibration
 
-Value = int | str
+Value = bool | int | str
 MOST_SEED = (1 << 64) - 1
 
 
@@ -45,13 +45,22 @@ class Setting:
     @property
     def type(self) -> type[Value]:
         example = self.choices[0] if self.choices else self.default
-        return str if isinstance(example, str) else int
+        return type(example) if isinstance(example, bool | str) else int
+
+    def read(self, text: str) -> Value | None:
+        """The value that a text says."""
+        if self.type is bool:
+            return self.check({"true": True, "false": False}.get(text, text))
+        return self.check(self.type(text))
 
     def check(self, value: Any) -> Value | None:
-        """``value`` as a plain int or str; `SettingsError` for what is not allowed."""
+        """``value`` as a plain bool, int or str; `SettingsError` for what is not allowed."""
         if value is None and self.default is None:
             return None
-        if self.type is int:
+        if self.type is bool:
+            if type(value) is not bool:
+                raise SettingsError(f"{self.name} is {value!r}; expected true or false")
+        elif self.type is int:
             value = as_integer(self.name, value)
         elif not isinstance(value, str):
             raise SettingsError(f"{self.name} is {value!r}; expected text")

@@ -82,8 +82,12 @@ class StackEncoder(Encoder):
     @classmethod
     def draw(cls, calibration: Calibration, generator: np.random.Generator) -> Self:
         plain = [kind for kind in kinds().values() if kind is not cls]
-        chosen = generator.integers(len(plain), size=generator.integers(1, 4))
-        return cls([plain[index].draw(calibration, generator) for index in chosen])
+        parts: list[Encoder] = []
+        for index in generator.integers(len(plain), size=generator.integers(1, 4)):
+            part = plain[index].draw(calibration, generator)
+            if not any(p.layout.class_layout and part.layout.class_layout for p in parts):
+                parts.append(part)
+        return cls(parts)
 
     @cached_property
     def layout(self) -> Layout:

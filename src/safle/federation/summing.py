@@ -29,6 +29,7 @@ from safle.federation.contribution import Contribution
 from safle.federation.limits import Limits
 from safle.federation.manifest import Listed, Received
 from safle.statistics import Accumulator, Statistics
+from safle.statistics.value import Margins
 
 LARGEST_SHARD = 64
 """Files: what is done again when a process dies, and finished when another file is refused."""
@@ -182,7 +183,8 @@ def _to_file(
     listed, total = work(rules, *batch)
     names = np.frombuffer(json.dumps(total.class_names).encode(), np.uint8)
     with path.open("wb") as file:
-        for array in (names, total.codes, total.cross, total.class_counts, total.gram):
+        arrays = names, total.codes, total.cross, total.class_counts, total.gram
+        for array in (*arrays, *(part.gram for part in total.by_class)):
             np.save(file, array)
     return listed, path
 
@@ -190,8 +192,11 @@ def _to_file(
 def _load(path: Path, rules: Rules) -> Statistics:
     with path.open("rb") as file:
         names, codes, cross, counts, gram = (np.load(file) for _ in range(5))
-    classes = tuple(json.loads(names.tobytes()))
-    return Statistics(rules.fingerprint, rules.layout, codes, cross, classes, counts, gram)
+        classes = tuple(json.loads(names.tobytes()))
+        margins = Margins(rules.fingerprint, rules.layout, codes, cross, classes, counts)
+        places = range(len(classes)) if rules.layout.class_layout else ()
+        by_class = [margins.of_class(place).with_gram(np.load(file)) for place in places]
+    return margins.with_gram(gram, tuple(by_class))
 
 
 def _forget(batch: Sequence[Any]) -> None:

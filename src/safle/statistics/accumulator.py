@@ -7,6 +7,7 @@ contribution back, and `snapshot` gives what has been gathered as an immutable v
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from safle._internal.memory import require
 from safle.encoders import Encoder
 from safle.encoders.base import Made, require_same
-from safle.encoders.codes import Codes
+from safle.encoders.codes import Codes, Layout
 from safle.encoders.features import ClassName, as_class_names, as_features, as_labels
 from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics import counting
@@ -23,10 +24,18 @@ from safle.statistics.factor import Factor
 from safle.statistics.invariants import Bounds
 from safle.statistics.kernels import triangle
 from safle.statistics.samples import Samples
-from safle.statistics.value import Statistics
+from safle.statistics.value import Margins, Statistics
 
 GATHERED = 8_192
 """Samples gathered before they are counted: a code first seen later makes the gram move."""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """What the statistics of one class are made of: some columns of an encoder."""
+
+    fingerprint: str
+    layout: Layout
 
 
 class Accumulator:
@@ -64,6 +73,7 @@ class Accumulator:
         self.cross = np.zeros((dense, 0), np.int64)
         self.class_names: tuple[ClassName, ...] = ()
         self.class_counts = np.zeros(0, np.int64)
+        self._by_class: dict[ClassName, Accumulator] = {}
         self._shared = False
 
     @property
@@ -82,13 +92,11 @@ class Accumulator:
         names = as_labels(labels, len(checked))
         found = self._check_names(names)
         self.reserve(len(checked))
+        self._make_classes(found)
         self._found |= found
         for first in range(0, len(checked), GATHERED):
             part = slice(first, first + GATHERED)
-            self._pending.append((self._encoder.encode_checked(checked[part]), names[part]))
-            self._pending_samples += len(names[part])
-            if self._pending_samples >= GATHERED:
-                self._count_pending()
+            self._gather(self._encoder.encode_checked(checked[part]), names[part], GATHERED)
 
     def add(self, other: Statistics) -> None:
         """Add a contribution."""
@@ -100,6 +108,8 @@ class Accumulator:
         # The gram first: it is the one that may be refused.
         self._add_gram(other)
         self._add_margins(other, 1)
+        for name, part in zip(other.class_names, other.by_class, strict=False):
+            self._by_class[name].add(part)
 
     def subtract(self, other: Statistics) -> None:
         """Take a contribution back; `InvariantError` if it cannot have been part."""
@@ -111,17 +121,13 @@ class Accumulator:
                 "the contribution holds codes or classes that the sum has never seen; "
                 "it was not part of it"
             )
-        self._own()
-        self._spread_gram(other, -1)
-        self._add_margins(other, -1)
+        self._combine(other, -1)
         try:
             self._check_not_negative()
             self._as_value().verify()
         except InvariantError as error:
             # What no longer occurred has been dropped: it comes back with the contribution.
-            self.widen(other.class_names, other.codes)
-            self._spread_gram(other, 1)
-            self._add_margins(other, 1)
+            self._combine(other, 1)
             raise InvariantError(
                 f"without the contribution, {error}; it was not part of the sum"
             ) from error
@@ -159,9 +165,24 @@ class Accumulator:
             cross = np.zeros((self.dim, len(union)), np.int64)
             cross[:, places] = self.cross
             self.class_names, self.class_counts, self.cross = union, counts, cross
+            self._make_classes(union)
         wider = np.union1d(self.codes, codes)
         if len(wider) > len(self.codes):
             self._widen_codes(wider)
+
+    def _make_classes(self, names: Iterable[ClassName]) -> None:
+        """Where columns are counted by class, begin with those that are new."""
+        block = self.layout.class_layout
+        new = {*names} - {*self._by_class} if block else set()
+        if block is None or not new:
+            return
+        require(
+            len(new) * triangle.packed_size(block.dense_dim) * self.gram.itemsize,
+            purpose=f"grams of {block.dense_dim} rows for each of {len(new)} classes",
+            advice="count fewer classes, fewer features, or not by class (by_class)",
+        )
+        for name in new:
+            self._by_class[name] = Accumulator(_Block(self.fingerprint, block))
 
     def _make_room(self, square: int) -> None:
         """Widen the integers before an entry could outgrow them."""
@@ -214,6 +235,15 @@ class Accumulator:
         else:
             self.gram -= other.gram
 
+    def _combine(self, other: Statistics, sign: int) -> None:
+        """Add or take back everything of ``other``, unchecked."""
+        self._count_pending()
+        self.widen(other.class_names, other.codes)
+        self._spread_gram(other, sign)
+        self._add_margins(other, sign)
+        for name, part in zip(other.class_names, other.by_class, strict=False):
+            self._by_class[name]._combine(part, sign)
+
     def _add_margins(self, other: Statistics, sign: int) -> None:
         """Add everything of ``other`` but its gram; ``sign`` -1 takes it back."""
         positions = self._positions(other.codes, self.codes)
@@ -227,6 +257,12 @@ class Accumulator:
             least.append(self.gram.min(initial=0))
         if min(least) < 0:
             raise InvariantError("some counts are negative")
+        # They are about to be dropped, and could not be put back.
+        gone = {*np.array(self.class_names, object)[self.class_counts == 0].tolist()}
+        if self.cross[:, self.class_counts == 0].any() or any(
+            part.gram.any() for name, part in self._by_class.items() if name in gone
+        ):
+            raise InvariantError("a class without samples has sums")
 
     def _check_names(self, labels: NDArray[Any]) -> set[ClassName]:
         found = set(labels.tolist())
@@ -238,6 +274,21 @@ class Accumulator:
             )
         as_class_names([*{*self.class_names, *self._found, *found}])
         return found
+
+    def _gather(self, codes: Codes, labels: NDArray[Any], most: int) -> None:
+        """Put samples aside until there are ``most`` to count at once; each class its own."""
+        self._pending.append((codes, labels))
+        self._pending_samples += len(labels)
+        block = self.layout.class_layout
+        if block is not None:
+            dense = codes.dense[:, slice(*self.layout.by_class)]
+            for name in np.unique(labels):
+                own = labels == name
+                share = Codes(codes.symbols[own][:, :0], dense[own])
+                # As many as are no larger than their gram.
+                self._by_class[name.item()]._gather(share, labels[own], block.dense_dim // 2)
+        if self._pending_samples >= most:
+            self._count_pending()
 
     def _gathered(self) -> tuple[Codes, list[ClassName], NDArray[np.int64]]:
         """Pending samples as one batch: codes, class names, and labels as places in them."""
@@ -270,9 +321,13 @@ class Accumulator:
         counting.add_cross(cross, rows, codes.dense, labels)
         samples = Samples(rows, codes.dense, len(seen))
         counts = np.bincount(labels, minlength=len(names))
-        return Statistics(
-            self.fingerprint, self.layout, seen, cross, as_class_names(names), counts, samples
-        )
+        classes = as_class_names(names)
+        margins = Margins(self.fingerprint, self.layout, seen, cross, classes, counts)
+        return margins.with_gram(samples, self._class_values(classes))
+
+    def _class_values(self, names: Sequence[ClassName]) -> tuple[Statistics, ...]:
+        chosen = names if self.layout.class_layout else ()
+        return tuple(self._by_class[name].snapshot() for name in chosen)
 
     def _as_value(self) -> Statistics:
         """The total as a value; codes and classes that do not occur are dropped."""
@@ -281,6 +336,7 @@ class Accumulator:
             names = np.array(self.class_names, object)[occurring].tolist()
             self.class_names, self.class_counts = tuple(names), self.class_counts[occurring]
             self.cross = np.ascontiguousarray(self.cross[:, occurring])
+            self._by_class = {n: self._by_class[n] for n in names if n in self._by_class}
         diagonal = triangle.diagonal(self.gram, self.dim)[: len(self.codes)]
         if not diagonal.all():
             seen = np.flatnonzero(diagonal)
@@ -292,15 +348,14 @@ class Accumulator:
         self.gram = self.gram.astype(dtype, copy=False)
         # The value is not ours to change: the next change is made to a copy.
         self._shared = True
-        return Statistics(
+        return Margins(
             self.fingerprint,
             self.layout,
             self.codes,
             self.cross,
             self.class_names,
             self.class_counts,
-            self.gram,
-        )
+        ).with_gram(self.gram, self._class_values(self.class_names))
 
     def _own(self) -> None:
         """Before a change: a copy of what a snapshot holds too."""

@@ -11,7 +11,8 @@ With n samples, expert blocks a, b and dense columns x within [l, h]:
 - ``sum x^2`` has the parity of ``sum x``, and ``(x - l)(y - m) >= 0`` and its kin bound every
   ``sum x y`` by the totals (a constant column repeats them);
 - the products of all columns and the one-hot labels, ``[[N, M'], [M, C]]``, are positive
-  semidefinite.
+  semidefinite;
+- where columns are counted by class, each class's own sums are those of samples too, and add up.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from safle.statistics.factor import Factor
 from safle.statistics.kernels import triangle
 from safle.statistics.kernels.invariants import find_broken_pair
 from safle.statistics.kernels.rounding import find_impossible, gather_columns
+from safle.statistics.samples import Samples
 
 if TYPE_CHECKING:
     from safle.statistics.value import Margins, Statistics
@@ -92,7 +94,8 @@ def verify(statistics: Statistics, *, pairs: bool = True) -> None:
 
     Parameters
     ----------
-    pairs : check the blocks of two experts too, where they do not follow from their margins
+    pairs : check what a reader rebuilds, too: blocks of two experts from their margins, a gram
+        from those of the classes
     """
     verify_margins(statistics)
     _check_diagonal(statistics)
@@ -101,6 +104,7 @@ def verify(statistics: Statistics, *, pairs: bool = True) -> None:
     elif statistics.few is None:
         _check_products(statistics, pairs=pairs)
         _check_semidefinite(statistics)
+    _check_by_class(statistics, sums=pairs or not statistics.layout.only_by_class)
 
 
 def _fail(invariant: str, found: str) -> None:
@@ -239,6 +243,31 @@ def _check_factor(s: Statistics, factor: Factor) -> None:
     shares = labels.T @ labels / np.outer(counts, counts)
     if not np.linalg.eigvalsh(shares).max(initial=0.0) <= 1 + 1e-6:
         _fail("the class sums fit the class counts", "they are too large")
+
+
+def _check_by_class(s: Statistics, *, sums: bool) -> None:
+    """Each class by itself, and whether its columns are shared out among the classes."""
+    if len(s.by_class) != (len(s.class_names) if s.layout.class_layout else 0):
+        _fail("shape", f"the sums of {len(s.by_class)} classes; there are {len(s.class_names)}")
+    for place, part in enumerate(s.by_class):
+        expected = s.of_class(place)
+        for name in ("fingerprint", "layout", "class_names", "class_counts", "cross"):
+            if not np.array_equal(getattr(part, name), getattr(expected, name)):
+                _fail("a class has the sums that its columns have", f"other {name} in {place}")
+        try:
+            verify(part)
+        except InvariantError as error:
+            raise InvariantError(f"class {s.class_names[place]!r}: {error}") from error
+    if sums and s.by_class and not isinstance(s.few, Samples):
+        _check_class_sums(s)
+
+
+def _check_class_sums(s: Statistics) -> None:
+    from safle.statistics.accumulator import sum_statistics
+
+    block = len(s.codes) + np.arange(*s.layout.by_class)
+    if not np.array_equal(s.columns(block, block), sum_statistics(s.by_class).gram_square()):
+        _fail("the products of the classes add up", "they do not")
 
 
 def _place(s: Margins, row: int) -> str:

@@ -70,8 +70,25 @@ class Margins:
         """Sum of each column over all samples, int64, (dim,)."""
         return self.cross.sum(axis=1)
 
-    def with_gram(self, gram: NDArray[np.signedinteger[Any]] | Samples | Factor) -> Statistics:
-        """These margins with the gram that belongs to them."""
+    def of_class(self, place: int) -> Margins:
+        """Of one class's samples, in the columns that are counted by class."""
+        assert self.layout.class_layout is not None, "nothing is counted by class"
+        rows = slice(*(len(self.codes) + column for column in self.layout.by_class))
+        return Margins(
+            self.fingerprint,
+            self.layout.class_layout,
+            np.empty(0, np.int64),
+            self.cross[rows, place : place + 1],
+            self.class_names[place : place + 1],
+            self.class_counts[place : place + 1],
+        )
+
+    def with_gram(
+        self,
+        gram: NDArray[np.signedinteger[Any]] | Samples | Factor,
+        by_class: tuple[Statistics, ...] = (),
+    ) -> Statistics:
+        """These margins with the grams that belong to them."""
         return Statistics(
             self.fingerprint,
             self.layout,
@@ -80,6 +97,7 @@ class Margins:
             self.class_names,
             self.class_counts,
             gram,
+            by_class,
         )
 
 
@@ -91,6 +109,8 @@ class Statistics(Margins):
     ----------
     gram : int32 or int64, packed upper triangle over seen codes and dense columns; given as
         `Samples` or `Factor`, it is multiplied out when it is first asked for
+    by_class : where the layout counts columns by class, the statistics of each class alone, in
+        these columns; in the order of ``class_names``
 
     Examples
     --------
@@ -103,6 +123,7 @@ class Statistics(Margins):
     """
 
     gram: Any
+    by_class: tuple[Statistics, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -164,6 +185,30 @@ class Statistics(Margins):
         gram: NDArray[np.signedinteger[Any]] = self.gram
         return gram
 
+    def class_gram(self, place: int) -> NDArray[np.int64]:
+        """The gram of class number ``place`` alone, int64, (d, d).
+
+        Its d columns are ``layout.by_class``, a constant among them, whose products are the
+        class's sums in `cross`, and its count, times the scale.
+
+        Examples
+        --------
+        >>> from safle import DeclaredRange, LinearEncoder, count
+        >>> encoder = LinearEncoder.calibrated(
+        ...     DeclaredRange(-1, 1, feature_dim=1), fraction_bits=0, by_class=True
+        ... )
+        >>> count(encoder, [[1.0], [-1.0], [0.0]], ["ill", "ill", "well"]).class_gram(0).tolist()
+        [[8, 0], [0, 2]]
+        """
+        return self.by_class[place].gram_square()
+
+    @property
+    def class_grams(self) -> NDArray[np.signedinteger[Any]]:
+        """All class grams, packed: int32 or int64, (class_count, d (d + 1) / 2); a copy."""
+        if not self.by_class:
+            return np.zeros((len(self.class_names), 0), np.int32)
+        return np.stack([part.gram for part in self.by_class])
+
     def gram_square(self) -> NDArray[np.int64]:
         """The gram as a full matrix, int64, (dim, dim); for small ones."""
         return triangle.to_square(self.gram, self.dim)
@@ -199,6 +244,7 @@ class Statistics(Margins):
             and np.array_equal(self.codes, other.codes)
             and np.array_equal(self.cross, other.cross)
             and np.array_equal(self.gram, other.gram)
+            and self.by_class == other.by_class
         )
 
     __hash__ = None  # type: ignore[assignment]

@@ -147,7 +147,7 @@ def _encode_samples(dense, first, last, dim, units, rows, terms, shift, largest)
     wide = reach * terms + ((1 << shift) >> 1) > MOST_DENSE or shift >= 15
     width, flat, few = dense.shape[1], dense.reshape(-1), np.empty(LANES * LANES, np.int16)
     for unit in range(0, units, LANES):
-        at, stride, codes = first * width + dim + unit, width, flat
+        at, stride, codes = first * width + dim + 1 + unit, width, flat
         # The last units of a row, and the last samples, must not be followed by others' codes.
         whole = last - first == LANES and unit + LANES <= units
         if not whole:
@@ -159,7 +159,7 @@ def _encode_samples(dense, first, last, dim, units, rows, terms, shift, largest)
         if not whole:
             for sample in range(first, last):
                 for column in range(min(LANES, units - unit)):
-                    dense[sample, dim + unit + column] = few[(sample - first) * LANES + column]
+                    dense[sample, dim + 1 + unit + column] = few[(sample - first) * LANES + column]
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -182,7 +182,7 @@ def _encode_plain(dense, dim, units, rows, terms, shift, largest):  # type: igno
                     total += row[place]
                 elif place < 2 * dim:
                     total -= row[place - dim]
-            row[dim + unit] = min(max(total >> shift, 0), largest)
+            row[dim + 1 + unit] = min(max(total >> shift, 0), largest)
 
 
 def rows_of_terms(
@@ -215,11 +215,12 @@ def encode_units(
     shift: int,
     largest: int,
 ) -> None:
-    """``dense[:, dim + j] = min(largest, max(0, sum_t ± dense[:, f(j, t)]) / 2^shift)``, rounded.
+    """``dense[:, dim + 1 + j] = min(largest, max(0, sum_t ± dense[:, f(j, t)]) / 2^shift)``.
 
     Parameters
     ----------
-    dense : int16, (samples, at least dim + units), features first, C-contiguous; in place
+    dense : int16, (samples, at least dim + 1 + units), features first, then a constant, then
+        what is written, rounded; C-contiguous
     rows : from `rows_of_terms`
     shift, largest : at most 16, and at most int16
     """
