@@ -164,7 +164,7 @@ class Layout:
             (),
             self.dense_scales[begin:end],
             self.dense_limits[begin:end],
-            tuple(norm for norm in norms if 0 <= norm[0] and norm[1] <= end - begin),
+            tuple(norm for norm in norms if norm[0] >= 0 and norm[1] <= end - begin),
         )
 
     @property
