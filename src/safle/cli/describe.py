@@ -14,6 +14,7 @@ from safle.encoders.features import ClassName
 
 if TYPE_CHECKING:
     from safle.encoders.histogram import Histogram
+    from safle.federation.attack import Attack
     from safle.federation.manifest import Manifest
     from safle.federation.rehearsal import Rehearsal
     from safle.model import Model
@@ -54,6 +55,26 @@ def contribution_facts(sent: Rehearsal, *, about: str = "") -> Facts:
 def worked_out(found: Sequence[str]) -> list[str]:
     """What `safle.federation.disclosure` says, as lines."""
     return ["What can be worked out from it:", *(f"  - {text}" for text in found)]
+
+
+def attack_facts(found: Attack) -> Facts:
+    """How many samples were worked out of a contribution, how, and how closely."""
+    left = found.samples - found.found
+    facts: Facts = {
+        "samples": f"{found.samples:,}",
+        "worked out": f"{found.found:,} of {found.samples:,}, exactly: every code, and the class",
+        "by their class": f"{found.by_class:,} that had one to themselves",
+        "by a code": f"{found.by_code:,} that had one to themselves",
+        "by lattice": f"{found.by_lattice:,} from the products of all columns",
+    }
+    if not found.tried_lattice and left:
+        facts["by lattice"] = (
+            f"not tried on the other {left:,}; of no more samples than columns it is known to "
+            "find all (docs/security.md)"
+        )
+    if found.close:
+        facts["nearly"] = f"{found.close:,} more: the sums of their classes are close to each"
+    return facts
 
 
 def statistics_facts(statistics: Statistics, *, size: int, digest: str) -> Facts:

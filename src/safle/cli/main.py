@@ -13,6 +13,7 @@ from typing import Any
 
 import rich_click as click
 
+from safle.cli.attack import attack
 from safle.cli.backbones import backbones
 from safle.cli.client import client
 from safle.cli.count import count
@@ -38,7 +39,8 @@ from safle.cli.sum import add_up
 from safle.errors import SafleError
 
 COMMANDS = (
-    *(backbones, features, encoder, histogram, rehearse, count, client, add_up, remove, solve),
+    *(backbones, features, encoder, histogram, rehearse, attack, count, client),
+    *(add_up, remove, solve),
     *(store, predict, evaluate, export, inspect_file, simulate, deploy, demo, experiment, report),
 )
 SETTINGS = {

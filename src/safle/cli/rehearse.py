@@ -40,12 +40,13 @@ def rehearse(
 ) -> None:
     """Say what your samples would send and be worth, before anything is sent.
 
-    Counts and packs them as [b]safle count[/b] would, but writes no file. A fifth of them,
+    Counts and packs them as [b]safle count[/b] would, but writes no file, and runs [b]safle
+    attack[/b] on what would be sent. A fifth of them,
     held out, says how well the others do on their own: a federation does better.
     """
     import numpy as np
 
-    from safle.cli.describe import contribution_facts, listing, worked_out
+    from safle.cli.describe import attack_facts, contribution_facts, listing, worked_out
     from safle.cli.reading import open_labelled
     from safle.encoders import load_encoder
     from safle.encoders.source import check_source
@@ -57,7 +58,7 @@ def rehearse(
     values, labels = np.asarray(table.features), np.asarray(table.labels)
     session.announce_compilation()
     with session.progress(f"rehearsing {features.name}") as advance:
-        sent = weigh(encoder, values, labels)
+        sent = weigh(encoder, values, labels, attacked=True)
         advance(0.4)
         alone = worth(encoder, values, labels, lambda done: advance(0.4 + 0.5 * done))
         fit = fitting_share(encoder, values)
@@ -68,7 +69,10 @@ def rehearse(
         "accuracy alone": f"{alone.accuracy:.1%} ± {alone.error:.1%} of {alone.judged:,} held-out "
         f"samples (always the most frequent class: {alone.largest_class:.1%})",
     }
-    session.facts(f"{features}: a contribution", facts | contribution_facts(sent))
+    facts |= contribution_facts(sent)
+    if sent.attacked is not None:
+        facts["attacked"] = attack_facts(sent.attacked)["worked out"]
+    session.facts(f"{features}: a contribution", facts)
     session.text(worked_out(sent.gives_away))
     session.text([f"warning: {text}" for text in _warnings(fit, alone)])
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from safle._internal.memory import readable
 from safle.encoders import Encoder
 from safle.errors import InvalidInput, SettingsError
+from safle.federation.attack import Attack, attack
 from safle.federation.disclosure import disclosures
 from safle.model import Model
 from safle.solver import solve
@@ -47,6 +48,7 @@ class Rehearsal:
     bytes : of the file
     seconds : to encode, count and pack it on this machine
     gives_away : what can be worked out from it, from `safle.federation.disclosure`
+    attacked : what `safle.federation.attack` worked out; None if it was not run
     """
 
     samples: int
@@ -55,6 +57,7 @@ class Rehearsal:
     bytes: int
     seconds: float
     gives_away: tuple[str, ...]
+    attacked: Attack | None = None
 
 
 @dataclass(frozen=True)
@@ -77,15 +80,21 @@ class Worth:
         return sqrt(self.accuracy * (1 - self.accuracy) / self.judged)
 
 
-def weigh(encoder: Encoder, features: NDArray[Any], labels: NDArray[Any]) -> Rehearsal:
-    """Count and pack samples, (samples, feature_dim), as a client would."""
+def weigh(
+    encoder: Encoder, features: NDArray[Any], labels: NDArray[Any], *, attacked: bool = False
+) -> Rehearsal:
+    """Count and pack samples, (samples, feature_dim), as a client would.
+
+    With ``attacked``, the attack is run on what would be sent.
+    """
     begun = time.perf_counter()
     statistics = count(encoder, features, labels)
     size = len(encode_statistics(statistics))
     seconds = time.perf_counter() - begun
     numbers = statistics.gram.size + statistics.cross.size + len(statistics.class_names)
     told = tuple(disclosures(statistics))
-    return Rehearsal(statistics.sample_count, statistics.dim, numbers, size, seconds, told)
+    found = attack(statistics) if attacked else None
+    return Rehearsal(statistics.sample_count, statistics.dim, numbers, size, seconds, told, found)
 
 
 def rehearse(encoder: Encoder, *, samples: int, classes: int) -> Rehearsal:

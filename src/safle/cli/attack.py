@@ -1,0 +1,60 @@
+"""``safle attack``: what whoever receives a contribution can work out of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from safle.cli.options import FILE, Command, encoder_file, refuse_overwriting, written
+from safle.cli.session import Session
+
+EXAMPLE = "Example:\n\n  safle attack a.stats --encoder encoder.safetensors -o found.npz"
+
+
+@click.command(cls=Command, panel="At a client", epilog=EXAMPLE)
+@click.argument("contribution", type=FILE, help="A client's statistics file, or a sum of some.")
+@encoder_file()
+@click.option(
+    "--most",
+    type=click.IntRange(min=0),
+    default=40,
+    metavar="N",
+    help="Try lattice reduction on up to so many samples: 40 take seconds, 100 minutes.",
+)
+@written("-o", "--output", help="Also write the samples that were found: codes and labels.")
+@click.pass_obj
+def attack(
+    session: Session,
+    /,
+    contribution: Path,
+    encoder_path: Path,
+    most: int,
+    output: Path | None,
+) -> None:
+    """Work samples out of a plain contribution, as whoever receives it could.
+
+    Finds, exactly, samples with a class or a code to themselves, what is left when those are
+    taken off, and few samples by lattice reduction (extra attack). On a masked contribution
+    there is nothing to work with. Run it on your own file before you send it.
+    """
+    import numpy as np
+
+    from safle._internal.places import naming
+    from safle.cli.describe import attack_facts
+    from safle.data.tables import write_table
+    from safle.encoders import load_encoder
+    from safle.federation.attack import attack as run_attack
+    from safle.federation.contribution import Contribution
+
+    if output is not None:
+        refuse_overwriting(output, contribution, encoder_path)
+    encoder = load_encoder(encoder_path)
+    session.announce_compilation()
+    with naming(contribution):
+        statistics, _ = Contribution.read(contribution).open(encoder)
+        found = run_attack(statistics, most_reduced=most)
+    if output is not None:
+        codes = np.concatenate([found.codes.symbols, found.codes.dense], axis=1)
+        write_table(output, codes.astype(np.float32), np.array(found.labels))
+    session.facts(f"{contribution}: attacked", attack_facts(found))
