@@ -6,23 +6,26 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import FILE, Command, encoder_file, refuse_overwriting, written
+from safle.cli.options import (
+    FILE,
+    Command,
+    encoder_file,
+    examples,
+    option,
+    refuse_overwriting,
+    written,
+)
 from safle.cli.session import Session
 
-EXAMPLE = "Example:\n\n  safle attack a.stats --encoder encoder.safetensors -o found.npz"
+EXAMPLE = examples("safle attack a.stats --encoder encoder.safetensors -o found.npz")
+MOST = "Try lattice reduction on up to so many samples: 40 take seconds, 100 minutes."
 
 
 @click.command(cls=Command, panel="At a client", epilog=EXAMPLE)
 @click.argument("contribution", type=FILE, help="A client's statistics file, or a sum of some.")
 @encoder_file()
-@click.option(
-    "--most",
-    type=click.IntRange(min=0),
-    default=40,
-    metavar="N",
-    help="Try lattice reduction on up to so many samples: 40 take seconds, 100 minutes.",
-)
-@written("-o", "--output", help="Also write the samples that were found: codes and labels.")
+@option("--most", MOST, "N", type=click.IntRange(min=0), default=40)
+@written("-o --output", "Also write the samples that were found: codes and labels.")
 @click.pass_obj
 def attack(
     session: Session,
