@@ -120,11 +120,13 @@ def _lanczos(
 
 def _orthonormal(columns: Matrix, least: float) -> tuple[Matrix, Matrix]:
     """Q, (dim, rank), and R, (rank, width), with ``Q R = columns`` but for ``least``."""
-    q, r, order = qr(columns, mode="economic", pivoting=True)
+    # Pivots are looked for in the small factor: on the tall one, that takes 30 times as long.
+    tall, small = qr(columns, mode="economic")
+    q, r, order = qr(small, pivoting=True)
     rank = int((np.abs(np.diagonal(r)) > least).sum())
     straight = np.empty((rank, columns.shape[1]))
     straight[:, order] = r[:rank]
-    return q[:, :rank], straight
+    return tall @ q[:, :rank], straight
 
 
 def _band(within: list[Matrix], beside: list[Matrix]) -> Matrix:

@@ -145,21 +145,36 @@ def to_square(packed: NDArray[np.integer], dim: int) -> NDArray[np.int64]:
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _multiply_columns(packed, dim, right, first, last, thread, threads, sums):  # type: ignore[no-untyped-def]
-    """Entries (row, column) with first <= column < last, and their mirror images."""
-    for row in range(thread, last, threads):
-        low = max(row + 1, first)
-        entries = packed[start(row, dim) + low : start(row, dim) + last]
-        for k in range(right.shape[0]):
-            left = right[k, row]
-            others, mirrored = right[k, low:last], sums[k, low:last]
-            total = sums[k, row]
-            for j in range(len(entries)):
-                total += entries[j] * others[j]
-                mirrored[j] += entries[j] * left
-            if row >= first:
-                total += packed[start(row, dim) + row] * left
-            sums[k, row] = total
+def _multiply_row(packed, dim, row, last, right, sums):  # type: ignore[no-untyped-def]
+    """Entries (row, column) with row <= column < last, and their mirror images."""
+    origin = start(row, dim)
+    for k in range(right.shape[0]):
+        left = right[k, row]
+        sums[k, row] += packed[origin + row] * left
+        for column in range(row + 1, last):
+            sums[k, row] += packed[origin + column] * right[k, column]
+            sums[k, column] += packed[origin + column] * left
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _multiply_rows(a, b, c, d, row, low, right, sums):  # type: ignore[no-untyped-def]
+    """Four rows from ``row`` on, their columns from ``low`` on, and their mirror images.
+
+    Four at once: what is read and written beside the entries serves eight multiplications.
+    """
+    for k in range(right.shape[0]):
+        left_a, left_b, left_c, left_d = right[k, row : row + 4]
+        others, images = right[k, low : low + len(a)], sums[k, low : low + len(a)]
+        sum_a, sum_b, sum_c, sum_d = sums[k, row : row + 4]
+        for j in range(len(a)):
+            other = others[j]
+            sum_a += a[j] * other
+            sum_b += b[j] * other
+            sum_c += c[j] * other
+            sum_d += d[j] * other
+            images[j] += a[j] * left_a + b[j] * left_b + c[j] * left_c + d[j] * left_d
+        sums[k, row], sums[k, row + 1] = sum_a, sum_b
+        sums[k, row + 2], sums[k, row + 3] = sum_c, sum_d
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -167,9 +182,29 @@ def _multiply(packed, dim, right, partial):  # type: ignore[no-untyped-def]
     threads, block = partial.shape[0], 1024
     for index in prange(threads):
         thread = np.int64(index)
+        sums = partial[thread]
         for first in range(0, dim, block):
             last = min(first + block, dim)
-            _multiply_columns(packed, dim, right, first, last, thread, threads, partial[thread])
+            for row in range(4 * thread, last, 4 * threads):
+                low = first
+                if row >= first:
+                    low = min(row + 4, last)
+                    for near in range(row, low):
+                        _multiply_row(packed, dim, near, low, right, sums)
+                if low == last:
+                    continue
+                a, b = start(row, dim), start(row + 1, dim)
+                c, d = start(row + 2, dim), start(row + 3, dim)
+                _multiply_rows(
+                    packed[a + low : a + last],
+                    packed[b + low : b + last],
+                    packed[c + low : c + last],
+                    packed[d + low : d + last],
+                    row,
+                    low,
+                    right,
+                    sums,
+                )
 
 
 def multiply(
