@@ -7,6 +7,7 @@ from typing import Any
 
 import rich_click as click
 
+from safle.cli import options as opt
 from safle.cli.image_options import (
     choose_backbone,
     choose_images,
@@ -14,26 +15,18 @@ from safle.cli.image_options import (
     running,
     unreadable_text,
 )
-from safle.cli.options import (
-    Command,
-    encoder_file,
-    examples,
-    output,
-    refuse_overwriting,
-    trust_option,
-)
 from safle.cli.releasing import policy_option, release_statistics
 from safle.cli.session import Session
 
-EXAMPLE = examples("safle client photographs/ --encoder encoder.safetensors -o a.stats")
+EXAMPLE = opt.examples("safle client photographs/ --encoder encoder.safetensors -o a.stats")
 
 
-@click.command(cls=Command, panel="At a client", epilog=EXAMPLE)
+@click.command(cls=opt.Command, panel="At a client", epilog=EXAMPLE)
 @image_options(default=None, shown="the encoder's")
-@encoder_file()
-@trust_option
+@opt.encoder_file()
+@opt.trust_option
 @policy_option
-@output("The statistics file to write; send it to the server.")
+@opt.output("The statistics file to write; send it to the server.")
 @click.pass_obj
 def client(
     session: Session,
@@ -56,7 +49,7 @@ def client(
     from safle.encoders.source import check_source
 
     given = images, encoder_path, options["labels"], options["weights"], policy_path
-    refuse_overwriting(output, *given)
+    opt.refuse_overwriting(output, *given)
     encoder = load_encoder(encoder_path)
     source = choose_images(session, images, options)
     network = choose_backbone(backbone or _named_in(encoder.source, encoder_path), options)

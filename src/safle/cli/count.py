@@ -7,37 +7,26 @@ from typing import Any
 
 import rich_click as click
 
-from safle.cli.options import (
-    Command,
-    batch_option,
-    encoder_file,
-    examples,
-    features_argument,
-    option,
-    output,
-    refuse_overwriting,
-    table_options,
-    trust_option,
-)
+from safle.cli import options as opt
 from safle.cli.releasing import policy_option, release_statistics
 from safle.cli.session import Session
 
-EXAMPLES = examples(
+EXAMPLES = opt.examples(
     "safle count hospital_a.csv --encoder encoder.safetensors -o a.stats",
     "safle count x.npy --labels y.npy --encoder encoder.safetensors -o b.stats",
 )
 CLASSES = "The only labels there may be; anything else is refused."
 
 
-@click.command(cls=Command, panel="At a client", epilog=EXAMPLES)
-@features_argument
-@encoder_file()
-@table_options(labels=True)
-@option("--classes", CLASSES, "A,B,C", show_default="all")
-@batch_option
-@trust_option
+@click.command(cls=opt.Command, panel="At a client", epilog=EXAMPLES)
+@opt.features_argument
+@opt.encoder_file()
+@opt.table_options(labels=True)
+@opt.option("--classes", CLASSES, "A,B,C", show_default="all")
+@opt.batch_option
+@opt.trust_option
 @policy_option
-@output("The statistics file to write; send it to the server.")
+@opt.output("The statistics file to write; send it to the server.")
 @click.pass_obj
 def count(
     session: Session,
@@ -61,7 +50,7 @@ def count(
     from safle.encoders.source import check_source
     from safle.statistics import Accumulator
 
-    refuse_overwriting(output, features, encoder_path, selection["labels"], policy_path)
+    opt.refuse_overwriting(output, features, encoder_path, selection["labels"], policy_path)
     encoder = load_encoder(encoder_path)
     table = open_labelled(features, **selection)
     check_source(encoder.source, table.source, where=str(features), trusted=trust_features)

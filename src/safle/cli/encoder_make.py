@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli.options import (
-    COUNT,
-    FILE,
-    POSITIVE,
-    Command,
-    client_options,
-    examples,
-    option,
-    output,
-    refuse_overwriting,
-    table_options,
-)
+from safle.cli import options as opt
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
@@ -28,7 +17,7 @@ if TYPE_CHECKING:
     from safle.data.tables import Table
     from safle.encoders.calibration import Calibration
 
-EXAMPLES = examples(
+EXAMPLES = opt.examples(
     "safle encoder make --range 0 16 --features 64 -o encoder.safetensors",
     "safle encoder make --histogram total.hist --megabytes 5 -o encoder.safetensors",
     "safle encoder make --sample public.npz --kind embedding -o encoder.safetensors",
@@ -41,7 +30,7 @@ MEGABYTES = "As many random features as a client of --samples samples can send i
 SOURCES = ("range", "mean", "sample", "histogram")
 
 
-class MakeCommand(Command):
+class MakeCommand(opt.Command):
     """A command with an option for every setting of every kind.
 
     They are added when they are asked for: the kinds are slow to import, and other
@@ -57,17 +46,17 @@ class MakeCommand(Command):
 
 
 @click.command(cls=MakeCommand, epilog=EXAMPLES)
-@option("--range", RANGE, "LOW HIGH", type=(float, float))
-@option("--features", "How many features.", "D", type=COUNT)
-@option("--mean", MEAN, "NUMBER|FILE")
-@option("--deviation", "Goes with --mean.", "NUMBER|FILE")
-@option("--sample", "Calibrate by a table of public features.", "FILE", type=FILE)
-@option("--histogram", HISTOGRAM, "FILE", type=FILE)
-@option("--features-source", SOURCE, "FILE", type=FILE, show_default="the sample's")
-@option("--megabytes", MEGABYTES, "MB", type=POSITIVE)
-@client_options("--megabytes")
-@table_options(labels=False)
-@output("The encoder file to write; give it to every client.")
+@opt.option("--range", RANGE, "LOW HIGH", type=(float, float))
+@opt.option("--features", "How many features.", "D", type=opt.COUNT)
+@opt.option("--mean", MEAN, "NUMBER|FILE")
+@opt.option("--deviation", "Goes with --mean.", "NUMBER|FILE")
+@opt.option("--sample", "Calibrate by a table of public features.", "FILE", type=opt.FILE)
+@opt.option("--histogram", HISTOGRAM, "FILE", type=opt.FILE)
+@opt.option("--features-source", SOURCE, "FILE", type=opt.FILE, show_default="the sample's")
+@opt.option("--megabytes", MEGABYTES, "MB", type=opt.POSITIVE)
+@opt.client_options("--megabytes")
+@opt.table_options(labels=False)
+@opt.output("The encoder file to write; give it to every client.")
 @click.pass_context
 def make(context: click.RichContext, /, output: Path, kind: str, **options: Any) -> None:
     """Make an encoder, calibrated by exactly one of --range, --mean, --sample, --histogram.
@@ -82,7 +71,7 @@ def make(context: click.RichContext, /, output: Path, kind: str, **options: Any)
     _check_usage(options)
     settings = given_settings(kind, options)
     for name in ("sample", "histogram", "features_source"):
-        refuse_overwriting(output, options[name])
+        opt.refuse_overwriting(output, options[name])
     calibration = _calibration(options)
     session = context.find_object(Session) or Session()
     if options["megabytes"] is not None:

@@ -8,28 +8,19 @@ from typing import Any
 
 import rich_click as click
 
-from safle.cli.options import (
-    Command,
-    batch_option,
-    examples,
-    features_argument,
-    model_argument,
-    refuse_overwriting,
-    table_options,
-    written,
-)
+from safle.cli import options as opt
 from safle.cli.session import Session
 
-EXAMPLE = examples("safle evaluate model.safetensors test.npz --png confusion.png")
+EXAMPLE = opt.examples("safle evaluate model.safetensors test.npz --png confusion.png")
 
 
-@click.command(cls=Command, panel="With a model", epilog=EXAMPLE)
-@model_argument
-@features_argument
-@written("--png", "Also draw the confusion matrix.")
-@written("--json json_path", "Also write all figures.")
-@table_options(labels=True)
-@batch_option
+@click.command(cls=opt.Command, panel="With a model", epilog=EXAMPLE)
+@opt.model_argument
+@opt.features_argument
+@opt.written("--png", "Also draw the confusion matrix.")
+@opt.written("--json json_path", "Also write all figures.")
+@opt.table_options(labels=True)
+@opt.batch_option
 @click.pass_obj
 def evaluate(
     session: Session,
@@ -52,7 +43,7 @@ def evaluate(
     if png is not None:
         pictures.require_matplotlib()
     for path in (png, json_path):
-        refuse_overwriting(path, model, features, selection["labels"])
+        opt.refuse_overwriting(path, model, features, selection["labels"])
     session.announce_compilation()
     with session.progress(f"evaluating on {features.name}") as advance:
         scores = score(load_model(model), features, batch, advance, **selection)

@@ -6,28 +6,18 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import (
-    Command,
-    examples,
-    model_argument,
-    option,
-    output,
-    refuse_overwriting,
-)
+from safle.cli import options as opt
 from safle.cli.session import Session
 
-LOAD = {
-    "torch": "torch.export.load({!r}).module()",
-    "onnx": "onnxruntime.InferenceSession({!r})",
-}
-EXAMPLE = examples("safle export model.safetensors --to onnx -o model.onnx")
+LOAD = {"torch": "torch.export.load({!r}).module()", "onnx": "onnxruntime.InferenceSession({!r})"}
+EXAMPLE = opt.examples("safle export model.safetensors --to onnx -o model.onnx")
 TO = "A torch program (.pt2) or an ONNX graph."
 
 
-@click.command(cls=Command, panel="With a model", epilog=EXAMPLE)
-@model_argument
-@option("--to target", TO, type=click.Choice([*LOAD]), required=True)
-@output("The file to write.")
+@click.command(cls=opt.Command, panel="With a model", epilog=EXAMPLE)
+@opt.model_argument
+@opt.option("--to target", TO, type=click.Choice([*LOAD]), required=True)
+@opt.output("The file to write.")
 @click.pass_obj
 def export(session: Session, /, model: Path, target: str, output: Path) -> None:
     """Export a model to torch or ONNX; both predict the same classes, without safle."""
@@ -35,7 +25,7 @@ def export(session: Session, /, model: Path, target: str, output: Path) -> None:
     from safle.model import load_model
     from safle.model.export import export_onnx, export_torch
 
-    refuse_overwriting(output, model)
+    opt.refuse_overwriting(output, model)
     write = {"torch": export_torch, "onnx": export_onnx}[target]
     write(load_model(model), output)
     facts = {

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli.options import (
-    Command,
-    batch_option,
-    examples,
-    features_argument,
-    option,
-    output,
-    refuse_overwriting,
-    table_options,
-)
+from safle.cli import options as opt
 from safle.cli.releasing import policy_option, release
 from safle.cli.session import Advance, Session
 
@@ -26,22 +17,22 @@ if TYPE_CHECKING:
 
     from safle.data.tables import Table
 
-EXAMPLES = examples(
+EXAMPLES = opt.examples(
     "safle histogram hospital_a.csv --low 0 --high 16 -o a.hist",
     "safle sum a.hist b.hist c.hist -o total.hist",
     "safle encoder make --histogram total.hist -o encoder.safetensors",
 )
 
 
-@click.command(cls=Command, panel="Before the round", epilog=EXAMPLES)
-@features_argument
-@option("--low", "Lower end of the grid.", type=float, required=True)
-@option("--high", "Upper end of the grid.", type=float, required=True)
-@option("--bins", "Equal bins between the two.", type=int, default=256)
-@table_options(labels=False)
-@batch_option
+@click.command(cls=opt.Command, panel="Before the round", epilog=EXAMPLES)
+@opt.features_argument
+@opt.option("--low", "Lower end of the grid.", type=float, required=True)
+@opt.option("--high", "Upper end of the grid.", type=float, required=True)
+@opt.option("--bins", "Equal bins between the two.", type=int, default=256)
+@opt.table_options(labels=False)
+@opt.batch_option
 @policy_option
-@output("The histogram file to write.")
+@opt.output("The histogram file to write.")
 @click.pass_obj
 def histogram(
     session: Session,
@@ -65,7 +56,7 @@ def histogram(
     from safle.encoders.histogram import Grid, Histogram
     from safle.wire import encode_histogram
 
-    refuse_overwriting(output, features, policy_path)
+    opt.refuse_overwriting(output, features, policy_path)
     grid = Grid(low, high, bins)
     table = open_table(features, **selection)
     session.announce_compilation()

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli.options import (
-    Command,
-    batch_option,
-    examples,
-    features_argument,
-    model_argument,
-    option,
-    output,
-    refuse_overwriting,
-    table_options,
-)
+from safle.cli import options as opt
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
@@ -26,16 +16,16 @@ if TYPE_CHECKING:
 
     from safle.model import Model
 
-EXAMPLE = examples("safle predict model.safetensors new.csv --proba -o predictions.csv")
+EXAMPLE = opt.examples("safle predict model.safetensors new.csv --proba -o predictions.csv")
 
 
-@click.command(cls=Command, panel="With a model", epilog=EXAMPLE)
-@model_argument
-@features_argument
-@option("--proba", "Add a column with each class's probability.", is_flag=True)
-@table_options(labels=False)
-@batch_option
-@output("The .csv file to write: one line a sample.")
+@click.command(cls=opt.Command, panel="With a model", epilog=EXAMPLE)
+@opt.model_argument
+@opt.features_argument
+@opt.option("--proba", "Add a column with each class's probability.", is_flag=True)
+@opt.table_options(labels=False)
+@opt.batch_option
+@opt.output("The .csv file to write: one line a sample.")
 @click.pass_obj
 def predict(
     session: Session,
@@ -59,7 +49,7 @@ def predict(
     from safle.encoders.source import check_source
     from safle.model import load_model
 
-    refuse_overwriting(output, model, features)
+    opt.refuse_overwriting(output, model, features)
     classifier = load_model(model)
     table = open_table(features, **selection)
     source = classifier.encoder.source

@@ -7,36 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli.options import (
-    Command,
-    encoder_file,
-    examples,
-    features_argument,
-    table_options,
-    trust_option,
-)
+from safle.cli import options as opt
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
     from safle.federation.rehearsal import Worth
 
-EXAMPLE = examples("safle rehearse hospital_a.csv --encoder encoder.safetensors")
+EXAMPLE = opt.examples("safle rehearse hospital_a.csv --encoder encoder.safetensors")
 LEAST_FIT = 0.5
 
 
-@click.command(cls=Command, panel="At a client", epilog=EXAMPLE)
-@features_argument
-@encoder_file()
-@table_options(labels=True)
-@trust_option
+@click.command(cls=opt.Command, panel="At a client", epilog=EXAMPLE)
+@opt.features_argument
+@opt.encoder_file()
+@opt.table_options(labels=True)
+@opt.trust_option
 @click.pass_obj
 def rehearse(
-    session: Session,
-    /,
-    features: Path,
-    encoder_path: Path,
-    trust_features: bool,
-    **selection: Any,
+    session: Session, /, features: Path, encoder_path: Path, trust_features: bool, **selection: Any
 ) -> None:
     """Say what your samples would send and be worth, before anything is sent.
 

@@ -9,25 +9,13 @@ from typing import Any
 
 import rich_click as click
 
+from safle.cli import options as opt
 from safle.cli.deploy import show_report
 from safle.cli.limit_options import chosen_limits, limit_options
-from safle.cli.options import (
-    COUNT,
-    FILE,
-    FOLDER,
-    Command,
-    alpha_option,
-    deadline_option,
-    encoder_file,
-    examples,
-    features_argument,
-    option,
-    seed_option,
-)
 from safle.cli.session import Session
 
 SPLITTING = "safle simulate train.npz --encoder encoder.safetensors --clients 100"
-EXAMPLES = examples(
+EXAMPLES = opt.examples(
     f"{SPLITTING} --out simulation",
     f"{SPLITTING} --partition dirichlet --alpha 0.1 --engine in-process --out simulation",
 )
@@ -37,20 +25,22 @@ ENGINE = "Flower's processes, or its messages alone: the same code and the same 
 OUT = "Where the model, the report and the store go."
 
 
-@click.command(cls=Command, panel="Over a network", epilog=EXAMPLES)
-@features_argument
-@encoder_file()
-@option("--clients", "How many.", "K", type=COUNT, default=10)
-@option("--partition", "How samples are split over clients.", type=PARTITIONS, default="iid")
-@alpha_option("Of dirichlet: the smaller, the more unequal the clients.")
-@option("--shards", "Of shards: about how many classes a client sees.", "S", type=COUNT, default=2)
-@seed_option
-@option("--split", "Which <split>_features of the file.", "NAME", default="")
-@option("--engine", ENGINE, type=ENGINES, default="flower")
-@deadline_option("Go on after this without those that have not answered.")
-@option("--out folder", OUT, "DIR", type=FOLDER, default="simulation")
+@click.command(cls=opt.Command, panel="Over a network", epilog=EXAMPLES)
+@opt.features_argument
+@opt.encoder_file()
+@opt.option("--clients", "How many.", "K", type=opt.COUNT, default=10)
+@opt.option("--partition", "How samples are split over clients.", type=PARTITIONS, default="iid")
+@opt.alpha_option("Of dirichlet: the smaller, the more unequal the clients.")
+@opt.option(
+    "--shards", "Of shards: about how many classes a client sees.", "S", type=opt.COUNT, default=2
+)
+@opt.seed_option
+@opt.option("--split", "Which <split>_features of the file.", "NAME", default="")
+@opt.option("--engine", ENGINE, type=ENGINES, default="flower")
+@opt.deadline_option("Go on after this without those that have not answered.")
+@opt.option("--out folder", OUT, "DIR", type=opt.FOLDER, default="simulation")
 @limit_options
-@option("--test", "Also evaluate the model on this table.", "FILE", type=FILE)
+@opt.option("--test", "Also evaluate the model on this table.", "FILE", type=opt.FILE)
 @click.pass_obj
 def simulate(
     session: Session,

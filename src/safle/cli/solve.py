@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import rich_click as click
 
-from safle.cli.options import (
-    FILE,
-    Command,
-    encoder_file,
-    examples,
-    option,
-    options,
-    output,
-    refuse_overwriting,
-    written,
-)
+from safle.cli import options as opt
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
@@ -27,7 +17,7 @@ if TYPE_CHECKING:
     from safle.solver import Solution
     from safle.statistics import Statistics
 
-EXAMPLES = examples(
+EXAMPLES = opt.examples(
     "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
     "safle solve total.stats --encoder encoder.safetensors --curve ridge.png -o m.safetensors",
 )
@@ -58,22 +48,22 @@ def _ridge(_context: click.Context, _option: click.Parameter, text: str) -> floa
     return number
 
 
-solve_options = options(
-    option("--ridge", RIDGE, "auto|0|NUMBER", callback=_ridge, default="auto"),
-    option("--head", HEAD, "NAME", type=HEADS, default="auto"),
-    option("--auto", AUTO, is_flag=True),
-    option("--criterion", CRITERION, type=click.Choice(["gcv", "evidence"]), default="gcv"),
-    option("--backend", BACKEND, type=click.Choice(["auto", "scipy", "torch"]), default="auto"),
-    written("--curve", "Also write the ridge curve: .png, .csv or .json."),
+solve_options = opt.options(
+    opt.option("--ridge", RIDGE, "auto|0|NUMBER", callback=_ridge, default="auto"),
+    opt.option("--head", HEAD, "NAME", type=HEADS, default="auto"),
+    opt.option("--auto", AUTO, is_flag=True),
+    opt.option("--criterion", CRITERION, type=click.Choice(["gcv", "evidence"]), default="gcv"),
+    opt.option("--backend", BACKEND, type=click.Choice(["auto", "scipy", "torch"]), default="auto"),
+    opt.written("--curve", "Also write the ridge curve: .png, .csv or .json."),
 )
 """How statistics are solved; ``curve`` and ``how`` of `solve_and_save`."""
 
 
-@click.command(cls=Command, panel="At the server", epilog=EXAMPLES)
-@click.argument("total", type=FILE, help="Summed statistics.")
-@encoder_file("The encoder the clients counted with; the model carries a copy.")
+@click.command(cls=opt.Command, panel="At the server", epilog=EXAMPLES)
+@click.argument("total", type=opt.FILE, help="Summed statistics.")
+@opt.encoder_file("The encoder the clients counted with; the model carries a copy.")
 @solve_options
-@output("The model file to write.")
+@opt.output("The model file to write.")
 @click.pass_obj
 def solve(
     session: Session,
@@ -92,7 +82,7 @@ def solve(
     from safle.wire import read_statistics
 
     check_usage(curve, how)
-    refuse_overwriting(output, total, encoder_path)
+    opt.refuse_overwriting(output, total, encoder_path)
     session.announce_compilation()
     encoder = load_encoder(encoder_path)
     statistics = read_statistics(total, made=encoder)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from safle.errors import SafleError
+
+LABEL_COLUMN = "label"
 
 
 def existing_file(path: str | os.PathLike[str], error: type[SafleError]) -> Path:
@@ -50,6 +52,15 @@ def refuse_options(
         value = getattr(given, option)
         if value != getattr(type(given), option):
             raise error(f"{where}: {option}={str(value)!r} does not apply to {kind}; leave it out")
+
+
+def find_label(
+    where: object, wanted: str, names: Sequence[str], error: type[SafleError]
+) -> str | None:
+    """The column of labels among ``names``; only one of the default name may be missing."""
+    if wanted not in names and wanted != LABEL_COLUMN:
+        raise error(f"{where}: no column {wanted!r}; it has {listed(names)}")
+    return wanted if wanted in names else None
 
 
 def listed(names: Iterable[str], most: int = 20) -> str:

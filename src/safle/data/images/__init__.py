@@ -10,12 +10,4 @@ from safle.data.images.decoding import MOST_PIXELS, decode
 from safle.data.images.opening import open_images
 from safle.data.images.sources import ImageSource, Label, Record, Unreadable
 
-__all__ = [
-    "MOST_PIXELS",
-    "ImageSource",
-    "Label",
-    "Record",
-    "Unreadable",
-    "decode",
-    "open_images",
-]
+__all__ = ["MOST_PIXELS", "ImageSource", "Label", "Record", "Unreadable", "decode", "open_images"]

@@ -36,29 +36,17 @@ TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 _OUTSIDE = re.compile("/|[A-Za-z]:/")
 # What the standard library raises for what is broken or packed in an unknown way.
 _BROKEN = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    OSError,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(OSError, EOFError, NotImplementedError, RuntimeError),
 )
 # A long name is a member of its own, which tarfile reads whole before anyone sees its size.
 _MOST_HEADER_BYTES = 2**20
 _HEADER_TYPES = (
-    tarfile.XHDTYPE,
-    tarfile.XGLTYPE,
-    tarfile.SOLARIS_XHDTYPE,
-    tarfile.GNUTYPE_LONGNAME,
-    tarfile.GNUTYPE_LONGLINK,
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
 )
-_MAGIC: dict[bytes, Literal["r:gz", "r:bz2", "r:xz"]] = {
-    b"\x1f\x8b": "r:gz",
-    b"BZ": "r:bz2",
-    b"\xfd7": "r:xz",
-}
+_Packed = Literal["r:gz", "r:bz2", "r:xz"]
+_MAGIC: dict[bytes, _Packed] = {b"\x1f\x8b": "r:gz", b"BZ": "r:bz2", b"\xfd7": "r:xz"}
 
 
 class ZipFiles(Files):

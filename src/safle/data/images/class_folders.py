@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from safle.data.common import listed
+from safle.data.common import LABEL_COLUMN, listed
 from safle.data.images.files import SUFFIXES, FileImages, Files, Member, as_image_error, is_image
 from safle.data.images.lists import read_label_file
-from safle.data.images.sources import LABEL_COLUMN, Label, Selection, counted
+from safle.data.images.sources import Label, Selection, counted
 from safle.data.tables.labels import parse_labels
 from safle.errors import ImageError
 

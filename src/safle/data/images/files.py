@@ -8,6 +8,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -16,28 +17,10 @@ from safle.errors import ImageError, TableError
 
 SUFFIXES = frozenset(
     [
-        ".avif",
-        ".bmp",
-        ".dib",
-        ".gif",
-        ".j2k",
-        ".jfif",
-        ".jp2",
-        ".jpe",
-        ".jpeg",
-        ".jpg",
-        ".pbm",
-        ".pgm",
-        ".png",
-        ".pnm",
-        ".ppm",
-        ".tif",
-        ".tiff",
-        ".webp",
+        *(".avif", ".bmp", ".dib", ".gif", ".j2k", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"),
+        *(".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
     ]
 )
-
-
 MOST_TEXT = 2**22
 """Bytes of a file of labels."""
 
@@ -63,9 +46,7 @@ class Files(ABC):
     """
 
     def __init__(self, path: Path, members: list[Member], *, most_bytes: int) -> None:
-        self.path = path
-        self.members = members
-        self.most_bytes = most_bytes
+        self.path, self.members, self.most_bytes = path, members, most_bytes
         seen: set[str] = set()
         for member in members:
             if is_image(member.name):
@@ -110,35 +91,33 @@ class DiskFiles(Files):
                 yield Unreadable(f"cannot be read: {error.strerror}")
 
 
+@dataclass(frozen=True, eq=False)
 class FileImages:
     """Images that are files, with a label each."""
 
-    def __init__(
-        self,
-        files: Files,
-        members: Sequence[Member],
-        labels: Sequence[Label],
-        kind: str,
-        split: str | None,
-    ) -> None:
-        self._files = files
-        self._members = members
-        self._labels = labels
-        self.description = describe(kind, split, labels)
+    files: Files
+    members: Sequence[Member]
+    labels: Sequence[Label]
+    kind: str
+    split: str | None
+
+    @property
+    def description(self) -> str:
+        return describe(self.kind, self.split, self.labels)
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self.members)
 
     def digest(self) -> str:
         """SHA-256 of all names, labels and sizes."""
-        pairs = zip(self._members, self._labels, strict=True)
+        pairs = zip(self.members, self.labels, strict=True)
         return listing_digest((member.name, label, member.size) for member, label in pairs)
 
     def records(self, start: int = 0) -> Iterator[Record]:
         """All images from the ``start``-th on."""
-        wanted = self._members[start:]
-        contents = self._files.contents(wanted)
-        for member, label, data in zip(wanted, self._labels[start:], contents, strict=True):
+        wanted = self.members[start:]
+        contents = self.files.contents(wanted)
+        for member, label, data in zip(wanted, self.labels[start:], contents, strict=True):
             yield Record(member.name, label, data)
 
 

@@ -17,17 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from safle.data.common import listed
+from safle.data.common import LABEL_COLUMN, listed
 from safle.data.images.files import Member, path_inside
-from safle.data.images.sources import (
-    LABEL_COLUMN,
-    Label,
-    Record,
-    Selection,
-    Unreadable,
-    describe,
-    listing_digest,
-)
+from safle.data.images.sources import Label, Record, Selection, Unreadable, describe, listing_digest
 from safle.errors import ImageError, MissingExtra
 
 PREFIX = "hf:"

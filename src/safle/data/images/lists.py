@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from safle.data.common import listed
+from safle.data.common import find_label, listed
 from safle.data.images.files import (
     DiskFiles,
     FileImages,
@@ -19,7 +19,7 @@ from safle.data.images.files import (
     path_inside,
     plain_name,
 )
-from safle.data.images.sources import LABEL_COLUMN, Label, Selection, counted
+from safle.data.images.sources import Label, Selection, counted
 from safle.data.tables.delimited import read_header, read_rows
 from safle.data.tables.labels import parse_labels
 from safle.errors import ImageError
@@ -87,14 +87,12 @@ def _read_list(path: Path, selection: Selection) -> list[Row]:
     """All rows of a CSV file, each with a path and, where there is a column, a label."""
     with as_image_error():
         header, found = read_header(path), list(read_rows(path))
-    image_at = _image_at(path, header, selection.image_column)
-    label_at = _label_at(path, header, selection.label_column)
-    split_at = header.index("split") if "split" in header else None
+    label = find_label(path, selection.label_column, header, ImageError)
+    columns = _image_column(path, header, selection.image_column), label, "split"
+    places = [header.index(name) if name in header else None for name in columns]
     rows = []
     for line, cells in found:
-        image, label, split = (
-            None if at is None else cells[at].strip() for at in (image_at, label_at, split_at)
-        )
+        image, label, split = (None if at is None else cells[at].strip() for at in places)
         for cell, what in ((image, "path"), (label, "label"), (split, "split")):
             if cell == "":
                 raise ImageError(f"{path}: line {line} has no {what}; expected one a row")
@@ -144,7 +142,7 @@ def _typed(labels: Sequence[str | None], where: Path) -> list[Label]:
     return typed
 
 
-def _image_at(path: Path, header: list[str], wanted: str | None) -> int:
+def _image_column(path: Path, header: list[str], wanted: str | None) -> str:
     names = (wanted,) if wanted is not None else IMAGE_COLUMNS
     found = next((name for name in names if name in header), None)
     if found is None:
@@ -153,12 +151,4 @@ def _image_at(path: Path, header: list[str], wanted: str | None) -> int:
             f"in {listed(names)}: name the column with --image-column NAME "
             "(image_column= in Python)"
         )
-    return header.index(found)
-
-
-def _label_at(path: Path, header: list[str], wanted: str) -> int | None:
-    if wanted in header:
-        return header.index(wanted)
-    if wanted != LABEL_COLUMN:
-        raise ImageError(f"{path}: no column {wanted!r}; it has {listed(header)}")
-    return None
+    return found

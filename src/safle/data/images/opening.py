@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from safle.data.common import existing_file
+from safle.data.common import LABEL_COLUMN, existing_file
 from safle.data.images.archives import TARS, TarFiles, ZipFiles
 from safle.data.images.class_folders import open_class_folders
 from safle.data.images.files import Files, Member, is_image, list_folder
 from safle.data.images.hub import PREFIX, open_named, open_parquet
 from safle.data.images.lists import open_csv
-from safle.data.images.sources import LABEL_COLUMN, MOST_BYTES, ImageSource, Selection
+from safle.data.images.sources import MOST_BYTES, ImageSource, Selection
 from safle.errors import ImageError
 
 
@@ -29,40 +29,34 @@ def open_images(
     Parameters
     ----------
     path
-        A folder, .zip or .tar (.gz, .bz2, .xz) of class folders, of
-        Tiny-ImageNet, or of images with labels beside them (WebDataset); a
-        .csv file of paths and labels; a .parquet file of images, or a folder
-        of them; ``hf:NAME`` or ``hf:NAME:SPLIT``, a Hugging Face data set by
-        the name of its folder or of its place on the hub.
+        A folder, .zip or .tar (.gz, .bz2, .xz) of class folders, of Tiny-ImageNet, or of images
+        with labels beside them (WebDataset); a .csv file of paths and labels; a .parquet file
+        of images, or a folder of them; ``hf:NAME`` or ``hf:NAME:SPLIT``, a Hugging Face data
+        set by the name of its folder or of its place on the hub.
     split
-        Which split, needed where there are several: ``train`` and ``test``
-        folders, a ``split`` column, ``train-00000-of-...``.
+        Needed where there are several: ``train`` and ``test`` folders, a ``split`` column.
     labels
-        A .csv file with the labels of images in folders, used instead of the
-        folders' names. Its rows name an image by its path inside ``path`` or by
-        its file name, with or without suffix.
+        A .csv file with the labels of images in folders. Its rows name an image by its path
+        inside ``path`` or by its file name, with or without suffix.
     label_column
-        The column of labels (.csv, .parquet, hf:), or where they are beside
-        images: ``cls`` for ``1.cls``, or a key of ``1.json``.
+        The column of labels (.csv, .parquet, hf:), or where they are beside images: ``cls``
+        for ``1.cls``, or a key of ``1.json``; empty if there are none.
     image_column
-        The column of paths or encoded images, if it does not have one of the
-        usual names.
+        The column of paths or encoded images, if it does not have one of the usual names.
     most_bytes
         A larger file is refused before it is read.
 
     Returns
     -------
     source : ImageSource
-        Sorted by name; a .tar, a .csv and a .parquet file keep their own order.
-        A class folder's name is its images' label. Labels that are text are
-        integers if all of them are, and numbers in a data set become names if
-        it declares them.
+        Sorted by name; a .tar, a .csv and a .parquet file keep their own order. Labels that
+        are text are integers if all of them are; a data set's numbers become names if it
+        declares them.
 
     Raises
     ------
     ImageError
-        There is nothing that can be used. A single file that cannot be read is
-        found only when it is decoded.
+        Nothing can be used. A single file that cannot be read is found when it is decoded.
     MissingExtra
         A data set of Hugging Face's kinds, and ``datasets`` is not installed.
 
@@ -79,13 +73,8 @@ def open_images(
     >>> [(record.name, record.label) for record in images.records()]
     [('cat/1.png', 'cat'), ('dog/1.png', 'dog')]
     """
-    selection = Selection(
-        split=split,
-        labels=None if labels is None else existing_file(labels, ImageError),
-        label_column=label_column,
-        image_column=image_column,
-        most_bytes=most_bytes,
-    )
+    found = None if labels is None else existing_file(labels, ImageError)
+    selection = Selection(split, found, label_column, image_column, most_bytes)
     if str(path).startswith(PREFIX):
         return open_named(str(path), selection)
     place = Path(path)

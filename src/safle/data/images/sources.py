@@ -12,12 +12,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.data.common import choose_split, refuse_options
+from safle.data.common import LABEL_COLUMN, choose_split, refuse_options
 from safle.errors import ImageError
 
 Label = str | int | None
 """A class, or None where the source does not know it."""
-LABEL_COLUMN = "label"
 MOST_BYTES = 256 * 2**20
 """No photograph is larger."""
 
@@ -75,7 +74,7 @@ class ImageSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Selection:
     """The options of :func:`safle.data.images.open_images`."""
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from safle.data.common import existing_file
+from safle.data.common import LABEL_COLUMN, existing_file
 from safle.data.tables.arrays import read_npy_table, read_npz_table, read_safetensors_table
 from safle.data.tables.delimited import read_csv_table
 from safle.data.tables.labels import as_labels, name_labels, read_label_file
 from safle.data.tables.parquet import read_parquet_table
-from safle.data.tables.selection import LABEL_COLUMN, Contents, Selection
+from safle.data.tables.selection import Contents, Selection
 from safle.data.tables.table import Table, check_features
 from safle.errors import TableError
 
@@ -42,33 +42,29 @@ def open_table(
     ----------
     path : .npz, .npy, .safetensors, .parquet or .csv
     labels
-        A second file with the labels, used instead of any in ``path``: a .npy
-        array, or a .txt or .csv file with one label a line and no header.
+        A second file with the labels, used instead of any in ``path``: a .npy array, or a
+        .txt or .csv file with one label a line and no header.
     split
-        Which ``<split>_features`` and ``<split>_labels`` (.npz, .safetensors).
-        Needed where a file has several.
+        Which ``<split>_features`` and ``<split>_labels`` (.npz, .safetensors), if several.
     features_key
-        The array of features (.npz, .safetensors) or the list column of them
-        (.parquet), if it is not called ``features`` or ``X``.
+        The array (.npz, .safetensors) or list column (.parquet) of features, if it is not
+        called ``features`` or ``X``.
     labels_key
-        The array of labels (.npz, .safetensors), if it is not called
-        ``labels`` or ``y``.
+        The array of labels (.npz, .safetensors), if it is not called ``labels`` or ``y``.
     label_column
         The column of labels (.parquet, .csv). The default may be missing.
 
     Returns
     -------
     table : Table
-        Integer labels stay integers and strings stay strings, with two
-        exceptions: the labels of a .safetensors file whose metadata has
-        ``classes`` become those names, and a .csv column in which every label
-        is an integer is one of integers.
+        Integer labels stay integers and strings stay strings, but those of a .safetensors
+        file whose metadata has ``classes`` become those names, and a .csv column in which
+        every label is an integer is one of integers.
 
     Raises
     ------
     TableError
-        The file cannot be used. A cell of a .csv or .parquet file that is not
-        a number is found only when its row is read.
+        The file cannot be used. A cell that is not a number is found when its row is read.
     MissingExtra
         A .parquet file, and pyarrow is not installed.
 
@@ -82,9 +78,7 @@ def open_table(
     >>> table.features[:].tolist(), table.labels.tolist()
     ([[46.0, 4.5], [60.0, 23.0]], ['cat', 'dog'])
     """
-    selection = Selection(
-        split=split, features_key=features_key, labels_key=labels_key, label_column=label_column
-    )
+    selection = Selection(split, features_key, labels_key, label_column)
     file = existing_file(path, TableError)
     reader = _READERS.get(file.suffix.lower())
     if reader is None:

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from safle.data.common import choose_split, listed, refuse_options
+from safle.data.common import LABEL_COLUMN, choose_split, find_label, listed, refuse_options
 from safle.data.tables.table import Rows
 from safle.errors import TableError
 
-LABEL_COLUMN = "label"
 # Our names first, scikit-learn's second.
 _PAIRS = (("features", "labels"), ("X", "y"))
 
@@ -27,7 +26,7 @@ class Contents(NamedTuple):
     source: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Selection:
     """What the caller asked for; see :func:`safle.data.tables.open_table`."""
 
@@ -51,11 +50,7 @@ class Selection:
 
     def label_in(self, path: Path, names: list[str]) -> str | None:
         """The column of labels among ``names``; only the default may be missing."""
-        if self.label_column in names:
-            return self.label_column
-        if self.label_column != LABEL_COLUMN:
-            raise TableError(f"{path}: no column {self.label_column!r}; it has {listed(names)}")
-        return None
+        return find_label(path, self.label_column, names, TableError)
 
     def _features_key(self, path: Path, present: list[str]) -> str:
         if self.features_key is not None:

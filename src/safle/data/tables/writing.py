@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from safetensors.numpy import save_file
 
 from safle._internal.atomic import replacing
+from safle.data.common import LABEL_COLUMN
 from safle.data.tables.arrays import class_names_text
-from safle.data.tables.selection import LABEL_COLUMN
 from safle.data.tables.table import check_features
 from safle.encoders.features import as_labels
 from safle.errors import InvalidInput, TableError

@@ -36,7 +36,6 @@ from safle.lab.baselines.base import (
     Result,
     Stopwatch,
     Task,
-    digest_of,
     message,
     one_hot,
 )
@@ -143,34 +142,22 @@ def run(task: Task, settings: Settings) -> Result:
     sizes: list[int] = []
 
     def uploads() -> Iterator[Upload]:
-        clients = task.holders
-        for features, labels in task.clients():
+        for features, labels in task.clients(reporting=1.0):
             codes = np.rint(features.astype(np.float64) / step)
             sent = upload(codes, one_hot(labels, task.class_count), intermediary)
             with watch.paused():
                 sizes.append(sent.size)
-            task.progress(len(sizes) / len(clients))
             yield sent
 
     # One thread: the last bits of a threaded product may depend on who shares the machine.
     with threadpool_limits(1):
         merged = absolute_aggregation(uploads())
+        weights, error = merged.weights, float("nan")
         if settings.removal:
             weights, error = remove_intermediary(merged, intermediary)
-        else:
-            weights, error = merged.weights, float("nan")
     model = LinearModel(weights / step)
-    seconds = watch.seconds
-    arrays = {"weights": model.weights}
-    return Result.of_one_round(
-        task,
-        model,
-        seconds,
-        up=float(np.mean(sizes)),
-        down=float(len(message(arrays))),
-        digest=digest_of(arrays),
-        distance_from_integers=error,
-    )
+    up, down = float(np.mean(sizes)), message({"weights": model.weights})
+    return Result.of_one_round(task, model, watch, up=up, down=down, distance_from_integers=error)
 
 
 METHOD = Method("afl", "AFL", "analytic", run, Settings(), invariant=True)

@@ -82,10 +82,12 @@ class Task:
         """Parts that hold samples: a client without any has nothing to send."""
         return [part for part in self.parts if len(part)]
 
-    def clients(self) -> Iterator[tuple[Features, Labels]]:
-        """Every client that holds samples: its features and labels."""
-        for part in self.holders:
+    def clients(self, *, reporting: float = 0.0) -> Iterator[tuple[Features, Labels]]:
+        """Every holder's features and labels; ``reporting`` is the share done after the last."""
+        for done, part in enumerate(self.holders, start=1):
             yield self.features[part], self.labels[part]
+            if reporting:
+                self.progress(reporting * done / len(self.holders))
 
     def accuracy(self, model: Predictor) -> float:
         """Share of the watched samples that ``model`` gets right; NaN if none are watched."""
@@ -129,19 +131,16 @@ class Result:
 
     @classmethod
     def of_one_round(
-        cls,
-        task: Task,
-        model: Predictor,
-        seconds: float,
-        *,
-        up: float,
-        down: float,
-        digest: str,
-        **facts: Any,
+        cls, task: Task, model: Predictor, watch: Stopwatch, *, up: float, down: bytes, **facts: Any
     ) -> Result:
-        """Of a method with a single exchange, its accuracy on the watched samples with it."""
-        point = Point(1, task.accuracy(model), up + down)
-        return cls(model, 1, up, down, seconds, digest, (point,), facts)
+        """Of a method with one exchange: its seconds so far, and the accuracy where watched.
+
+        ``up`` is what a client sends in the mean, ``down`` the model as it is sent to all.
+        """
+        seconds, size = watch.seconds, float(len(down))
+        point = Point(1, task.accuracy(model), up + size)
+        digest = hashlib.sha256(down).hexdigest()
+        return cls(model, 1, up, size, seconds, digest, (point,), facts)
 
 
 @dataclass(frozen=True)

@@ -211,12 +211,5 @@ def _projection(generator: np.random.Generator, rows: int, columns: int) -> Feat
     return (generator.standard_normal((rows, columns)) / np.sqrt(rows)).astype(np.float32)
 
 
-METHOD = Method(
-    "deepafl",
-    "DeepAFL",
-    "analytic",
-    run,
-    Settings(),
-    grid={"scale": (0.03, 0.1, 0.3, 1.0)},
-    invariant=True,
-)
+GRID = {"scale": (0.03, 0.1, 0.3, 1.0)}
+METHOD = Method("deepafl", "DeepAFL", "analytic", run, Settings(), GRID, invariant=True)

@@ -15,16 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from safle.lab.baselines.base import (
-    LinearModel,
-    Method,
-    Result,
-    Stopwatch,
-    Task,
-    digest_of,
-    message,
-    one_hot,
-)
+from safle.lab.baselines.base import LinearModel, Method, Result, Stopwatch, Task, message, one_hot
 
 
 @dataclass(frozen=True)
@@ -40,24 +31,18 @@ def run(task: Task, settings: Settings) -> Result:
     dim, classes = task.feature_dim, task.class_count
     outer, sums, counts = np.zeros((dim, dim)), np.zeros((classes, dim)), np.zeros(classes)
     size, upper = 0, np.triu_indices(dim)
-    for done, (features, labels) in enumerate(task.clients(), start=1):
+    for features, labels in task.clients(reporting=1.0):
         values, members = features.astype(np.float64), one_hot(labels, classes)
-        own, own_sums = values.T @ values, members.T @ values
-        if done == 1:
-            # All messages have the same size: dense matrices do not compress.
-            sent = {"outer": own[upper], "sums": own_sums, "counts": members.sum(axis=0)}
-            size = len(message(sent))
+        own, own_sums, own_counts = values.T @ values, members.T @ values, members.sum(axis=0)
+        # All messages have the same size: dense matrices do not compress.
+        if not size:
+            size = len(message({"outer": own[upper], "sums": own_sums, "counts": own_counts}))
         outer += own
         sums += own_sums
-        counts += members.sum(axis=0)
-        task.progress(done / len(task.holders))
+        counts += own_counts
     model = gaussian_classifier(outer, sums, counts, shrinkage=settings.shrinkage)
-    seconds = watch.seconds
-    arrays = {"weights": model.weights, "intercept": np.asarray(model.intercept)}
-    down = float(len(message(arrays)))
-    return Result.of_one_round(
-        task, model, seconds, up=float(size), down=down, digest=digest_of(arrays)
-    )
+    down = message({"weights": model.weights, "intercept": np.asarray(model.intercept)})
+    return Result.of_one_round(task, model, watch, up=float(size), down=down)
 
 
 def gaussian_classifier(
@@ -84,12 +69,5 @@ def gaussian_classifier(
     return LinearModel(weights, prior - 0.5 * np.einsum("ck,kc->c", means, weights))
 
 
-METHOD = Method(
-    "fedcgs",
-    "FedCGS",
-    "one-shot",
-    run,
-    Settings(),
-    grid={"shrinkage": (1e-4, 1e-3, 1e-2)},
-    invariant=True,
-)
+GRID = {"shrinkage": (1e-4, 1e-3, 1e-2)}
+METHOD = Method("fedcgs", "FedCGS", "one-shot", run, Settings(), GRID, invariant=True)

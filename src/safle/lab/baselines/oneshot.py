@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from safle.lab.baselines.base import Method, Result, Stopwatch, Task, digest_of, message
+from safle.lab.baselines.base import Method, Result, Stopwatch, Task, message
 from safle.lab.baselines.heads import HeadModel, arrays
 from safle.lab.baselines.training import RATES, LocalTraining, Trainer, mean_head
 
@@ -29,17 +27,16 @@ class Settings(LocalTraining):
 def run(task: Task, settings: Settings) -> Result:
     """One round of local training, then the heads are joined."""
     watch = Stopwatch()
-    trainer = Trainer(task, settings)
-    done = trainer.train()
-    size = float(len(message(arrays(trainer.server))))
+    done = Trainer(task, settings).train()
     if settings.join == "average":
-        model, down = HeadModel(mean_head(done)), size
+        heads = [mean_head(done)]
+        model = HeadModel(heads[0])
     else:
         # Everybody gets everybody's head.
-        model, down = HeadModel(done.local, done.weights.numpy()), size * len(trainer.parts)
-    seconds = watch.seconds
-    named = {str(at): np.asarray(parameter) for at, parameter in enumerate(model.parameters)}
-    return Result.of_one_round(task, model, seconds, up=size, down=down, digest=digest_of(named))
+        heads = [[p[at : at + 1] for p in done.local] for at in range(len(done.clients))]
+        model = HeadModel(done.local, done.weights.numpy())
+    sent = [message(arrays(head)) for head in heads]
+    return Result.of_one_round(task, model, watch, up=float(len(sent[0])), down=b"".join(sent))
 
 
 AVERAGE, ENSEMBLE = (

@@ -119,14 +119,11 @@ def _chosen(kind: type[Encoder], settings: Coding, seed: int) -> dict[str, Any]:
 
 def counted(task: Task, encoder: Encoder) -> tuple[Statistics, float]:
     """The sum of all clients' statistics, and the mean size of their files."""
-    total = Accumulator(encoder)
-    sizes: list[int] = []
-    clients = len(task.holders)
-    for features, labels in task.clients():
+    total, sizes = Accumulator(encoder), []
+    for features, labels in task.clients(reporting=0.9):
         own = count(encoder, features, labels)
         sizes.append(len(encode_statistics(own)))
         total.add(own)
-        task.progress(0.9 * len(sizes) / clients)
     return total.snapshot(), float(np.mean(sizes))
 
 
@@ -144,18 +141,15 @@ def run(task: Task, settings: Settings) -> Result:
     encoder = encoder_of(calibrated.calibration, settings, task.seed)
     statistics, size = counted(task, encoder)
     solution = solve_as_told(statistics, settings)
-    model = Model(encoder, solution)
-    seconds = watch.seconds
-    layout = encoder.layout
+    model, layout, cost = Model(encoder, solution), encoder.layout, calibrated.bytes_up
     return Result.of_one_round(
         task,
         model,
-        seconds,
-        up=size + calibrated.bytes_up,
-        down=float(len(model.to_bytes())),
-        digest=model.digest,
+        watch,
+        up=size + cost,
+        down=model.to_bytes(),
         statistics_bytes=size,
-        calibration_bytes=calibrated.bytes_up,
+        calibration_bytes=cost,
         ridge=solution.ridge,
         columns=layout.embedding_dim,
         experts=layout.experts,
@@ -170,22 +164,12 @@ def solve_as_told(statistics: Statistics, settings: Settings, **other: Any) -> S
     return solve(statistics, **{**told, **other})
 
 
-METHOD = Method(
-    "safle", "SAFLe", "analytic", run, Settings(), grid={"buckets": (4, 8)}, invariant=True
-)
-HYBRID = Method(
-    "safle-hybrid",
-    "SAFLe + linear (ours)",
-    "analytic",
-    run,
-    Settings(columns="stack", buckets=4, head="discriminant"),
-    invariant=True,
-)
-DEFAULT = Method(
-    "safle-default",
-    "safle's default (ours)",
-    "analytic",
-    run,
-    Settings(columns="random-features", head="auto"),
-    invariant=True,
-)
+def _method(name: str, title: str, settings: Settings, **more: Any) -> Method[Settings]:
+    return Method(name, title, "analytic", run, settings, invariant=True, **more)
+
+
+_STACK = Settings(columns="stack", buckets=4, head="discriminant")
+_DEFAULT = Settings(columns="random-features", head="auto")
+METHOD = _method("safle", "SAFLe", Settings(), grid={"buckets": (4, 8)})
+HYBRID = _method("safle-hybrid", "SAFLe + linear (ours)", _STACK)
+DEFAULT = _method("safle-default", "safle's default (ours)", _DEFAULT)

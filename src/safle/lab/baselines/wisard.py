@@ -18,15 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.encoders import EmbeddingEncoder
-from safle.lab.baselines.base import (
-    Features,
-    Method,
-    Result,
-    Stopwatch,
-    Task,
-    digest_of,
-    message,
-)
+from safle.lab.baselines.base import Features, Method, Result, Stopwatch, Task, message
 from safle.lab.baselines.safle import Calibrated, Coding, embedding_of
 
 BATCH = 512
@@ -95,30 +87,16 @@ def run(task: Task, settings: Coding) -> Result:
     encoder = embedding_of(calibrated.calibration, settings, task.seed)
     total = np.zeros((encoder.layout.code_count, task.class_count), np.int64)
     sizes: list[int] = []
-    for features, labels in task.clients():
+    for features, labels in task.clients(reporting=1.0):
         own = counters_of(encoder, features, labels, task.class_count)
         sizes.append(len(message(upload(own))))
         total += own
-        task.progress(len(sizes) / len(task.holders))
-    model = Discriminators(encoder, total)
-    seconds = watch.seconds
-    return Result.of_one_round(
-        task,
-        model,
-        seconds,
-        up=float(np.mean(sizes)) + calibrated.bytes_up,
-        down=float(len(message(upload(total)))),
-        digest=digest_of({"counters": total}),
-        calibration_bytes=calibrated.bytes_up,
-    )
+    model, cost = Discriminators(encoder, total), calibrated.bytes_up
+    up, down = float(np.mean(sizes)) + cost, message(upload(total))
+    return Result.of_one_round(task, model, watch, up=up, down=down, calibration_bytes=cost)
 
 
+GRID = {"group_size": (4, 8, 12)}
 METHOD = Method(
-    "wisard",
-    "Federated WiSARD",
-    "one-shot",
-    run,
-    Coding(group_size=8),
-    grid={"group_size": (4, 8, 12)},
-    invariant=True,
+    "wisard", "Federated WiSARD", "one-shot", run, Coding(group_size=8), GRID, invariant=True
 )

@@ -23,10 +23,7 @@ def task_of(data: DataSet, cell: Cell, progress: Progress) -> Task:
     """Training samples, who holds them, and with which labels."""
     labels = data.train_labels
     parts = partition(
-        labels,
-        cell.scenario,
-        clients=cell.clients,
-        generator=np.random.default_rng([cell.seed, 1]),
+        labels, cell.scenario, clients=cell.clients, generator=np.random.default_rng([cell.seed, 1])
     )
     if cell.noise:
         labels = with_noise(

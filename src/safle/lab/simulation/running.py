@@ -65,11 +65,7 @@ def simulate(
 
 def _remember(path: Path, run: Run) -> None:
     """An unfinished simulation goes on only with the very same settings."""
-    wanted = {
-        **asdict(run.simulation),
-        "clients": run.rules.clients,
-        "encoder": run.places.encoder,
-    }
+    wanted = {**asdict(run.simulation), "clients": run.rules.clients, "encoder": run.places.encoder}
     if path.exists() and (before := json.loads(path.read_text())) != wanted:
         changed = [name for name in wanted if before.get(name) != wanted[name]]
         raise SettingsError(
