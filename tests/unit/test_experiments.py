@@ -17,8 +17,7 @@ from safle.lab.baselines import METHODS
 from safle.lab.experiments import cells, running
 from safle.lab.experiments.data import DataSet, load_digits, load_features
 from safle.lab.experiments.plan import Experiment, Federation
-from safle.lab.experiments.running import Runner, summarise, to_csv
-from safle.lab.experiments.settings import load_settings, to_toml
+from safle.lab.experiments.running import Runner, load_settings, summarise, to_csv, to_toml
 from safle.lab.experiments.suite import EXPERIMENTS, Bucketing, Settings, Sparsity
 from safle.lab.partitions import partition
 from safle.lab.report.paper import Paper

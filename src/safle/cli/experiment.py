@@ -58,8 +58,7 @@ def experiment(
     interruption and it goes on. `safle report DIR` makes a page of the results.
     """
     from safle.lab.experiments.data import load_digits, load_features
-    from safle.lab.experiments.running import Runner
-    from safle.lab.experiments.settings import load_settings
+    from safle.lab.experiments.running import Runner, load_settings
 
     if len(features_paths) > 1 and name != "backbones":
         raise InvalidInput(

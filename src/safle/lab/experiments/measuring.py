@@ -22,16 +22,11 @@ from safle.wire import encode_statistics
 def task_of(data: DataSet, cell: Cell, progress: Progress) -> Task:
     """Training samples, who holds them, and with which labels."""
     labels = data.train_labels
-    parts = partition(
-        labels, cell.scenario, clients=cell.clients, generator=np.random.default_rng([cell.seed, 1])
-    )
+    who, wrong = (np.random.default_rng([cell.seed, part]) for part in (1, 2))
+    parts = partition(labels, cell.scenario, clients=cell.clients, generator=who)
     if cell.noise:
         labels = with_noise(
-            labels,
-            kind=cell.noise,
-            rate=cell.rate,
-            class_count=data.class_count,
-            generator=np.random.default_rng([cell.seed, 2]),
+            labels, kind=cell.noise, rate=cell.rate, class_count=data.class_count, generator=wrong
         )
     watched = (data.test, data.test_labels)
     return Task(data.train, labels, parts, data.class_count, cell.seed, watched, progress)

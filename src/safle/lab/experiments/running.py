@@ -1,37 +1,105 @@
-"""Running an experiment: requests -> cells, measured or found -> JSON and CSV."""
+"""Running an experiment: settings, what is chosen of them, cells -> JSON, CSV and TOML.
+
+A method's settings are chosen on held-out training samples; the test set is not looked at.
+One after the other, in the order of the method's grid, the others as chosen so far. Methods
+that refine another one (`Method.tuned_like`) begin with its choice. Seeds share the choice.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from importlib import resources
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from safle._internal import atomic
 from safle._internal.spreadsheet import neutralise
+from safle.errors import MissingExtra, SettingsError
+from safle.lab.baselines import METHODS, method_named
+from safle.lab.declared import with_given
 from safle.lab.experiments.cells import Cell, Figures, Progress, Store, versions
 from safle.lab.experiments.data import DataSet
 from safle.lab.experiments.measuring import MEASURES
-from safle.lab.experiments.plan import Experiment, Plan, Request
-from safle.lab.experiments.settings import to_toml
+from safle.lab.experiments.plan import Experiment, Federation, Plan, Request, Tuning
 from safle.lab.experiments.suite import Settings
-from safle.lab.experiments.tuning import Measured, choose_settings
+from safle.lab.partitions import POOLED
 
 FORMAT = "safle-experiment-1"
 Row = dict[str, Any]
+Measured = Callable[[Cell, int], Figures]
+"""A cell and the number of its data -> its figures."""
+
+
+def load_settings(path: Path | None, *, small: bool) -> Settings:
+    """Defaults of features files, or of digits (``small``), with the file's in their place."""
+    settings = Settings()
+    if small:
+        # The methods' own settings are the start here, not the protocol of features files.
+        bare = Settings(Federation(seeds_of={}), Tuning(grids={}), methods={})
+        text = resources.files(__package__).joinpath("digits.toml").read_text("utf-8")
+        settings = with_given(bare, tomllib.loads(text), "digits.toml: ")
+    if path is None:
+        return settings
+    try:
+        given = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from error
+    return with_given(settings, given, f"{path}: ")
+
+
+def to_toml(values: Mapping[str, Any]) -> str:
+    """Settings as TOML."""
+    try:
+        import tomli_w
+    except ImportError as error:
+        raise MissingExtra("tomli-w", "lab", "writing settings") from error
+    return tomli_w.dumps(values)
+
+
+def choose_settings(request: Request, settings: Settings, measured: Measured) -> Row:
+    """All settings of the request's method: given ones, then chosen ones, then defaults."""
+    method = method_named(request.cell.method)
+    given = {**settings.methods.get(method.name, {}), **request.cell.settings}
+    chosen: Row = asdict(method.defaults)
+    if method.tuned_like and request.tune:
+        parent = replace(request.cell, method=method.tuned_like, settings={})
+        inherited = choose_settings(replace(request, cell=parent), settings, measured)
+        chosen |= {name: inherited[name] for name in METHODS[method.tuned_like].grid}
+    chosen |= given
+    grids = settings.tuning.grids.get(method.name, method.grid) if request.tune else {}
+    for name, candidates in grids.items():
+        if name in given or len(candidates) < 2:
+            continue
+        asked = [{**chosen, name: value} for value in candidates]
+        scores = [_score(request, choice, settings, measured) for choice in asked]
+        # The first of equals: the grid's order decides, not the last bit of a mean.
+        chosen[name] = candidates[scores.index(max(scores))]
+    return chosen
+
+
+def _score(request: Request, choice: Row, settings: Settings, measured: Measured) -> float:
+    """Accuracy of a candidate on held-out samples, with fewer rounds and fewer layers."""
+    tuning, cell = settings.tuning, request.cell
+    shortest = {"rounds": tuning.rounds, "layers": tuning.layers}
+    short = {name: min(choice[name], most) for name, most in shortest.items() if name in choice}
+    if method_named(cell.method).invariant:
+        # Where the partition changes nothing, all scenarios share one choice.
+        cell = replace(cell, scenario=POOLED, clients=1)
+    asked = replace(cell, seed=0, held_out=tuning.held_out, settings={**choice, **short})
+    return float(measured(asked, request.data)["accuracy"])
 
 
 class Runner:
     """Experiments on some data, with their results in one folder."""
 
     def __init__(self, data: Sequence[DataSet], settings: Settings, folder: Path) -> None:
-        self.data = data
-        self.settings = settings
-        self.folder = folder
+        self.data, self.settings, self.folder = data, settings, folder
         self.store = Store(folder / "cells")
 
     def run(self, experiment: Experiment, progress: Progress = lambda _: None) -> Row:
@@ -77,6 +145,7 @@ class Runner:
         return {**request.labels, "seed": cell.seed, "settings": cell.settings, **figures}
 
     def _result(self, experiment: Experiment, rows: Sequence[Row]) -> Row:
+        shown = ("federation", "tuning", "methods", experiment.name)
         settings = asdict(self.settings)
         return {
             "format": FORMAT,
@@ -84,10 +153,7 @@ class Runner:
             "title": experiment.title,
             "question": experiment.question,
             "data": [data.facts() for data in self.data],
-            "settings": {
-                name: settings[name]
-                for name in ("federation", "tuning", "methods", experiment.name)
-            },
+            "settings": {name: settings[name] for name in shown},
             "versions": versions(),
             "seconds": sum(row["wall_seconds"] for row in rows),
             "summary": summarise(rows),
@@ -123,15 +189,16 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
             for name in ("rounds", "bytes_up", "bytes_down", "seconds")
             if all(name in row for row in members)
         }
-        line = {
-            **labels_of(members[0]),
-            "accuracy": fmean(scores),
-            "deviation": stdev(scores) if len(scores) > 1 else 0.0,
-            "seeds": len(scores),
-            **costs,
-            "digests": sorted({row["digest"] for row in members if "digest" in row}),
-        }
-        summary.append(line)
+        summary.append(
+            {
+                **labels_of(members[0]),
+                "accuracy": fmean(scores),
+                "deviation": stdev(scores) if len(scores) > 1 else 0.0,
+                "seeds": len(scores),
+                **costs,
+                "digests": sorted({row["digest"] for row in members if "digest" in row}),
+            }
+        )
     return summary
 
 

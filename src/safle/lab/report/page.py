@@ -8,8 +8,7 @@ from typing import Any
 
 from safle._internal import atomic
 from safle.errors import InvalidInput, MissingExtra
-from safle.lab.experiments.running import FORMAT
-from safle.lab.experiments.settings import to_toml
+from safle.lab.experiments.running import FORMAT, to_toml
 from safle.lab.experiments.suite import EXPERIMENTS
 from safle.lab.report import encoders, methods
 from safle.lab.report.blocks import Section
