@@ -23,7 +23,7 @@ from safle import Statistics, count, read_statistics, solve, write_statistics
 
 RIDGE = 1000.0
 CLIENT_SAMPLES = 500
-CLIENTS = (1, 10, 100)
+CLIENTS, QUICK_CLIENTS = (1, 10, 100), (1, 3, 6)
 HEADER = ["grows", "n", "E", "V", "seen D", "count s", "count MB", "solve s", "solve MB"]
 CLIENT_HEADER = ["K", "read, verify, add: s", "peak MB", "file MB"]
 
@@ -75,8 +75,8 @@ def run(settings: Settings) -> Outcome:
 def _row(case: Case, settings: Settings) -> dict[str, Any]:
     note(f"scaling: {case} ...")
     encoder, features, labels = case.inputs(settings)
-    counting = peak_of(prepare_count, case, settings)
-    solving = peak_of(prepare_solve, case, settings)
+    counting = peak_of(prepare_count, case, settings, quick=settings.quick)
+    solving = peak_of(prepare_solve, case, settings, quick=settings.quick)
     return {
         "grows": case.grows,
         "n": case.samples,
@@ -93,24 +93,25 @@ def _row(case: Case, settings: Settings) -> dict[str, Any]:
 def _clients(settings: Settings) -> list[dict[str, Any]]:
     dataset = data.load(settings)
     encoder = data.embedding(dataset.train)
+    counts = QUICK_CLIENTS if settings.quick else CLIENTS
     rows = []
     with TemporaryDirectory() as folder:
         paths = []
-        samples = min(CLIENT_SAMPLES, len(dataset.train) // CLIENTS[-1])
-        for client in range(CLIENTS[-1]):
+        samples = min(CLIENT_SAMPLES, len(dataset.train) // counts[-1])
+        for client in range(counts[-1]):
             held = slice(client * samples, (client + 1) * samples)
             statistics = count(encoder, dataset.train[held], dataset.train_labels[held])
             paths.append(Path(folder) / f"client-{client}.safle")
             write_statistics(paths[-1], statistics)
         _check_sum(statistics, paths[-1])
-        for clients in CLIENTS:
-            rows.append(_client_row(paths[:clients]))
+        for clients in counts:
+            rows.append(_client_row(paths[:clients], settings))
     return rows
 
 
-def _client_row(paths: Sequence[Path]) -> dict[str, Any]:
+def _client_row(paths: Sequence[Path], settings: Settings) -> dict[str, Any]:
     note(f"scaling: K={len(paths)} ...")
-    peak = peak_of(prepare_server, paths, False)
+    peak = peak_of(prepare_server, paths, False, quick=settings.quick)
     return {
         "K": len(paths),
         "seconds": peak.seconds,

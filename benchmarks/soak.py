@@ -32,7 +32,7 @@ from safle.federation.database import count_members
 from safle.federation.store import Store
 from safle.wire import decode_statistics, encode_statistics
 
-MINUTES, QUICK_SECONDS = 30.0, 12.0
+MINUTES, QUICK_SECONDS = 30.0, 8.0
 CLIENTS, SAMPLES, FEATURES = 200, 50, 8
 LONGEST_LIFE = 4.0
 """Seconds of a worker; short lives end while it opens the store."""

@@ -57,7 +57,7 @@ def run(settings: Settings) -> Outcome:
     choosing = _race_choice(dataset, units=200 if settings.quick else None)
     auto_over_given = choosing.ratio("auto", "given")
     note("solving: peak memory ...")
-    peak = peak_of(prepare, settings)
+    peak = peak_of(prepare, settings, quick=settings.quick)
     speedup = times.ratio("scipy", "safle")
     peak_over_d2 = peak.size / target.shape[0] ** 2
     return Outcome(
