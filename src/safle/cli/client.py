@@ -15,7 +15,7 @@ from safle.cli.image_options import (
     running,
     unreadable_text,
 )
-from safle.cli.releasing import policy_option, release_statistics
+from safle.cli.releasing import masking_options, policy_option, release_statistics
 from safle.cli.session import Session
 
 EXAMPLE = opt.examples("safle client photographs/ --encoder encoder.safetensors -o a.stats")
@@ -26,6 +26,7 @@ EXAMPLE = opt.examples("safle client photographs/ --encoder encoder.safetensors 
 @opt.encoder_file()
 @opt.trust_option
 @policy_option
+@masking_options
 @opt.output("The statistics file to write; send it to the server.")
 @click.pass_obj
 def client(
@@ -57,8 +58,8 @@ def client(
     session.announce_compilation()
     with running(session, f"counting {images.name}", source, options) as settings:
         statistics, unreadable = count_images(source, network, encoder, output, **settings)
-    facts = release_statistics(session, statistics, output, policy_path)
-    session.facts(f"{output}: statistics", facts | {"unreadable": unreadable_text(unreadable)})
+    title, facts = release_statistics(session, statistics, output, policy_path)
+    session.facts(title, facts | {"unreadable": unreadable_text(unreadable)})
 
 
 def _named_in(source: str, encoder: Path) -> str:

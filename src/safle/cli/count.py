@@ -8,7 +8,7 @@ from typing import Any
 import rich_click as click
 
 from safle.cli import options as opt
-from safle.cli.releasing import policy_option, release_statistics
+from safle.cli.releasing import masking_options, policy_option, release_statistics
 from safle.cli.session import Session
 
 EXAMPLES = opt.examples(
@@ -26,6 +26,7 @@ CLASSES = "The only labels there may be; anything else is refused."
 @opt.batch_option
 @opt.trust_option
 @policy_option
+@masking_options
 @opt.output("The statistics file to write; send it to the server.")
 @click.pass_obj
 def count(
@@ -61,6 +62,4 @@ def count(
             with named():
                 total.add_samples(block, labels)
         statistics = total.snapshot()
-    session.facts(
-        f"{output}: statistics", release_statistics(session, statistics, output, policy_path)
-    )
+    session.facts(*release_statistics(session, statistics, output, policy_path))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.cli import options as opt
-from safle.cli.releasing import policy_option, release
+from safle.cli.releasing import masking_options, policy_option, release
 from safle.cli.session import Advance, Session
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ EXAMPLES = opt.examples(
 @opt.table_options(labels=False)
 @opt.batch_option
 @policy_option
+@masking_options
 @opt.output("The histogram file to write.")
 @click.pass_obj
 def histogram(
@@ -54,7 +55,7 @@ def histogram(
     from safle.cli.describe import histogram_facts
     from safle.data.tables import open_table
     from safle.encoders.histogram import Grid, Histogram
-    from safle.wire import encode_histogram
+    from safle.wire import peek_kind
 
     opt.refuse_overwriting(output, features, policy_path)
     grid = Grid(low, high, bins)
@@ -62,8 +63,8 @@ def histogram(
     session.announce_compilation()
     with session.progress(f"histogram of {features.name}") as advance:
         counted = Histogram.of(_batches(features, table, batch, advance), grid)
-    release(session, counted, encode_histogram(counted), output, policy_path)
-    session.facts(f"{output}: histogram", histogram_facts(counted))
+    release(session, counted, output, policy_path)
+    session.facts(f"{output}: {peek_kind(output)}", histogram_facts(counted))
 
 
 def _batches(path: Path, table: Table, size: int, advance: Advance) -> Iterator[NDArray[Any]]:

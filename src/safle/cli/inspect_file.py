@@ -17,7 +17,9 @@ CLASSES_SHOWN = 30
 
 @click.command("inspect", cls=Command, panel="Any file", epilog=examples("safle inspect a.stats"))
 @click.argument(
-    "file", type=FILE, help="An encoder, statistics, histogram, model, manifest or features file."
+    "file",
+    type=FILE,
+    help="An encoder, statistics, histogram, model, manifest, features or private file.",
 )
 @table_options(labels=True)
 @client_options("an encoder")
@@ -36,7 +38,7 @@ def inspect_file(
     elif kind == "encoder":
         _encoder(session, file, samples, classes)
     else:
-        _SHOWS[kind](session, file)
+        _SHOWS.get(kind, _private)(session, file)
 
 
 def _kind(path: Path) -> str:
@@ -126,6 +128,20 @@ def _histogram(session: Session, path: Path) -> None:
     facts["file"] = readable(path.stat().st_size)
     checks = "checksum, digest, sizes, every feature counts all samples"
     session.facts(f"{path}: histogram", facts | {"checks": checks})
+
+
+def _private(session: Session, path: Path) -> None:
+    """What a file of a private round says of itself, without the keys that could check it."""
+    from safle._internal.memory import readable
+    from safle.wire import container, peek_kind
+
+    name = str(peek_kind(path))
+    kind = next(number for number, text in container.KINDS.items() if text == name)
+    header = container.read_file(path, kind=kind).header
+    head = header.get("head", header)
+    said = {key: value for key, value in head.items() if isinstance(value, str)}
+    facts = {**said, "file": readable(path.stat().st_size)}
+    session.facts(f"{path}: {name}", facts | {"checks": "checksum, sizes; signatures need keys"})
 
 
 def _manifest(session: Session, path: Path) -> None:

@@ -28,6 +28,7 @@ from safle.cli.histogram import histogram
 from safle.cli.inspect_file import inspect_file
 from safle.cli.options import examples, option, session_options
 from safle.cli.predict import predict
+from safle.cli.private import private
 from safle.cli.rehearse import rehearse
 from safle.cli.remove import remove
 from safle.cli.report import report
@@ -41,7 +42,8 @@ from safle.errors import SafleError
 COMMANDS = (
     *(backbones, features, encoder, histogram, rehearse, attack, count, client),
     *(add_up, remove, solve),
-    *(store, predict, evaluate, export, inspect_file, simulate, deploy, demo, experiment, report),
+    *(store, private, predict, evaluate, export, inspect_file),
+    *(simulate, deploy, demo, experiment, report),
 )
 SETTINGS = {
     "help_option_names": ["-h", "--help"],

@@ -51,14 +51,19 @@ def _naming(path: Path, first: int, several: bool) -> Iterator[None]:
         raise InvalidInput(f"{path}{where}: {error}") from error
 
 
-def declared_classes(text: str | None, table: Table) -> Sequence[ClassName] | None:
-    """``a,b,c`` as class names of the same type as the table's labels."""
+def declared_classes(text: str | None, table: Table | None = None) -> Sequence[ClassName] | None:
+    """``a,b,c`` as class names of the same type as the table's labels, if there is one."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",")]
     if "" in names:
         raise InvalidInput(f"--classes {text!r}; expected names separated by commas")
-    if table.labels is not None and table.labels.dtype.kind == "U" and len(table):
+    if (
+        table is not None
+        and table.labels is not None
+        and table.labels.dtype.kind == "U"
+        and len(table)
+    ):
         return names
     parsed: Sequence[ClassName] = parse_labels(names, where="--classes").tolist()
     return parsed

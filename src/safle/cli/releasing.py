@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safle.cli.options import FILE, option
+import rich_click as click
+
+from safle.cli.options import FILE, option, refuse_overwriting
+from safle.cli.private_options import load_round, round_options
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
@@ -22,18 +25,27 @@ policy_option = option(
 )
 
 
+def _remember(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
+    session = context.find_object(Session)
+    if path is not None and session is not None and parameter.name is not None:
+        session.masking[parameter.name] = path
+
+
+masking_options = round_options(callback=_remember, expose_value=False, panel="Under masks")
+"""--round, --operator and --key: all of them, or none; kept in the session for `release`."""
+
+
 def release(
-    session: Session,
-    counted: Statistics | Histogram,
-    data: bytes,
-    output: Path,
-    policy: Path | None,
-) -> None:
-    """Write what was counted, as ``data``, if the policy lets it out."""
+    session: Session, counted: Statistics | Histogram, output: Path, policy: Path | None
+) -> bytes:
+    """Write what was counted, masked if a round is named, if the policy lets it out."""
+    from safle.encoders.histogram import Histogram
     from safle.federation.policy import Policy
     from safle.federation.release import Release
-    from safle.wire import container
+    from safle.wire import container, encode_histogram, encode_statistics
 
+    if session.masking:
+        return _release_masked(session, counted, output, policy)
     found, rules = Release.of(counted), Policy.find(policy)
     if rules is not None:
         rules.check(found)
@@ -42,16 +54,47 @@ def release(
             f"this plain contribution gives samples away: {found.gives_away}; 'safle rehearse' "
             "says what helps, and a policy (--policy) refuses it"
         )
+    if isinstance(counted, Histogram):
+        data = encode_histogram(counted)
+    else:
+        data = encode_statistics(counted)
     container.write_file(output, data)
+    return data
+
+
+def _release_masked(
+    session: Session, counted: Statistics | Histogram, output: Path, policy: Path | None
+) -> bytes:
+    from safle.federation.policy import Policy
+    from safle.federation.private.keys import PrivateKey
+    from safle.federation.private.masked import mask
+    from safle.federation.release import Release
+    from safle.wire import container
+
+    paths = session.masking
+    if set(paths) != {"round_path", "operator_path", "key_path"}:
+        raise click.UsageError("--round, --operator and --key belong together")
+    refuse_overwriting(output, *paths.values())
+    declared = load_round(paths["round_path"], paths["operator_path"])
+    if (rules := Policy.find(policy)) is not None:
+        rules.check(Release.of(counted).under_masks(declared))
+    data = mask(declared, PrivateKey.load(paths["key_path"]), counted).to_bytes()
+    container.write_file(output, data)
+    session.note(
+        f"masked: only the sum with others can be opened, of at least {declared.least} clients, by "
+        f"{declared.needed} of {', '.join(declared.keyholders)}"
+    )
+    return data
 
 
 def release_statistics(
     session: Session, statistics: Statistics, output: Path, policy: Path | None
-) -> dict[str, object]:
-    """Write a statistics file if the policy lets it out; what it holds."""
+) -> tuple[str, dict[str, object]]:
+    """Write a statistics file if the policy lets it out; its title, and what it holds."""
     from safle.cli.describe import statistics_facts
-    from safle.wire import container, encode_statistics
+    from safle.wire import container, peek_kind
 
-    data = encode_statistics(statistics)
-    release(session, statistics, data, output, policy)
-    return statistics_facts(statistics, size=len(data), digest=container.declared_digest(data))
+    data = release(session, statistics, output, policy)
+    digest = container.declared_digest(data)
+    facts = statistics_facts(statistics, size=len(data), digest=digest)
+    return f"{output}: {peek_kind(output)}", facts

@@ -6,7 +6,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class Session:
 
     quiet: bool = False
     debug: bool = False
+    masking: dict[str, Path] = field(default_factory=dict)
+    """The files of a private round that what leaves is masked for."""
 
     def note(self, text: str) -> None:
         """A remark on stderr; none with --quiet."""

@@ -7,7 +7,7 @@
     least_clients = 3                # of masked rounds
     most_epsilon = 3.0               # of what is published
     encoders = ["9f2c..."]           # fingerprints
-    keyholders = ["ssh-ed25519 AAAA..."]
+    keyholders = ["51d0..."]         # fingerprints, as "safle private keys" shows them
 
 A rule that is not written does not apply. A refusal names the rule that it is by.
 """
@@ -54,7 +54,7 @@ class Policy:
     least_clients : that a masked round adds up before anybody opens it
     most_epsilon : of what is published; exact sums, masked or not, have no epsilon
     encoders : fingerprints of those that are allowed; empty for all
-    keyholders : public keys of those that are allowed; empty for all
+    keyholders : fingerprints of the keys of those that are allowed; empty for all
 
     Examples
     --------

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Histogram
 from safle.federation.disclosure import name_given_away
 from safle.statistics import Statistics
+
+if TYPE_CHECKING:
+    from safle.federation.private.round import PrivateRound
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,17 @@ class Release:
     def mode(self) -> str:
         """In a word."""
         return "masked" if self.masked else "plain"
+
+    def under_masks(self, declared: PrivateRound) -> Release:
+        """The same, if it leaves for a private round only."""
+        keyholders = tuple(key.fingerprint for key in declared.keyholders.values())
+        return replace(
+            self,
+            masked=True,
+            gives_away="",
+            keyholders=keyholders,
+            least_clients=declared.least,
+        )
 
     @staticmethod
     def of(counted: Statistics | Histogram) -> Release:

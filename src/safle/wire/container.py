@@ -25,8 +25,16 @@ from safle.errors import WireError
 
 MAGIC = b"\x89SAFLE\r\n"
 VERSION = 2
-STATISTICS, HISTOGRAM = 1, 2
-KINDS = {STATISTICS: "statistics", HISTOGRAM: "histogram"}
+STATISTICS, HISTOGRAM, ROUND, MASKED, MASKED_SUM, REQUEST, ANSWER = range(1, 8)
+KINDS = {
+    STATISTICS: "statistics",
+    HISTOGRAM: "histogram",
+    ROUND: "private round",
+    MASKED: "masked contribution",
+    MASKED_SUM: "masked sum",
+    REQUEST: "request to keyholders",
+    ANSWER: "keyholder's answer",
+}
 MAX_HEADER_BYTES = 1 << 20
 MOST_RAW_BYTES = 1 << 62
 DEFAULT_LIMIT = 1 << 33

@@ -1,0 +1,65 @@
+"""``safle private open``: a masked sum and the keyholders' answers -> the total."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from safle.cli.options import FILE, Command, examples, output, refuse_overwriting
+from safle.cli.private_options import load_round, round_options
+from safle.cli.session import Session
+
+EXAMPLES = examples(
+    "safle private open sum.masked k1.answer k2.answer --round round.private "
+    "--operator operator.pub -o total.stats",
+    "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
+)
+
+
+@click.command("open", cls=Command, epilog=EXAMPLES)
+@click.argument("masked_sum", type=FILE, metavar="SUM", help="The masked sum.")
+@click.argument("answers", type=FILE, nargs=-1, required=True, help="The keyholders' answers.")
+@round_options(key=False, required=True)
+@output("The total to write: an ordinary statistics or histogram file.")
+@click.pass_obj
+def open_total(
+    session: Session,
+    /,
+    masked_sum: Path,
+    answers: tuple[Path, ...],
+    round_path: Path,
+    operator_path: Path,
+    output: Path,
+) -> None:
+    """Take the masks off the sum: the very bytes that plain contributions add up to.
+
+    The total is verified before it is written. If it is not the sum of any data, nobody can
+    say whose file was wrong: keep everything, and begin a new round.
+    """
+    from safle._internal.places import naming
+    from safle.cli.describe import histogram_facts, statistics_facts
+    from safle.encoders.histogram import Histogram
+    from safle.federation.private.answer import Answer
+    from safle.federation.private.gathering import MaskedSum
+    from safle.wire import container, encode_histogram, encode_statistics
+
+    refuse_overwriting(output, masked_sum, *answers)
+    declared = load_round(round_path, operator_path)
+    session.announce_compilation()
+    with naming(masked_sum):
+        total = MaskedSum.from_bytes(container.read_limited(masked_sum), declared)
+    opened = []
+    for path in answers:
+        with naming(path):
+            opened.append(Answer.from_bytes(container.read_limited(path), declared))
+    value = total.open(opened)
+    if isinstance(value, Histogram):
+        data, kind = encode_histogram(value), "histogram"
+        facts = histogram_facts(value)
+    else:
+        data, kind = encode_statistics(value), "statistics"
+        digest = container.declared_digest(data)
+        facts = statistics_facts(value, size=len(data), digest=digest)
+    container.write_file(output, data)
+    session.facts(f"{output}: {kind}", {"clients": ", ".join(total.heads), **facts})

@@ -1,0 +1,106 @@
+"""``safle private round``: the operator declares who adds up what, and who opens it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from safle.cli.options import COUNT, FILE, Command, examples, option, output
+from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from safle.federation.private.vector import Space
+
+PARTIES = "--client a.pub --client b.pub --client c.pub --keyholder k.pub --key operator.key"
+EXAMPLES = examples(
+    "safle private round --encoder encoder.safetensors --classes ill,well --most-samples 10000 "
+    f"{PARTIES} -o round.private",
+    "safle private round --grid 0 16 256 --features 64 --most-samples 10000 "
+    f"{PARTIES} -o round.private",
+)
+CLASSES = "Of statistics: every class that any client may have."
+GRID = "Of histograms: the grid that all clients count on."
+FEATURES = "Of histograms: how many features there are."
+SAMPLES = "Of all clients together; the more, the larger their files."
+KEYHOLDER = "A keyholder's public key; one, or three of whom any two open."
+LEAST = "Fewest clients whose sum is opened, and by whom two opened sums differ."
+KEY = "The operator's private key, which signs the round."
+EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
+
+
+@click.command("round", cls=Command, epilog=EXAMPLES)
+@option("--encoder encoder_path", "Of statistics: the encoder.", "FILE", type=FILE)
+@option("--classes", CLASSES, "A,B,C")
+@option("--grid", GRID, "LOW HIGH BINS", type=(float, float, int))
+@option("--features", FEATURES, "N", type=COUNT)
+@option("--most-samples", SAMPLES, "N", type=COUNT, required=True)
+@option("--client clients", "A client's public key; once for each.", "FILE", **EACH)
+@option("--keyholder keyholders", KEYHOLDER, "FILE", **EACH)
+@option("--least", LEAST, "N", type=click.IntRange(min=2), default=3)
+@option("--key key_path", KEY, "FILE", type=FILE, required=True)
+@output("The round file to write; everybody gets it.")
+@click.pass_obj
+def declare(
+    session: Session,
+    /,
+    encoder_path: Path | None,
+    classes: str | None,
+    grid: tuple[float, float, int] | None,
+    features: int | None,
+    most_samples: int,
+    clients: tuple[Path, ...],
+    keyholders: tuple[Path, ...],
+    least: int,
+    key_path: Path,
+    output: Path,
+) -> None:
+    """Declare a private round: who adds up what, and who opens it.
+
+    Of statistics (--encoder, --classes) or of histograms for a calibration (--grid,
+    --features). Clients who stay away cost nothing.
+    """
+    from safle._internal.memory import readable
+    from safle.federation.private.keys import PrivateKey, PublicKey
+    from safle.federation.private.round import declare_round
+    from safle.wire import container
+
+    declared = declare_round(
+        PrivateKey.load(key_path),
+        _space(encoder_path, classes, grid, features, most_samples),
+        clients=[PublicKey.load(path) for path in clients],
+        keyholders=[PublicKey.load(path) for path in keyholders],
+        least=least,
+    )
+    container.write_file(output, declared.data)
+    facts = {
+        "operator": declared.operator.name,
+        "clients": ", ".join(declared.clients),
+        "keyholders": ", ".join(declared.keyholders),
+        "needed to open": f"{declared.needed} keyholders, at least {least} clients",
+        "a client sends": readable(declared.vector_bytes),
+        "round": declared.digest,
+    }
+    session.facts(f"{output}: private round", facts)
+
+
+def _space(
+    encoder_path: Path | None,
+    classes: str | None,
+    grid: tuple[float, float, int] | None,
+    features: int | None,
+    most_samples: int,
+) -> Space:
+    from safle.cli.reading import declared_classes
+    from safle.encoders import load_encoder
+    from safle.encoders.histogram import Grid
+    from safle.federation.private.round import statistics_space
+    from safle.federation.private.vector import HistogramSpace
+
+    names = declared_classes(classes)
+    if encoder_path and names and grid is None and features is None:
+        return statistics_space(load_encoder(encoder_path), names, most_samples)
+    if grid and features and encoder_path is None and names is None:
+        return HistogramSpace(Grid(*grid), features, most_samples)
+    raise click.UsageError("say --encoder and --classes, or --grid and --features")

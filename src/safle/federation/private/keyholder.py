@@ -1,0 +1,152 @@
+"""A keyholder: opens sums of enough clients, and never two that tell few clients apart.
+
+What was opened is on the disk before any mask is added up, so a crash cannot make it forget.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from safle.errors import FederationError, StoreError
+from safle.federation.private.answer import Answer
+from safle.federation.private.gathering import Request
+from safle.federation.private.keys import PrivateKey
+from safle.federation.private.masked import open_seeds
+from safle.federation.private.masks import add_masks
+
+_TABLE = """CREATE TABLE IF NOT EXISTS opened (
+    round TEXT NOT NULL, request TEXT NOT NULL, members TEXT NOT NULL, at TEXT NOT NULL,
+    PRIMARY KEY (round, request))"""
+
+
+class History:
+    """Which sets of clients a keyholder has opened, in SQLite; flushed at every commit."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with self._named():
+            self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
+            self._connection.execute("PRAGMA synchronous=FULL")
+            self._connection.execute(_TABLE)
+
+    def __enter__(self) -> History:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def opened(self, round_digest: str) -> list[frozenset[str]]:
+        """The sets that were opened in a round, or are about to be."""
+        with self._named():
+            rows = self._connection.execute(
+                "SELECT members FROM opened WHERE round = ?", (round_digest,)
+            )
+            return [frozenset(json.loads(members)) for (members,) in rows]
+
+    def add(self, request: Request) -> None:
+        """Check a request against all before it, and note it; on the disk when this returns."""
+        with self._named(), self._transaction():
+            before = self.opened(request.declared.digest)
+            if request.members in before:
+                return
+            check_apart([*before, request.members], request.declared.least)
+            members, now = json.dumps(sorted(request.members)), datetime.now(UTC).isoformat()
+            row = (request.declared.digest, request.digest, members, now)
+            self._connection.execute("INSERT INTO opened VALUES (?, ?, ?, ?)", row)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        # Immediate: two processes of one keyholder must not both find nothing opened yet.
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, ValueError, TypeError) as error:
+            if isinstance(error, FederationError):
+                raise
+            raise StoreError(
+                f"{self._path}: {error}; without its history a keyholder must not answer"
+            ) from error
+
+
+def check_apart(sets: list[frozenset[str]], least: int) -> None:
+    """Refuse sets whose sums, added and subtracted in any way, come down to few clients.
+
+    Clients that are in just the same sets stay together in every such combination: each of
+    those groups must have ``least`` members.
+
+    Examples
+    --------
+    >>> check_apart([frozenset("abc"), frozenset("abcdef")], least=3)
+    >>> check_apart([frozenset("abc"), frozenset("abcd")], least=3)
+    Traceback (most recent call last):
+    safle.errors.FederationError: with what was opened before, this would tell 1 client apart \
+from the others, at least 3 must stay together: wait until more have come or gone
+    """
+    groups = Counter(
+        tuple(member in one for one in sets) for member in frozenset[str]().union(*sets)
+    )
+    fewest = min(groups.values(), default=0)
+    if fewest >= least:
+        return
+    clients = f"{fewest} client" + "s" * (fewest != 1)
+    if len(sets) == 1:
+        raise FederationError(f"the sum of {clients}; at least {least} are needed to open it")
+    raise FederationError(
+        f"with what was opened before, this would tell {clients} apart from the others, at least "
+        f"{least} must stay together: wait until more have come or gone"
+    )
+
+
+def explain(request: Request, history: History) -> list[str]:
+    """What a keyholder is asked to open, in sentences for the person who decides."""
+    declared, clients = request.declared, request.heads
+    before = history.opened(declared.digest)
+    already = f"{len(before)} sets of this round were opened before."
+    if request.members in before:
+        already = "You have opened this very set before: the answer will be the same."
+    text = f"""
+{declared.operator.name} asks you to open the sum of {len(clients)} of {len(declared.clients)} \
+clients of round {declared.digest[:12]}…: {", ".join(clients)}.
+The round opens sums of at least {declared.least} clients, by {declared.needed} of the \
+keyholders {", ".join(declared.keyholders)}.
+{already}
+What opens is the sum of all these clients, and of none of them alone."""
+    return text.strip().splitlines()
+
+
+def answer(request: Request, key: PrivateKey, history: History) -> Answer:
+    """The sums of the masks of a request's clients; the same request has the same answer.
+
+    Raises
+    ------
+    FederationError
+        Too few clients, a box that is not this keyholder's, or a set that differs by too few
+        clients from one that was opened before.
+    """
+    declared = request.declared
+    if key.name not in declared.keyholders or declared.keyholders[key.name] != key.public:
+        raise FederationError(f"{key.name}'s key is not a keyholder's of this round")
+    opened = [open_seeds(head, declared, key) for head in request.heads.values()]
+    history.add(request)
+    vectors = {}
+    for share in declared.shares_of(key.name):
+        vectors[share] = np.zeros(declared.vector_bytes, np.uint8)
+        add_masks(declared.space.blocks, vectors[share], [keys[share] for keys in opened])
+    return Answer(key.name, declared.digest, request.digest, vectors)

@@ -1,0 +1,204 @@
+"""The round file: what is added up, by whom, and who opens it; signed by the operator."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from safle.encoders.base import Made
+from safle.encoders.codes import Layout
+from safle.encoders.features import ClassName, as_class_names
+from safle.encoders.histogram import MAX_SAMPLES, Grid
+from safle.errors import FederationError, SafleError, SettingsError, WireError
+from safle.federation.private.keys import PrivateKey, PublicKey
+from safle.federation.private.masks import shares
+from safle.federation.private.signed import Head, is_digest, read_signed
+from safle.federation.private.vector import HistogramSpace, Space, StatisticsSpace, vector_bytes
+from safle.wire import container
+
+FORMAT = "safle-round-1"
+KEYHOLDERS = (1, 3)
+_FIELDS = {"format", "id", "space", "most_samples", "clients", "keyholders", "needed", "least"}
+
+
+@dataclass(frozen=True)
+class PrivateRound:
+    """A declared round; every client, keyholder and server works from the same file.
+
+    Attributes
+    ----------
+    digest : identity of the round, which every other file names
+    operator : who declared it
+    space : what is added up
+    clients, keyholders : by name; keyholders are numbered in this order
+    needed : keyholders without whom nothing opens
+    least : fewest clients whose sum is opened, and whom two opened sums tell apart
+    """
+
+    digest: str
+    operator: PublicKey
+    space: Space
+    clients: Mapping[str, PublicKey]
+    keyholders: Mapping[str, PublicKey]
+    needed: int
+    least: int
+    data: bytes = field(repr=False, compare=False)
+
+    @cached_property
+    def shares(self) -> list[tuple[int, ...]]:
+        """The keyholders, by number, who are given each seed."""
+        return shares(len(self.keyholders), self.needed)
+
+    @cached_property
+    def vector_bytes(self) -> int:
+        return vector_bytes(self.space.blocks)
+
+    def shares_of(self, keyholder: str) -> list[int]:
+        """The numbers of the seeds that a keyholder is given."""
+        number = list(self.keyholders).index(keyholder)
+        return [at for at, given in enumerate(self.shares) if number in given]
+
+    def bound_to(self, client: str, vector_digest: str, keyholder: str) -> bytes:
+        """What a box opens with alone: it cannot be moved to another round, client or file."""
+        return container.canonical(
+            {"round": self.digest, "client": client, "y": vector_digest, "keyholder": keyholder}
+        )
+
+    def require(self, digest: object) -> None:
+        """Refuse a file of another round."""
+        if digest != self.digest:
+            raise FederationError(
+                f"made for round {str(digest)[:12]}…, this is round {self.digest[:12]}…"
+            )
+
+    @staticmethod
+    def load(data: bytes, operator: PublicKey) -> PrivateRound:
+        """Read a round file; refused unless this operator has signed it."""
+        head, payload = read_signed(data, container.ROUND)
+        head.check(operator, "round")
+        try:
+            content = json.loads(payload)
+            if content["format"] != FORMAT or set(content) != _FIELDS:
+                raise WireError(f"not a round of format {FORMAT}")
+            most = _number(content["most_samples"], 1)
+            clients, keyholders = _roster(content["clients"]), _roster(content["keyholders"])
+            needed, least = _number(content["needed"], 1), _number(content["least"], 2)
+            space = _read_space(content["space"], most)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            if isinstance(error, SafleError):
+                raise
+            raise WireError(f"not a valid round: {error}") from error
+        except RecursionError as error:
+            raise WireError("not a valid round: nested too deeply") from error
+        _check(clients, keyholders, needed, least)
+        return PrivateRound(
+            head.digest(), operator, space, clients, keyholders, needed, least, data
+        )
+
+
+def declare_round(
+    key: PrivateKey,
+    space: Space,
+    *,
+    clients: Sequence[PublicKey],
+    keyholders: Sequence[PublicKey],
+    needed: int | None = None,
+    least: int = 3,
+) -> PrivateRound:
+    """A new round, signed by its operator.
+
+    Examples
+    --------
+    >>> operator, *others = (PrivateKey.new(name) for name in "abcdefg")
+    >>> public = [key.public for key in others]
+    >>> space = HistogramSpace(Grid(0, 1, bins=4), 2, most_samples=1000)
+    >>> declared = declare_round(operator, space, clients=public[:3], keyholders=public[3:])
+    >>> declared.needed, PrivateRound.load(declared.data, operator.public) == declared
+    (2, True)
+    """
+    content = {
+        "format": FORMAT,
+        "id": secrets.token_hex(16),
+        "space": _write_space(space),
+        "most_samples": space.most_samples,
+        "clients": [party.to_json() for party in clients],
+        "keyholders": [party.to_json() for party in keyholders],
+        "needed": needed or len(keyholders) // 2 + 1,
+        "least": least,
+    }
+    payload = container.canonical(content)
+    head = Head.sign(key, "round", payload)
+    data = head.to_bytes(container.ROUND, payload)
+    return PrivateRound.load(data, key.public)
+
+
+def statistics_space(
+    made: Made, classes: Sequence[ClassName], most_samples: int
+) -> StatisticsSpace:
+    """What a round of statistics adds up.
+
+    Parameters
+    ----------
+    made : the encoder that all clients share
+    classes : every class that any client may have
+    most_samples : of all clients together
+    """
+    return StatisticsSpace(made.fingerprint, made.layout, as_class_names(classes), most_samples)
+
+
+def _check(
+    clients: Mapping[str, PublicKey], keyholders: Mapping[str, PublicKey], needed: int, least: int
+) -> None:
+    if len(keyholders) not in KEYHOLDERS:
+        raise SettingsError(f"{len(keyholders)} keyholders; expected 1 or 3")
+    if not len(keyholders) < 2 * needed <= 2 * len(keyholders):
+        # Two halves could open two sets that nobody has compared.
+        raise SettingsError(
+            f"{needed} of {len(keyholders)} keyholders needed; expected more than half of them"
+        )
+    if not 2 <= least <= len(clients):
+        raise SettingsError(
+            f"least {least} of {len(clients)} clients; expected 2 to as many as there are: the "
+            "sum of one client is that client's"
+        )
+    for parties in (clients, keyholders):
+        if len({party.signing for party in parties.values()}) != len(parties):
+            raise SettingsError("one key under two names; each has a key of its own")
+
+
+def _roster(content: Any) -> dict[str, PublicKey]:
+    parties = [PublicKey.from_json(party) for party in content]
+    if len({party.name for party in parties}) != len(parties):
+        raise SettingsError("two clients, or two keyholders, of the same name; give each its own")
+    return {party.name: party for party in parties}
+
+
+def _number(value: object, least: int) -> int:
+    if type(value) is not int or not least <= value <= MAX_SAMPLES:
+        raise WireError(f"{value!r}; expected a whole number from {least}")
+    return value
+
+
+def _write_space(space: Space) -> dict[str, Any]:
+    if isinstance(space, StatisticsSpace):
+        layout, classes = space.layout.to_json(), [*space.class_names]
+        return {"fingerprint": space.fingerprint, "layout": layout, "classes": classes}
+    assert isinstance(space, HistogramSpace), "a round adds up statistics or histograms"
+    grid = [float(space.grid.low).hex(), float(space.grid.high).hex(), space.grid.bins]
+    return {"grid": grid, "features": space.feature_dim}
+
+
+def _read_space(content: Any, most_samples: int) -> Space:
+    if set(content) == {"fingerprint", "layout", "classes"}:
+        classes = tuple(content["classes"])
+        if not is_digest(content["fingerprint"]) or as_class_names(classes) != classes:
+            raise WireError("expected an encoder's fingerprint, and classes in ascending order")
+        layout = Layout.from_json(content["layout"])
+        return StatisticsSpace(content["fingerprint"], layout, classes, most_samples)
+    low, high, bins = content["grid"]
+    grid = Grid(float.fromhex(low), float.fromhex(high), bins)
+    return HistogramSpace(grid, _number(content["features"], 1), most_samples)
