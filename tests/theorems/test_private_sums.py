@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from safle.encoders import make_encoder
 from safle.encoders.histogram import Grid, Histogram
+from safle.encoders.registry import kind_named
 from safle.errors import CountOverflow
 from safle.federation.private.masks import add_masks, derive_key, shares
 from safle.federation.private.round import statistics_space
@@ -20,9 +22,16 @@ from safle.federation.private.vector import (
     pack,
     unpack,
 )
-from safle.statistics import sum_statistics
+from safle.statistics import count, sum_statistics
 from safle.wire import encode_histogram, encode_statistics
-from tests.support.data_sets import KINDS, data_sets, fixed_data, model_bytes, repeated
+from tests.support.data_sets import (
+    KINDS,
+    FixedCalibration,
+    data_sets,
+    fixed_data,
+    model_bytes,
+    repeated,
+)
 from tests.support.private_rounds import Cast, free_entries, plain_entries, plain_mask
 
 
@@ -30,16 +39,18 @@ from tests.support.private_rounds import Cast, free_entries, plain_entries, plai
 @settings(max_examples=25)
 def test_the_opened_sum_and_its_model_are_those_of_plain_files(data):
     drawn = data.draw(data_sets(1))
-    count = data.draw(st.integers(2, 5))
-    owner = data.draw(st.lists(st.integers(0, count - 1), min_size=len(drawn), max_size=len(drawn)))
-    parts = [drawn.part(np.flatnonzero(np.array(owner) == at)).count() for at in range(count)]
-    kept = data.draw(st.sets(st.sampled_from(range(count)), min_size=2))
+    clients = data.draw(st.integers(2, 5))
+    owner = data.draw(
+        st.lists(st.integers(0, clients - 1), min_size=len(drawn), max_size=len(drawn))
+    )
+    parts = [drawn.part(np.flatnonzero(np.array(owner) == at)).count() for at in range(clients)]
+    kept = data.draw(st.sets(st.sampled_from(range(clients)), min_size=2))
     holders, needed = data.draw(st.sampled_from([(1, 1), (3, 2), (3, 3)]))
     more = data.draw(st.sampled_from([0, 1, 1000, 2**20, 2**30]))
     names = sorted({*drawn.labels.tolist()})
     most = max(1, min(len(drawn) + more, drawn.encoder.layout.most_samples))
     space = statistics_space(drawn.encoder, names, most)
-    cast = Cast.of(space, count, keyholders=holders, needed=needed)
+    cast = Cast.of(space, clients, keyholders=holders, needed=needed)
     order = data.draw(st.permutations(sorted(kept)))
     total = cast.gather([cast.mask(at, parts[at]) for at in order])
     plain = sum_statistics(parts[at] for at in sorted(kept))
@@ -89,6 +100,22 @@ def test_more_samples_than_declared_are_noticed_in_the_sum():
                 cast.open(total, [0, 1])
         else:
             assert cast.open(total, [0, 1]) == halves[0] + halves[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_statistics_by_class_travel_the_same_way(kind):
+    if "by_class" not in kind_named(kind).declared({}):
+        pytest.skip("counts nothing by class")
+    encoder = make_encoder(FixedCalibration(3), kind, by_class=True)
+    generator = np.random.default_rng(5)
+    samples, labels = generator.normal(size=(40, 3)), generator.integers(0, 3, 40)
+    # One client has a class of its own, and nobody has the last.
+    parts = [count(encoder, samples[own], labels[own]) for own in (labels == 0, labels > 0)]
+    cast = Cast.of(statistics_space(encoder, [0, 1, 2, 3], 1000), 2)
+    total = cast.gather([cast.mask(at, part) for at, part in enumerate(parts)])
+    opened = cast.open(total, [0, 1])
+    assert opened == count(encoder, samples, labels)
+    assert opened.by_class
 
 
 @given(data=st.data(), bins=st.integers(1, 5), features=st.integers(1, 3))

@@ -17,7 +17,8 @@ from safle.errors import FederationError, SafleError, SettingsError, WireError
 from safle.federation.private.keys import PrivateKey, PublicKey
 from safle.federation.private.masks import shares
 from safle.federation.private.signed import Head, is_digest, read_signed
-from safle.federation.private.vector import HistogramSpace, Space, StatisticsSpace, vector_bytes
+from safle.federation.private.statistics_space import StatisticsSpace
+from safle.federation.private.vector import HistogramSpace, Space, vector_bytes
 from safle.wire import container
 
 FORMAT = "safle-round-1"
