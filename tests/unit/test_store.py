@@ -89,6 +89,27 @@ def test_a_removed_client_leaves_no_file(parts, store):
     assert path.read_bytes() == parts[1]
 
 
+def test_a_removal_looks_at_no_other_member(parts, store, monkeypatch):
+    for name, part in zip("abc", parts, strict=False):
+        store.add(Contribution(name, part))
+
+    class Untouched(dict):
+        def values(self):
+            raise AssertionError("a removal takes as long as there are members")
+
+    store._members = Untouched(store._members)
+    monkeypatch.setattr(Path, "iterdir", Untouched.values)
+    store.remove("b")
+    monkeypatch.undo()
+    store._members = dict(store._members)
+    assert len([*(store.folder / "contributions").iterdir()]) == 2
+    # What the next one is held against is what a store that is opened now would find.
+    with pytest.raises(DuplicateContribution):
+        store.add(Contribution("b", parts[0]))
+    store.add(Contribution("b", parts[1]))
+    assert store.sample_count == Store.open(store.folder).sample_count
+
+
 def test_the_same_counts_of_two_clients_only_if_allowed(data, parts, store):
     store.add(Contribution("a", parts[0]))
     with pytest.raises(DuplicateContribution, match="'a' already"):

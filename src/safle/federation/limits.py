@@ -5,7 +5,7 @@ Without them the first comer could fill the counters, or name classes that nobod
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -76,7 +76,7 @@ if it has more, raise most_samples
                 "federation has (classes)"
             )
 
-    def check_join(self, entry: Entry, classes: set[ClassName]) -> None:
+    def check_join(self, entry: Entry, classes: Set[ClassName]) -> None:
         """Refuse a contribution that those before, who have seen ``classes``, cannot be added to.
 
         Without a declared type nobody can tell who is wrong: the error says how to declare it.

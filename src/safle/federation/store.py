@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
@@ -81,7 +82,11 @@ class Store:
                 _make(folder, making, database)
             self.encoder, self.limits = _read_facts(folder, database.facts())
             self._members = {member.client: member for member in database.members()}
-            self._index()
+            self._classes: Counter[ClassName] = Counter()
+            self._digests: Counter[str] = Counter()
+            self._samples = 0
+            for member in self._members.values():
+                self._index(member)
             self._database = None if lock is None else database
             if lock is not None:
                 self._sweep()
@@ -143,7 +148,7 @@ class Store:
         database = self._writable()
         for client, member in self._members.items():
             try:
-                limits.check_join(member, self._classes)
+                limits.check_join(member, self._classes.keys())
             except SafleError as error:
                 raise StoreError(f"client {client!r}, who is in, has {error}") from error
         database.set_fact("limits", json.dumps(asdict(limits)))
@@ -185,9 +190,7 @@ class Store:
             if total is not None:
                 total.subtract(statistics)
             raise
-        self._classes.update(entry.classes)
-        self._digests.add(entry.digest)
-        self._samples += entry.samples
+        self._index(entry)
         return self._members[entry.client]
 
     def remove(self, client: str) -> Member:
@@ -197,8 +200,13 @@ class Store:
             raise StoreError(f"{self.folder} has no client {client!r}; {self._listing()}")
         self._writable().remove(member)
         del self._members[client]
-        self._index()
-        self._sweep()
+        self._classes.subtract(member.classes)
+        self._classes += Counter()
+        self._digests[member.digest] -= 1
+        self._samples -= member.samples
+        # Another client's file, where two sent the same.
+        if not self._digests[member.digest]:
+            self._path(member).unlink(missing_ok=True)
         return member
 
     def contributions(self, progress: Progress | None = None) -> Iterator[Statistics]:
@@ -276,14 +284,14 @@ class Store:
                 "replace it, remove the client first"
             )
         # Nothing, twice, is nothing: empty clients all have the same digest.
-        if added.samples and not allow_duplicates and added.digest in self._digests:
+        if added.samples and not allow_duplicates and self._digests[added.digest]:
             sent = (name for name, kept in self._members.items() if kept.digest == added.digest)
             raise DuplicateContribution(
                 f"{added.digest[:12]}… is the contribution of client {next(sent)!r} already; if "
                 "two clients really hold the same data, use --allow-duplicates "
                 "(allow_duplicates= in Python)"
             )
-        self.limits.check_join(added, self._classes)
+        self.limits.check_join(added, self._classes.keys())
         held, most = self.sample_count, self.encoder.layout.most_samples
         if held + added.samples > most:
             raise CountOverflow(
@@ -296,12 +304,11 @@ class Store:
             raise StoreError(f"{self.folder} is open for reading only")
         return self._database
 
-    def _index(self) -> None:
+    def _index(self, entry: Entry) -> None:
         """What the next contribution is held against, however many are in, at the same cost."""
-        members = self._members.values()
-        self._classes: set[ClassName] = {name for member in members for name in member.classes}
-        self._digests = {member.digest for member in members}
-        self._samples = sum(member.samples for member in members)
+        self._classes.update(entry.classes)
+        self._digests[entry.digest] += 1
+        self._samples += entry.samples
 
     @property
     def _place(self) -> Path:
