@@ -71,7 +71,15 @@ class WireError(SafleError, ValueError):
 
 
 class TableError(SafleError, ValueError):
-    """A features or labels file that cannot be read."""
+    """A features or labels file that cannot be read; ``line`` is the line at fault, if one is.
+
+    >>> TableError("visits.csv: line 7 has no label", line=7).line
+    7
+    """
+
+    def __init__(self, message: str, *, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 class ImageError(SafleError, ValueError):

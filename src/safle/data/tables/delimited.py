@@ -58,7 +58,8 @@ class CsvRows(Rows):
         return TableError(
             f"{self._path}: line {line}, column {name!r} is {cell!r}; expected a number: "
             "correct or drop it, or name the column of labels with --label-column NAME "
-            "(label_column= in Python)"
+            "(label_column= in Python)",
+            line=line,
         )
 
 
@@ -81,7 +82,9 @@ def read_csv_table(path: Path, selection: Selection) -> Contents:
         row_count += 1
         if label_at is not None:
             if not row[label_at].strip():
-                raise TableError(f"{path}: line {line} has no label; expected one a row")
+                raise TableError(
+                    f"{path}: line {line} has no label; expected one per row", line=line
+                )
             texts.append(row[label_at])
     labels = None if label_at is None else parse_labels(texts, where=str(path))
     return Contents(CsvRows(path, header, label_at, row_count), labels)
@@ -96,7 +99,8 @@ def read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         if len(row) not in (0, width):
             raise TableError(
                 f"{path}: line {line} has {len(row)} cells, the header {width}; "
-                "expected as many in every row: the file may be cut short"
+                "expected as many in every row: the file may be cut short",
+                line=line,
             )
         if row:
             yield line, row
@@ -129,7 +133,8 @@ def _read_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
                 row = next(reader, None)
             except csv.Error as error:
                 raise TableError(
-                    f"{path}: line {line}: {error}; expected cells separated by commas"
+                    f"{path}: line {line}: {error}; expected cells separated by commas",
+                    line=line,
                 ) from None
             if row is None:
                 return
@@ -140,7 +145,9 @@ def _decoded(path: Path, lines: Iterator[str]) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
         # Bytes that are no text became lone surrogates, which text never holds.
         if not line.isascii() and any("\udc80" <= char <= "\udcff" for char in line):
-            raise TableError(f"{path}: line {number} is not UTF-8 text; save it as UTF-8")
+            raise TableError(
+                f"{path}: line {number} is not UTF-8 text; save it as UTF-8", line=number
+            )
         yield line
 
 

@@ -62,18 +62,22 @@ def _reply(
         settings, payload = messages.read_question(message)
         client = opener(context.node_id, context.node_config, context.run_config)
         answer = work(client, settings, payload)
-    except (SafleError, OSError, MemoryError) as error:
-        # The server learns what is wrong. Ours say all there is to say; of others, the whole
-        # story stays in this node's log.
+    except Exception as error:
+        # Whatever it is: Flower would carry an error that nobody foresaw, words and all.
         ours = isinstance(error, SafleError)
         log.error("safle: this client cannot answer: %s", error, exc_info=not ours)
         name = client_name(context.node_id, context.node_config)
-        # Of a refusal nobody outside needs more than the rule: the rest tells of the data.
-        reason = (
-            f"its policy refuses: {error.rule}" if isinstance(error, PolicyRefused) else str(error)
-        )
-        answer = Answer(name, messages.FAILED, reason=messages.printable(reason))
+        answer = Answer(name, messages.FAILED, reason=_describe(error))
     return Message(messages.answer(answer), reply_to=message)
+
+
+def _describe(error: Exception) -> str:
+    """What the server learns of an error: no value, no name of a column, no path."""
+    if isinstance(error, PolicyRefused):
+        return f"its policy refuses: {error.rule}"
+    line = getattr(error, "line", None)
+    place = f" in line {line} of its table" if line else ""
+    return f"{type(error).__name__}{place}; its own log says more"
 
 
 client_app = make_client_app(open_client)
