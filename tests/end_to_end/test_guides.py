@@ -1,0 +1,115 @@
+"""The guides and the examples, run as a reader would run them: what they show must work."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import safle
+from safle.cli.main import run
+
+ROOT = Path(__file__).parents[2]
+GUIDES = sorted((ROOT / "docs/guides").glob("*.md"))
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def run_program(path: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [path, *arguments])
+    runpy.run_path(str(ROOT / path), run_name="__main__")
+
+
+def run_line(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    command, *arguments = shlex.split(line, comments=True)
+    if command == "python":
+        run_program(*arguments, monkeypatch=monkeypatch)
+        return
+    assert command == "safle"
+    with pytest.raises(SystemExit) as ended:
+        run(arguments)
+    assert ended.value.code == 0, line
+
+
+@pytest.fixture
+def folder(
+    tmp_path: Path,
+    tiny_onnx: Callable[[Path], Path],
+    photographs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """An empty folder but for the images and the backbone that a guide takes for granted."""
+    tiny_onnx(tmp_path / "backbone.onnx")
+    (tmp_path / "photographs").symlink_to(photographs)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    image = pytest.importorskip("PIL.Image")
+    place = tmp_path_factory.mktemp("photographs")
+    generator = np.random.default_rng(0)
+    for name, brightness in (("bright", 180), ("dark", 60)):
+        (place / name).mkdir()
+        for number in range(15):
+            pixels = generator.integers(brightness - 50, brightness + 50, (40, 40, 3))
+            image.fromarray(pixels.astype(np.uint8)).save(place / name / f"{number}.png")
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_a_guide_works_as_pasted(
+    guide: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [line for block in blocks(guide, "sh") for line in block.splitlines()]
+    snippets = blocks(guide, "python")
+    assert lines or snippets
+    for line in lines:
+        run_line(line, monkeypatch)
+    for snippet in snippets:
+        exec(compile(snippet, str(guide), "exec"), {"__name__": "__main__"})
+    if guide.stem == "research":
+        digests = re.findall(r"0\.9\d\d ([0-9a-f]{12})", capsys.readouterr().out)
+        assert len(digests) == 4
+        assert len(set(digests)) == 1
+    if guide.stem == "hospital":
+        assert float(re.search(r"accuracy\D+([\d.]+)", capsys.readouterr().out)[1]) > 90
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "arguments", "shown"),
+    [
+        ("pooled_pipeline.py", (), "cross-validation: 9"),
+        ("three_hospitals.py", (), "the same model"),
+        ("late_client.py", (), "byte for byte"),
+        ("images_to_model.py", ("photographs", "backbone.onnx"), "100.0% of 10 test images"),
+    ],
+)
+def test_an_example_prints_something_worth_seeing(
+    program: str,
+    arguments: tuple[str, ...],
+    shown: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run_program(f"examples/{program}", *arguments, monkeypatch=monkeypatch)
+    assert shown in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", safle.__all__)
+def test_every_public_name_has_its_place_in_the_reference_with_an_example(name: str) -> None:
+    pages = "\n".join(path.read_text() for path in (ROOT / "docs/reference").glob("*.md"))
+    assert re.search(rf"^::: safle\.{name}$", pages, re.MULTILINE)
+    assert ">>> " in (getattr(safle, name).__doc__ or "")
