@@ -52,7 +52,7 @@ def discriminant(
     if not invert_in_order(turned, LEAST_PIVOT * counts):
         raise SolveError("the within-class scatter is singular; use a larger ridge")
     turned *= n
-    intercept = _log_shares(class_counts) - 0.5 * (np.diagonal(turned) - n / counts)
+    intercept = log_shares(class_counts) - 0.5 * (np.diagonal(turned) - n / counts)
     if average:
         # Of what is left when that which all classes share is taken out.
         strength = (np.trace(turned) - turned.sum() / classes) / max(classes - 1, 1)
@@ -62,7 +62,7 @@ def discriminant(
     return multiply_in_order(weights, turned), intercept - intercept.mean()
 
 
-def _log_shares(class_counts: NDArray[np.int64]) -> Matrix:
+def log_shares(class_counts: NDArray[np.int64]) -> Matrix:
     """``log(n_c / n)``, correctly rounded: C libraries differ in the last bit."""
     whole = Decimal(int(class_counts.sum())).ln()
     return np.array([float(Decimal(count).ln() - whole) for count in class_counts.tolist()])

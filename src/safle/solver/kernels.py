@@ -132,3 +132,66 @@ def invert_in_order(matrix: NDArray[np.float64], least: NDArray[np.float64]) -> 
                 for j in range(size):
                     row[j] -= factor * matrix[k, j]
     return True
+
+
+@njit(cache=True, nogil=True)
+def _factor(matrix):  # type: ignore[no-untyped-def]
+    """``matrix = U' U``: its upper triangle becomes U; False if it is not positive definite.
+
+    Rows that lie above are taken off four at a time, so that sums stay in registers.
+    """
+    size = len(matrix)
+    for i in range(size):
+        row = matrix[i, i:]
+        for k in range(0, i - i % 4, 4):
+            a, b, c, d = matrix[k, i:], matrix[k + 1, i:], matrix[k + 2, i:], matrix[k + 3, i:]
+            for j in range(size - i):
+                row[j] = (((row[j] - a[0] * a[j]) - b[0] * b[j]) - c[0] * c[j]) - d[0] * d[j]
+        for k in range(i - i % 4, i):
+            above = matrix[k, i:]
+            for j in range(size - i):
+                row[j] -= above[0] * above[j]
+        if not row[0] > 0:
+            return False
+        pivot = np.sqrt(row[0])
+        for j in range(size - i):
+            row[j] /= pivot
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _invert_triangle(matrix):  # type: ignore[no-untyped-def]
+    """The upper triangle becomes its inverse, row by row: each reads only those below it."""
+    size = len(matrix)
+    sums = np.empty(size)
+    for i in range(size - 1, -1, -1):
+        # Row i of the inverse: (e_i - sum_k>i U_ik V_k) / U_ii.
+        sums[i:] = 0.0
+        for k in range(i + 1, size):
+            factor, below = matrix[i, k], matrix[k]
+            for j in range(k, size):
+                sums[j] -= factor * below[j]
+        pivot = matrix[i, i]
+        for j in range(i + 1, size):
+            matrix[i, j] = sums[j] / pivot
+        matrix[i, i] = 1.0 / pivot
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def whiten_in_order(matrices: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Upper triangular V, ``V V' = inverse(matrix)``, in the place of each matrix.
+
+    The same steps on any machine and number of threads. False, and nothing of use, for a
+    matrix that is not positive definite.
+
+    Parameters
+    ----------
+    matrices : float64, (count, size, size); what lies below the diagonals is not looked at
+    """
+    done = np.zeros(len(matrices), np.bool_)
+    for index in prange(len(matrices)):
+        place = np.int64(index)
+        if _factor(matrices[place]):
+            _invert_triangle(matrices[place])
+            done[place] = True
+    return done

@@ -1,0 +1,87 @@
+"""Scores of the quadratic head: ``-|V_c' x - t_c|^2 / 2``, in integers.
+
+Codes and factors are integers of 16 bits, so their products add up exactly in float64. They
+are rounded to `OFFSET_BITS` behind the point and cut off far out, so squares add up exactly
+as well: in any order, by any library, on any machine.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.encoders.codes import Layout
+from safle.errors import WireError
+from safle.solver.quadratic import OFFSET_BITS, Quadratic, squared_columns
+
+AT_A_TIME = 128
+"""Columns of a triangle that are multiplied together: what lies below it is left out."""
+TOGETHER = 8_192
+"""Columns of an exported product."""
+MOST_EXPONENT = 64
+
+
+class Squares:
+    """What the quadratic head adds to the scores of samples.
+
+    Parameters
+    ----------
+    layout : of the encoder
+    head : what was solved; `WireError` if it does not belong to ``layout``
+    """
+
+    def __init__(self, layout: Layout, head: Quadratic) -> None:
+        self.columns, self.head = squared_columns(layout), head
+        classes, d = len(head.offsets), len(self.columns)
+        shapes = {"factors": (classes, d * (d + 1) // 2), "offsets": (classes, d)}
+        for name, shape in shapes.items():
+            array, kind = getattr(head, name), {"factors": np.int16, "offsets": np.int32}[name]
+            if not d or array.dtype != kind or array.shape != shape:
+                raise WireError(f"{name} is {array.dtype} {array.shape}; expected {shape}")
+        if abs(head.exponent) > MOST_EXPONENT or not 0 < head.worth <= 1:
+            raise WireError(f"exponent {head.exponent} and worth {head.worth}; expected 0 < worth")
+        scales = np.array(layout.dense_scales, np.float64)[self.columns]
+        # Factors count per code unit of the finest column: coarser ones stand for more.
+        self.finest = scales.max()
+        self.widths = self.finest / scales
+        self.step = float(np.ldexp(1 / self.finest, head.exponent + OFFSET_BITS))
+        """Of an integer sum, in units of the offsets."""
+        self.most = math.isqrt((1 << 53) // d)
+        self.worth = -head.worth / 2 / (1 << 2 * OFFSET_BITS)
+
+    def factor(self, place: int) -> NDArray[np.float64]:
+        """Integers of V, (d, d), of a class."""
+        d = len(self.columns)
+        square = np.zeros((d, d))
+        square[np.triu_indices(d)] = self.head.factors[place]
+        return square
+
+    def add(self, scores: NDArray[np.float64], dense: NDArray[np.int16]) -> None:
+        """Add to ``scores``, (samples, class_count), in place."""
+        codes, d = dense[:, self.columns] * self.widths, len(self.columns)
+        for place in range(scores.shape[1]):
+            factor, sums = self.factor(place), np.zeros(len(codes))
+            for left in range(0, d, AT_A_TIME):
+                right = min(left + AT_A_TIME, d)
+                values = codes[:, :right] @ factor[:right, left:right]
+                np.rint(np.multiply(values, self.step, out=values), out=values)
+                values -= self.head.offsets[place, left:right]
+                np.clip(values, -self.most, self.most, out=values)
+                sums += np.einsum("ij,ij->i", values, values)
+            scores[:, place] += sums * self.worth
+
+    def express(self, ops: Any, dense: Any) -> Any:
+        """The same in the words of an export, (samples, class_count), to be added last."""
+        codes = ops.multiply(ops.gather(dense, self.columns), self.widths)
+        classes, d = self.head.offsets.shape
+        some, parts = max(1, TOGETHER // d), []
+        for first in range(0, classes, some):
+            places = range(first, min(first + some, classes))
+            factors = np.concatenate([self.factor(place) for place in places], axis=1)
+            values = ops.round(ops.multiply(ops.integer_product(codes, factors), self.step))
+            values = ops.subtract(values, self.head.offsets[first : places.stop].ravel())
+            parts.append(ops.sum_squares(ops.clip(values, -self.most, self.most), len(places)))
+        return ops.multiply(ops.join(parts), self.worth)
