@@ -25,6 +25,7 @@ from tests.support.data_sets import KINDS, data_sets
 CASES = {
     "random-features": {"units": 20, "transform": "square-root"},
     "linear": {},
+    "by-class": {"kind": "random-features", "units": 20, "by_class": True},
     "integer": {"bucketing": "integer", "buckets": 5, "group_size": 3},
     "one-hot": {"bucketing": "one-hot", "buckets": 4, "group_size": 5},
     "binary-overlap": {"bucketing": "binary-overlap", "buckets": 4, "group_size": 5},
@@ -38,8 +39,8 @@ NAMES = {"int": np.array([-7, 3, 2**40]), "str": np.array(["", "Äpfel", "zebra 
 
 
 def encoder_of(case, sample):
-    kind = case if case in KINDS else "embedding"
-    return make_encoder(sample, kind, **CASES[case])
+    settings = {"kind": case if case in KINDS else "embedding", **CASES[case]}
+    return make_encoder(sample, **settings)
 
 
 def test_every_kind_is_exported_here():
@@ -96,6 +97,18 @@ def test_same_classes_for_any_batch(kind, head, classes):
     model = make_model(encoder_of(kind, PublicSample(features)), features, labels, head)
     for batch in (0, 1, 150):
         assert_same(model, features[:batch])
+
+
+@pytest.mark.parametrize("together", [1, 1 << 13])
+def test_the_quadratic_head_has_the_same_scores_bit_by_bit(together, monkeypatch):
+    monkeypatch.setattr("safle.model.squares.TOGETHER", together)
+    features, labels = random_data()
+    encoder = encoder_of("by-class", PublicSample(features))
+    model = make_model(encoder, features, labels, "quadratic")
+    expected = model.decision_function(features)
+    assert len(set(model.predict(features))) == 3
+    for scores, _ in runtimes(model, features):
+        assert np.array_equal(scores, expected)
 
 
 @pytest.mark.parametrize("kind", CASES)

@@ -29,7 +29,7 @@ RIDGES = [0, 0.5, 100.0, "auto"]
         ({"ridge": "best"}, "ridge 'best'"),
         ({"ridge": None}, "ridge None"),
         ({"ridge": [1.0]}, r"ridge \[1.0\]"),
-        ({"head": "mean"}, "auto, least-squares, discriminant, averaged"),
+        ({"head": "mean"}, "auto, least-squares, discriminant, averaged, quadratic"),
         ({"ridge": 1.0, "backend": "cublas"}, "auto, scipy or torch"),
     ],
 )

@@ -22,10 +22,11 @@ EXAMPLES = opt.examples(
     "safle solve total.stats --encoder encoder.safetensors --curve ridge.png -o m.safetensors",
 )
 RIDGE = "Regularisation: chosen from the statistics alone, none (minimum norm), or given."
-HEADS = click.Choice(["auto", "least-squares", "discriminant", "averaged"])
+HEADS = click.Choice(["auto", "least-squares", "discriminant", "averaged", "quadratic"])
 HEAD = (
-    "least-squares (the paper's), discriminant (LDA) or averaged, from the same statistics; "
-    "auto is averaged where there are two classes or more."
+    "least-squares (the paper's), discriminant (LDA), quadratic (a covariance for each class, "
+    "where clients counted by class) or averaged, from the same statistics; auto is averaged "
+    "where there are two classes or more."
 )
 AUTO = (
     "Choose ridge and head from the statistics alone, as without any option; refuses to go "

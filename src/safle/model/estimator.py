@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
 from safle.encoders.features import as_class_names, as_features, as_labels
-from safle.encoders.registry import DEFAULT_KIND
+from safle.encoders.registry import DEFAULT_KIND, kind_named
 from safle.errors import InvalidInput, SettingsError
 from safle.model import Model
 from safle.solver import Solution, solve
@@ -41,7 +41,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         their own quantiles differ.
     settings : of that kind, by name, as for `safle.make_encoder`; not for an `Encoder`
     ridge : a positive number; 0 = minimum norm; "auto" = chosen by ``criterion``
-    head : "auto", "least-squares", "discriminant" or "averaged"
+    head : "auto", "least-squares", "discriminant", "averaged" or "quadratic", for which the
+        kinds that can count by class do
     criterion : "gcv" or "evidence"
 
     Attributes
@@ -230,7 +231,10 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
                 raise SettingsError("an Encoder has its settings: leave out settings=")
             as_features(features[:0], self.encoder.feature_dim)
             return self.encoder
-        return make_encoder(PublicSample(features), self.encoder, **(self.settings or {}))
+        settings = dict(self.settings or {})
+        if self.head == "quadratic" and "by_class" in kind_named(self.encoder).declared(settings):
+            settings.setdefault("by_class", True)
+        return make_encoder(PublicSample(features), self.encoder, **settings)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         return self._spread(X, self.model_.decision_function, missing=-np.inf)

@@ -2,7 +2,8 @@
 
 Weights are kept as float32 multiples of one power of two (24 bits below the largest), so
 a sum of them is exact: scores do not depend on the order of summation, and equal
-statistics give equal bytes, on any machine.
+statistics give equal bytes, on any machine. What the quadratic head adds is exact as well:
+see `safle.model.squares`.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from safle.encoders.features import ClassName, as_class_names, as_features
 from safle.errors import SafleError, WireError
 from safle.model.dense import DenseScores
 from safle.model.kernels.tables import MOST_BITS, look_up, padded
+from safle.model.squares import Squares
 from safle.solver import Solution
 from safle.solver.heads import HEADS
+from safle.solver.quadratic import Quadratic
 
-FORMAT = "safle-model-2"
+FORMAT = "safle-model-3"
 MAX_FILE_BYTES = 1 << 32
 BATCH, SMALLEST_BATCH = 16_384, 256
 DENSE_BATCH = 1 << 22
@@ -50,6 +53,7 @@ class Model:
     codes : int64, (seen,), columns that have weights; all others are zero
     weights : float32, (seen + dense_dim, class_count)
     intercept : float32, (class_count,)
+    squares : `Squares` of the quadratic head, or None where it has no say
 
     Examples
     --------
@@ -72,6 +76,8 @@ class Model:
         self.intercept: NDArray[np.float32] = on_grid(solution.intercept)
         self.class_names: tuple[ClassName, ...] = solution.class_names
         self.head, self.ridge = solution.head, solution.ridge
+        head = solution.quadratic
+        self.squares = None if head is None else Squares(encoder.layout, head)
 
     @cached_property
     def _step(self) -> float:
@@ -101,6 +107,10 @@ class Model:
     def _dense_scores(self) -> DenseScores:
         return DenseScores(self.encoder.layout, self.weights[len(self.codes) :], self._step)
 
+    @cached_property
+    def _weighs(self) -> bool:
+        return bool(self.weights.any())
+
     @property
     def dense_weights(self) -> NDArray[np.float64]:
         """Weights per code unit of the dense columns, float64, (dense_dim, class_count)."""
@@ -122,8 +132,10 @@ class Model:
         if layout.experts:
             steps = look_up(codes.symbols, layout.bases, self._table_steps)
             scores += steps[:, : len(self.class_names)] * self._step
-        if layout.dense_dim:
+        if layout.dense_dim and self._weighs:
             self._dense_scores.add(scores, codes.dense)
+        if self.squares is not None:
+            self.squares.add(scores, codes.dense)
 
     def predict(self, features: ArrayLike) -> NDArray[Any]:
         """Class names, (samples,)."""
@@ -136,9 +148,10 @@ class Model:
     def predict_proba(self, features: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities, (samples, class_count).
 
-        The discriminant head's are its posterior (softmax of the scores); the averaged
-        one's are taken alike. Least-squares scores estimate the one-hot labels; theirs is
-        the nearest point of the probability simplex, which keeps the order of the classes.
+        The discriminant and the quadratic head's are their posterior (softmax of the scores);
+        the averaged one's are taken alike. Least-squares scores estimate the one-hot labels;
+        theirs is the nearest point of the probability simplex, which keeps the order of the
+        classes.
         """
         scores = self.decision_function(features)
         if self.head != "least-squares":
@@ -148,7 +161,7 @@ class Model:
 
     def to_bytes(self) -> bytes:
         """The model as a safetensors file; equal models give equal bytes."""
-        header = {
+        header: dict[str, Any] = {
             "format": FORMAT,
             "encoder": encoder_header(self.encoder),
             "classes": list(self.class_names),
@@ -160,6 +173,10 @@ class Model:
             for name, array in self.encoder.arrays().items()
         }
         arrays |= {"codes": self.codes, "weights": self.weights, "intercept": self.intercept}
+        if self.squares is not None:
+            head = self.squares.head
+            arrays |= {"factors": head.factors, "offsets": head.offsets}
+            header |= {"exponent": head.exponent, "worth": head.worth.hex()}
         text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return write_tensors(text, arrays)
 
@@ -255,6 +272,10 @@ def _restore(header: dict[str, Any], arrays: Arrays) -> Model:
     head, ridge = header["head"], float.fromhex(header["ridge"])
     if head not in HEADS or not 0 <= ridge < np.inf:
         raise WireError(f"head {head!r} and ridge {ridge}; expected one of {', '.join(HEADS)}")
+    squares = None
+    if "factors" in arrays:
+        exponent, worth = header["exponent"], float.fromhex(header["worth"])
+        squares = Quadratic(arrays["factors"], exponent, arrays["offsets"], worth)
     return Model(
         encoder,
         Solution(
@@ -266,5 +287,6 @@ def _restore(header: dict[str, Any], arrays: Arrays) -> Model:
             intercept=intercept.astype(np.float64),
             head=head,
             ridge=ridge,
+            quadratic=squares,
         ),
     )

@@ -43,11 +43,10 @@ class Squares:
                 raise WireError(f"{name} is {array.dtype} {array.shape}; expected {shape}")
         if abs(head.exponent) > MOST_EXPONENT or not 0 < head.worth <= 1:
             raise WireError(f"exponent {head.exponent} and worth {head.worth}; expected 0 < worth")
-        scales = np.array(layout.dense_scales, np.float64)[self.columns]
-        # Factors count per code unit of the finest column: coarser ones stand for more.
-        self.finest = scales.max()
-        self.widths = self.finest / scales
-        self.step = float(np.ldexp(1 / self.finest, head.exponent + OFFSET_BITS))
+        scales = {layout.dense_scales[column] for column in self.columns}
+        if len(scales) > 1:
+            raise WireError(f"columns of scales {sorted(scales)} are squared; expected one scale")
+        self.step = float(np.ldexp(1 / scales.pop(), head.exponent + OFFSET_BITS))
         """Of an integer sum, in units of the offsets."""
         self.most = math.isqrt((1 << 53) // d)
         self.worth = -head.worth / 2 / (1 << 2 * OFFSET_BITS)
@@ -61,7 +60,7 @@ class Squares:
 
     def add(self, scores: NDArray[np.float64], dense: NDArray[np.int16]) -> None:
         """Add to ``scores``, (samples, class_count), in place."""
-        codes, d = dense[:, self.columns] * self.widths, len(self.columns)
+        codes, d = dense[:, self.columns].astype(np.float64), len(self.columns)
         for place in range(scores.shape[1]):
             factor, sums = self.factor(place), np.zeros(len(codes))
             for left in range(0, d, AT_A_TIME):
@@ -75,7 +74,7 @@ class Squares:
 
     def express(self, ops: Any, dense: Any) -> Any:
         """The same in the words of an export, (samples, class_count), to be added last."""
-        codes = ops.multiply(ops.gather(dense, self.columns), self.widths)
+        codes = ops.gather(dense, self.columns)
         classes, d = self.head.offsets.shape
         some, parts = max(1, TOGETHER // d), []
         for first in range(0, classes, some):
@@ -83,5 +82,6 @@ class Squares:
             factors = np.concatenate([self.factor(place) for place in places], axis=1)
             values = ops.round(ops.multiply(ops.integer_product(codes, factors), self.step))
             values = ops.subtract(values, self.head.offsets[first : places.stop].ravel())
-            parts.append(ops.sum_squares(ops.clip(values, -self.most, self.most), len(places)))
+            values = ops.clip(values, -self.most, self.most)
+            parts.append(ops.sum_squares(values, len(places), d))
         return ops.multiply(ops.join(parts), self.worth)

@@ -1,6 +1,7 @@
 """Solver: statistics -> weights."""
 
-from safle.solver.facade import Solution, solve, solve_bytes
+from safle.solver.facade import solve, solve_bytes
 from safle.solver.ridge import RidgeCurve
+from safle.solver.solution import Solution
 
 __all__ = ["RidgeCurve", "Solution", "solve", "solve_bytes"]

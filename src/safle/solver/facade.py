@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
@@ -10,75 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle._internal.memory import require
-from safle.encoders.codes import Layout
-from safle.encoders.features import ClassName
 from safle.errors import InvalidInput, SolveError
 from safle.solver.digits import ExactSolution, System, solve_exactly
-from safle.solver.heads import HEADS, discriminant
+from safle.solver.heads import HEADS, put_head
 from safle.solver.minimum_norm import minimum_norm
+from safle.solver.quadratic import coolness, quadratic
 from safle.solver.reduction import Reduction
-from safle.solver.ridge import CRITERIA, RidgeCurve, ridge_curve
+from safle.solver.ridge import CRITERIA, ridge_curve
+from safle.solver.solution import Solution
 from safle.solver.spectrum import spectrum_of
 from safle.solver.tiles import Backend, Cholesky, Progress, ScipyBackend, TiledMatrix
 from safle.solver.torch_backend import TorchBackend, installed
 from safle.statistics import Statistics
 
-Head = Literal["auto", "least-squares", "discriminant", "averaged"]
+Head = Literal["auto", "least-squares", "discriminant", "averaged", "quadratic"]
 Criterion = Literal["gcv", "evidence"]
 BackendName = Literal["auto", "scipy", "torch"]
 MOST_CLASSES = 10_000
 TORCH_WORTHWHILE = 6_000
 """Columns from which factoring takes longer than importing torch."""
-
-
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """Weights, what a model needs beside them, and how they were obtained.
-
-    Attributes
-    ----------
-    fingerprint, layout : of the encoder that made the statistics
-    codes : int64, (seen,), columns of the codes that have weights
-    class_names : ascending
-    weights : float64, (seen + dense_dim, class_count), in real units
-    intercept : float64, (class_count,)
-    head : "least-squares", "discriminant" or "averaged"
-    ridge : the strength used (its nearest value of 20 significant bits)
-    class_counts : int64, (class_count,); empty where weights come from a model file
-    residual : relative residual of the linear system
-    rank : numerical rank, where ridge is 0
-    curve : the ridge criterion, where ridge was "auto"
-    precision : "float32", "float64" or "spectral"
-    backend : who factored
-
-    Examples
-    --------
-    >>> from safle import DeclaredRange, LinearEncoder, count, solve
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
-    >>> solution = solve(count(encoder, [[0.1], [0.2], [0.8], [0.9]], ["low"] * 2 + ["high"] * 2))
-    >>> solution.class_names, solution.weights.shape
-    (('high', 'low'), (2, 2))
-    """
-
-    fingerprint: str
-    layout: Layout
-    codes: NDArray[np.int64]
-    class_names: tuple[ClassName, ...]
-    weights: NDArray[np.float64]
-    intercept: NDArray[np.float64]
-    head: str
-    ridge: float
-    class_counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    residual: float = np.nan
-    rank: int | None = None
-    curve: RidgeCurve | None = None
-    precision: str = ""
-    backend: str = ""
-
-    @property
-    def sample_count(self) -> int:
-        """How many samples the weights come from."""
-        return int(self.class_counts.sum())
 
 
 @dataclass(frozen=True)
@@ -91,15 +41,6 @@ class _LeastSquares:
     rank: int | None = None
     precision: str = "spectral"
     backend: str = "scipy"
-
-
-@dataclass(frozen=True)
-class _Headed:
-    """What the head made of them."""
-
-    head: str
-    weights: NDArray[np.float64]
-    intercept: NDArray[np.float64]
 
 
 def solve(
@@ -116,8 +57,10 @@ def solve(
     Parameters
     ----------
     ridge : a positive number; 0 for the minimum-norm solution; "auto" chooses by
-        ``criterion`` from the statistics alone
-    head : "least-squares" (the paper's), "discriminant" (LDA), "averaged" (of both), or
+        ``criterion`` from the statistics alone. The quadratic head's is added to each
+        class's covariance, times the number of samples.
+    head : "least-squares" (the paper's), "discriminant" (LDA), "quadratic" (a covariance for
+        each class, of statistics counted by class), "averaged" (of those there can be), or
         "auto": averaged where there are two classes, and scatter within them to divide by
     criterion : "gcv" or "evidence"
     backend : who factors; "auto" takes torch for large systems where it is installed
@@ -146,6 +89,8 @@ def solve(
             f"{len(statistics.class_names)} classes; at most {MOST_CLASSES} are solved at once: "
             "take out the contributions that brought them, or merge classes before counting"
         )
+    if head == "quadratic":
+        return _solve_quadratic(statistics, None if ridge == "auto" else float(ridge), progress)
     reduction = Reduction(statistics)
     progress = _rising(progress)
     curve = None
@@ -162,19 +107,13 @@ def solve(
         ridge = curve.best
     begun = 0.6 if curve is not None else 0.0
     plain = _weights(statistics, reduction, ridge, backend, _share(progress, begun, 0.95))
-    headed = _put_head(head, statistics, reduction, plain)
+    headed = put_head(head, statistics, plain.weights, plain.ridge, reduction.real)
     if progress is not None:
         progress(1.0)
-    return Solution(
-        fingerprint=statistics.fingerprint,
-        layout=statistics.layout,
-        codes=statistics.codes,
-        class_names=statistics.class_names,
-        weights=headed.weights,
-        intercept=headed.intercept,
-        head=headed.head,
+    return _solution(
+        statistics,
+        **vars(headed),
         ridge=plain.ridge,
-        class_counts=statistics.class_counts,
         residual=plain.residual,
         rank=plain.rank,
         curve=curve,
@@ -183,25 +122,35 @@ def solve(
     )
 
 
-def _put_head(
-    head: Head, statistics: Statistics, reduction: Reduction, plain: _LeastSquares
-) -> _Headed:
-    """Weights and intercept of the head, from those of least squares."""
-    classes = len(statistics.class_names)
-    without = _Headed("least-squares", plain.weights, np.zeros(classes))
-    if head == "least-squares" or (head == "auto" and not (plain.ridge and classes > 1)):
-        return without
-    chosen = "averaged" if head == "auto" else head
-    target, counts = statistics.cross * reduction.real[:, None], statistics.class_counts
-    try:
-        weights, intercept = discriminant(
-            plain.weights, target, counts, average=chosen == "averaged"
-        )
-    except SolveError:
-        if head == "auto":
-            return without
-        raise
-    return _Headed(chosen, weights, intercept)
+def _solution(statistics: Statistics, **solved: Any) -> Solution:
+    return Solution(
+        fingerprint=statistics.fingerprint,
+        layout=statistics.layout,
+        codes=statistics.codes,
+        class_names=statistics.class_names,
+        class_counts=statistics.class_counts,
+        **solved,
+    )
+
+
+def _solve_quadratic(
+    statistics: Statistics, ridge: float | None, progress: Progress | None
+) -> Solution:
+    squares, intercept, ridge = quadratic(statistics, ridge)
+    cool = coolness(statistics)
+    if progress is not None:
+        progress(1.0)
+    return _solution(
+        statistics,
+        head="quadratic",
+        weights=np.zeros((statistics.dim, len(statistics.class_names))),
+        intercept=intercept * cool,
+        quadratic=replace(squares, worth=cool),
+        ridge=ridge,
+        residual=0.0,
+        precision="float64",
+        backend="safle",
+    )
 
 
 def _check_ridge(ridge: Any, head: str) -> None:
@@ -209,7 +158,7 @@ def _check_ridge(ridge: Any, head: str) -> None:
         return
     if not isinstance(ridge, Real) or not 0 <= float(ridge) < np.inf:
         raise InvalidInput(f"ridge {ridge!r}; expected 'auto', 0 or a positive finite number")
-    if ridge == 0 and head in ("discriminant", "averaged"):
+    if ridge == 0 and head in ("discriminant", "averaged", "quadratic"):
         raise InvalidInput(
             f"the {head} head needs a positive ridge: within classes, the constant "
             "direction has no scatter to divide by"

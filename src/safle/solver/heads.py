@@ -8,7 +8,9 @@
   along it W is n / ridge for every class. That says nothing, and would take all the bits
   of the saved weights;
 - averaged: the mean of both, after least squares is stretched until its matrix (a multiple
-  of I in the place of A) has the discriminant's trace.
+  of I in the place of A) has the discriminant's trace; where statistics are counted by
+  class, a quarter of that and three quarters of the quadratic head;
+- quadratic: see `safle.solver.quadratic`.
 
 B is on a grid, the same whoever factored, and from there on every sum has a fixed order
 and no library's: so are the heads.
@@ -16,19 +18,69 @@ and no library's: so are the heads.
 
 from __future__ import annotations
 
-from decimal import Decimal
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import SolveError
 from safle.solver.kernels import invert_in_order, multiply_in_order
+from safle.solver.logarithms import log_shares
+from safle.solver.quadratic import SHARE, Quadratic, can_square, coolness, quadratic
+from safle.statistics import Statistics
 
-HEADS = ("least-squares", "discriminant", "averaged")
+HEADS = ("least-squares", "discriminant", "averaged", "quadratic")
 LEAST_PIVOT = 1e-13
 MOST_CLASSES = 2_000
 """Of the heads that invert a matrix of classes: with twice as many, it takes 8 times as long."""
 Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Headed:
+    """What a head made of least-squares weights."""
+
+    head: str
+    weights: Matrix
+    intercept: Matrix
+    quadratic: Quadratic | None = None
+
+
+def put_head(
+    head: str, statistics: Statistics, weights: Matrix, ridge: float, real: Matrix
+) -> Headed:
+    """Weights and intercept of the head, from those of least squares.
+
+    Parameters
+    ----------
+    head : "auto", or one of `HEADS` that takes weights
+    weights : least-squares weights B, (dim, class_count), at this ridge
+    real : (dim,), the real value of one unit of each column
+    """
+    classes = len(statistics.class_names)
+    without = Headed("least-squares", weights, np.zeros(classes))
+    if head == "least-squares" or (head == "auto" and not (ridge and classes > 1)):
+        return without
+    chosen = "averaged" if head == "auto" else head
+    target, counts = statistics.cross * real[:, None], statistics.class_counts
+    try:
+        headed = discriminant(weights, target, counts, average=chosen == "averaged")
+    except SolveError:
+        if head == "auto":
+            return without
+        raise
+    if chosen == "averaged" and can_square(statistics):
+        return _average_squares(statistics, *headed)
+    return Headed(chosen, *headed)
+
+
+def _average_squares(statistics: Statistics, weights: Matrix, intercept: Matrix) -> Headed:
+    """The mean of the quadratic head and of one that has weights."""
+    squares, own, _ = quadratic(statistics, None)
+    cool = coolness(statistics)
+    plain, squared = (1 - SHARE) * cool, SHARE * cool
+    together = intercept * plain + own * squared
+    return Headed("averaged", weights * plain, together, replace(squares, worth=squared))
 
 
 def discriminant(
@@ -60,9 +112,3 @@ def discriminant(
         intercept = intercept / 2
     turned -= turned.mean(axis=1, keepdims=True)
     return multiply_in_order(weights, turned), intercept - intercept.mean()
-
-
-def log_shares(class_counts: NDArray[np.int64]) -> Matrix:
-    """``log(n_c / n)``, correctly rounded: C libraries differ in the last bit."""
-    whole = Decimal(int(class_counts.sum())).ln()
-    return np.array([float(Decimal(count).ln() - whole) for count in class_counts.tolist()])

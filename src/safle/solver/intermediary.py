@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from safle.errors import InvalidInput
-from safle.solver.facade import Solution, solve
+from safle.solver.facade import solve
+from safle.solver.solution import Solution
 from safle.statistics import Statistics, sum_statistics
 
 

@@ -11,15 +11,16 @@ are of one size, however few samples a class has. The score of class c is its lo
 
     ``-|V_c' (x - m_c)|^2 / 2 + log det V_c + log(n_c / n)``, ``V_c V_c' = inverse(Sigma_c)``,
 
-with V_c upper triangular. Integers become float64 entry by entry, every sum has a fixed
-order and no library's, and V_c is rounded to 16 bits: equal statistics give equal heads.
+with V_c upper triangular, all divided by ``T = 2.5 (1 + 0.06 d C / n)``: features are not
+normal, and posteriors as if they were would be too sure. How a, r and T were found is told
+in docs/trials.md. Integers become float64 entry by entry, every sum has a fixed order and no
+library's, and V_c is rounded to 16 bits: equal statistics give equal heads.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +28,16 @@ from numpy.typing import NDArray
 from safle._internal.memory import require
 from safle.encoders.codes import Layout
 from safle.errors import InvalidInput, SolveError
-from safle.solver.heads import log_shares
 from safle.solver.kernels import multiply_in_order, whiten_in_order
+from safle.solver.logarithms import log_product, log_shares
 from safle.statistics import Statistics
 
 POOLED = 0.9
 """a: 0.85 to 0.95 did alike on every data set tried, from 100 samples per class on."""
 LEAST_SPREAD, SPREAD_PER_FEATURE = 0.05, 0.3
+SHARE = 0.75
+"""Of the quadratic head in the averaged one."""
+TEMPERATURE, TEMPERATURE_PER_FEATURE = 2.5, 0.06
 FACTOR_BITS = 15
 OFFSET_BITS = 12
 """Of whitened values, behind the binary point."""
@@ -73,12 +77,19 @@ def can_square(statistics: Statistics) -> bool:
     return len(squared_columns(statistics.layout)) > 0
 
 
+def coolness(statistics: Statistics) -> float:
+    """1 / T."""
+    per_class = statistics.sample_count / len(statistics.class_names)
+    d = len(squared_columns(statistics.layout))
+    return 1 / (TEMPERATURE * (1 + TEMPERATURE_PER_FEATURE * d / per_class))
+
+
 def quadratic(statistics: Statistics, ridge: float | None) -> tuple[Quadratic, Matrix, float]:
-    """The head, its intercept, (class_count,), and its ridge, ``n r v``.
+    """The head before it is divided by T, its intercept, (class_count,), and ``n r v``.
 
     Parameters
     ----------
-    ridge : ``n r v`` itself; None for that of the module's formula
+    ridge : ``n r v``; None for that of the formula above
     """
     if not can_square(statistics):
         raise InvalidInput(
@@ -104,7 +115,7 @@ def quadratic(statistics: Statistics, ridge: float | None) -> tuple[Quadratic, M
             raise SolveError("a class's covariance is singular; use a larger ridge")
         for place, factor in zip(some, factors, strict=True):
             triangles[place] = factor[upper]
-            logarithms[place] = _log_product(np.diagonal(factor))
+            logarithms[place] = log_product(np.diagonal(factor))
             mean = counted.means[place : place + 1]
             offsets[place] = multiply_in_order(mean, np.triu(factor))[0]
     intercept = logarithms + log_shares(statistics.class_counts)
@@ -150,15 +161,6 @@ class _ByClass:
         covariance = (1 - POOLED) * own + (1 - (1 - POOLED) * (1 - 1 / count)) * self.pooled
         covariance[np.diag_indices(len(mean))] += spread
         return covariance
-
-
-def _log_product(values: Matrix) -> float:
-    """``log(prod values)``, the same on any machine: C libraries differ in the last bit."""
-    product, exponent = 1.0, 0
-    for value in values.tolist():
-        product, more = math.frexp(product * value)
-        exponent += more
-    return float(Decimal(product).ln() + exponent * Decimal(2).ln())
 
 
 def _round(triangles: NDArray[np.float32], offsets: Matrix) -> Quadratic:

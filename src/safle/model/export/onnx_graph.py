@@ -127,6 +127,15 @@ class OnnxOperations:
         sums = self.graph.add("MatMul", narrow, self.graph.constant(matrix, np.float32))
         return self.graph.add("Cast", sums, to=TensorProto.DOUBLE)
 
+    def integer_product(self, x: str, matrix: Array) -> str:
+        factors = self.graph.constant(matrix, np.int16)
+        return self.graph.add("MatMul", x, self.graph.add("Cast", factors, to=TensorProto.DOUBLE))
+
+    def sum_squares(self, x: str, groups: int, size: int) -> str:
+        shape = self.graph.constant([0, groups, size], np.int64)
+        grouped = self.graph.add("Reshape", self.graph.add("Mul", x, x), shape)
+        return self.graph.add("ReduceSum", grouped, self.graph.constant([2], np.int64), keepdims=0)
+
     def append(self, x: str, value: float) -> str:
         last = self.graph.constant([0, 0, 0, 1], np.int64)
         return self.graph.add("Pad", x, last, self._number(value))
@@ -156,6 +165,7 @@ def build(model: Model, metadata: dict[str, str]) -> onnx.ModelProto:
     """The graph of a model, checked."""
     tables = model.tables
     size = tables.nbytes + model.dense_weights.nbytes
+    size += 4 * model.squares.head.factors.size if model.squares is not None else 0
     if size > MOST_BYTES:
         raise InvalidInput(
             f"tables of {readable(size)} do not fit an ONNX file, which ends at 2 GB; "
@@ -171,6 +181,9 @@ def build(model: Model, metadata: dict[str, str]) -> onnx.ModelProto:
         weights = graph.constant(model.dense_weights, np.float64)
         shares.append(graph.add("MatMul", codes.dense, weights))
     scores = graph.add("Sum", *shares)
+    if model.squares is not None:
+        squares = model.squares.express(OnnxOperations(graph), codes.dense)
+        scores = graph.add("Add", scores, squares)
     best = graph.add("ArgMax", scores, axis=1, keepdims=0)
     names = _class_names(graph, model)
     graph.name(scores, "scores")

@@ -88,6 +88,12 @@ class TorchOperations:
     def product(self, x: Value, matrix: Array) -> Value:
         return (x.to(torch.float32) @ self.buffer(matrix, np.float32)).to(torch.float64)
 
+    def integer_product(self, x: Value, matrix: Array) -> Value:
+        return x @ self.buffer(matrix, np.int16).to(torch.float64)
+
+    def sum_squares(self, x: Value, groups: int, size: int) -> Value:
+        return (x * x).unflatten(1, (groups, size)).sum(2)
+
     def append(self, x: Value, value: float) -> Value:
         return nn.functional.pad(x, (0, 1), value=float(value))
 
@@ -107,6 +113,8 @@ def build(model: Model) -> nn.Module:
         total = total + ops.look_up(rows, model.tables)
     if codes.dense is not None:
         total = total + codes.dense @ ops.buffer(model.dense_weights)
+    if model.squares is not None:
+        total = total + model.squares.express(ops, codes.dense)
     ops.graph.output(total.node)
     module = fx.GraphModule(ops.root_module, ops.graph)
     module.class_names = model.class_names

@@ -1,0 +1,233 @@
+"""The quadratic head: against the formula in NumPy, and where there is little to go by."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from safle import (
+    LinearEncoder,
+    Model,
+    PublicSample,
+    SafleClassifier,
+    StackEncoder,
+    count,
+    make_encoder,
+    solve,
+)
+from safle.encoders.calibration import DeclaredRange
+from safle.errors import InvalidInput, WireError
+from safle.model.squares import Squares
+from safle.solver.quadratic import coolness, quadratic, squared_columns
+
+CLASSES = 3
+
+
+def draw(samples, features=6, classes=CLASSES, seed=0):
+    """Classes that differ in their covariances more than in their means."""
+    stretch = np.random.default_rng(99).standard_normal((classes, features))
+    stretch, labels = np.exp(0.7 * stretch), np.arange(samples) % classes
+    generator = np.random.default_rng(seed)
+    drawn = generator.standard_normal((samples, features)) * stretch[labels]
+    return drawn + 0.4 * labels[:, None], labels
+
+
+def by_class(features, **settings):
+    return LinearEncoder.calibrated(PublicSample(features), by_class=True, **settings)
+
+
+@pytest.fixture(scope="module")
+def counted():
+    features, labels = draw(400)
+    encoder = by_class(features)
+    return encoder, features, labels, count(encoder, features, labels)
+
+
+def reference_scores(values, labels, at):
+    """Log posteriors in plain NumPy, from the samples themselves."""
+    n, d = values.shape
+    classes = np.unique(labels)
+    centred = [values[labels == c] - values[labels == c].mean(0) for c in classes]
+    pooled = sum(z.T @ z for z in centred) / max(n - len(classes), 1)
+    spread = (0.05 + 0.3 * d / n) * values.var(0).mean()
+    scores = []
+    for c, z in zip(classes, centred, strict=True):
+        share = 0.1 * (1 - 1 / len(z))
+        covariance = 0.1 * z.T @ z / len(z) + (1 - share) * pooled + spread * np.eye(d)
+        away = at - values[labels == c].mean(0)
+        distance = np.einsum("ij,ij->i", away @ np.linalg.inv(covariance), away)
+        log_det = np.linalg.slogdet(covariance)[1]
+        scores.append(-0.5 * distance - 0.5 * log_det + np.log(len(z) / n))
+    return np.stack(scores, axis=1) / (2.5 * (1 + 0.06 * d * len(classes) / n))
+
+
+def centre(scores):
+    return scores - scores.mean(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("samples", [400, 10, 3])
+def test_scores_are_the_log_posteriors_of_the_formula(samples):
+    features, labels = draw(samples)
+    encoder = by_class(features)
+    model = Model(encoder, solve(count(encoder, features, labels), head="quadratic"))
+    scale = encoder.layout.dense_scales[0]
+    fresh, _ = draw(50, seed=1)
+    values, at = (encoder.encode(some).dense[:, :-1] / scale for some in (features, fresh))
+    expected = reference_scores(values, labels, at)
+    assert np.allclose(centre(model.decision_function(fresh)), centre(expected), atol=0.02)
+    posterior = np.exp(expected) / np.exp(expected).sum(axis=1, keepdims=True)
+    assert np.allclose(model.predict_proba(fresh), posterior, atol=0.02)
+
+
+def test_it_sees_what_no_linear_head_can(counted):
+    encoder, _, _, total = counted
+    fresh, labels = draw(600, seed=2)
+    right = {
+        head: (Model(encoder, solve(total, head=head)).predict(fresh) == labels).mean()
+        for head in ("discriminant", "quadratic")
+    }
+    assert right["quadratic"] > right["discriminant"] + 0.05
+
+
+def test_any_partition_gives_the_same_bytes(counted):
+    encoder, features, labels, total = counted
+    order = np.random.default_rng(3).permutation(len(labels))
+    # One client has all samples of a class.
+    parts = [order[labels[order] == 0], *np.array_split(order[labels[order] != 0], 3)]
+    summed = sum(
+        (count(encoder, features[part], labels[part]) for part in parts[1:]),
+        start=count(encoder, features[parts[0]], labels[parts[0]]),
+    )
+    for head in ("quadratic", "averaged"):
+        models = [Model(encoder, solve(value, head=head)) for value in (total, summed)]
+        assert models[0].to_bytes() == models[1].to_bytes()
+
+
+def test_a_model_file_keeps_every_score(counted):
+    encoder, features, _, total = counted
+    for head in ("quadratic", "averaged"):
+        model = Model(encoder, solve(total, head=head))
+        again = Model.from_bytes(model.to_bytes())
+        assert again.head == head
+        assert np.array_equal(again.decision_function(features), model.decision_function(features))
+        # Row by row, however samples are batched.
+        one = np.concatenate([model.decision_function(row[None]) for row in features[:5]])
+        assert np.array_equal(one, model.decision_function(features)[:5])
+
+
+def test_averaged_is_three_quarters_quadratic(counted):
+    encoder, features, labels, total = counted
+    plain = LinearEncoder(encoder.mean, encoder.deviation)
+    heads = {
+        "linear": Model(plain, solve(count(plain, features, labels), head="averaged")),
+        "quadratic": Model(encoder, solve(total, head="quadratic")),
+        "averaged": Model(encoder, solve(total)),
+    }
+    scores = {name: centre(model.decision_function(features)) for name, model in heads.items()}
+    cool = coolness(total)
+    expected = 0.25 * cool * scores["linear"] + 0.75 * scores["quadratic"]
+    assert np.allclose(scores["averaged"], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        [[1.0, 2.0]],
+        [[1.0, 2.0], [3.0, 1.0]],
+        [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]],
+    ],
+    ids=["one sample", "a sample of each class", "constant features"],
+)
+def test_little_to_go_by(features):
+    encoder = LinearEncoder.calibrated(DeclaredRange(0, 4, feature_dim=2), by_class=True)
+    labels = np.arange(len(features)) % 2
+    model = Model(encoder, solve(count(encoder, features, labels), head="quadratic"))
+    assert np.isfinite(model.decision_function(features)).all()
+    assert model.predict_proba(features).sum(axis=1) == pytest.approx(1.0)
+    if len(np.unique(features, axis=0)) == len(features):
+        assert model.predict(features).tolist() == labels.tolist()
+
+
+def test_one_class_is_always_predicted():
+    encoder = LinearEncoder.calibrated(DeclaredRange(0, 4, feature_dim=2), by_class=True)
+    total = count(encoder, [[1.0, 2.0], [2.0, 1.0], [0.0, 3.0]], ["only"] * 3)
+    model = Model(encoder, solve(total, head="quadratic"))
+    assert model.predict([[4.0, 4.0]]).tolist() == ["only"]
+
+
+def test_more_features_than_samples_and_a_rare_class():
+    features, labels = draw(24, features=40, classes=2)
+    features, labels = np.vstack([features, features[:1] + 30]), np.append(labels, 2)
+    encoder = by_class(features)
+    model = Model(encoder, solve(count(encoder, features, labels), head="quadratic"))
+    assert (model.predict(features) == labels).mean() > 0.9
+    # The class of one sample is not a sink: the others keep theirs.
+    assert (model.predict(features[:-1]) != 2).all()
+
+
+def test_far_away_scores_are_cut_off_not_wrong(counted):
+    encoder, features, _, total = counted
+    model = Model(encoder, solve(total, head="quadratic"))
+    assert np.isfinite(model.decision_function(np.full((1, features.shape[1]), 1e30))).all()
+
+
+def test_statistics_without_class_grams_are_refused_with_the_remedy(counted):
+    _, features, labels, total = counted
+    plain = make_encoder(PublicSample(features), "linear")
+    with pytest.raises(InvalidInput, match="--by-class"):
+        solve(count(plain, features, labels), head="quadratic")
+    with pytest.raises(InvalidInput, match="positive ridge"):
+        solve(total, head="quadratic", ridge=0)
+
+
+def test_a_given_ridge_is_added_to_the_covariances(counted):
+    _, _, _, total = counted
+    chosen = solve(total, head="quadratic")
+    again = solve(total, head="quadratic", ridge=chosen.ridge)
+    assert np.array_equal(again.quadratic.factors, chosen.quadratic.factors)
+    larger = solve(total, head="quadratic", ridge=100 * chosen.ridge)
+    assert not np.array_equal(larger.quadratic.factors, chosen.quadratic.factors)
+
+
+def test_in_a_stack_and_beside_units(counted):
+    encoder, features, labels, _ = counted
+    tables = make_encoder(PublicSample(features), "embedding", buckets=2, group_size=2)
+    units = make_encoder(PublicSample(features), units=8, by_class=True)
+    alone = quadratic(count(encoder, features, labels), None)[0]
+    for other in (StackEncoder([tables, encoder]), units):
+        total = count(other, features, labels)
+        model = Model(other, solve(total))
+        assert Model.from_bytes(model.to_bytes()).digest == model.digest
+        found = quadratic(total, None)[0]
+        assert found.factors.shape == alone.factors.shape
+        assert len(squared_columns(other.layout)) == features.shape[1]
+
+
+def test_the_estimator_counts_by_class_by_itself():
+    features, labels = draw(300)
+    fitted = SafleClassifier(encoder="linear", head="quadratic").fit(features, labels)
+    assert fitted.encoder_.settings.by_class
+    assert fitted.solution_.head == "quadratic"
+    assert fitted.score(features, labels) > 0.6
+    with pytest.raises(InvalidInput, match="by_class"):
+        SafleClassifier(encoder="embedding", head="quadratic").fit(features, labels)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"factors": lambda a: a[:, :-1]},
+        {"factors": lambda a: a.astype(np.int32)},
+        {"offsets": lambda a: a[:-1]},
+        {"exponent": lambda _: 4_000},
+        {"worth": lambda _: -1.0},
+        {"worth": lambda _: float("nan")},
+    ],
+)
+def test_what_does_not_fit_is_refused(counted, change):
+    encoder, _, _, total = counted
+    head = solve(total, head="quadratic").quadratic
+    ((name, forge),) = change.items()
+    forged = type(head)(**(vars(head) | {name: forge(getattr(head, name))}))
+    with pytest.raises(WireError):
+        Squares(encoder.layout, forged)
