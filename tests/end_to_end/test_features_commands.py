@@ -181,7 +181,7 @@ def test_a_killed_client_goes_on_where_it_was(
     arguments = ["client", place / "photographs", "--backbone", place / "tiny.onnx"]
     arguments += ["--encoder", encoder, "--batch", 8, "-o", output]
     often = (
-        "import safle.data.backbones.counting as c; "
+        "import safle.data.backbones.writing as c; "
         "c.count_images.__kwdefaults__['seconds_between'] = 0"
     )
     killed(arguments, tmp_path / "watched", 1, often)

@@ -1,7 +1,5 @@
 """``safle attack``: what whoever receives a contribution can work out of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rich_click as click

@@ -1,7 +1,5 @@
 """``safle client``: images -> one statistics file, in one pass; features never reach the disk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +43,7 @@ def client(
     The same file as [b]safle features[/b] and [b]safle count[/b] make together, but no
     features are written to disk.
     """
-    from safle.data.backbones.counting import count_images
+    from safle.data.backbones.writing import count_images
     from safle.encoders import load_encoder
     from safle.encoders.source import check_source
 

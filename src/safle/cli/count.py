@@ -1,7 +1,5 @@
 """``safle count``: features and labels -> one statistics file, all that a client sends."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``safle demo``: a whole federation on data that comes with scikit-learn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rich_click as click

@@ -1,7 +1,5 @@
 """``safle encoder``: make and show encoders."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rich_click as click

@@ -1,7 +1,5 @@
 """``safle evaluate``: how often a model is right, class by class."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

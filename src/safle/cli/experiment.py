@@ -1,7 +1,5 @@
 """``safle experiment``: the paper's tables and figures on a features file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

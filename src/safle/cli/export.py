@@ -1,7 +1,5 @@
 """``safle export``: a model for other programs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rich_click as click

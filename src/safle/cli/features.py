@@ -1,7 +1,5 @@
 """``safle features``: images -> a features file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``safle inspect``: what any file of ours is, and whether it is sound."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

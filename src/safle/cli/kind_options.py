@@ -1,7 +1,5 @@
 """Options of ``safle encoder make`` from the registry of kinds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 0: done. 1: an error, in one line. 2: wrong usage. 130: Ctrl-C.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections.abc import Sequence

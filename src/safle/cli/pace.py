@@ -1,7 +1,5 @@
 """How fast a long piece of work goes, and how long it will still take."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 

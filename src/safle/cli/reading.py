@@ -1,7 +1,5 @@
 """Tables as commands read them: batch by batch, with errors that say where."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial

@@ -1,7 +1,5 @@
 """``safle remove``: unlearn a client, exactly."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rich_click as click

@@ -1,7 +1,5 @@
 """``safle report``: results of experiments as one page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rich_click as click

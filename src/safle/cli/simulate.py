@@ -1,7 +1,5 @@
 """``safle simulate``: a federation of many clients on one machine, through Flower."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``safle sum``: any number of statistics or histogram files -> their sum."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

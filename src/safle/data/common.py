@@ -1,7 +1,5 @@
 """What the readers of tables and of images share: places on disk, splits, lists of names."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path

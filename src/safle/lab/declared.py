@@ -1,7 +1,5 @@
 """Declared settings: a dataclass with defaults, and what a user gives in their place."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from types import UnionType

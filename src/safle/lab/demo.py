@@ -5,8 +5,6 @@ the files are summed, the sum is solved. A linear encoder (AFL), the paper's (SA
 our default go through the same steps.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Label noise: some labels are wrong, at a declared rate, for experiments and tests."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

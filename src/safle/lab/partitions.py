@@ -5,8 +5,6 @@ in exactly one of them, and a client may hold none. The generator is the only so
 randomness. (flwr-datasets partitions too, but not as the code of the papers does.)
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The backbones that safle knows by name, and where their weights come from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from safle.data.backbones.preprocessing import Preprocessing

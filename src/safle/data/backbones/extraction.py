@@ -4,8 +4,6 @@ Workers are threads: Pillow and ONNX Runtime let go of the interpreter, so one w
 while another is in the network. Only a few batches are ever between reading and the caller.
 """
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator

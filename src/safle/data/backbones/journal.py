@@ -4,8 +4,6 @@ An entry is some images that are done, with what came of them. It is there whole
 so a kill at any moment loses at most what was in flight. The run that writes it holds it alone.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A name or an ONNX file -> a backbone, ready to run and with its identity."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,6 @@ has the same number of images, filled up with zeros, so that an image's features
 its pixels alone: not on the batch it came in, nor on the images beside it.
 """
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any, Protocol

@@ -5,8 +5,6 @@ every value x of channel c becomes ``(x - mean_c) / deviation_c`` with x in 0..2
 torchvision's Resize, CenterCrop and Normalize on Pillow images.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict, dataclass

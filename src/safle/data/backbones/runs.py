@@ -3,8 +3,6 @@
 What ``safle features`` and ``safle client`` share: resuming is here and nowhere else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -3,8 +3,6 @@
 Exported to ONNX once: later runs find the network in the cache and need no torch.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os

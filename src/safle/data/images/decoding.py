@@ -12,8 +12,6 @@ floating point  refused: nothing says which value is white
 ==============  =====================================================================
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 from typing import Any

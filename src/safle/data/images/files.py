@@ -1,7 +1,5 @@
 """Regular files under one path, a folder's or those of an archive: listed once, then streamed."""
 
-from __future__ import annotations
-
 import os
 import stat
 import unicodedata

@@ -5,8 +5,6 @@ Nothing is decoded by the library, no code of a data set is ever run (the librar
 loading scripts and pickles; a test watches over it), and local files are read without network.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 import tempfile

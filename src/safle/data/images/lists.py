@@ -4,8 +4,6 @@ Read as the tables' CSV files are. The reader of Hugging Face ``datasets`` goes 
 takes a class called NA for no label, 007 for 7, and fills up rows that were cut short.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple

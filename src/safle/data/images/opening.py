@@ -1,7 +1,5 @@
 """A path or a name -> a source of images: recognises what is there."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files of arrays: .npz, read whole; .npy, memory-mapped; .safetensors, read slice by slice."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import zipfile

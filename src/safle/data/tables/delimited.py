@@ -1,7 +1,5 @@
 """CSV files with a header line, read chunk by chunk."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator
 from itertools import chain, islice

@@ -1,7 +1,5 @@
 """Labels as safle uses them: int64 numbers or strings, one a sample, from arrays or text."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Parquet files: numeric columns, or one column of lists, streamed in batches (needs pyarrow)."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A path -> a table: picks the reader by suffix and joins features with labels."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

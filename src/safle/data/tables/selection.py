@@ -1,7 +1,5 @@
 """Which arrays of a file are the features and the labels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A table: features (samples, feature_dim) with or without labels, in memory or on disk."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A table -> a file, whole or not at all."""
 
-from __future__ import annotations
-
 import csv
 import os
 from pathlib import Path

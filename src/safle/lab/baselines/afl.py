@@ -18,8 +18,6 @@ magnitude), so ``C`` is a matrix of integers that float64 adds without rounding,
 model is the same to the byte for any partition and order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

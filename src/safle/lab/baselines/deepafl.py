@@ -17,8 +17,6 @@ matrix, which is how it is applied here. (It is sent whole, as in the paper.) Th
 ``X_{t+1} = X_t + F Omega``. A last round fits the classifier of the last layer: 2T + 1 rounds.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

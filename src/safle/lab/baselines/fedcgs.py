@@ -8,8 +8,6 @@ class c, the server's classifier is the Gaussian one,
 ``argmax_c x' inverse(S) mu_c - mu_c' inverse(S) mu_c / 2 + log n_c``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -7,8 +7,6 @@ weights; ensembling keeps all heads and averages their probabilities, weighted b
 counts.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from safle.lab.baselines.base import Method, Result, Stopwatch, Task, message

@@ -9,8 +9,6 @@ tables' place (safle's default encoder, docs/heads.md); ``head = "discriminant"`
 same sums as LDA. These four are ours, not the paper's.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

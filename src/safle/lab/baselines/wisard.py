@@ -9,8 +9,6 @@ of SAFLe's statistics. A sample's score for a class is the number of its nodes t
 counted more than b; b starts at 0 and grows until one class stands alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -6,8 +6,6 @@ and not a database: cells are few and slow to make, and a user deletes one to ha
 measured again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

@@ -1,7 +1,5 @@
 """The kinds of cells: a method's accuracy, the ridge's effect, unlearning."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 

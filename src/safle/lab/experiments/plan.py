@@ -1,7 +1,5 @@
 """What an experiment asks for: requests, whose settings are chosen before they are measured."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar

@@ -5,8 +5,6 @@ One after the other, in the order of the method's grid, the others as chosen so 
 that refine another one (`Method.tuned_like`) begin with its choice. Seeds share the choice.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -4,8 +4,6 @@ The defaults are those of features files; digits.toml says what differs for the 
 digits, and a user's file what differs from either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any

@@ -1,7 +1,5 @@
 """Charts as SVG, to stand in a page: vectors, with real text, read on any screen."""
 
-from __future__ import annotations
-
 import io
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Sections about encoder and solver: bucketing, backbones, sparsity, ridge, unlearning."""
 
-from __future__ import annotations
-
 from operator import itemgetter
 
 from safle.lab.report.blocks import Cell, Chart, Content, Row, Series, Table

@@ -1,7 +1,5 @@
 """What all sections share: cells, curves, and picking lines by their labels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

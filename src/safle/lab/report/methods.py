@@ -1,7 +1,5 @@
 """Sections that compare methods: table 1, rounds, bytes, clients, noise."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import fmean
 

@@ -1,7 +1,5 @@
 """A folder of results -> one HTML page that needs nothing else: no script, font or network."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 A node has only a number; the run's configuration says which table is split, and how.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

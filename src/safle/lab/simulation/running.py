@@ -1,7 +1,5 @@
 """K clients on one machine: a table, split by a partition, through Flower or in-process."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """What every architecture is: features first, a linear classifier behind them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

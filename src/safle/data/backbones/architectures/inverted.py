@@ -9,8 +9,7 @@ which were converted from the TensorFlow originals: batch normalisation has thei
 strided convolutions their padding, one more pixel behind than before.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -28,6 +27,14 @@ MOBILENET_STAGES = (
     (6, 320, 1, 1),
 )
 """Expansion, width, blocks, stride of the first block."""
+
+
+def _blocks(stages: Iterable[tuple[int, ...]], inputs: int = 32) -> Iterator[tuple[int, ...]]:
+    """Inputs, width, stride, expansion and the rest of every block, in order."""
+    for expansion, width, blocks, stride, *size in stages:
+        for index in range(blocks):
+            yield inputs, width, stride if index == 0 else 1, expansion, *size
+            inputs = width
 
 
 def _layer(inputs: int, outputs: int, size: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
@@ -62,14 +69,8 @@ class MobileNetV2(Classifier):
 
     def __init__(self) -> None:
         super().__init__()
-        layers: list[nn.Module] = [_layer(3, 32, 3, stride=2)]
-        inputs = 32
-        for expansion, width, blocks, stride in MOBILENET_STAGES:
-            for index in range(blocks):
-                step = stride if index == 0 else 1
-                layers.append(InvertedResidual(inputs, width, step, expansion))
-                inputs = width
-        self.features = nn.Sequential(*layers, _layer(inputs, 1280, 1))
+        blocks = (InvertedResidual(*block) for block in _blocks(MOBILENET_STAGES))
+        self.features = nn.Sequential(_layer(3, 32, 3, stride=2), *blocks, _layer(320, 1280, 1))
         self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(1280, 1000))
 
     def embed(self, images: torch.Tensor) -> torch.Tensor:
@@ -164,14 +165,8 @@ class EfficientNetLite0(Classifier):
         super().__init__()
         self._conv_stem = SamePadded(3, 32, 3, stride=2, bias=False)
         self._bn0 = nn.BatchNorm2d(32, eps=EPSILON)
-        blocks, inputs = [], 32
-        for expansion, width, repeats, stride, size in LITE_STAGES:
-            for index in range(repeats):
-                step = stride if index == 0 else 1
-                blocks.append(MBConvBlock(inputs, width, step, expansion, size))
-                inputs = width
-        self._blocks = nn.Sequential(*blocks)
-        self._conv_head = convolution(inputs, 1280, 1)
+        self._blocks = nn.Sequential(*(MBConvBlock(*block) for block in _blocks(LITE_STAGES)))
+        self._conv_head = convolution(320, 1280, 1)
         self._bn1 = nn.BatchNorm2d(1280, eps=EPSILON)
         self._fc = nn.Linear(1280, 1000)
         self.activation = nn.ReLU6()

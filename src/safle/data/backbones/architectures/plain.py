@@ -3,8 +3,6 @@
 VGG-11: Simonyan and Zisserman, Very Deep Convolutional Networks, 2014; torchvision's.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

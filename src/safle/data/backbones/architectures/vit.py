@@ -1,7 +1,5 @@
 """ViT-B/16: Dosovitskiy et al., An Image is Worth 16x16 Words, 2020; torchvision's."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 import torch
