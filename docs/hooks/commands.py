@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -63,10 +62,11 @@ def _explain(parameter: click.Parameter, context: click.Context) -> Iterator[str
 
 
 def _prose(text: str) -> str:
-    """Help as Markdown: what looks like markup there is meant as it stands."""
+    """Help as Markdown: what is bold stays so, all else is meant as it stands."""
     paragraphs = re.split(r"\n\s*\n", text.replace("\b", "").strip())
     lines = (" ".join(paragraph.split()) for paragraph in paragraphs)
-    return "\n\n".join(re.sub(r"([*_<>\[\]`|])", r"\\\1", html.unescape(line)) for line in lines)
+    escaped = re.sub(r"([*_<>\[\]`|])", r"\\\1", "\n\n".join(lines))
+    return re.sub(r"\\\[/?(?:b|bold)\\\]", "**", escaped)
 
 
 def _examples(epilog: str) -> str:
