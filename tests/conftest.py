@@ -40,6 +40,13 @@ MOST_THREADS = min(2, numba.config.NUMBA_NUM_THREADS)
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _own_log(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What tests send is not in the log of whoever runs them, nor judged by their policy."""
+    os.environ["SAFLE_LOG"] = str(tmp_path_factory.mktemp("log") / "log.sqlite")
+    os.environ.pop("SAFLE_POLICY", None)
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
     """Tiny kernels on cores that parallel test runs share: waiting for a thread is 8x slower."""
     numba.set_num_threads(1)

@@ -86,7 +86,8 @@ def test_one_pass_is_two_steps(place: Path, features: Path, encoder: Path, tmp_p
     safle("client", place / "photographs", "--backbone", place / "tiny.onnx", "--encoder", encoder,
           "-o", tmp_path / "one.stats")  # fmt: skip
     assert (tmp_path / "one.stats").read_bytes() == (tmp_path / "two.stats").read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.stats", "two.stats"]
+    sheets = {f"{name}.stats.release.{kind}" for name in ("one", "two") for kind in ("html", "txt")}
+    assert {path.name for path in tmp_path.iterdir()} == {"one.stats", "two.stats"} | sheets
 
 
 def test_another_backbone_is_refused(place: Path, encoder: Path, tmp_path: Path) -> None:

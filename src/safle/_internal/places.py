@@ -34,8 +34,8 @@ def as_path(place: StrPath) -> Path:
     return path
 
 
-def find_files(places: Iterable[StrPath], *, except_for: str) -> list[str]:
-    """Files as they are; folders as what is in them, by name, but for hidden files and a suffix."""
+def find_files(places: Iterable[StrPath], *, except_for: tuple[str, ...]) -> list[str]:
+    """Files as they are; folders as what is in them, by name, but for hidden files and suffixes."""
     found: list[str] = []
     for path in map(as_path, places):
         inside = path.iterdir() if path.is_dir() else [path]

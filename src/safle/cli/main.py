@@ -11,6 +11,7 @@ from typing import Any
 
 import rich_click as click
 
+from safle.cli.approve import approve
 from safle.cli.attack import attack
 from safle.cli.backbones import backbones
 from safle.cli.client import client
@@ -24,6 +25,7 @@ from safle.cli.export import export
 from safle.cli.features import features
 from safle.cli.histogram import histogram
 from safle.cli.inspect_file import inspect_file
+from safle.cli.log import show_log
 from safle.cli.options import examples, option, session_options
 from safle.cli.predict import predict
 from safle.cli.private import private
@@ -38,8 +40,8 @@ from safle.cli.sum import add_up
 from safle.errors import SafleError
 
 COMMANDS = (
-    *(backbones, features, encoder, histogram, rehearse, attack, count, client),
-    *(add_up, remove, solve),
+    *(backbones, features, encoder, histogram, rehearse, attack, count, client, approve),
+    *(show_log, add_up, remove, solve),
     *(store, private, predict, evaluate, export, inspect_file),
     *(simulate, deploy, demo, experiment, report),
 )

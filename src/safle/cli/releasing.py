@@ -38,27 +38,29 @@ masking_options = round_options(callback=_remember, expose_value=False, panel="U
 def release(
     session: Session, counted: Statistics | Histogram, output: Path, policy: Path | None
 ) -> bytes:
-    """Write what was counted, masked if a round is named, if the policy lets it out."""
+    """Write what was counted, masked if a round is named, with its release sheets.
+
+    `PolicyRefused` if the policy does not let it out.
+    """
     from safle.encoders.histogram import Histogram
     from safle.federation.policy import Policy
     from safle.federation.release import Release
-    from safle.wire import container, encode_histogram, encode_statistics
+    from safle.federation.sheet import write_release
+    from safle.wire import encode_histogram, encode_statistics
 
     if session.masking:
         return _release_masked(session, counted, output, policy)
     found, rules = Release.of(counted), Policy.find(policy)
-    if rules is not None:
-        rules.check(found)
-    elif found.gives_away:
-        session.warn(
-            f"this plain contribution gives samples away: {found.gives_away}; 'safle rehearse' "
-            "says what helps, and a policy (--policy) refuses it"
-        )
     if isinstance(counted, Histogram):
         data = encode_histogram(counted)
     else:
         data = encode_statistics(counted)
-    container.write_file(output, data)
+    write_release(output, data, found, rules)
+    if rules is None and found.gives_away:
+        session.warn(
+            f"this plain contribution gives samples away: {found.gives_away}; 'safle rehearse' "
+            "says what helps, and a policy (--policy) can refuse it"
+        )
     return data
 
 
@@ -69,17 +71,16 @@ def _release_masked(
     from safle.federation.private.keys import PrivateKey
     from safle.federation.private.masked import mask
     from safle.federation.release import Release
-    from safle.wire import container
+    from safle.federation.sheet import write_release
 
     paths = session.masking
     if set(paths) != {"round_path", "operator_path", "key_path"}:
         raise click.UsageError("--round, --operator and --key belong together")
     refuse_overwriting(output, *paths.values())
     declared = load_round(paths["round_path"], paths["operator_path"])
-    if (rules := Policy.find(policy)) is not None:
-        rules.check(Release.of(counted).under_masks(declared))
     data = mask(declared, PrivateKey.load(paths["key_path"]), counted).to_bytes()
-    container.write_file(output, data)
+    masked = Release.of(counted).under_masks(declared)
+    write_release(output, data, masked, Policy.find(policy))
     session.note(
         f"masked: only the sum with others can be opened, of at least {declared.least} clients, by "
         f"{declared.needed} of {', '.join(declared.keyholders)}"

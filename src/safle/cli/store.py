@@ -24,6 +24,7 @@ EXAMPLES = examples(
     "safle store solve store -o model.safetensors",
 )
 CLIENT = "Whose contribution it is, if there is one file."
+ROSTER = "Public keys (ssh-ed25519, one a line), one of which must have signed: safle approve."
 ENCODER = "The encoder that all clients share; makes the store if there is none."
 
 
@@ -41,6 +42,7 @@ def store() -> None:
 @click.argument("files", type=FILE, nargs=-1, required=True, help="Statistics files.")
 @option("--client", CLIENT, "NAME", show_default="the file's name without its suffix")
 @option("--encoder encoder_path", ENCODER, "FILE", type=FILE, show_default="the store's")
+@option("--roster", ROSTER, "FILE", type=FILE, show_default="the store's, or none")
 @option("--allow-duplicates", "Take the same counts of two clients.", is_flag=True)
 @limit_options
 @click.pass_obj
@@ -51,13 +53,14 @@ def add(
     files: tuple[Path, ...],
     client: str | None,
     encoder_path: Path | None,
+    roster: Path | None,
     allow_duplicates: bool,
     **limits: Any,
 ) -> None:
     """Verify contributions and keep them, one a client.
 
-    A file that is refused stops the command; the files before it are in. Limits are kept with
-    the store, for all that come later.
+    A file that is refused stops the command; the files before it are in. Limits and the
+    roster are kept with the store, for all that come later.
     """
     if client is not None and len(files) > 1:
         raise click.UsageError(f"--client names one client; found {len(files)} files")
@@ -69,6 +72,8 @@ def add(
         chosen = chosen_limits(limits, opened.limits)
         if chosen != opened.limits:
             opened.declare(chosen)
+        if roster is not None:
+            opened.require_approval(_read_roster(roster))
         for done, file in enumerate(files, start=1):
             _add_file(opened, client or file.stem, file, allow_duplicates=allow_duplicates)
             advance(done / len(files))
@@ -84,6 +89,16 @@ def _open(folder: Path, encoder_path: Path | None) -> Store:
     return Store.create(folder, load_encoder(encoder_path))
 
 
+def _read_roster(path: Path) -> dict[str, str]:
+    from safle._internal.places import naming
+    from safle.federation.approval import LARGEST_TEXT, parse_roster
+    from safle.wire import container
+
+    with naming(path):
+        data = container.read_limited(path, limit=LARGEST_TEXT)
+        return parse_roster(data.decode(errors="replace"))
+
+
 def _add_file(store: Store, client: str, file: Path, *, allow_duplicates: bool) -> None:
     from safle._internal.places import naming
     from safle.errors import InvalidInput
@@ -96,7 +111,7 @@ def _add_file(store: Store, client: str, file: Path, *, allow_duplicates: bool) 
             "those one by one, so that each can be removed"
         )
     with naming(file):
-        store.add(Contribution.read(file, client), allow_duplicates=allow_duplicates)
+        store.add(Contribution.read(file, client, approved=True), allow_duplicates=allow_duplicates)
 
 
 def _show(session: Session, folder: Path, store: Store, **more: object) -> None:

@@ -59,10 +59,10 @@ def add_up(
     from safle.encoders import load_encoder
     from safle.encoders.histogram import Grid
     from safle.federation.files import sum_files, sum_histograms
-    from safle.federation.manifest import SUFFIX
+    from safle.federation.manifest import BESIDE
     from safle.wire import peek_kind
 
-    sources = find_files(files, except_for=SUFFIX)
+    sources = find_files(files, except_for=BESIDE)
     # The first file decides, the others must be the same.
     histograms = bool(sources) and peek_kind(sources[0]) == "histogram"
     if histograms and (encoder_path, workers, ray) != (None, None, None):

@@ -17,21 +17,21 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from safle.errors import StoreError
+from safle.federation import log
 from safle.federation.contribution import Entry
 
 DATABASE, LOCK = "store.sqlite", "lock"
 ENCODER, CONTRIBUTIONS = "encoder.safetensors", "contributions"
-FORMAT = "safle-store-2"
+FORMAT = "safle-store-3"
 SECONDS_TO_WAIT = 5.0
 _LOOKS_PER_SECOND = 20
 _OURS = re.compile(r"[0-9a-f]{64}\.stats|\.[0-9a-f]{64}\.stats\.\w+\.part")
 _PARTS = re.compile(rf"{ENCODER}|{CONTRIBUTIONS}|{LOCK}|{DATABASE}(-\w+)?|\.{ENCODER}\.\w+\.part")
-_TABLES = """
+_TABLES = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE contributions (
@@ -41,6 +41,7 @@ CREATE TABLE contributions (
     removed TEXT,
     seal TEXT NOT NULL
 );
+{log.TABLE}
 """
 
 
@@ -142,26 +143,44 @@ class Database:
             if removed is None:
                 yield Member(**vars(entry), received=received, number=number)
 
-    def add(self, entry: Entry) -> Member:
-        """Take a client in; it is on the disk when this returns."""
+    def add(self, entry: Entry, sent: str = "", note: str = "") -> Member:
+        """Take a client in; it is on the disk, and in the log, when this returns.
+
+        ``sent`` is the SHA-256 of the file that came, which its sender has logged as well.
+        """
         text = json.dumps(entry.to_json(), ensure_ascii=False, separators=(",", ":"))
-        received = _now()
-        self._run(
-            "INSERT INTO contributions (entry, received, seal) VALUES (?, ?, ?)",
-            *(text, received, _seal(text, received, None)),
-        )
-        ((number,),) = self._run("SELECT last_insert_rowid()")
+        received = log.now()
+        with self._logged("received", entry.client, sent, note):
+            self._run(
+                "INSERT INTO contributions (entry, received, seal) VALUES (?, ?, ?)",
+                *(text, received, _seal(text, received, None)),
+            )
+            ((number,),) = self._run("SELECT last_insert_rowid()")
         return Member(**vars(entry), received=received, number=number)
 
-    def remove(self, member: Member) -> None:
+    def refuse(self, client: str, sent: str, reason: str) -> None:
+        """Note in the log that something was not taken."""
+        with self._logged("refused", client, sent, reason):
+            pass
+
+    def remove(self, member: Member, sent: str = "") -> None:
         """Note that a client is no longer in; it is on the disk when this returns."""
         where = "FROM contributions WHERE number = ?"
         ((text, received),) = self._run(f"SELECT entry, received {where}", member.number)
-        removed = _now()
-        self._run(
-            "UPDATE contributions SET removed = ?, seal = ? WHERE number = ?",
-            *(removed, _seal(text, received, removed), member.number),
-        )
+        removed = log.now()
+        with self._logged("removed", member.client, sent):
+            self._run(
+                "UPDATE contributions SET removed = ?, seal = ? WHERE number = ?",
+                *(removed, _seal(text, received, removed), member.number),
+            )
+
+    @contextlib.contextmanager
+    def _logged(self, event: str, who: str, digest: str, note: str = "") -> Iterator[None]:
+        """A change and its row in the log: both or none."""
+        self._run("BEGIN IMMEDIATE")
+        with self._named(), self._connection:
+            yield
+            log.append(self._connection, event, who=who, digest=digest, note=note)
 
     def _run(self, statement: str, *values: Any) -> list[Any]:
         with self._named():
@@ -185,10 +204,6 @@ def count_members(folder: Path) -> int:
 
 def _seal(*fields: str | None) -> str:
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def is_ours(path: Path) -> bool:

@@ -21,7 +21,7 @@ from safle.encoders.histogram import Grid, Histogram
 from safle.errors import InvalidInput
 from safle.federation.contribution import Entry
 from safle.federation.limits import Limits
-from safle.federation.manifest import SUFFIX, Listed, Manifest, Received, manifest_path
+from safle.federation.manifest import BESIDE, Listed, Manifest, Received, manifest_path
 from safle.federation.summing import (
     Processes,
     Progress,
@@ -61,7 +61,7 @@ def sum_files(
     workers : processes that add up; None for this one, or as many as the cluster has cores
     ray : address of a Ray cluster that they run on; "local" starts one, "auto" finds it
     """
-    sources = find_files(paths, except_for=SUFFIX)
+    sources = find_files(paths, except_for=BESIDE)
     if not sources:
         raise InvalidInput("nothing to sum; expected at least one statistics file")
     declared = (made.fingerprint, made.layout) if made else read_declared(sources[0])
@@ -99,7 +99,7 @@ def sum_histograms(
     """
     limits, total = limits or Limits(), None
     received = Received(limits, allow_duplicates=allow_duplicates)
-    sources = find_files(paths, except_for=SUFFIX)
+    sources = find_files(paths, except_for=BESIDE)
     for done, source in enumerate(sources, start=1):
         with naming(source):
             data = container.read_limited(source)

@@ -18,12 +18,14 @@ from typing import NamedTuple
 from safle._internal.places import as_path, naming
 from safle.encoders.features import ClassName
 from safle.errors import DuplicateContribution, InvalidInput, WireError
-from safle.federation.contribution import Entry
+from safle.federation.contribution import APPROVAL, PAGE, TEXT, Entry
 from safle.federation.limits import Limits
 
 FORMAT = "safle-manifest-2"
 MAX_FILE_BYTES = 1 << 28
 SUFFIX = ".manifest.json"
+BESIDE = (SUFFIX, TEXT, PAGE, APPROVAL)
+"""How names end of what lies beside contributions and is none."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ A rule that is not written does not apply. A refusal names the rule that it is b
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import tomllib
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from safle.errors import PolicyRefused, SettingsError
+from safle.federation.log import write_log
 from safle.federation.release import Release
 
 VARIABLE = "SAFLE_POLICY"
@@ -157,3 +159,28 @@ class Policy:
         limit: float = getattr(self, rule)
         shown = f"{found:,.3g}" if math.isfinite(found) else "no epsilon: the sums are exact"
         return Verdict(rule, f"at most {limit:g}", shown, found <= limit)
+
+
+def let_out(
+    release: Release, data: bytes, policy: Policy | None, *, who: str = "", note: str = ""
+) -> None:
+    """Ask the policy, and log what it says, before anybody else has ``data``.
+
+    Parameters
+    ----------
+    data : the bytes that would leave
+    who, note : for the log: the user if empty, and what it is
+
+    Raises
+    ------
+    PolicyRefused
+        They may not leave.
+    """
+    digest = hashlib.sha256(data).hexdigest()
+    try:
+        if policy is not None:
+            policy.check(release)
+    except PolicyRefused as error:
+        write_log("refused", who=who, digest=digest, note=f"{note}: {error}")
+        raise
+    write_log("sent", who=who, digest=digest, note=note)

@@ -14,6 +14,7 @@ the store names its own are nobody's business but their owner's.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections import Counter
@@ -60,6 +61,7 @@ class Store:
     ----------
     encoder : that every contribution was counted with
     limits : what a client may claim
+    roster : names by public key of those one of whom must have signed; empty if nobody must
     members : who is in, by the client's name, in the order in which they came
 
     >>> from tempfile import TemporaryDirectory
@@ -80,7 +82,7 @@ class Store:
             # Whoever has the lock makes the store: nobody replaces what another has made.
             if making is not None and not database.facts():
                 _make(folder, making, database)
-            self.encoder, self.limits = _read_facts(folder, database.facts())
+            self.encoder, self.limits, self.roster = _read_facts(folder, database.facts())
             self._members = {member.client: member for member in database.members()}
             self._classes: Counter[ClassName] = Counter()
             self._digests: Counter[str] = Counter()
@@ -154,6 +156,16 @@ class Store:
         database.set_fact("limits", json.dumps(asdict(limits)))
         self.limits = limits
 
+    def require_approval(self, roster: Mapping[str, str]) -> None:
+        """Take only what one of these has signed from now on; who is in stays.
+
+        Parameters
+        ----------
+        roster : names by public key, from `safle.federation.approval.parse_roster`
+        """
+        self._writable().set_fact("roster", json.dumps(dict(roster)))
+        self.roster = dict(roster)
+
     def add(
         self,
         contribution: Contribution,
@@ -174,9 +186,14 @@ class Store:
         SafleError
             It is refused, and the store is as it was.
         """
-        database = self._writable()
-        statistics, entry = contribution.open(self.encoder)
-        self._check_fits(entry, allow_duplicates=allow_duplicates)
+        database, sent = self._writable(), hashlib.sha256(contribution.data).hexdigest()
+        try:
+            statistics, entry = contribution.open(self.encoder)
+            approver = self._check_approved(contribution)
+            self._check_fits(entry, allow_duplicates=allow_duplicates)
+        except SafleError as error:
+            database.refuse(contribution.client, sent, str(error))
+            raise
         # Whether all sums are integers shows when they are multiplied out: into the total,
         # where there is one.
         if total is None:
@@ -185,7 +202,7 @@ class Store:
             total.add(statistics)
         try:
             atomic.write_bytes(self._path(entry), contribution.data)
-            self._members[entry.client] = database.add(entry)
+            self._members[entry.client] = database.add(entry, sent, approver)
         except BaseException:
             if total is not None:
                 total.subtract(statistics)
@@ -198,7 +215,9 @@ class Store:
         member = self._members.get(client)
         if member is None:
             raise StoreError(f"{self.folder} has no client {client!r}; {self._listing()}")
-        self._writable().remove(member)
+        path = self._path(member)
+        sent = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        self._writable().remove(member, sent)
         del self._members[client]
         self._classes.subtract(member.classes)
         self._classes += Counter()
@@ -274,6 +293,15 @@ class Store:
                 f"{self._path(member)}: the contribution of {member.client!r} is damaged: {error}"
             ) from error
 
+    def _check_approved(self, contribution: Contribution) -> str:
+        """Who has signed it, for the log; `ApprovalError` if the roster wants somebody to."""
+        if not self.roster:
+            return ""
+        # Where there is no roster, nobody needs to have cryptography.
+        from safle.federation.approval import check_approved
+
+        return f"signed by {check_approved(self.roster, contribution.data, contribution.approval)}"
+
     def _check_fits(self, added: Entry, *, allow_duplicates: bool) -> None:
         """Whatever would keep the sum from being made is refused before it is kept."""
         before = self._members.get(added.client)
@@ -343,10 +371,11 @@ def _make(place: Path, encoder: Encoder, database: Database) -> None:
         raise StoreError(f"{path} is another encoder; choose a new or an empty folder")
     (place / CONTRIBUTIONS).mkdir(exist_ok=True)
     encoder.save(path)
-    database.create(fingerprint=encoder.fingerprint, limits=json.dumps(asdict(Limits())))
+    limits = json.dumps(asdict(Limits()))
+    database.create(fingerprint=encoder.fingerprint, limits=limits, roster="{}")
 
 
-def _read_facts(place: Path, facts: Mapping[str, str]) -> tuple[Encoder, Limits]:
+def _read_facts(place: Path, facts: Mapping[str, str]) -> tuple[Encoder, Limits, dict[str, str]]:
     if not facts:
         raise StoreError(
             f"{place} is not a store: its making was interrupted; make it again with 'safle store "
@@ -360,6 +389,7 @@ def _read_facts(place: Path, facts: Mapping[str, str]) -> tuple[Encoder, Limits]
         )
     try:
         fields = json.loads(facts["limits"])
-        return encoder, Limits(**{**fields, "classes": tuple(fields["classes"])})
+        limits = Limits(**{**fields, "classes": tuple(fields["classes"])})
+        return encoder, limits, dict(json.loads(facts["roster"]))
     except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"{place / DATABASE}: the limits are damaged: {error}") from error
+        raise StoreError(f"{place / DATABASE}: limits or roster are damaged: {error}") from error

@@ -22,7 +22,7 @@ from safle.encoders.source import check_source
 from safle.errors import EncoderMismatch, SettingsError, TableError
 from safle.federation.flower import messages
 from safle.federation.flower.messages import Answer
-from safle.federation.policy import Policy
+from safle.federation.policy import Policy, let_out
 from safle.federation.release import Release
 from safle.statistics import Accumulator, Statistics
 from safle.wire import encode_histogram, encode_statistics
@@ -54,16 +54,17 @@ class Client:
     pinned: Path | None = None
     policy: Policy | None = None
 
-    def release(self, counted: Statistics | Histogram) -> None:
-        """Ask the policy; say what goes out without one."""
+    def release(self, counted: Statistics | Histogram, data: bytes) -> Answer:
+        """The answer with ``data``, if the policy lets it out."""
+        answer = Answer(self.name, messages.SENT, data=data)
         if self.rows is not None:
             # A share of a simulation's table: nothing leaves anybody.
-            return
+            return answer
         found = Release.of(counted)
-        if self.policy is not None:
-            self.policy.check(found)
-        elif found.gives_away:
+        let_out(found, data, self.policy, who=self.name, note=f"{found.what}, over Flower")
+        if self.policy is None and found.gives_away:
             log.warning("safle: this plain contribution gives samples away: %s", found.gives_away)
+        return answer
 
     def batches(self) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
         """Features and labels, some at a time."""
@@ -123,8 +124,7 @@ def answer_count(client: Client, settings: Settings, payload: bytes) -> Answer:
             raise TableError(f"{client.where}: has no labels; expected one a sample")
         total.add_samples(features, labels)
     statistics = total.snapshot()
-    client.release(statistics)
-    return Answer(client.name, messages.SENT, data=encode_statistics(statistics))
+    return client.release(statistics, encode_statistics(statistics))
 
 
 def answer_histogram(client: Client, settings: Settings, payload: bytes) -> Answer:
@@ -135,8 +135,7 @@ def answer_histogram(client: Client, settings: Settings, payload: bytes) -> Answ
     empty = np.empty((0, client.table.feature_dim))
     blocks = (as_features(features) for features, _ in client.batches())
     histogram = Histogram.of(_chained(empty, blocks), grid)
-    client.release(histogram)
-    return Answer(client.name, messages.SENT, data=encode_histogram(histogram))
+    return client.release(histogram, encode_histogram(histogram))
 
 
 def _chained(first: NDArray[Any], rest: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:

@@ -1,0 +1,39 @@
+"""``safle log``: what went out, came in, was refused, removed or opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from safle.cli.options import Command, examples
+from safle.cli.session import Session
+
+EXAMPLES = examples("safle log", "safle log store")
+
+
+@click.command("log", cls=Command, panel="Any file", epilog=EXAMPLES)
+@click.argument(
+    "place",
+    type=click.Path(path_type=Path),
+    required=False,
+    metavar="[LOG]",
+    help="A log, or a store; by default this site's own ($SAFLE_LOG).",
+)
+@click.pass_obj
+def show_log(session: Session, /, place: Path | None) -> None:
+    """Show a log, and check that no row of it was changed or taken out.
+
+    A client's log says what has left by the commands of safle, a store's what came in. The last
+    seal stands for the whole log: note it down, and rows that are cut off later will show.
+    """
+    from safle.federation.database import DATABASE
+    from safle.federation.log import read_log, site_log
+
+    path = place or site_log()
+    path = path / DATABASE if path.is_dir() else path
+    events = read_log(path)
+    rows = [(e.time, e.event, e.who, e.digest[:16], e.note) for e in events]
+    session.table(["time", "event", "who", "SHA-256", "note"], rows, names=5)
+    seal = events[-1].seal if events else "none"
+    session.facts(f"{path}: log", {"rows": len(events), "unbroken": "yes", "last seal": seal})

@@ -1,0 +1,153 @@
+"""Log: what went out, came in, was refused, removed or opened; rows are added, never changed.
+
+SQLite, flushed at every row, so that a kill loses nothing that was said to be done; triggers
+refuse changes. Every row's seal covers the one before it: a row that was changed, taken out or
+put in by other means breaks the chain. Rows cut off at the end do not: note the last seal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from safle.errors import StoreError
+
+VARIABLE = "SAFLE_LOG"
+"""The environment variable that names a site's log."""
+LONGEST = 500
+TABLE = """
+CREATE TABLE IF NOT EXISTS log (
+    number INTEGER PRIMARY KEY,
+    time TEXT NOT NULL,
+    event TEXT NOT NULL,
+    who TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    note TEXT NOT NULL,
+    seal TEXT NOT NULL
+);
+CREATE TRIGGER IF NOT EXISTS log_unchanged BEFORE UPDATE ON log
+BEGIN SELECT RAISE(ABORT, 'the log is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS log_kept BEFORE DELETE ON log
+BEGIN SELECT RAISE(ABORT, 'the log is never changed'); END;
+"""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A row of a log.
+
+    Attributes
+    ----------
+    event : "sent", "received", "refused", "removed", "opened"
+    who : the client, or the user at a client
+    digest : SHA-256 of what it is about; empty where that cannot be told
+    note : the file's name, or the reason
+    seal : SHA-256 of the seal before it and of the other fields
+    """
+
+    number: int
+    time: str
+    event: str
+    who: str
+    digest: str
+    note: str
+    seal: str
+
+
+def append(
+    connection: sqlite3.Connection, event: str, *, who: str, digest: str = "", note: str = ""
+) -> None:
+    """Add a row, within the transaction that is open."""
+    last = connection.execute("SELECT number, seal FROM log ORDER BY number DESC LIMIT 1")
+    number, before = last.fetchone() or (0, "")
+    fields = (number + 1, now(), event, _line(who), digest, _line(note))
+    row = (*fields, _seal(before, *fields))
+    connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def read_log(path: str | os.PathLike[str]) -> list[Event]:
+    """Every row of a log, a store's database included; `StoreError` if the chain is broken."""
+    place = Path(path)
+    if not place.is_file():
+        raise StoreError(f"{place}: no log; expected a file that safle wrote, or a store")
+    address = f"{place.absolute().as_uri()}?mode=ro"
+    with _named(place), contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
+        rows = connection.execute("SELECT * FROM log ORDER BY number").fetchall()
+    events, before = [Event(*row) for row in rows], ""
+    for number, event in enumerate(events, start=1):
+        *fields, seal = vars(event).values()
+        if event.number != number or seal != _seal(before, *fields):
+            raise StoreError(
+                f"{place}: row {number} is not what was written, or rows before it are missing: "
+                "somebody has changed the log"
+            )
+        before = seal
+    return events
+
+
+def write_log(event: str, *, who: str = "", digest: str = "", note: str = "") -> None:
+    """Add a row to this site's log; it is on the disk when this returns.
+
+    ``who`` is by default the user who runs this.
+    """
+    place = site_log()
+    with _named(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.closing(
+            sqlite3.connect(place, timeout=60, isolation_level=None)
+        ) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.executescript(TABLE)
+            connection.execute("BEGIN IMMEDIATE")
+            with connection:
+                append(connection, event, who=who or _user(), digest=digest, note=note)
+
+
+def site_log() -> Path:
+    """Where this site's log is: $SAFLE_LOG, or in the user's own folder."""
+    if VARIABLE in os.environ:
+        return Path(os.environ[VARIABLE])
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "safle" / "log.sqlite"
+
+
+def now() -> str:
+    """The time in UTC, as logs and stores write it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _seal(before: str, *fields: object) -> str:
+    return hashlib.sha256(json.dumps([before, *fields]).encode()).hexdigest()
+
+
+def _line(text: object) -> str:
+    """Anybody's text on one line, short, and such that SQLite can hold it."""
+    shown = "".join(char if char.isprintable() else " " for char in str(text)[:LONGEST])
+    return shown.strip()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container's user may have no name.
+        return f"user {os.getuid()}"
+
+
+@contextlib.contextmanager
+def _named(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(
+            f"{place}: the log cannot be used: {error}; name another with ${VARIABLE}"
+        ) from error
