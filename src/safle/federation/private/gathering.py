@@ -12,7 +12,7 @@ import numpy as np
 
 from safle._internal.places import StrPath, find_files, naming
 from safle.errors import DuplicateContribution, FederationError, SafleError, WireError
-from safle.federation.manifest import SUFFIX
+from safle.federation.manifest import BESIDE
 from safle.federation.private.answer import Answer
 from safle.federation.private.masked import Masked, check_head
 from safle.federation.private.round import PrivateRound
@@ -138,7 +138,7 @@ def gather_files(
 ) -> MaskedSum:
     """Add up masked files, or folders of them, one in memory at a time; errors name the file."""
     gathering = Gathering(declared)
-    sources = find_files(places, except_for=SUFFIX)
+    sources = find_files(places, except_for=BESIDE)
     for done, source in enumerate(sources, start=1):
         with naming(source):
             gathering.add(Masked.from_bytes(container.read_limited(source), declared))
