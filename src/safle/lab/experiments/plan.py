@@ -97,6 +97,12 @@ class Plan:
             )
             yield Request(named, asking, tune, data)
 
+    def pooled(
+        self, labels: Mapping[str, Any], seeds: int, name: str = "safle", **more: Any
+    ) -> Iterator[Request]:
+        """A method counted in one piece, since who holds what changes nothing; not tuned."""
+        return self.method(name, POOLED, labels=labels, seeds=seeds, tune=False, **more)
+
 
 class Experiment:
     """A table or figure of the paper, or of ours; ``question`` is what it answers."""

@@ -56,25 +56,20 @@ class Bucketing(Experiment):
     seeds: int = 1
 
     def requests(self, plan: Plan) -> Iterator[Request]:
-        """Strategies x B_n; counted in one piece, since who holds what changes nothing."""
+        """Strategies x B_n."""
         for strategy in self.strategies:
             for buckets in self.buckets:
                 size = self.group_size(strategy, buckets, plan.feature_dim)
-                labels = {"strategy": strategy, "buckets": buckets, "group_size": size}
-                coding = {"bucketing": strategy, "buckets": buckets, "group_size": size}
-                yield from plan.method(
-                    *("safle", POOLED), labels=labels, settings=coding, seeds=self.seeds, tune=False
-                )
+                coding = {"buckets": buckets, "group_size": size}
+                labels, settings = {"strategy": strategy} | coding, {"bucketing": strategy} | coding
+                yield from plan.pooled(labels, self.seeds, settings=settings)
 
     def group_size(self, strategy: str, buckets: int, feature_dim: int) -> int:
         """The largest group that stays within the columns; at least 1."""
         bucketing = make_bucketing(strategy, buckets)
         digits = feature_dim * bucketing.functions
-        fitting = [
-            size
-            for size in range(1, min(self.largest_group, digits) + 1)
-            if -(-digits // size) * bucketing.radix**size <= self.columns
-        ]
+        sizes = range(1, min(self.largest_group, digits) + 1)
+        fitting = (s for s in sizes if -(-digits // s) * bucketing.radix**s <= self.columns)
         return max(fitting, default=1)
 
 
@@ -93,9 +88,7 @@ class Backbones(Experiment):
         for number, data in enumerate(plan.data):
             labels = {"features": data.name, "feature_dim": int(data.train.shape[1])}
             for name in self.methods:
-                yield from plan.method(
-                    *(name, POOLED), labels=labels, seeds=self.seeds, data=number, tune=False
-                )
+                yield from plan.pooled(labels, self.seeds, name, data=number)
 
 
 @dataclass(frozen=True)
@@ -186,9 +179,7 @@ class Sparsity(Experiment):
             buckets = self.buckets_for(size, plan.feature_dim)
             labels = {"table_rows": 2**size, "group_size": size, "buckets": buckets}
             coding = {"buckets": buckets, "group_size": size}
-            yield from plan.method(
-                *("safle", POOLED), labels=labels, settings=coding, seeds=self.seeds, tune=False
-            )
+            yield from plan.pooled(labels, self.seeds, settings=coding)
 
     def buckets_for(self, group_size: int, feature_dim: int) -> int:
         """L such that E V = (d L / G) 2^G comes nearest to the columns."""

@@ -1,4 +1,4 @@
-"""What a report is made of: tables and charts, each with the template that shows it."""
+"""What a report is made of: tables and charts, and how results become those."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Row = Mapping[str, Any]
+Result = Mapping[str, Any]
+Rows = Sequence[Row]
+MEGA = 1e6
+ACCURACY = "top-1 accuracy, %"
 
 
 @dataclass(frozen=True)
@@ -102,3 +106,66 @@ class Section:
     question: str
     content: Content
     settings: str
+
+
+def show_score(line: Row, paper: float | None = None, *, strong: bool = False) -> Cell:
+    """Accuracy in percent, ± deviation, the paper's in small print."""
+    text = f"{100 * line['accuracy']:.2f}"
+    if line["seeds"] > 1:
+        text += f" ± {100 * line['deviation']:.2f}"
+    return Cell(text, "" if paper is None else f"paper {paper:.2f}", strong)
+
+
+def column(name: str, form: str = "", *, scale: float = 1.0) -> Show:
+    """A column that shows a figure, times ``scale``, in a format of Python's."""
+    return lambda row: format(scale * row[name] if scale != 1.0 else row[name], form)
+
+
+COSTS: dict[str, Show] = {
+    "rounds": column("rounds", ".0f"),
+    "MB up": column("bytes_up", ".3g", scale=1 / MEGA),
+    "MB down": column("bytes_down", ".3g", scale=1 / MEGA),
+}
+
+
+def distinct(lines: Rows, name: str) -> list[Any]:
+    """Values of a column, each once, in their order."""
+    return list(dict.fromkeys(line[name] for line in lines if name in line))
+
+
+def matching(lines: Rows, **labels: Any) -> list[Row]:
+    """Lines that have all these labels."""
+    return [line for line in lines if all(line.get(name) == v for name, v in labels.items())]
+
+
+def with_figures(result: Result, *labels: str) -> list[Row]:
+    """Lines of the summary, each with the other figures of the first of its rows."""
+    return [
+        {**matching(result["rows"], **{name: line[name] for name in labels})[0], **line}
+        for line in result["summary"]
+    ]
+
+
+def draw_lines(lines: Rows, label: str, x: str) -> list[Series]:
+    """A line for every value of ``label``: accuracy over the column ``x``."""
+    series = []
+    for value in distinct(lines, label):
+        own = matching(lines, **{label: value})
+        spread = [100 * line["deviation"] for line in own] if own[0]["seeds"] > 1 else ()
+        accuracies = [100 * line["accuracy"] for line in own]
+        series.append(Series(str(value), [line[x] for line in own], accuracies, spread))
+    return series
+
+
+def draw_curves(rows: Rows, place: int, scale: float = 1.0) -> list[Series]:
+    """A line for every method: mean accuracy over seeds against a column of its curve."""
+    series = []
+    for method in distinct(rows, "method"):
+        own = [row["curve"] for row in matching(rows, method=method) if "encoder" not in row]
+        if own:
+            length = min(len(curve) for curve in own)
+            values = 100 * np.array([[point[1] for point in curve[:length]] for curve in own])
+            x = [point[place] * scale for point in own[0][:length]]
+            spread = values.std(axis=0, ddof=1) if len(own) > 1 else ()
+            series.append(Series(method, x, values.mean(axis=0), spread))
+    return series

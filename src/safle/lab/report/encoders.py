@@ -2,10 +2,15 @@
 
 from operator import itemgetter
 
-from safle.lab.report.blocks import Cell, Chart, Content, Row, Series, Table
-from safle.lab.report.lines import (
+from safle.lab.report.blocks import (
     ACCURACY,
+    Cell,
+    Chart,
+    Content,
     Result,
+    Row,
+    Series,
+    Table,
     column,
     distinct,
     draw_lines,

@@ -3,13 +3,20 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from safle.lab.report.blocks import Cell, Chart, Content, Mix, Row, Series, Show, Table
-from safle.lab.report.lines import (
+from safle.lab.report.blocks import (
     ACCURACY,
     COSTS,
     MEGA,
+    Cell,
+    Chart,
+    Content,
+    Mix,
     Result,
+    Row,
     Rows,
+    Series,
+    Show,
+    Table,
     column,
     distinct,
     draw_curves,

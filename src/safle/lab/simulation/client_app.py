@@ -14,7 +14,7 @@ from safle.errors import SettingsError, TableError
 from safle.federation.flower.apps import make_client_app
 from safle.federation.flower.client import Client, Settings, client_name, open_client
 from safle.federation.flower.settings import Run, Simulation
-from safle.lab.partitions import Parts, dirichlet, iid, shards
+from safle.lab.partitions import Parts, partition
 
 
 def open_share(node_id: int, node: Settings, run: Settings) -> Client:
@@ -40,15 +40,15 @@ def _split(simulation: Simulation, clients: int) -> tuple[Table, Parts]:
 
 def split_over(labels: NDArray[Any], simulation: Simulation, clients: int) -> Parts:
     """Who holds what, by the partition's name: "iid", "dirichlet" or "shards"."""
+    scenarios = {
+        "iid": "iid",
+        "dirichlet": f"alpha={simulation.alpha}",
+        "shards": f"shards={simulation.shards}",
+    }
+    if simulation.partition not in scenarios:
+        raise SettingsError(f"partition {simulation.partition!r}; expected {', '.join(scenarios)}")
     generator = np.random.default_rng(simulation.seed)
-    if simulation.partition == "iid":
-        return iid(len(labels), clients=clients, generator=generator)
-    if simulation.partition == "dirichlet":
-        return dirichlet(labels, clients=clients, alpha=simulation.alpha, generator=generator)
-    if simulation.partition == "shards":
-        per_client = simulation.shards
-        return shards(labels, clients=clients, shards_per_client=per_client, generator=generator)
-    raise SettingsError(f"partition {simulation.partition!r}; expected iid, dirichlet or shards")
+    return partition(labels, scenarios[simulation.partition], clients=clients, generator=generator)
 
 
 app = make_client_app(open_share)
