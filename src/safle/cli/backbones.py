@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import rich_click as click
-
-from safle.cli.options import Command, examples
+from safle.cli.options import command
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
     from safle.data.backbones import Card
 
 
-@click.command(
-    cls=Command, panel="At a client", epilog=examples("safle backbones --quiet | less -S")
-)
-@click.pass_obj
+@command("At a client", "safle backbones --quiet | less -S")
 def backbones(session: Session, /) -> None:
     """List the backbones: sizes, input, licence, where weights come from, whether they are here.
 

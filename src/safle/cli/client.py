@@ -16,17 +16,14 @@ from safle.cli.image_options import (
 from safle.cli.releasing import masking_options, policy_option, release_statistics
 from safle.cli.session import Session
 
-EXAMPLE = opt.examples("safle client photographs/ --encoder encoder.safetensors -o a.stats")
 
-
-@click.command(cls=opt.Command, panel="At a client", epilog=EXAMPLE)
+@opt.command("At a client", "safle client photographs/ --encoder encoder.safetensors -o a.stats")
 @image_options(default=None, shown="the encoder's")
 @opt.encoder_file()
 @opt.trust_option
 @policy_option
 @masking_options
 @opt.output("The statistics file to write; send it to the server.")
-@click.pass_obj
 def client(
     session: Session,
     /,

@@ -3,20 +3,18 @@
 from pathlib import Path
 from typing import Any
 
-import rich_click as click
-
 from safle.cli import options as opt
 from safle.cli.releasing import masking_options, policy_option, release_statistics
 from safle.cli.session import Session
 
-EXAMPLES = opt.examples(
-    "safle count hospital_a.csv --encoder encoder.safetensors -o a.stats",
-    "safle count x.npy --labels y.npy --encoder encoder.safetensors -o b.stats",
-)
 CLASSES = "The only labels there may be; anything else is refused."
 
 
-@click.command(cls=opt.Command, panel="At a client", epilog=EXAMPLES)
+@opt.command(
+    "At a client",
+    "safle count hospital_a.csv --encoder encoder.safetensors -o a.stats",
+    "safle count x.npy --labels y.npy --encoder encoder.safetensors -o b.stats",
+)
 @opt.features_argument
 @opt.encoder_file()
 @opt.table_options(labels=True)
@@ -26,7 +24,6 @@ CLASSES = "The only labels there may be; anything else is refused."
 @policy_option
 @masking_options
 @opt.output("The statistics file to write; send it to the server.")
-@click.pass_obj
 def count(
     session: Session,
     /,

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import rich_click as click
-
 from safle.cli import options as opt
 from safle.cli.session import Session
 from safle.errors import SafleError
@@ -11,12 +9,11 @@ from safle.errors import SafleError
 OUT = "Where pictures, results and the federation's files go."
 
 
-@click.command(cls=opt.Command, panel="Try it", epilog=opt.examples("safle demo --out demo-report"))
+@opt.command("Try it", "safle demo --out demo-report")
 @opt.option("--out folder", OUT, "DIR", type=opt.FOLDER, default="demo-report")
 @opt.option("--clients", "Clients to split over.", "N", type=opt.COUNT, default=100)
 @opt.alpha_option("Dirichlet parameter: the smaller, the more unequal the clients.")
 @opt.seed_option
-@click.pass_obj
 def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: int) -> None:
     """Run one round on scikit-learn's digits, through real files, and show what it gives.
 

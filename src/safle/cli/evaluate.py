@@ -4,22 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import rich_click as click
-
 from safle.cli import options as opt
 from safle.cli.session import Session
 
-EXAMPLE = opt.examples("safle evaluate model.safetensors test.npz --png confusion.png")
 
-
-@click.command(cls=opt.Command, panel="With a model", epilog=EXAMPLE)
+@opt.command("With a model", "safle evaluate model.safetensors test.npz --png confusion.png")
 @opt.model_argument
 @opt.features_argument
 @opt.written("--png", "Also draw the confusion matrix.")
 @opt.written("--json json_path", "Also write all figures.")
 @opt.table_options(labels=True)
 @opt.batch_option
-@click.pass_obj
 def evaluate(
     session: Session,
     /,

@@ -6,7 +6,7 @@ from typing import Any
 
 import rich_click as click
 
-from safle.cli.options import FILE, FOLDER, Command, examples, option
+from safle.cli.options import FILE, FOLDER, command, option
 from safle.cli.session import Session
 from safle.errors import InvalidInput
 
@@ -16,10 +16,6 @@ NAMES = (
     *("clients", "sparsity", "noise", "ridge", "unlearning"),
 )
 """As in `safle.lab.experiments.suite`, whose import is too slow for --help."""
-EXAMPLES = examples(
-    "safle experiment table1 --features cifar10.safetensors --out results",
-    "safle experiment all && safle report digits-results",
-)
 FEATURES = (
     "Features with the splits train and test, labelled; several for 'backbones'. Without, "
     "scikit-learn's digits."
@@ -28,14 +24,17 @@ OUT = "Where results go; by default NAME-results, after the features file."
 SETTINGS = "TOML with what differs from the defaults; a saved one repeats its run."
 
 
-@click.command(cls=Command, panel="Try it", epilog=EXAMPLES)
+@command(
+    "Try it",
+    "safle experiment table1 --features cifar10.safetensors --out results",
+    "safle experiment all && safle report digits-results",
+)
 @click.argument(
     "name", type=click.Choice([*NAMES, ALL]), help="Which experiment; 'all' runs one after another."
 )
 @option("--features features_paths", FEATURES, "FILE", type=FILE, multiple=True)
 @option("--out folder", OUT, "DIR", type=FOLDER)
 @option("--settings settings_path", SETTINGS, "FILE", type=FILE)
-@click.pass_obj
 def experiment(
     session: Session,
     /,

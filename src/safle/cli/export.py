@@ -8,15 +8,13 @@ from safle.cli import options as opt
 from safle.cli.session import Session
 
 LOAD = {"torch": "torch.export.load({!r}).module()", "onnx": "onnxruntime.InferenceSession({!r})"}
-EXAMPLE = opt.examples("safle export model.safetensors --to onnx -o model.onnx")
 TO = "A torch program (.pt2) or an ONNX graph."
 
 
-@click.command(cls=opt.Command, panel="With a model", epilog=EXAMPLE)
+@opt.command("With a model", "safle export model.safetensors --to onnx -o model.onnx")
 @opt.model_argument
 @opt.option("--to target", TO, type=click.Choice([*LOAD]), required=True)
 @opt.output("The file to write.")
-@click.pass_obj
 def export(session: Session, /, model: Path, target: str, output: Path) -> None:
     """Export a model to torch or ONNX; both predict the same classes, without safle."""
     from safle._internal.memory import readable

@@ -12,19 +12,17 @@ from safle.cli.image_options import (
     running,
     unreadable_text,
 )
-from safle.cli.options import Command, examples, output, refuse_overwriting
+from safle.cli.options import command, output, refuse_overwriting
 from safle.cli.session import Session
 
-EXAMPLES = examples(
+
+@command(
+    "At a client",
     "safle features photographs/ -o features.safetensors",
     "safle features hf:cifar10 --split train --backbone resnet18 -o train.safetensors",
 )
-
-
-@click.command(cls=Command, panel="At a client", epilog=EXAMPLES)
 @image_options(default="efficientnet_lite0", shown="efficientnet_lite0")
 @output("The features file to write (.safetensors).")
-@click.pass_obj
 def features(
     session: Session, /, images: Path, backbone: str, output: Path, **options: Any
 ) -> None:

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import rich_click as click
-
 from safle.cli import options as opt
 from safle.cli.releasing import masking_options, policy_option, release
 from safle.cli.session import Advance, Session
@@ -17,14 +15,13 @@ if TYPE_CHECKING:
 
     from safle.data.tables import Table
 
-EXAMPLES = opt.examples(
+
+@opt.command(
+    "Before the round",
     "safle histogram hospital_a.csv --low 0 --high 16 -o a.hist",
     "safle sum a.hist b.hist c.hist -o total.hist",
     "safle encoder make --histogram total.hist -o encoder.safetensors",
 )
-
-
-@click.command(cls=opt.Command, panel="Before the round", epilog=EXAMPLES)
 @opt.features_argument
 @opt.option("--low", "Lower end of the grid.", type=float, required=True)
 @opt.option("--high", "Upper end of the grid.", type=float, required=True)
@@ -34,7 +31,6 @@ EXAMPLES = opt.examples(
 @policy_option
 @masking_options
 @opt.output("The histogram file to write.")
-@click.pass_obj
 def histogram(
     session: Session,
     /,

@@ -7,13 +7,13 @@ from typing import Any
 
 import rich_click as click
 
-from safle.cli.options import FILE, Command, client_options, examples, table_options
+from safle.cli.options import FILE, client_options, command, table_options
 from safle.cli.session import Session
 
 CLASSES_SHOWN = 30
 
 
-@click.command("inspect", cls=Command, panel="Any file", epilog=examples("safle inspect a.stats"))
+@command("Any file", "safle inspect a.stats", name="inspect")
 @click.argument(
     "file",
     type=FILE,
@@ -21,7 +21,6 @@ CLASSES_SHOWN = 30
 )
 @table_options(labels=True)
 @client_options("an encoder")
-@click.pass_obj
 def inspect_file(
     session: Session, /, file: Path, samples: int, classes: int, **selection: Any
 ) -> None:

@@ -74,6 +74,18 @@ class Command(click.RichCommand):
         self.params += session_options(hidden=True)
 
 
+def command(
+    panel: str, *lines: str, name: str | None = None
+) -> Callable[[Callable[..., Any]], click.RichCommand]:
+    """A command in a panel of the help, with examples; its function takes the session first."""
+
+    def decorate(function: Callable[..., Any]) -> click.RichCommand:
+        make = click.command(name, cls=Command, panel=panel, epilog=examples(*lines))
+        return make(click.pass_obj(function))
+
+    return decorate
+
+
 def _check_place(
     _context: click.Context, _option: click.Parameter, path: Path | None
 ) -> Path | None:

@@ -6,8 +6,6 @@ import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import rich_click as click
-
 from safle.cli import options as opt
 from safle.cli.session import Session
 
@@ -16,17 +14,14 @@ if TYPE_CHECKING:
 
     from safle.model import Model
 
-EXAMPLE = opt.examples("safle predict model.safetensors new.csv --proba -o predictions.csv")
 
-
-@click.command(cls=opt.Command, panel="With a model", epilog=EXAMPLE)
+@opt.command("With a model", "safle predict model.safetensors new.csv --proba -o predictions.csv")
 @opt.model_argument
 @opt.features_argument
 @opt.option("--proba", "Add a column with each class's probability.", is_flag=True)
 @opt.table_options(labels=False)
 @opt.batch_option
 @opt.output("The .csv file to write: one line a sample.")
-@click.pass_obj
 def predict(
     session: Session,
     /,

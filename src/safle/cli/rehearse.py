@@ -5,24 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import rich_click as click
-
 from safle.cli import options as opt
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
     from safle.federation.rehearsal import Worth
 
-EXAMPLE = opt.examples("safle rehearse hospital_a.csv --encoder encoder.safetensors")
 LEAST_FIT = 0.5
 
 
-@click.command(cls=opt.Command, panel="At a client", epilog=EXAMPLE)
+@opt.command("At a client", "safle rehearse hospital_a.csv --encoder encoder.safetensors")
 @opt.features_argument
 @opt.encoder_file()
 @opt.table_options(labels=True)
 @opt.trust_option
-@click.pass_obj
 def rehearse(
     session: Session, /, features: Path, encoder_path: Path, trust_features: bool, **selection: Any
 ) -> None:

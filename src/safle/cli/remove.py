@@ -4,18 +4,15 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import FILE, Command, examples, option, output, refuse_overwriting
+from safle.cli.options import FILE, command, option, output, refuse_overwriting
 from safle.cli.session import Session
 
-EXAMPLE = examples("safle remove total.stats hospital_b.stats -o total.stats")
 
-
-@click.command(cls=Command, panel="At the server", epilog=EXAMPLE)
+@command("At the server", "safle remove total.stats hospital_b.stats -o total.stats")
 @click.argument("total", type=FILE, help="The sum.")
 @click.argument("client", type=FILE, help="The contribution to take back.")
 @option("--force", "Even if the sum's manifest does not list it.", is_flag=True)
 @output("The sum without the client; may be TOTAL itself.")
-@click.pass_obj
 def remove(session: Session, /, total: Path, client: Path, force: bool, output: Path) -> None:
     """Take a client's contribution back out of a sum.
 

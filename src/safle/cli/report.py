@@ -4,17 +4,14 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import Command, examples, written
+from safle.cli.options import command, written
 from safle.cli.session import Session
 from safle.errors import InvalidInput
 
-EXAMPLE = examples("safle experiment all --out results && safle report results")
 
-
-@click.command(cls=Command, panel="Try it", epilog=EXAMPLE)
+@command("Try it", "safle experiment all --out results && safle report results")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR", help="Where results are.")
 @written("-o --output", "The page to write; by default DIR/report.html.")
-@click.pass_obj
 def report(session: Session, /, folder: Path, output: Path | None) -> None:
     """Make one self-contained HTML page of all results in a folder.
 

@@ -13,17 +13,17 @@ from safle.cli.limit_options import chosen_limits, limit_options
 from safle.cli.session import Session
 
 SPLITTING = "safle simulate train.npz --encoder encoder.safetensors --clients 100"
-EXAMPLES = opt.examples(
-    f"{SPLITTING} --out simulation",
-    f"{SPLITTING} --partition dirichlet --alpha 0.1 --engine in-process --out simulation",
-)
 PARTITIONS = click.Choice(["iid", "dirichlet", "shards"])
 ENGINES = click.Choice(["flower", "in-process"])
 ENGINE = "Flower's processes, or its messages alone: the same code and the same bytes."
 OUT = "Where the model, the report and the store go."
 
 
-@click.command(cls=opt.Command, panel="Over a network", epilog=EXAMPLES)
+@opt.command(
+    "Over a network",
+    f"{SPLITTING} --out simulation",
+    f"{SPLITTING} --partition dirichlet --alpha 0.1 --engine in-process --out simulation",
+)
 @opt.features_argument
 @opt.encoder_file()
 @opt.option("--clients", "How many.", "K", type=opt.COUNT, default=10)
@@ -39,7 +39,6 @@ OUT = "Where the model, the report and the store go."
 @opt.option("--out folder", OUT, "DIR", type=opt.FOLDER, default="simulation")
 @limit_options
 @opt.option("--test", "Also evaluate the model on this table.", "FILE", type=opt.FILE)
-@click.pass_obj
 def simulate(
     session: Session,
     /,

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from safle.solver import Solution
     from safle.statistics import Statistics
 
-EXAMPLES = opt.examples(
-    "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
-    "safle solve total.stats --encoder encoder.safetensors --curve ridge.png -o m.safetensors",
-)
 RIDGE = "Regularisation: chosen from the statistics alone, none (minimum norm), or given."
 HEADS = click.Choice(["auto", "least-squares", "discriminant", "averaged", "quadratic"])
 HEAD = (
@@ -60,12 +56,15 @@ solve_options = opt.options(
 """How statistics are solved; ``curve`` and ``how`` of `solve_and_save`."""
 
 
-@click.command(cls=opt.Command, panel="At the server", epilog=EXAMPLES)
+@opt.command(
+    "At the server",
+    "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
+    "safle solve total.stats --encoder encoder.safetensors --curve ridge.png -o m.safetensors",
+)
 @click.argument("total", type=opt.FILE, help="Summed statistics.")
 @opt.encoder_file("The encoder the clients counted with; the model carries a copy.")
 @solve_options
 @opt.output("The model file to write.")
-@click.pass_obj
 def solve(
     session: Session,
     /,

@@ -6,15 +6,9 @@ from typing import Any
 import rich_click as click
 
 from safle.cli.limit_options import chosen_limits, limit_options
-from safle.cli.options import COUNT, FILE, Command, examples, option, output
+from safle.cli.options import COUNT, FILE, command, option, output
 from safle.cli.session import Session
 
-EXAMPLES = examples(
-    "safle sum clients/*.stats -o total.stats",
-    "safle sum total.stats late.stats -o total.stats",
-    "safle sum clients/ --workers 8 -o total.stats",
-    "safle sum s3://bucket/clients/ --ray auto -o total.stats",
-)
 FILES = "Statistics files, or histogram files: paths, folders, or addresses for fsspec."
 WORKERS = "Of statistics: add up in N processes; each takes the memory of two grams."
 RAY = "Of statistics: add up on a Ray cluster; 'local' starts one, 'auto' finds it."
@@ -23,7 +17,14 @@ GRID = "Of histograms: refuse those on another grid."
 FIRST: dict[str, Any] = {"show_default": "the first file's"}
 
 
-@click.command("sum", cls=Command, panel="At the server", epilog=EXAMPLES)
+@command(
+    "At the server",
+    "safle sum clients/*.stats -o total.stats",
+    "safle sum total.stats late.stats -o total.stats",
+    "safle sum clients/ --workers 8 -o total.stats",
+    "safle sum s3://bucket/clients/ --ray auto -o total.stats",
+    name="sum",
+)
 @click.argument("files", nargs=-1, required=True, help=FILES)
 @option(
     "--encoder encoder_path", "Refuse statistics of any other encoder.", "FILE", type=FILE, **FIRST
@@ -35,7 +36,6 @@ FIRST: dict[str, Any] = {"show_default": "the first file's"}
 @option("--grid", GRID, "LOW HIGH BINS", type=(float, float, int), **FIRST)
 @limit_options
 @output("The sum to write; FILE.manifest.json beside it lists the contributions.")
-@click.pass_obj
 def add_up(
     session: Session,
     /,
