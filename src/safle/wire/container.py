@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,7 +91,7 @@ class Container:
             )
 
 
-def canonical(header: Mapping[str, Any]) -> bytes:
+def canonical(header: Mapping[str, Any] | Sequence[Any]) -> bytes:
     """The one text of a header: what is equal has equal bytes."""
     return json.dumps(
         header, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False

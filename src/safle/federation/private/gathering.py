@@ -17,7 +17,7 @@ from safle.federation.private.answer import Answer
 from safle.federation.private.masked import Masked, check_head
 from safle.federation.private.round import PrivateRound
 from safle.federation.private.signed import Head
-from safle.federation.private.vector import Bytes, add_vectors, unpack
+from safle.federation.private.vector import Bytes, add_vectors, new_vector, unpack
 from safle.wire import container
 
 
@@ -49,7 +49,7 @@ class Request:
         return self._to_bytes(container.REQUEST, {})
 
     def _to_bytes(self, kind: int, sections: dict[str, bytes]) -> bytes:
-        heads = container.canonical({"heads": [head.to_json() for head in self.heads.values()]})
+        heads = container.canonical([head.to_json() for head in self.heads.values()])
         header = {"round": self.declared.digest}
         return container.to_bytes(kind, header, {"heads": heads, **sections})
 
@@ -68,7 +68,7 @@ class Request:
         declared.require(opened.header["round"])
         try:
             content = json.loads(opened.section("heads", opened.frames["heads"][1]))
-            heads = [Head.from_json(head) for head in content["heads"]]
+            heads = [Head.from_json(head) for head in content]
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             if isinstance(error, SafleError):
                 raise
@@ -152,7 +152,7 @@ class Gathering:
     def __init__(self, declared: PrivateRound) -> None:
         self.declared = declared
         self._heads: dict[str, Head] = {}
-        self._total = np.zeros(declared.vector_bytes, np.uint8)
+        self._total = new_vector(declared.space.blocks)
 
     @property
     def clients(self) -> list[str]:

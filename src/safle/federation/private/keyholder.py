@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-
 from safle.errors import FederationError, StoreError
 from safle.federation.private.answer import Answer
 from safle.federation.private.gathering import Request
 from safle.federation.private.keys import PrivateKey
 from safle.federation.private.masked import open_seeds
 from safle.federation.private.masks import add_masks
+from safle.federation.private.vector import new_vector
 
 _TABLE = """CREATE TABLE IF NOT EXISTS opened (
     round TEXT NOT NULL, request TEXT NOT NULL, members TEXT NOT NULL, at TEXT NOT NULL,
@@ -147,6 +146,6 @@ def answer(request: Request, key: PrivateKey, history: History) -> Answer:
     history.add(request)
     vectors = {}
     for share in declared.shares_of(key.name):
-        vectors[share] = np.zeros(declared.vector_bytes, np.uint8)
+        vectors[share] = new_vector(declared.space.blocks)
         add_masks(declared.space.blocks, vectors[share], [keys[share] for keys in opened])
     return Answer(key.name, declared.digest, request.digest, vectors)

@@ -60,6 +60,17 @@ def vector_bytes(blocks: Iterable[Block]) -> int:
     return sum(block.size * block.width for block in blocks)
 
 
+def new_vector(blocks: Iterable[Block]) -> Bytes:
+    """Zeros, uint8; refused before it is made if this machine cannot hold it."""
+    size = vector_bytes(blocks)
+    require(
+        size,
+        purpose="a vector of a private round",
+        advice="use an encoder with fewer columns, or with smaller tables",
+    )
+    return np.zeros(size, np.uint8)
+
+
 def tiles(blocks: Iterable[Block]) -> Iterator[tuple[slice, int, int]]:
     """Every tile of a vector: where it is, its entries, and bytes of an entry."""
     at = 0
@@ -80,7 +91,7 @@ def add_vectors(blocks: Sequence[Block], target: Bytes, other: Bytes, sign: int 
 
 def pack(space: Space, value: Any) -> Bytes:
     """The vector of a value, uint8."""
-    result = np.empty(_allocated(space), np.uint8)
+    result = new_vector(space.blocks)
     at = 0
     for block, values in zip(space.blocks, space.arrays(value), strict=True):
         size = block.size * block.width
@@ -107,16 +118,6 @@ def _unpacked(blocks: Iterable[Block], vector: Bytes) -> Iterator[NDArray[np.int
             )
         yield values
         at += size
-
-
-def _allocated(space: Space) -> int:
-    size = vector_bytes(space.blocks)
-    require(
-        size,
-        purpose=f"a vector of {sum(block.size for block in space.blocks):,} integers",
-        advice="use an encoder with fewer columns, or with smaller tables",
-    )
-    return size
 
 
 def check_samples(found: int, most: int) -> None:
