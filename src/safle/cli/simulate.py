@@ -16,6 +16,7 @@ SPLITTING = "safle simulate train.npz --encoder encoder.safetensors --clients 10
 PARTITIONS = click.Choice(["iid", "dirichlet", "shards"])
 ENGINES = click.Choice(["flower", "in-process"])
 ENGINE = "Flower's processes, or its messages alone: the same code and the same bytes."
+PRIVATE = "Contributions go under masks, and three more nodes are keyholders: the same model."
 OUT = "Where the model, the report and the store go."
 
 
@@ -35,6 +36,7 @@ OUT = "Where the model, the report and the store go."
 @opt.seed_option
 @opt.option("--split", "Which <split>_features of the file.", "NAME", default="")
 @opt.option("--engine", ENGINE, type=ENGINES, default="flower")
+@opt.option("--private", PRIVATE, is_flag=True)
 @opt.deadline_option("Go on after this without those that have not answered.")
 @opt.option("--out folder", OUT, "DIR", type=opt.FOLDER, default="simulation")
 @limit_options
@@ -46,6 +48,7 @@ def simulate(
     encoder_path: Path,
     clients: int,
     engine: str,
+    private: bool,
     deadline: float,
     folder: Path,
     test: Path | None,
@@ -68,7 +71,9 @@ def simulate(
     session.announce_compilation()
     _quieten_flower()
     with session.progress(f"{clients} clients") as advance:
-        found = run_simulation(run, folder, clients=clients, engine=engine, progress=advance)
+        found = run_simulation(
+            run, folder, clients=clients, engine=engine, private=private, progress=advance
+        )
     show_report(session, found, folder)
     if test is not None:
         _evaluate(session, folder, test)

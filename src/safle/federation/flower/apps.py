@@ -7,6 +7,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,6 +28,7 @@ from safle.federation.flower.client import (
     open_client,
 )
 from safle.federation.flower.messages import Answer
+from safle.federation.flower.private import Papers, answer_mask, answer_request
 from safle.federation.flower.server import serve
 from safle.federation.flower.settings import Run
 
@@ -37,31 +39,50 @@ Opener = Callable[[int, Settings, Settings], Client]
 """Node number, its configuration and the run's -> the client and its data."""
 
 
-def make_client_app(opener: Opener) -> ClientApp:
-    """An app whose data ``opener`` finds: a node's own table, or a simulation's share of one."""
+def make_client_app(
+    opener: Opener, papers: Callable[[Settings, Settings], Papers] = Papers.of
+) -> ClientApp:
+    """An app whose data ``opener`` finds: a node's own table, or a simulation's share of one.
+
+    Parameters
+    ----------
+    papers : finds the keys of a private round
+    """
     app = ClientApp()
+
+    def find(context: Context) -> Client:
+        return opener(context.node_id, context.node_config, context.run_config)
+
+    def keys(context: Context) -> Papers:
+        return papers(context.node_config, context.run_config)
 
     @app.train("count")
     def count(message: Message, context: Context) -> Message:
-        return _reply(message, context, opener, answer_count)
+        return _reply(message, context, lambda *asked: answer_count(find(context), *asked))
 
     @app.query("histogram")
     def histogram(message: Message, context: Context) -> Message:
-        return _reply(message, context, opener, answer_histogram)
+        return _reply(message, context, lambda *asked: answer_histogram(find(context), *asked))
+
+    @app.train("mask")
+    def mask(message: Message, context: Context) -> Message:
+        open_data = partial(find, context)
+        return _reply(
+            message, context, lambda *asked: answer_mask(keys(context), open_data, *asked)
+        )
+
+    @app.query("request")
+    def request(message: Message, context: Context) -> Message:
+        return _reply(message, context, lambda *asked: answer_request(keys(context), *asked))
 
     return app
 
 
 def _reply(
-    message: Message,
-    context: Context,
-    opener: Opener,
-    work: Callable[[Client, Settings, bytes], Answer],
+    message: Message, context: Context, work: Callable[[Settings, bytes], Answer]
 ) -> Message:
     try:
-        settings, payload = messages.read_question(message)
-        client = opener(context.node_id, context.node_config, context.run_config)
-        answer = work(client, settings, payload)
+        answer = work(*messages.read_question(message))
     except Exception as error:
         # Whatever it is: Flower would carry an error that nobody foresaw, words and all.
         ours = isinstance(error, SafleError)

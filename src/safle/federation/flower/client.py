@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ from safle.federation.policy import Policy, let_out
 from safle.federation.release import Release
 from safle.statistics import Accumulator, Statistics
 from safle.wire import encode_histogram, encode_statistics
+
+if TYPE_CHECKING:
+    from safle.federation.private.round import PrivateRound
 
 log = logging.getLogger("flwr")
 BATCH = 4096
@@ -54,13 +57,17 @@ class Client:
     pinned: Path | None = None
     policy: Policy | None = None
 
-    def release(self, counted: Statistics | Histogram, data: bytes) -> Answer:
-        """The answer with ``data``, if the policy lets it out."""
+    def release(
+        self, counted: Statistics | Histogram, data: bytes, declared: PrivateRound | None = None
+    ) -> Answer:
+        """The answer with ``data``, masked if a private round is declared, if the policy lets it."""
         answer = Answer(self.name, messages.SENT, data=data)
         if self.rows is not None:
             # A share of a simulation's table: nothing leaves anybody.
             return answer
         found = Release.of(counted)
+        if declared is not None:
+            found = found.under_masks(declared)
         let_out(found, data, self.policy, who=self.name, note=f"{found.what}, over Flower")
         if self.policy is None and found.gives_away:
             log.warning("safle: this plain contribution gives samples away: %s", found.gives_away)
@@ -111,7 +118,12 @@ def answer_count(client: Client, settings: Settings, payload: bytes) -> Answer:
     """Count everything, unless the server says that it has this client's contribution."""
     if messages.mark(str(settings["salt"]), client.name) in list(settings["known"]):
         return Answer(client.name, messages.KNOWN)
-    encoder = Encoder.from_bytes(payload)
+    statistics = count_table(client, Encoder.from_bytes(payload))
+    return client.release(statistics, encode_statistics(statistics))
+
+
+def count_table(client: Client, encoder: Encoder) -> Statistics:
+    """The statistics of a client's whole table."""
     if client.pinned is not None and load_encoder(client.pinned) != encoder:
         raise EncoderMismatch(
             f"the server asks for encoder {encoder.fingerprint[:12]}…, this client counts only "
@@ -123,8 +135,7 @@ def answer_count(client: Client, settings: Settings, payload: bytes) -> Answer:
         if labels is None:
             raise TableError(f"{client.where}: has no labels; expected one a sample")
         total.add_samples(features, labels)
-    statistics = total.snapshot()
-    return client.release(statistics, encode_statistics(statistics))
+    return total.snapshot()
 
 
 def answer_histogram(client: Client, settings: Settings, payload: bytes) -> Answer:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
 
 COUNT, HISTOGRAM = "train.count", "query.histogram"
+MASK, REQUEST = "train.mask", "query.request"
 """Message types: what a client is asked for."""
-SENT, KNOWN, FAILED = "sent", "known", "failed"
+SENT, KNOWN, FAILED, KEYHOLDER = "sent", "known", "failed", "keyholder"
 STYPE = "safle.bytes"
 LONGEST_REASON = 500
 
@@ -32,15 +33,18 @@ class Answer:
     Attributes
     ----------
     client : the name it gives itself
-    status : "sent", "known" (the server has its contribution already) or "failed"
+    status : "sent", "known" (the server has its contribution already), "failed", or "keyholder"
+        (it has nothing to send, but keys of the round)
     reason : why it failed
     data : bytes of a wire file; empty unless sent
+    keyholder : its name among the keyholders of a private round; empty if it is none
     """
 
     client: str
     status: str
     reason: str = ""
     data: bytes = b""
+    keyholder: str = ""
 
 
 def question(settings: dict[str, Any], payload: bytes = b"") -> RecordDict:
@@ -55,7 +59,8 @@ def read_question(message: Message) -> tuple[dict[str, Any], bytes]:
 
 def answer(content: Answer) -> RecordDict:
     """The content of an answer."""
-    fields = {"client": content.client, "status": content.status, "reason": content.reason}
+    names = ("client", "status", "reason", "keyholder")
+    fields = {name: getattr(content, name) for name in names}
     return _content("answer", fields, content.data)
 
 
@@ -63,9 +68,9 @@ def read_answer(message: Message) -> Answer:
     """An answer; `WireError` for anything else."""
     fields, data = _read(message, "answer")
     client, status, reason = (fields.get(name) for name in ("client", "status", "reason"))
-    if not isinstance(client, str) or status not in (SENT, KNOWN, FAILED):
+    if not isinstance(client, str) or status not in (SENT, KNOWN, FAILED, KEYHOLDER):
         raise WireError("the answer does not say who sent it and what it is")
-    return Answer(client, status, printable(reason), data)
+    return Answer(client, status, printable(reason), data, printable(fields.get("keyholder")))
 
 
 def known_marks(names: Collection[str]) -> dict[str, Any]:

@@ -15,10 +15,11 @@ from safle.errors import FederationError
 
 FORMAT = "safle-round-1"
 ACCEPTED, KEPT, REFUSED = "accepted", "kept", "refused"
-FAILED, LATE, MISSING = "failed", "late", "missing"
+FAILED, LATE, MISSING, KEYHOLDER = "failed", "late", "missing", "keyholder"
 """Taken in this run; taken in an earlier one; not valid; no valid answer; no answer in time;
-expected and never seen."""
+expected and never seen; a keyholder's node, which sends nothing."""
 IN = (ACCEPTED, KEPT)
+WELL = (*IN, KEYHOLDER)
 
 
 @dataclass
@@ -61,6 +62,7 @@ class Report:
 
     clients: Sequence[ClientReport] = ()
     calibration: Sequence[ClientReport] = ()
+    keyholders: Sequence[ClientReport] = ()
     rules: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     round_seconds: float = 0.0
@@ -81,14 +83,14 @@ class Report:
     def summary(self) -> str:
         """How many of each, and why the first that is not in is not."""
         counts = Counter(row.status for row in self.clients)
-        order = (ACCEPTED, KEPT, REFUSED, FAILED, LATE, MISSING)
+        order = (ACCEPTED, KEPT, REFUSED, FAILED, LATE, MISSING, KEYHOLDER)
         shown = ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
-        out = next((row for row in self.clients if row.status not in IN), None)
+        out = next((row for row in self.clients if row.status not in WELL), None)
         return f"{shown}; {out.name}: {out.reason}" if out else shown
 
     def table(self) -> list[tuple[str, ...]]:
         """For people: client, status, samples, size, seconds; those that are not in first."""
-        rows = sorted(self.clients, key=lambda row: row.status in IN)
+        rows = sorted(self.clients, key=lambda row: row.status in WELL)
         return [
             (
                 row.name,
@@ -111,7 +113,7 @@ class Report:
         try:
             content = json.loads(path.read_text())
             del content["format"], content["accepted"]
-            for name in ("clients", "calibration"):
+            for name in ("clients", "calibration", "keyholders"):
                 content[name] = [ClientReport(**row) for row in content[name]]
             return Report(**content)
         except FileNotFoundError:

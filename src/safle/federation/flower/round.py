@@ -75,7 +75,13 @@ class Round:
     """Run it once: ``gathering.run()``, and then, however that ended, ``gathering.rows()``."""
 
     def __init__(
-        self, grid: Grid, task: Task, rules: Rules, progress: Progress | None = None
+        self,
+        grid: Grid,
+        task: Task,
+        rules: Rules,
+        progress: Progress | None = None,
+        *,
+        only: Callable[[int], bool] = lambda _node: True,
     ) -> None:
         self._grid = grid
         self._progress = progress
@@ -88,6 +94,13 @@ class Round:
         self._begun = self._looked = 0.0
         self._kept = dict.fromkeys(task.names())
         self._unasked = True
+        self._only = only
+        self._keyholders: set[int] = set()
+
+    def may_be_keyholder(self, node: int) -> bool:
+        """Whether a node has said so, or nothing yet."""
+        asked = self._asked.get(node)
+        return asked is None or asked.pending or node in self._keyholders
 
     def run(self) -> None:
         """Ask and judge, until the round is over."""
@@ -118,7 +131,7 @@ class Round:
             return True
         if self._unasked or any(asked.pending for asked in self._asked.values()):
             return False
-        bad = [a.row for a in self._asked.values() if a.row.status not in report.IN]
+        bad = [a.row for a in self._asked.values() if a.row.status not in report.WELL]
         if rules.expected:
             return missing <= {row.client for row in bad}
         return wanted <= len(bad)
@@ -133,7 +146,9 @@ class Round:
         waiting = [a for a in self._asked.values() if a.pending and now - a.since < patience]
         free = self._rules.at_once - len(waiting)
         for node in self._grid.get_nodes():
-            if node.node_id in self._asked or getattr(node, "name", "") in self._kept:
+            if node.node_id in self._asked or not self._only(node.node_id):
+                continue
+            if getattr(node, "name", "") in self._kept:
                 continue
             if free <= 0:
                 self._unasked = True
@@ -205,6 +220,10 @@ class Round:
         row.bytes = len(said.data)
         # A registered name counts for more than what the client calls itself.
         row.client = check_client(row.client or said.client)
+        if said.keyholder:
+            self._keyholders.add(row.node)
+        if said.status == messages.KEYHOLDER:
+            return report.KEYHOLDER, ""
         if self._rules.expected and row.client not in self._rules.expected:
             raise FederationError(f"{row.client!r} is not among the expected clients")
         if said.status == messages.FAILED:
@@ -221,7 +240,7 @@ class Round:
         row.status, row.reason = status, messages.printable(reason)
         row.seconds = round(time.monotonic() - asked.since, 3)
         taken = f"{len(self._task.names())} of {self._rules.wanted} are in"
-        level = logging.INFO if status in report.IN else logging.WARNING
+        level = logging.INFO if status in report.WELL else logging.WARNING
         log.log(level, "%s: %s%s (%s)", row.name, status, row.reason and f", {row.reason}", taken)
         if self._progress is not None:
             self._progress(min(1.0, len(self._task.names()) / self._rules.wanted))

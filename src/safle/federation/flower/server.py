@@ -18,6 +18,7 @@ from safle.federation.contribution import Contribution
 from safle.federation.database import DATABASE
 from safle.federation.files import write_sum
 from safle.federation.flower import messages
+from safle.federation.flower.private import add_up_privately
 from safle.federation.flower.report import KEPT, Report
 from safle.federation.flower.round import Progress, Round
 from safle.federation.flower.settings import Run
@@ -25,8 +26,8 @@ from safle.federation.limits import Limits
 from safle.federation.store import Store
 from safle.model import Model
 from safle.solver import solve
-from safle.statistics import Accumulator
-from safle.wire import decode_histogram
+from safle.statistics import Accumulator, Statistics
+from safle.wire import container, decode_histogram, write_statistics
 
 if TYPE_CHECKING:
     from flwr.app import RecordDict
@@ -103,6 +104,11 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
     try:
         encoder = _encoder(grid, run, found)
         found.encoder = encoder.fingerprint
+        if run.places.round:
+            statistics = add_up_privately(grid, run, encoder, found, progress)
+            write_statistics(output / TOTAL, statistics)
+            _solve(encoder, statistics, output, run, found)
+            return found
         with Store.create(run.places.path("store"), encoder) as store:
             # A run that declares nothing leaves what the store's operator has declared.
             if run.limits != Limits():
@@ -110,7 +116,9 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
             task = CountTask(store)
             _gather(Round(grid, task, run.rules, progress), store, found)
             _check_enough(store, run, found)
-            _solve(store, task.total, output, run, found)
+            statistics = task.total.snapshot()
+            write_sum(output / TOTAL, statistics, store.members.values())
+            _solve(encoder, statistics, output, run, found)
     except BaseException as error:
         why = str(error) if isinstance(error, SafleError) else f"{type(error).__name__}: {error}"
         found.error = messages.printable(why)
@@ -125,6 +133,8 @@ def _check(run: Run) -> Path:
     run.solve.options()
     if run.calibration.calibrate:
         run.calibration.grid()
+        if run.places.round:
+            raise SettingsError("a private round has its encoder already; leave calibrate out")
         if run.places.encoder:
             raise SettingsError("calibrate and encoder exclude each other; leave one out")
     else:
@@ -180,18 +190,20 @@ def _check_enough(store: Store, run: Run, found: Report) -> None:
         )
 
 
-def _solve(store: Store, total: Accumulator, output: Path, run: Run, found: Report) -> None:
-    statistics = total.snapshot()
-    manifest = write_sum(output / TOTAL, statistics, store.members.values())
+def _solve(encoder: Encoder, statistics: Statistics, output: Path, run: Run, found: Report) -> None:
+    with (output / TOTAL).open("rb") as file:
+        found.total = container.declared_digest(file.read(64))
     log.info("solving %d columns for %d samples", statistics.dim, statistics.sample_count)
     solution = solve(statistics, **run.solve.options())
-    model = Model(store.encoder, solution)
+    model = Model(encoder, solution)
     model.save(output / MODEL)
-    found.total, found.model, found.samples = manifest.digest, model.digest, manifest.samples
+    found.model, found.samples = model.digest, statistics.sample_count
 
 
 def _finish(found: Report, output: Path, begun: float) -> None:
-    found.bytes_received = sum(row.bytes for row in (*found.clients, *found.calibration))
+    found.bytes_received = sum(
+        row.bytes for row in (*found.clients, *found.calibration, *found.keyholders)
+    )
     found.seconds = round(time.monotonic() - begun, 3)
     # Linux counts kilobytes, macOS bytes.
     unit = 1 if sys.platform == "darwin" else 1024

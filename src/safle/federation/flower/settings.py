@@ -24,11 +24,16 @@ Config = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Places:
-    """Paths on the server; the encoder's is empty if the clients calibrate one."""
+    """Paths on the server; the encoder's is empty if the clients calibrate one.
+
+    A private round's file and its operator's public key are empty if contributions come plain.
+    """
 
     store: str = ""
     output: str = ""
     encoder: str = ""
+    round: str = ""
+    operator: str = ""
 
     def path(self, name: str) -> Path:
         """A path that must be given."""
@@ -147,6 +152,7 @@ class Simulation:
     alpha: float = 0.1
     shards: int = 2
     seed: int = 0
+    keys: str = ""
 
 
 @dataclass(frozen=True)

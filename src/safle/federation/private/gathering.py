@@ -159,12 +159,16 @@ class Gathering:
         """Who is in."""
         return [*self._heads]
 
-    def add(self, masked: Masked) -> None:
-        """Add a client's vector."""
+    def check(self, masked: Masked) -> None:
+        """Refuse a client that is in already."""
         if masked.client in self._heads:
             raise DuplicateContribution(
                 f"{masked.client} is in already; leave one of its two files out"
             )
+
+    def add(self, masked: Masked) -> None:
+        """Add a client's vector."""
+        self.check(masked)
         add_vectors(self.declared.space.blocks, self._total, masked.vector)
         self._heads[masked.client] = masked.head
 

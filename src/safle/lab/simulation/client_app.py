@@ -4,6 +4,7 @@ A node has only a number; the run's configuration says which table is split, and
 """
 
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from safle.data.tables import Table, open_table
 from safle.errors import SettingsError, TableError
 from safle.federation.flower.apps import make_client_app
 from safle.federation.flower.client import Client, Settings, client_name, open_client
+from safle.federation.flower.private import Papers
 from safle.federation.flower.settings import Run, Simulation
 from safle.lab.partitions import Parts, partition
 
@@ -21,10 +23,20 @@ def open_share(node_id: int, node: Settings, run: Settings) -> Client:
     """The client that a node's number stands for, or the node's own table if it has one."""
     if "partition-id" not in node or not run.get("features"):
         return open_client(node_id, node, run)
-    simulation = Run.from_flat(run).simulation
-    table, parts = _split(simulation, int(node["num-partitions"]))
+    settings = Run.from_flat(run)
+    simulation = settings.simulation
+    table, parts = _split(simulation, settings.rules.clients)
     rows = parts[int(node["partition-id"])]
     return Client(client_name(node_id, node), table, simulation.features, rows, trusted=True)
+
+
+def find_papers(node: Settings, run: Settings) -> Papers:
+    """The keys that a node's number stands for: those after the clients are keyholders."""
+    folder = Path(str(run["keys"]))
+    number, clients = int(node["partition-id"]), Run.from_flat(run).rules.clients
+    holder = f"keyholder-{number - clients + 1}"
+    name = client_name(0, node) if number < clients else holder
+    return Papers(folder / f"{name}.key", folder / "operator.pub", folder / f"{name}.sqlite")
 
 
 # A process that stands for many clients reads and splits the table once.
@@ -51,4 +63,4 @@ def split_over(labels: NDArray[Any], simulation: Simulation, clients: int) -> Pa
     return partition(labels, scenarios[simulation.partition], clients=clients, generator=generator)
 
 
-app = make_client_app(open_share)
+app = make_client_app(open_share, find_papers)

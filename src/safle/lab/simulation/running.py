@@ -8,10 +8,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from safle._internal import atomic
-from safle.data.tables import open_table
+from safle.data.tables import Table, open_table
+from safle.encoders import load_encoder
 from safle.errors import FederationError, SettingsError
 from safle.federation.database import count_members
 from safle.federation.flower import processes
+from safle.federation.flower.private import SUFFIX
 from safle.federation.flower.report import Report
 from safle.federation.flower.server import REPORT, serve
 from safle.federation.flower.settings import Run
@@ -19,6 +21,8 @@ from safle.federation.flower.settings import Run
 CLIENT_APP = "safle.lab.simulation.client_app:app"
 SETTINGS = "simulation.json"
 SECONDS_BETWEEN_LOOKS = 0.5
+KEYHOLDERS, LEAST = 3, 3
+"""Of a private simulation: its keyholders, and the fewest clients whose sum they open."""
 Progress = Callable[[float], None]
 
 
@@ -28,6 +32,7 @@ def simulate(
     *,
     clients: int,
     engine: str = "flower",
+    private: bool = False,
     progress: Progress | None = None,
 ) -> Report:
     """Run a federation of ``clients`` simulated clients; its report.
@@ -37,10 +42,11 @@ def simulate(
     run : names the encoder and the table; ``store`` and ``output`` are chosen here
     output : folder of the model, the report and the store; an unfinished run goes on in it
     engine : "flower" (processes, Ray) or "in-process"
+    private : contributions go under masks, and three more nodes are keyholders
     progress : called with the share of the clients that are in
     """
     # A file that nobody can read is one error here, and not one a client.
-    open_table(run.simulation.features, split=run.simulation.split or None)
+    table = open_table(run.simulation.features, split=run.simulation.split or None)
     output = output.absolute()
     output.mkdir(parents=True, exist_ok=True)
     # One machine counts no more clients at once than it has cores; as many again may wait, so
@@ -51,9 +57,11 @@ def simulate(
         places=replace(run.places, store=str(output / "store"), output=str(output)),
         rules=replace(run.rules, clients=clients, at_once=at_once),
     )
+    if private:
+        run = _declare(run, table, output / "keys")
     _remember(output / SETTINGS, run)
     if engine == "in-process":
-        _in_process(run, clients, progress)
+        _in_process(run, progress)
     elif engine == "flower":
         _through_flower(run, output, clients, progress)
     else:
@@ -73,11 +81,47 @@ def _remember(path: Path, run: Run) -> None:
     atomic.write_text(path, json.dumps(wanted, indent=1) + "\n")
 
 
-def _in_process(run: Run, clients: int, progress: Progress | None) -> None:
+def _declare(run: Run, table: Table, folder: Path) -> Run:
+    """Keys for everybody, and the private round of all samples and classes of the table."""
+    from safle.federation.private.keys import PrivateKey
+    from safle.federation.private.round import declare_round, statistics_space
+
+    clients = [f"client-{number:03d}" for number in range(run.rules.clients)]
+    keyholders = [f"keyholder-{number + 1}" for number in range(KEYHOLDERS)]
+    if not (folder / "round.private").exists():
+        folder.mkdir(exist_ok=True)
+        keys = {name: PrivateKey.new(name) for name in (*clients, *keyholders, "operator")}
+        for name, key in keys.items():
+            (folder / f"{name}.key").unlink(missing_ok=True)
+            key.save(folder / f"{name}.key")
+        keys["operator"].public.save(folder / "operator.pub")
+        classes = [] if table.labels is None else sorted({*table.labels.tolist()})
+        declared = declare_round(
+            keys["operator"],
+            statistics_space(load_encoder(run.places.encoder), classes, max(1, len(table))),
+            clients=[keys[name].public for name in clients],
+            keyholders=[keys[name].public for name in keyholders],
+            least=min(LEAST, max(2, len(clients))),
+        )
+        atomic.write_bytes(folder / "round.private", declared.data)
+    places = {"round": str(folder / "round.private"), "operator": str(folder / "operator.pub")}
+    return replace(
+        run,
+        places=replace(run.places, **places),
+        simulation=replace(run.simulation, keys=str(folder)),
+    )
+
+
+def _node_count(run: Run) -> int:
+    return run.rules.clients + (KEYHOLDERS if run.places.round else 0)
+
+
+def _in_process(run: Run, progress: Progress | None) -> None:
     from safle.federation.flower.adapter import InProcessGrid
     from safle.lab.simulation.client_app import app
 
-    nodes = [{"partition-id": at, "num-partitions": clients} for at in range(clients)]
+    count = _node_count(run)
+    nodes = [{"partition-id": at, "num-partitions": count} for at in range(count)]
     serve(InProcessGrid(app, nodes, run.to_flat()), run, progress=progress)
 
 
@@ -95,7 +139,7 @@ def _through_flower(run: Run, output: Path, clients: int, progress: Progress | N
     (output / REPORT).unlink(missing_ok=True)
     with processes.running(command, env=env, log=log) as superlink:
         processes.wait_until_healthy(port, superlink, log=log)
-        resources = f"num-supernodes={clients} client-resources-num-cpus=1"
+        resources = f"num-supernodes={_node_count(run)} client-resources-num-cpus=1"
         # Ray, told that there is one, would keep every client waiting for the other core.
         resources += f" init-args-num-cpus={os.cpu_count() or 1}"
         number = processes.start_run(app, "--federation-config", resources, env=env)
@@ -114,7 +158,8 @@ def _follow(
     looked = 0.0
     while True:
         if progress is not None:
-            progress(min(1.0, count_members(store) / clients))
+            came = count_members(store) or len([*store.glob(f"*{SUFFIX}")])
+            progress(min(1.0, came / clients))
         # Asking Flower starts a program; reading a database does not.
         if time.monotonic() - looked > 4 * SECONDS_BETWEEN_LOOKS:
             status = processes.run_status(run, env=env)
