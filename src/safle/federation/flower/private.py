@@ -96,12 +96,17 @@ def answer_request(papers: Papers, settings: Settings, payload: bytes) -> Answer
             "a keyholder's node remembers what it opened; name a file: --node-config "
             "'history=\"/path/to/opened.sqlite\"'"
         )
-    request = Request.from_bytes(payload[size:], declared)
-    with keyholder.History(papers.history) as history:
-        for sentence in keyholder.explain(request, history):
-            log.info("safle: %s", sentence)
-        answered = keyholder.answer(request, key, history)
-    return Answer(key.name, messages.SENT, data=answered.to_bytes(key))
+    try:
+        request = Request.from_bytes(payload[size:], declared)
+        with keyholder.History(papers.history) as history:
+            for sentence in keyholder.explain(request, history):
+                log.info("safle: %s", sentence)
+            data = keyholder.answer(request, key, history).to_bytes(key)
+    except FederationError as error:
+        # Why a keyholder refuses says nothing of anybody's data: the server may know it.
+        log.error("safle: this keyholder does not answer: %s", error)
+        return Answer(key.name, messages.FAILED, reason=messages.printable(error))
+    return Answer(key.name, messages.SENT, data=data)
 
 
 # --- At the server -----------------------------------------------------------------------
