@@ -60,7 +60,7 @@ class Client:
     def release(
         self, counted: Statistics | Histogram, data: bytes, declared: PrivateRound | None = None
     ) -> Answer:
-        """The answer with ``data``, masked if a private round is declared, if the policy lets it."""
+        """The answer with ``data``, which is masked if ``declared``, if the policy lets it out."""
         answer = Answer(self.name, messages.SENT, data=data)
         if self.rows is not None:
             # A share of a simulation's table: nothing leaves anybody.
