@@ -30,6 +30,7 @@ from safle.model.squares import Squares
 from safle.solver import Solution
 from safle.solver.heads import HEADS
 from safle.solver.quadratic import Quadratic
+from safle.statistics.privacy import Privacy
 
 FORMAT = "safle-model-3"
 MAX_FILE_BYTES = 1 << 32
@@ -54,6 +55,7 @@ class Model:
     weights : float32, (seen + dense_dim, class_count)
     intercept : float32, (class_count,)
     squares : `Squares` of the quadratic head, or None where it has no say
+    privacy : what is promised to those whose samples it was made of, where they were noisy sums
 
     Examples
     --------
@@ -78,6 +80,7 @@ class Model:
         self.head, self.ridge = solution.head, solution.ridge
         head = solution.quadratic
         self.squares = None if head is None else Squares(encoder.layout, head)
+        self.privacy: Privacy | None = solution.privacy
 
     @cached_property
     def _step(self) -> float:
@@ -168,6 +171,8 @@ class Model:
             "head": self.head,
             "ridge": float(self.ridge).hex(),
         }
+        if self.privacy is not None:
+            header["privacy"] = self.privacy.to_json()
         arrays: Arrays = {
             f"encoder.{name}": np.asarray(array, dtype=np.float64)
             for name, array in self.encoder.arrays().items()
@@ -288,5 +293,6 @@ def _restore(header: dict[str, Any], arrays: Arrays) -> Model:
             head=head,
             ridge=ridge,
             quadratic=squares,
+            privacy=Privacy.from_json(header["privacy"]) if "privacy" in header else None,
         ),
     )

@@ -14,6 +14,7 @@ from safle.errors import InvalidInput, SolveError
 from safle.solver.digits import ExactSolution, System, solve_exactly
 from safle.solver.heads import HEADS, put_head
 from safle.solver.minimum_norm import minimum_norm
+from safle.solver.noise import noise_ridge, privacy_of
 from safle.solver.quadratic import coolness, quadratic
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import CRITERIA, ridge_curve
@@ -27,6 +28,8 @@ Head = Literal["auto", "least-squares", "discriminant", "averaged", "quadratic"]
 Criterion = Literal["gcv", "evidence"]
 BackendName = Literal["auto", "scipy", "torch"]
 MOST_CLASSES = 10_000
+NOISY_TRIES = 8
+"""Ridges that are tried for noisy statistics, each twice the one before."""
 TORCH_WORTHWHILE = 6_000
 """Columns from which factoring takes longer than importing torch."""
 
@@ -57,7 +60,7 @@ def solve(
     Parameters
     ----------
     ridge : a positive number; 0 for the minimum-norm solution; "auto" chooses by
-        ``criterion`` from the statistics alone. The quadratic head's is added to each
+        ``criterion`` from the statistics alone, and of noisy ones large enough for their noise. The quadratic head's is added to each
         class's covariance, times the number of samples.
     head : "least-squares" (the paper's), "discriminant" (LDA), "quadratic" (a covariance for
         each class, of statistics counted by class), "averaged" (of those there can be), or
@@ -104,9 +107,10 @@ def solve(
             class_count=len(statistics.class_names),
             criterion=criterion,
         )
-        ridge = curve.best
+        ridge = float(max(curve.best, noise_ridge(statistics)))
     begun = 0.6 if curve is not None else 0.0
-    plain = _weights(statistics, reduction, ridge, backend, _share(progress, begun, 0.95))
+    tries = NOISY_TRIES if curve is not None and privacy_of(statistics) is not None else 1
+    plain = _weights(statistics, reduction, ridge, backend, _share(progress, begun, 0.95), tries)
     headed = put_head(head, statistics, plain.weights, plain.ridge, reduction.real)
     if progress is not None:
         progress(1.0)
@@ -129,6 +133,7 @@ def _solution(statistics: Statistics, **solved: Any) -> Solution:
         codes=statistics.codes,
         class_names=statistics.class_names,
         class_counts=statistics.class_counts,
+        privacy=privacy_of(statistics),
         **solved,
     )
 
@@ -171,6 +176,7 @@ def _weights(
     ridge: float,
     backend: BackendName,
     progress: Progress | None,
+    tries: int = 1,
 ) -> _LeastSquares:
     if ridge == 0:
         weights, rank, residual = minimum_norm(statistics, reduction)
@@ -185,6 +191,9 @@ def _weights(
         try:
             solution = _factored(system, reduction, chosen, np.float64, progress)
         except SolveError as error:
+            if tries > 1:
+                # Noise this far out is rare, and a larger ridge covers any.
+                return _weights(statistics, reduction, 2 * ridge, backend, progress, tries - 1)
             raise SolveError(
                 f"{error}: the statistics are not those of real samples, or the ridge "
                 f"{system.ridge.value:g} is far too small beside them; `safle store verify` names "

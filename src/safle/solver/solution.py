@@ -11,6 +11,7 @@ from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.solver.quadratic import Quadratic
 from safle.solver.ridge import RidgeCurve
+from safle.statistics.privacy import Privacy
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,7 @@ class Solution:
     precision : "float32", "float64" or "spectral"
     backend : who factored
     quadratic : what the quadratic head adds to the scores, where it has a say
+    privacy : what was promised, where statistics were noisy
 
     Examples
     --------
@@ -58,6 +60,7 @@ class Solution:
     precision: str = ""
     backend: str = ""
     quadratic: Quadratic | None = None
+    privacy: Privacy | None = None
 
     @property
     def sample_count(self) -> int:

@@ -100,6 +100,7 @@ class Accumulator:
 
     def add(self, other: Statistics) -> None:
         """Add a contribution."""
+        other.require_exact()
         self.require(other)
         self._count_pending()
         self.reserve(other.sample_count)
@@ -113,6 +114,7 @@ class Accumulator:
 
     def subtract(self, other: Statistics) -> None:
         """Take a contribution back; `InvariantError` if it cannot have been part."""
+        other.require_exact()
         self.require(other)
         self._count_pending()
         known = set(other.class_names) <= set(self.class_names)

@@ -217,6 +217,9 @@ class Statistics(Margins):
         """Check the invariants of `safle.statistics.invariants`; raises `InvariantError`."""
         verify(self)
 
+    def require_exact(self) -> None:
+        """Refuse noisy sums, where those of samples are meant: these are."""
+
     def __add__(self, other: Statistics) -> Statistics:
         if not isinstance(other, Statistics):
             return NotImplemented

@@ -10,6 +10,7 @@ from safle.wire.histogram import (
     read_histogram,
     write_histogram,
 )
+from safle.wire.noisy import decode_noisy, encode_noisy, read_noisy
 from safle.wire.statistics import (
     Added,
     add_contribution,
@@ -24,12 +25,15 @@ __all__ = [
     "Added",
     "add_contribution",
     "decode_histogram",
+    "decode_noisy",
     "decode_statistics",
     "encode_histogram",
+    "encode_noisy",
     "encode_statistics",
     "open_statistics",
     "peek_kind",
     "read_histogram",
+    "read_noisy",
     "read_statistics",
     "write_histogram",
     "write_statistics",

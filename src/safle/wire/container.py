@@ -25,7 +25,7 @@ from safle.errors import WireError
 
 MAGIC = b"\x89SAFLE\r\n"
 VERSION = 2
-STATISTICS, HISTOGRAM, ROUND, MASKED, MASKED_SUM, REQUEST, ANSWER = range(1, 8)
+STATISTICS, HISTOGRAM, ROUND, MASKED, MASKED_SUM, REQUEST, ANSWER, NOISY = range(1, 9)
 KINDS = {
     STATISTICS: "statistics",
     HISTOGRAM: "histogram",
@@ -34,6 +34,7 @@ KINDS = {
     MASKED_SUM: "masked sum",
     REQUEST: "request to keyholders",
     ANSWER: "keyholder's answer",
+    NOISY: "noisy statistics",
 }
 MAX_HEADER_BYTES = 1 << 20
 MOST_RAW_BYTES = 1 << 62

@@ -87,7 +87,7 @@ def decode_statistics(
     limit : most bytes the file may unfold to
     """
     statistics, _ = open_statistics(data, made=made, limit=limit)
-    with _typed_errors():
+    with typed_errors():
         statistics.multiply_out()
     return statistics
 
@@ -101,14 +101,14 @@ def open_statistics(
     it is first added or asked for, and only that shows whether all of it are integers.
     """
     opened = container.from_bytes(data, kind=container.STATISTICS, limit=limit)
-    with _typed_errors():
+    with typed_errors():
         return _restore(opened, made, limit), opened.digest
 
 
 def read_declared(path: str | os.PathLike[str]) -> tuple[str, Layout]:
     """Fingerprint and layout of the encoder that a statistics file declares; no sums are read."""
     opened = container.read_file(path, kind=container.STATISTICS)
-    with naming(path), _typed_errors():
+    with naming(path), typed_errors():
         return str(opened.header["fingerprint"]), _check_header(opened, None)
 
 
@@ -139,7 +139,7 @@ def add_contribution(
         The bytes are not statistics of the same encoder that any data set could have.
     """
     statistics, digest = open_statistics(data, made=total, limit=limit)
-    with _typed_errors():
+    with typed_errors():
         total.add(statistics)
     return Added(digest, statistics.sample_count, statistics.class_names)
 
@@ -162,7 +162,7 @@ def read_statistics(
 
 
 @contextmanager
-def _typed_errors() -> Iterator[None]:
+def typed_errors() -> Iterator[None]:
     """Whatever bad bytes raise is a `WireError`; another encoder's are an `EncoderMismatch`."""
     try:
         yield
@@ -180,12 +180,12 @@ def _restore(opened: container.Container, made: Made | None, limit: int) -> Stat
     layout = _check_header(opened, made)
     sizes = header["seen"], len(header["classes"]), opened.raw_bytes
     taken = unfolded_bytes(layout, *sizes, form=header["form"])
-    _check_memory(taken, header["seen"] + layout.dense_dim, limit)
+    check_memory(taken, header["seen"] + layout.dense_dim, limit)
     sections = Sections(opened, planes=header["planes"])
     margins = _read_margins(sections, header, layout)
     if columns.are_few(margins):
         # Whatever the form, the columns that the format prescribes are found.
-        _check_memory(taken + columns.working_bytes(margins), margins.dim, limit)
+        check_memory(taken + columns.working_bytes(margins), margins.dim, limit)
     if header["form"] == COLUMNS:
         statistics = _read_columns(margins, sections)
     elif margins.sample_count:
@@ -205,6 +205,14 @@ def _check_header(opened: container.Container, made: Made | None) -> Layout:
     header = opened.header
     if set(header) != FIELDS or header["form"] not in (WHOLE, COLUMNS):
         raise WireError("the header does not hold exactly the fields of statistics")
+    layout, seen = check_made(header, made), header["seen"]
+    if type(seen) is not int or not 0 <= seen <= layout.code_count:
+        raise WireError(f"{seen!r} seen codes of {layout.code_count}")
+    return layout
+
+
+def check_made(header: dict[str, Any], made: Made | None) -> Layout:
+    """The layout that a header declares, once encoder, classes and planes are as they should be."""
     found = header["fingerprint"]
     if type(found) is not str or len(found) != 64 or set(found) - set("0123456789abcdef"):
         raise WireError("the fingerprint is not 64 hexadecimal digits")
@@ -219,17 +227,16 @@ def _check_header(opened: container.Container, made: Made | None) -> Layout:
     layout = made.layout if made is not None else Layout.from_json(header["layout"])
     if layout.to_json() != header["layout"]:
         raise WireError("the layout is not written in its shortest form")
-    classes, seen = header["classes"], header["seen"]
+    classes = header["classes"]
     if not isinstance(classes, list) or as_class_names(classes) != tuple(classes):
         raise WireError("the class names are not a list in ascending order")
-    if type(seen) is not int or not 0 <= seen <= layout.code_count:
-        raise WireError(f"{seen!r} seen codes of {layout.code_count}")
     if not isinstance(header["planes"], dict):
         raise WireError("the header's planes are not valid")
     return layout
 
 
-def _check_memory(size: int, dim: int, limit: int) -> None:
+def check_memory(size: int, dim: int, limit: int) -> None:
+    """Refuse what takes more than the limit, or than there is, to read."""
     what = f"a gram of {dim} rows"
     if size > limit:
         raise WireError(f"{what} takes {readable(size)} to read; the limit is {readable(limit)}")
