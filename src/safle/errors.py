@@ -66,6 +66,10 @@ class StoreError(SafleError, ValueError):
     """A store of contributions that cannot be used as asked."""
 
 
+class PrivacyBudgetSpent(SafleError, ValueError):
+    """A release that would promise less than is allowed, with those before it."""
+
+
 class FederationError(SafleError, ValueError):
     """A round over the network that cannot go on, or an answer that does not belong in it."""
 

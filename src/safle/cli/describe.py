@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from safle.federation.rehearsal import Rehearsal
     from safle.model import Model
     from safle.statistics import Statistics
+    from safle.statistics.noisy import NoisyStatistics
 
 Facts = dict[str, object]
 NAMES_SHOWN = 12
@@ -112,12 +113,36 @@ def histogram_facts(histogram: Histogram) -> Facts:
     }
 
 
+def noisy_facts(noisy: NoisyStatistics, *, size: int, digest: str) -> Facts:
+    """What was promised, the noise, sizes, identity."""
+    noise = noisy.privacy
+    return {
+        "samples": f"about {noisy.sample_count:,}",
+        "classes": listing(noisy.class_names),
+        "columns": f"{noisy.dim:,}",
+        "privacy": noise.promise,
+        "rho": f"{noise.rho:.4g}",
+        "noise": f"{noise.mechanism}; of scale {noise.gram:.4g} in products, {noise.cross:.4g} in "
+        f"class sums, {noise.counts:.4g} in class counts, in real units",
+        "calibration": noise.calibration,
+        "file": readable(size),
+        "encoder": noisy.fingerprint,
+        "digest": digest,
+    }
+
+
+def privacy_facts(model: Model) -> Facts:
+    """What was promised to those whose samples a model was made of, if anything was."""
+    return {} if model.privacy is None else {"privacy": model.privacy.promise}
+
+
 def model_facts(model: Model, *, size: int) -> Facts:
-    """Classes, head, ridge, sizes, identity."""
+    """Classes, head, ridge, what was promised, sizes, identity."""
     return {
         "classes": listing(model.class_names),
         "head": model.head,
         "ridge": f"{model.ridge:.6g}",
+        **privacy_facts(model),
         "encoder kind": model.encoder.kind,
         "features": f"{model.encoder.feature_dim:,}",
         "weights": " x ".join(f"{length:,}" for length in model.weights.shape)

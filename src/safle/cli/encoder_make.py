@@ -27,6 +27,10 @@ MEAN = "Calibrate by moments: a number (needs --features) or a .npy or .txt file
 HISTOGRAM = "Calibrate by the clients' summed histograms."
 SOURCE = "Only for features made by the same backbone as those in this file."
 MEGABYTES = "As many random features as a client of --samples samples can send in so many MB."
+PUBLISHABLE = (
+    "For sums that are published with noise (safle publish): a linear encoder, with the transform "
+    "and the norm clip that suit the features, unless they are given."
+)
 SOURCES = ("range", "mean", "sample", "histogram")
 
 
@@ -53,6 +57,7 @@ class MakeCommand(opt.Command):
 @opt.option("--sample", "Calibrate by a table of public features.", "FILE", type=opt.FILE)
 @opt.option("--histogram", HISTOGRAM, "FILE", type=opt.FILE)
 @opt.option("--features-source", SOURCE, "FILE", type=opt.FILE, show_default="the sample's")
+@opt.option("--publishable", PUBLISHABLE, is_flag=True)
 @opt.option("--megabytes", MEGABYTES, "MB", type=opt.POSITIVE)
 @opt.client_options("--megabytes")
 @opt.table_options(labels=False)
@@ -66,9 +71,12 @@ def make(context: click.RichContext, /, output: Path, kind: str, **options: Any)
     """
     from safle.cli.describe import encoder_facts
     from safle.cli.kind_options import given_settings
-    from safle.encoders import make_encoder
+    from safle.encoders import Encoder, LinearEncoder, make_encoder
 
+    encoder: Encoder
     _check_usage(options)
+    if options["publishable"]:
+        kind = _publishable_kind(context, kind, options)
     settings = given_settings(kind, options)
     for name in ("sample", "histogram", "features_source"):
         opt.refuse_overwriting(output, options[name])
@@ -76,10 +84,28 @@ def make(context: click.RichContext, /, output: Path, kind: str, **options: Any)
     session = context.find_object(Session) or Session()
     if options["megabytes"] is not None:
         settings["units"] = _units(session, calibration, kind, settings, options)
-    encoder = make_encoder(calibration, kind, **settings)
+    if options["publishable"]:
+        encoder = LinearEncoder.publishable(calibration, **settings)
+    else:
+        encoder = make_encoder(calibration, kind, **settings)
     encoder = encoder.with_source(_source(options))
     encoder.save(output)
     session.facts(f"{output}: encoder", encoder_facts(encoder))
+
+
+def _publishable_kind(context: click.Context, kind: str, options: dict[str, Any]) -> str:
+    """Linear, unless what was asked for cannot be published at a useful amount of noise."""
+    from click.core import ParameterSource
+
+    given = context.get_parameter_source("kind") is not ParameterSource.DEFAULT
+    if given and kind != "linear":
+        raise click.UsageError(f"--publishable makes a linear encoder; leave out --kind {kind}")
+    if options["histogram"] is not None:
+        raise click.UsageError(
+            "--publishable does not go with --histogram: what the clients' histograms say about "
+            "their data is not covered by the noise; use --range, --mean or --sample"
+        )
+    return "linear"
 
 
 def _units(

@@ -114,6 +114,16 @@ def _statistics(session: Session, path: Path) -> None:
     session.text(worked_out(disclosures(statistics)))
 
 
+def _noisy(session: Session, path: Path) -> None:
+    from safle.cli.describe import noisy_facts
+    from safle.wire import container, read_noisy
+
+    with path.open("rb") as file:
+        digest = container.declared_digest(file.read(64))
+    facts = noisy_facts(read_noisy(path), size=path.stat().st_size, digest=digest)
+    session.facts(f"{path}: noisy statistics", facts | {"checks": "checksum, digest, sizes"})
+
+
 def _histogram(session: Session, path: Path) -> None:
     from safle._internal.memory import readable
     from safle.cli.describe import histogram_facts
@@ -177,6 +187,7 @@ def _table(session: Session, path: Path, **selection: Any) -> None:
 _SHOWS: dict[str, Callable[[Session, Path], None]] = {
     "model": _model,
     "statistics": _statistics,
+    "noisy statistics": _noisy,
     "histogram": _histogram,
     "manifest": _manifest,
 }

@@ -29,6 +29,7 @@ from safle.cli.log import show_log
 from safle.cli.options import examples, option, session_options
 from safle.cli.predict import predict
 from safle.cli.private import private
+from safle.cli.publish import publish
 from safle.cli.rehearse import rehearse
 from safle.cli.remove import remove
 from safle.cli.report import report
@@ -41,7 +42,7 @@ from safle.errors import SafleError
 
 COMMANDS = (
     *(backbones, features, encoder, histogram, rehearse, attack, count, client, approve),
-    *(show_log, add_up, remove, solve),
+    *(show_log, add_up, remove, publish, solve),
     *(store, private, predict, evaluate, export, inspect_file),
     *(simulate, deploy, demo, experiment, report),
 )

@@ -76,16 +76,18 @@ def solve(
 ) -> None:
     """Solve for the weights: one linear system, no rounds, no held-out data.
 
-    Equal sums give equal model bytes, whoever counted what.
+    Equal sums give equal model bytes, whoever counted what. Noisy sums ([b]safle publish[/b]) are
+    solved with a ridge as large as their noise.
     """
     from safle.encoders import load_encoder
-    from safle.wire import read_statistics
+    from safle.wire import peek_kind, read_noisy, read_statistics
 
     check_usage(curve, how)
     opt.refuse_overwriting(output, total, encoder_path)
     session.announce_compilation()
     encoder = load_encoder(encoder_path)
-    statistics = read_statistics(total, made=encoder)
+    noisy = total.exists() and peek_kind(total) == "noisy statistics"
+    statistics = (read_noisy if noisy else read_statistics)(total, made=encoder)
     blame = "a sum does not tell whose contribution it was: 'safle store solve' checks each"
     solve_and_save(session, encoder, statistics, output, lambda: blame, curve=curve, **how)
 
@@ -170,15 +172,18 @@ def write_curve(curve: Any, path: Path) -> None:
 
 
 def _facts(model: Model, solution: Solution) -> dict[str, object]:
-    from safle.cli.describe import listing
+    from safle.cli.describe import listing, privacy_facts
 
     chosen = "" if solution.curve is None else f" (chosen by {solution.curve.criterion})"
+    if solution.curve is not None and solution.ridge > solution.curve.best:
+        chosen = " (as large as the noise)"
     rank = "full: the ridge is positive" if solution.rank is None else f"{solution.rank:,}"
     return {
         "samples": f"{solution.sample_count:,}",
         "classes": listing(model.class_names),
         "head": solution.head,
         "ridge": f"{solution.ridge:.6g}{chosen}",
+        **privacy_facts(model),
         "residual": f"{solution.residual:.1e}",
         "rank": rank,
         "precision": f"{solution.precision} by {solution.backend}",

@@ -10,6 +10,7 @@ that, which is what noise for differential privacy is measured by.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -24,7 +25,7 @@ from safle.encoders.codes import DENSE_LIMIT, NOWHERE, WIDEST, Codes, Layout, No
 from safle.encoders.kernels.fixed_point import fix
 from safle.encoders.operations import Expressed, Operations, T
 from safle.encoders.settings import Settings, setting
-from safle.encoders.transform import TRANSFORMS, restored, transformed_moments
+from safle.encoders.transform import TRANSFORMS, restored, suiting_transform, transformed_moments
 from safle.errors import SettingsError
 
 MOST_CLIP = 1 << 20
@@ -94,6 +95,21 @@ class LinearEncoder(Encoder):
         chosen = cls.settings_type.of(settings).choose(calibration)
         moments = transformed_moments(calibration, str(chosen.transform))
         return cls(*moments, **chosen.to_dict())
+
+    @classmethod
+    def publishable(cls, calibration: Calibration, **settings: Any) -> Self:
+        """An encoder whose sums need little noise to be published.
+
+        Half of what a sample of independent features has for a squared length is where it is
+        clipped: nearly all samples then have one length, which is all that the noise hides.
+
+        >>> from safle import DeclaredRange
+        >>> LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=512)).settings.norm_clip
+        16
+        """
+        clip = max(1, math.isqrt(calibration.feature_dim // 2))
+        chosen = {"norm_clip": clip, "transform": suiting_transform(calibration)}
+        return cls.calibrated(calibration, **chosen | settings)
 
     @property
     def scale(self) -> int:

@@ -27,7 +27,7 @@ from safle.encoders.linear import LinearEncoder, LinearSettings
 from safle.encoders.operations import Expressed, Operations, T
 from safle.encoders.settings import MOST_SEED, setting
 from safle.encoders.shuffle import hashes
-from safle.encoders.transform import QUANTILES, TRANSFORMS
+from safle.encoders.transform import TRANSFORMS, suiting_transform
 from safle.errors import SettingsError
 
 UNITS_PER_FEATURE, MOST_UNITS = 16, 8_192
@@ -77,8 +77,7 @@ class RandomFeatureSettings(LinearSettings):
         if self.terms is None:
             chosen = replace(chosen, terms=max(t for t in TERMS if t <= min(dim, DEFAULT_TERMS)))
         if self.transform is None:
-            never_negative = (calibration.thresholds(QUANTILES) >= 0).all()
-            chosen = replace(chosen, transform="square-root" if never_negative else "none")
+            chosen = replace(chosen, transform=suiting_transform(calibration))
         return chosen
 
     @classmethod

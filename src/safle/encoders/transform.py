@@ -23,6 +23,12 @@ def restored(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
     return np.copysign(values**2, values) if name == "square-root" else values
 
 
+def suiting_transform(calibration: Calibration) -> str:
+    """A square root of features that are never negative, as pooled activations are."""
+    never_negative = (calibration.thresholds(QUANTILES) >= 0).all()
+    return "square-root" if never_negative else "none"
+
+
 def transformed_moments(calibration: Calibration, name: str) -> tuple[Vector, Vector]:
     """Mean and deviation of transformed features, float64, (feature_dim,) each.
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.codes import WIDEST, Layout
+from safle.encoders.codes import NOWHERE, WIDEST, Layout
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvalidInput, MissingExtra, SettingsError
 from safle.statistics import Statistics
@@ -56,6 +56,11 @@ class Sensitivity:
     @staticmethod
     def of(layout: Layout) -> Sensitivity:
         """Of a layout; a `SettingsError` where a sample's dense columns have no useful bound."""
+        if layout.by_class != NOWHERE:
+            raise SettingsError(
+                "this encoder counts products by class, which are not published: make one without "
+                "by_class, and count again"
+            )
         clipped = {at for first, last, _ in layout.dense_norms for at in range(first, last)}
         power = Fraction(sum(size > 1 for size in layout.table_sizes))
         experts = power
@@ -69,7 +74,7 @@ class Sensitivity:
                 raise SettingsError(
                     "a sample of this encoder may be of any length, and noise that hides it would "
                     "hide everything: make an encoder with a norm clip ('safle encoder make "
-                    "--private'), and count again"
+                    "--publishable'), and count again"
                 )
             power += Fraction(max(map(abs, limits)), scale) ** 2
         return Sensitivity(power**2 - experts, power)
@@ -137,14 +142,25 @@ def publish(
     >>> publish(total, privacy, ["ill", "well"]).privacy.promise
     'epsilon 1, delta 1e-05'
     """
-    total.require_exact()
-    names = as_class_names(classes)
-    if not names:
-        raise InvalidInput("no classes are declared: declare every class that there may be")
+    names = check_declared(total, classes)
     exact = FreeColumns(total.layout).take(total, names)
     noise = draw_noise(total.layout, len(names), privacy, draw or draw_discrete_gaussian)
     summed = Released(*(sums + more for sums, more in zip(exact, noise, strict=True)))
     return NoisyStatistics.of(total, names, summed, privacy)
+
+
+def check_declared(total: Statistics, classes: Sequence[ClassName]) -> tuple[ClassName, ...]:
+    """The declared classes in order; `InvalidInput` unless all of an exact sum are among them."""
+    total.require_exact()
+    names = as_class_names(classes)
+    if unknown := sorted({*total.class_names} - {*names}, key=str):
+        raise InvalidInput(
+            f"the sum has samples of class {unknown[0]!r}, which is not among the {len(names)} "
+            "declared: declare every class that there may be"
+        )
+    if not names:
+        raise InvalidInput("no classes are declared: declare every class that there may be")
+    return names
 
 
 def rho_within(epsilon: float, delta: float) -> float:

@@ -9,7 +9,7 @@ solver relies on holds of noisy sums as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, NoReturn
 
@@ -82,12 +82,7 @@ class FreeColumns:
         return np.triu(apart)
 
     def take(self, statistics: Statistics, classes: Sequence[ClassName]) -> Released:
-        """The free sums of statistics; codes and classes that did not occur have zeros."""
-        if unknown := sorted({*statistics.class_names} - {*classes}, key=str):
-            raise InvalidInput(
-                f"the sum has samples of class {unknown[0]!r}, which is not among the "
-                f"{len(classes)} declared: declare every class that there may be"
-            )
+        """The free sums of statistics of (some of) these classes; zeros of what did not occur."""
         _require(self.layout)
         dim = self.layout.embedding_dim
         rows = np.concatenate([statistics.codes, np.arange(self.layout.code_count, dim)])
@@ -126,7 +121,7 @@ class NoisyStatistics(Statistics):
     See `safle.federation.publishing.publish`, which makes them.
     """
 
-    privacy: Privacy
+    privacy: Privacy = field(kw_only=True)
 
     @staticmethod
     def of(
@@ -151,7 +146,7 @@ class NoisyStatistics(Statistics):
             tuple(classes),
             counts,
             whole[np.triu(np.ones(whole.shape, np.bool_))],
-            privacy,
+            privacy=privacy,
         )
 
     @cached_property

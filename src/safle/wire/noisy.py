@@ -67,7 +67,8 @@ def _restore(opened: container.Container, made: Made | None, limit: int) -> Nois
         raise WireError("the header does not hold exactly the fields of noisy statistics")
     layout = check_made(header, made)
     classes, privacy = tuple(header["classes"]), Privacy.from_json(header["privacy"])
-    if privacy.to_json() != header["privacy"]:
+    # Two texts of one promise would be two identities of one release.
+    if container.canonical(privacy.to_json()) != container.canonical(header["privacy"]):
         raise WireError("the privacy of the release is not as this safle writes it")
     check_memory(noisy_bytes(layout), layout.embedding_dim, limit)
     sections, free = Sections(opened, planes=header["planes"]), FreeColumns(layout)
