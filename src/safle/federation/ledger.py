@@ -109,8 +109,8 @@ class Ledger:
             total = max(total, float(epsilon))
             if most_epsilon is not None and total > most_epsilon:
                 raise PrivacyBudgetSpent(
-                    f"releases before this one: {len(before)}; with it they make epsilon {total:.4g} "
-                    f"in all; at most {most_epsilon:.4g} is allowed: publish less often, or with "
+                    f"releases before this one: {len(before)}; with it they make epsilon "
+                    f"{total:.4g}; at most {most_epsilon:.4g} is allowed: publish less often, or with "
                     "a smaller epsilon"
                 )
             now = datetime.now(UTC).isoformat(timespec="seconds")
