@@ -110,8 +110,8 @@ class Ledger:
             if most_epsilon is not None and total > most_epsilon:
                 raise PrivacyBudgetSpent(
                     f"releases before this one: {len(before)}; with it they make epsilon "
-                    f"{total:.4g}; at most {most_epsilon:.4g} is allowed: publish less often, or with "
-                    "a smaller epsilon"
+                    f"{total:.4g}; at most {most_epsilon:.4g} is allowed: publish less often, or "
+                    "with a smaller epsilon"
                 )
             now = datetime.now(UTC).isoformat(timespec="seconds")
             row = Spent(0, now, made.fingerprint, planned.epsilon, planned.delta, planned.rho)

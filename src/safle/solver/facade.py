@@ -60,8 +60,9 @@ def solve(
     Parameters
     ----------
     ridge : a positive number; 0 for the minimum-norm solution; "auto" chooses by
-        ``criterion`` from the statistics alone, and of noisy ones large enough for their noise. The quadratic head's is added to each
-        class's covariance, times the number of samples.
+        ``criterion`` from the statistics alone, and of noisy ones large enough for their
+        noise. The quadratic head's is added to each class's covariance, times the number of
+        samples.
     head : "least-squares" (the paper's), "discriminant" (LDA), "quadratic" (a covariance for
         each class, of statistics counted by class), "averaged" (of those there can be), or
         "auto": averaged where there are two classes, and scatter within them to divide by
