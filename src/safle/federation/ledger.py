@@ -13,7 +13,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.privacy import CALIBRATIONS, Privacy
 
 _TABLE = """CREATE TABLE IF NOT EXISTS releases (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, encoder TEXT NOT NULL,
+    number INTEGER PRIMARY KEY, at TEXT NOT NULL, encoder TEXT NOT NULL,
     epsilon REAL NOT NULL, delta REAL NOT NULL, rho REAL NOT NULL, seal TEXT NOT NULL)"""
 
 
@@ -52,8 +52,7 @@ class Spent:
     @property
     def sealed(self) -> str:
         """SHA-256 of the row, kept in it: SQLite does not notice a changed byte."""
-        fields = self.number, self.at, self.encoder, self.epsilon, self.delta, self.rho
-        return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()
 
 
 class Ledger:
@@ -114,11 +113,10 @@ class Ledger:
                     "with a smaller epsilon"
                 )
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            row = Spent(0, now, made.fingerprint, planned.epsilon, planned.delta, planned.rho)
+            cost = planned.epsilon, planned.delta, planned.rho
+            row = Spent(len(before) + 1, now, made.fingerprint, *cost)
             connection.execute(
-                "INSERT INTO releases (at, encoder, epsilon, delta, rho, seal)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                (row.at, row.encoder, row.epsilon, row.delta, row.rho, row.sealed),
+                "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", (*astuple(row), row.sealed)
             )
         fields = planned.to_json() | {"releases": len(before) + 1, "total_epsilon": total} | facts
         return Privacy.from_json(fields)
