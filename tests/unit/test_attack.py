@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 
 from safle import count, make_encoder
 from safle.encoders.calibration import DeclaredRange
+from safle.errors import SafleError, WireError
 from safle.federation.attack import attack
 from safle.federation.attack.residual import Residual
+from safle.federation.contribution import Contribution
+from safle.federation.private.masked import Masked
+from safle.federation.private.statistics_space import StatisticsSpace
+from safle.federation.private.vector import unpack
 from tests.support.data_sets import KINDS, DataSet, fixed_data
+from tests.support.private_rounds import Cast
 
 pytest.importorskip("flint", reason="needs the extra attack")
 
@@ -104,6 +110,26 @@ def test_more_samples_than_columns_are_not_made_up():
     close = fixed_data("linear", 300)
     labels = np.repeat([0, 1], [297, 3])
     assert found_in(DataSet(close.encoder, close.features, labels)).close == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_masked_contributions_give_nothing(kind):
+    """A file that is one sample, in the plain; under masks it is refused, and no sums either."""
+    data = fixed_data(kind, 1)
+    statistics = data.count()
+    space = StatisticsSpace(
+        statistics.fingerprint, statistics.layout, statistics.class_names, most_samples=100
+    )
+    cast = Cast.of(space, 2)
+    sent = cast.mask(0, statistics)
+    with pytest.raises(WireError, match="masked"):
+        Contribution("a", sent).open(data.encoder)
+    try:
+        garbled = unpack(space, Masked.from_bytes(sent, cast.declared).vector)
+        found = attack(garbled)
+    except SafleError:
+        return
+    assert found.found == 0
 
 
 def test_what_is_known_is_taken_off_exactly():

@@ -47,9 +47,14 @@ def attack(
     from safle.encoders import load_encoder
     from safle.federation.attack import attack as run_attack
     from safle.federation.contribution import Contribution
+    from safle.wire import peek_kind
 
     if output is not None:
         refuse_overwriting(output, contribution, encoder_path)
+    if peek_kind(contribution) == "masked contribution":
+        nothing = "nothing: every number in it is under a mask, and as good as drawn at random"
+        session.facts(f"{contribution}: attacked", {"worked out": nothing})
+        return
     encoder = load_encoder(encoder_path)
     session.announce_compilation()
     with naming(contribution):
