@@ -1,6 +1,5 @@
 """``safle simulate``: a federation of many clients on one machine, through Flower."""
 
-import importlib
 import logging
 from pathlib import Path
 from typing import Any
@@ -81,13 +80,10 @@ def simulate(
 
 def _quieten_flower() -> None:
     """Every client's fate is in the report; line by line it would break the progress bar."""
-    from safle.errors import MissingExtra
+    from safle._internal.optional import require
 
-    try:
-        # Flower sets the level when it is first imported, so that comes before.
-        importlib.import_module("flwr.app")
-    except ImportError as error:
-        raise MissingExtra("flwr", "flower", "a simulation") from error
+    # Flower sets the level when it is first imported, so that comes before.
+    require("flwr.app", "flower", "a simulation")
     logging.getLogger("flwr").setLevel(logging.ERROR)
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from safle._internal.optional import require
 from safle.data.backbones.catalogue import Card, card_of
 from safle.data.backbones.networks import Network, OnnxNetwork, TorchNetwork, gpu, settle_slots
-from safle.data.backbones.preprocessing import Preprocessing, require_pillow
+from safle.data.backbones.preprocessing import Preprocessing
 from safle.data.backbones.weights import build, digest_of, export_network, get_weights
-from safle.errors import BackboneError, MissingExtra
+from safle.errors import BackboneError
 
 DECLARED = "safle.preprocessing"
 """Under this name an ONNX file's metadata may declare its preprocessing, as JSON."""
@@ -58,7 +59,7 @@ def load_backbone(
     Traceback (most recent call last):
     safle.errors.BackboneError: no backbone 'resnet7'; expected one of efficientnet_lite0, ...
     """
-    require_pillow()
+    require("PIL", "backbones", "reading images")
     changes = dict(preprocessing or {})
     if name.lower().endswith(".onnx"):
         if weights is not None:
@@ -146,10 +147,7 @@ def _external_files(path: Path) -> list[str]:
 
 
 def _read_onnx(path: Path) -> Any:
-    try:
-        import onnx
-    except ImportError:
-        raise MissingExtra("onnx", "backbones", "reading an ONNX file") from None
+    onnx = require("onnx", "backbones", "reading an ONNX file")
     try:
         return onnx.load(path, load_external_data=False)
     except Exception as error:  # protobuf's errors depend on how it was built

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.errors import BackboneError, MissingExtra
+from safle._internal.optional import require
+from safle.errors import BackboneError
 
 CPU_BATCH = 8
 """Larger batches leave the cache and are no faster."""
@@ -44,7 +45,7 @@ class OnnxNetwork:
     """
 
     def __init__(self, model: Path, *, where: str) -> None:
-        runtime = _onnxruntime()
+        runtime = require("onnxruntime", "backbones", "running a backbone")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
@@ -153,11 +154,3 @@ def _image_input(inputs: list[Any], where: str) -> str:
             "(batch, 3, height, width)"
         )
     return str(inputs[0].name)
-
-
-def _onnxruntime() -> Any:
-    try:
-        import onnxruntime
-    except ImportError:
-        raise MissingExtra("onnxruntime", "backbones", "running a backbone") from None
-    return onnxruntime

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.errors import BackboneError, MissingExtra
+from safle.errors import BackboneError
 
 INTERPOLATIONS = ("bilinear", "bicubic")
 LARGEST_SIDE = 4096
@@ -107,15 +107,6 @@ class Preprocessing:
         levels = np.arange(256.0)
         mean, deviation = np.array(self.mean), np.array(self.deviation)
         return ((levels - mean[:, None]) / deviation[:, None]).astype(np.float32)
-
-
-def require_pillow() -> None:
-    """Say how to get Pillow if it is missing."""
-    try:
-        import PIL.Image
-    except ImportError:
-        raise MissingExtra("Pillow", "backbones", "reading images") from None
-    del PIL
 
 
 def _without_ends(pixels: Pixels) -> Pixels:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from safle._internal import atomic
+from safle._internal.optional import require
 from safle.data.backbones.catalogue import Card, Downloaded, Packaged
-from safle.errors import BackboneError, MissingExtra
+from safle.errors import BackboneError
 
 LARGEST_FILE = 8 * 2**30
 REVISION = 1
@@ -71,7 +72,9 @@ def get_weights(card: Card) -> tuple[Path, str]:
 
 def download(origin: Downloaded) -> Path:
     """Fetch a weights file into the cache; torch checks it against the SHA-256 in its name."""
-    hub = _torch("downloading weights").hub
+    require("torch", "torch", "downloading weights")
+    from torch import hub
+
     folder = cache_folder("weights")
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -93,7 +96,7 @@ def download(origin: Downloaded) -> Path:
 
 def read_state(path: Path) -> dict[str, Any]:
     """Tensors by name from a .pth or .safetensors file; nothing in it is executed."""
-    torch = _torch("reading weights")
+    torch = require("torch", "torch", "reading weights")
     if path.stat().st_size > LARGEST_FILE:
         raise BackboneError(f"{path} has more than {LARGEST_FILE} bytes; it is no weights file")
     try:
@@ -115,7 +118,7 @@ def read_state(path: Path) -> dict[str, Any]:
 def build(card: Card, path: Path) -> Any:
     """The network in torch with the weights of a file, ready to run."""
     module, _, kind = card.architecture.partition(":")
-    _torch(f"running {card.name}")
+    require("torch", "torch", f"running {card.name}")
     network = getattr(importlib.import_module(module), kind)()
     try:
         network.load_state_dict(read_state(path), strict=True)
@@ -157,15 +160,6 @@ def export_network(card: Card, weights: Path, digest: str) -> Path:
             dynamic_axes={"images": {0: "batch"}, "features": {0: "batch"}},
         )
     return target
-
-
-def _torch(purpose: str) -> Any:
-    try:
-        import torch
-        import torch.hub
-    except ImportError:
-        raise MissingExtra("torch", "torch", purpose) from None
-    return torch
 
 
 def _first_line(error: Exception, lines: int = 1) -> str:

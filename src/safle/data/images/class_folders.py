@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -94,24 +94,13 @@ def arrange(names: Sequence[str]) -> Arrangement:
     """
     level = 0
     while True:
-        tops, least_folders = _tops(names, level)
-        if least_folders == 0:
-            return Arrangement(level, has_splits=False)
-        if all(top.lower() in _SPLITS for top in tops):
+        parts = [name.split("/", level + 2)[level:] for name in names]
+        tops, folders = {part[0] for part in parts}, min(map(len, parts)) - 1
+        if folders and all(top.lower() in _SPLITS for top in tops):
             return Arrangement(level, has_splits=True)
-        if len(tops) > 1 or least_folders == 1:
+        if folders < 2 or len(tops) > 1:
             return Arrangement(level, has_splits=False)
         level += 1
-
-
-def _tops(names: Iterable[str], level: int) -> tuple[set[str], int]:
-    """The folders at ``level``, and how many there are above every image from there on."""
-    tops, least = set(), 2
-    for name in names:
-        parts = name.split("/", level + 2)
-        tops.add(parts[level])
-        least = min(least, len(parts) - level - 1)
-    return tops, least
 
 
 def _folder_labels(

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._internal.optional import require
 from safle.data.images.sources import Unreadable
-from safle.errors import ImageError, MissingExtra
+from safle.errors import ImageError
 
 MOST_PIXELS = 89_478_485
 """Above this Pillow itself warns of a decompression bomb."""
@@ -56,30 +57,30 @@ def decode(data: bytes | NDArray[np.uint8], *, most_pixels: int = MOST_PIXELS) -
         raise ImageError(data.reason)
     if not data:
         raise ImageError("has no bytes; copy it again")
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise MissingExtra("pillow", "images", "decoding images") from error
+    require("PIL", "images", "decoding images")
+    from PIL import Image, ImageOps
+
     Image.init()
+    # Those that this build of Pillow has.
+    known = [name for name in _FORMATS if name in Image.OPEN]
     try:
-        with Image.open(io.BytesIO(data), formats=_known(Image)) as image:
+        with Image.open(io.BytesIO(data), formats=known) as image:
             _check_size(image.width, image.height, most_pixels)
             image.load()
-            _turn_upright(image)
+            # A broken note about a picture does not make the picture unreadable.
+            with contextlib.suppress(Exception):
+                # Turned as its camera was held.
+                ImageOps.exif_transpose(image, in_place=True)
             return _pixels(image)
     except (ImageError, MemoryError):
         raise
     except Image.UnidentifiedImageError:
-        kinds = ", ".join(_known(Image))
-        raise ImageError(f"is no image ({len(data)} bytes); expected one of {kinds}") from None
+        raise ImageError(
+            f"is no image ({len(data)} bytes); expected one of {', '.join(known)}"
+        ) from None
     # Bytes made to break a decoder make it raise anything at all.
     except Exception as error:
         raise ImageError(f"cannot be decoded ({error}); it is broken or cut short") from error
-
-
-def _known(image_module: Any) -> list[str]:
-    """The formats we want that this build of Pillow has."""
-    return [name for name in _FORMATS if name in image_module.OPEN]
 
 
 def _check_size(width: int, height: int, most_pixels: int) -> None:
@@ -97,15 +98,6 @@ def _checked(pixels: NDArray[np.uint8], most_pixels: int) -> NDArray[np.uint8]:
         )
     _check_size(pixels.shape[1], pixels.shape[0], most_pixels)
     return pixels
-
-
-def _turn_upright(image: Any) -> None:
-    """Turn the image as its camera was held."""
-    from PIL import ImageOps
-
-    # A broken note about a picture does not make the picture unreadable.
-    with contextlib.suppress(Exception):
-        ImageOps.exif_transpose(image, in_place=True)
 
 
 def _pixels(image: Any) -> NDArray[np.uint8]:

@@ -15,10 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from safle.data.common import LABEL_COLUMN, listed
+from safle._internal.optional import require
+from safle.data.common import find_label, listed
 from safle.data.images.files import Member, path_inside
 from safle.data.images.sources import Label, Record, Selection, Unreadable, describe, listing_digest
-from safle.errors import ImageError, MissingExtra
+from safle.errors import ImageError
 
 PREFIX = "hf:"
 # Encoded images of this many rows are in memory at a time.
@@ -239,16 +240,14 @@ def _label_column(where: str, features: Any, image: str, wanted: str) -> str | N
     declared = [name for name in others if hasattr(features[name], "names") or name == "cls"]
     if wanted == "":
         return None
-    if wanted == LABEL_COLUMN and wanted not in features:
+    if find_label(where, wanted, list(features), ImageError) is None:
         if len(declared) != 1 and others:
             raise ImageError(
-                f"{where}: no column {LABEL_COLUMN!r} but {listed(declared or others)}; say which "
+                f"{where}: no column {wanted!r} but {listed(declared or others)}; say which "
                 "is the label with --label-column NAME (label_column= in Python), or that there "
                 "is none with an empty NAME"
             )
         return next(iter(declared), None)
-    if wanted not in features:
-        raise ImageError(f"{where}: no column {wanted!r}; it has {listed(features)}")
     if not _kind(features[wanted]).startswith(("int", "uint", "string", "large_string")):
         raise ImageError(
             f"{where}: column {wanted!r} holds {_kind(features[wanted])}; expected labels, "
@@ -265,10 +264,7 @@ def _kind(feature: Any) -> str:
 
 def _library() -> Any:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    try:
-        import datasets
-    except ImportError as error:
-        raise MissingExtra("datasets", "images", "reading Parquet and named data sets") from error
+    datasets = require("datasets", "images", "reading Parquet and named data sets")
     # Else the library tells the hub of every data set that is opened, local ones too.
     datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
     datasets.disable_progress_bars()

@@ -136,24 +136,18 @@ def _dtype(file: Any, key: str, path: Path) -> type:
 def _class_names(text: str | None, path: Path) -> tuple[str, ...] | None:
     if text is None:
         return None
-    names = _json_names(text) or tuple(name.strip() for name in text.split(","))
+    try:
+        listed = json.loads(text) if text.startswith("[") else None
+    except ValueError:
+        listed = None
+    plain = isinstance(listed, list) and all(isinstance(name, str) for name in listed)
+    # Written as a JSON list if one of them holds a comma.
+    names = tuple(listed) if plain and listed else tuple(n.strip() for n in text.split(","))
     if "" in names or len(set(names)) != len(names):
         raise TableError(
             f"{path}: metadata 'classes' is {text!r}; expected different names separated by commas"
         )
     return names
-
-
-def _json_names(text: str) -> tuple[str, ...] | None:
-    """Names from a JSON list, as they are written if one of them holds a comma."""
-    if not text.startswith("["):
-        return None
-    try:
-        names = json.loads(text)
-    except ValueError:
-        return None
-    plain = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    return tuple(names) if plain else None
 
 
 @contextlib.contextmanager

@@ -37,31 +37,23 @@ def as_labels(values: ArrayLike, *, where: str) -> NDArray[Any]:
     if array.ndim != 1:
         raise TableError(f"{where} has shape {array.shape}; expected one label a sample")
     if array.dtype.kind == "f":
-        _check_integral(array, where=where)
+        # Beyond 2**53 neighbouring integers share one float64.
+        fits = np.isfinite(array) & (array == np.round(array)) & (np.abs(array) <= 2.0**53)
+        if not fits.all():
+            sample = int(np.argmin(fits))
+            raise TableError(
+                f"{where} has label {array[sample]!s} at sample {sample}; expected classes, "
+                "not measurements: save the labels as integers or strings"
+            )
     if array.dtype.kind == "S":
-        array = _decoded(array, where=where)
+        try:
+            array = np.strings.decode(array, "utf-8")
+        except UnicodeDecodeError as error:
+            raise TableError(f"{where} has bytes that are not UTF-8 ({error}); save text") from None
     try:
         return features.as_labels(array, len(array))
     except InvalidInput as error:
         raise TableError(f"{where}: {error}") from None
-
-
-def _check_integral(array: NDArray[Any], *, where: str) -> None:
-    # Beyond 2**53 neighbouring integers share one float64.
-    fits = np.isfinite(array) & (array == np.round(array)) & (np.abs(array) <= 2.0**53)
-    if not fits.all():
-        sample = int(np.argmin(fits))
-        raise TableError(
-            f"{where} has label {array[sample]!s} at sample {sample}; expected classes, "
-            "not measurements: save the labels as integers or strings"
-        )
-
-
-def _decoded(array: NDArray[Any], *, where: str) -> NDArray[Any]:
-    try:
-        return np.strings.decode(array, "utf-8")
-    except UnicodeDecodeError as error:
-        raise TableError(f"{where} has bytes that are not UTF-8 ({error}); save text") from None
 
 
 def parse_labels(texts: Sequence[str], *, where: str) -> NDArray[Any]:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._internal.optional import require
 from safle.data.common import listed
 from safle.data.tables.selection import Contents, Selection
 from safle.data.tables.table import Rows
-from safle.errors import MissingExtra, TableError
+from safle.errors import TableError
 
 # What pandas calls the row numbers it adds to a file: not a feature.
 _INDEX_PREFIX = "__index_level_"
@@ -115,14 +116,9 @@ def _feature_columns(
             f"{path}: no column {features_key!r} of lists of numbers; it has "
             f"{listed(lists) or 'none, only ' + listed(schema.names)}"
         )
-    numeric = [
-        field.name
-        for field in schema
-        if _is_number(field.type)
-        and not _is_list(field.type)
-        and field.name != label_column
-        and not field.name.startswith(_INDEX_PREFIX)
-    ]
+    numbers = [field.name for field in schema if _is_number(field.type)]
+    others = {*lists, label_column}
+    numeric = [n for n in numbers if n not in others and not n.startswith(_INDEX_PREFIX)]
     if not numeric:
         raise TableError(
             f"{path}: has {listed(schema.names) or 'no columns'}; expected numeric columns or a "
@@ -159,34 +155,29 @@ def _list_width(path: Path, file: Any, name: str) -> int:
 def _is_list(kind: Any) -> bool:
     from pyarrow import types
 
-    checks = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    return any(check(kind) for check in checks)
+    return any(f(kind) for f in (types.is_list, types.is_large_list, types.is_fixed_size_list))
 
 
 def _is_number(kind: Any) -> bool:
     from pyarrow import types
 
-    if _is_list(kind):
-        kind = kind.value_type
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+    inner = kind.value_type if _is_list(kind) else kind
+    return any(f(inner) for f in (types.is_integer, types.is_floating, types.is_boolean))
 
 
 def _numpy_type(kind: Any) -> np.dtype[Any]:
-    dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
-    return dtype
+    return np.dtype(kind.to_pandas_dtype())
 
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtra("pyarrow", "parquet", "reading .parquet files") from error
+    require("pyarrow", "parquet", "reading .parquet files")
+    from pyarrow import ArrowException, parquet
+
     try:
         with parquet.ParquetFile(path) as file:
             yield file
-    except (pyarrow.ArrowException, OSError) as error:
+    except (ArrowException, OSError) as error:
         if isinstance(error, MemoryError):
             raise
         raise TableError(

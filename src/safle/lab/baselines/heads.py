@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.errors import MissingExtra
+from safle._internal.optional import require
 from safle.lab.baselines.base import Features
 
 if TYPE_CHECKING:
@@ -27,11 +27,7 @@ Parameters = Sequence["torch.Tensor"]
 
 def require_torch() -> Any:
     """The torch module, or an error that names the extra."""
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingExtra("torch", "torch", "training iterative methods") from error
-    return torch
+    return require("torch", "torch", "training iterative methods")
 
 
 def initial(feature_dim: int, class_count: int, *, hidden: int, seed: int) -> list[torch.Tensor]:

@@ -17,8 +17,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from safle._internal import atomic
+from safle._internal.optional import require
 from safle._internal.spreadsheet import neutralise
-from safle.errors import MissingExtra, SettingsError
+from safle.errors import SettingsError
 from safle.lab.baselines import METHODS, method_named
 from safle.lab.declared import with_given
 from safle.lab.experiments.cells import Cell, Figures, Progress, Store, versions
@@ -53,11 +54,8 @@ def load_settings(path: Path | None, *, small: bool) -> Settings:
 
 def to_toml(values: Mapping[str, Any]) -> str:
     """Settings as TOML."""
-    try:
-        import tomli_w
-    except ImportError as error:
-        raise MissingExtra("tomli-w", "lab", "writing settings") from error
-    return tomli_w.dumps(values)
+    text: str = require("tomli_w", "lab", "writing settings").dumps(values)
+    return text
 
 
 def choose_settings(request: Request, settings: Settings, measured: Measured) -> Row:

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from safle._internal import atomic
-from safle.errors import InvalidInput, MissingExtra
+from safle._internal.optional import require
+from safle.errors import InvalidInput
 from safle.lab.experiments.running import FORMAT, to_toml
 from safle.lab.experiments.suite import EXPERIMENTS
 from safle.lab.report import encoders, methods
@@ -50,16 +51,13 @@ def write_report(folder: Path, output: Path) -> list[str]:
 
 def render(sections: list[Section], data: dict[str, Any], versions: dict[str, str]) -> str:
     """The page, by the templates beside this module; whatever they are given is escaped."""
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise MissingExtra("Jinja2", "lab", "writing a report") from error
+    jinja2 = require("jinja2", "lab", "writing a report")
     from safle.lab.report.charts import draw
 
-    environment = Environment(
-        loader=PackageLoader("safle.lab.report"),
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("safle.lab.report"),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
     return environment.get_template("page.html.j2").render(
