@@ -1,4 +1,4 @@
-"""``python -m benchmarks NAME [--json] [--quick] [--features FILE] [--minutes M]``."""
+"""``python -m benchmarks NAME [--json] [--quick] [--features FILE]``, and more: see --help."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def main() -> int:
     """Run one benchmark, or all of them; 1 if contestants disagree, bars met or not."""
     options = _parser().parse_args()
     settings = Settings.chosen(
-        quick=options.quick, features=options.features, minutes=options.minutes
+        quick=options.quick,
+        features=options.features,
+        minutes=options.minutes,
+        only=tuple(options.data),
     )
     if options.name == "all":
         return _run_all(settings, as_json=options.json)
@@ -59,6 +62,13 @@ def _parser() -> argparse.ArgumentParser:
         "--features", help=f"safetensors file with real features (or ${FEATURES_VARIABLE})"
     )
     parser.add_argument("--minutes", type=float, help="how long soak takes (30)")
+    parser.add_argument(
+        "--data",
+        action="append",
+        default=[],
+        choices=["cifar10", "tiny-imagenet", "photographs", "digits"],
+        help="of the frontier; may be given more than once",
+    )
     return parser
 
 

@@ -1,4 +1,4 @@
-"""What heads are tried on: CIFAR-10 features, photographs through another backbone, digits.
+"""What heads are tried on: CIFAR-10 and Tiny-ImageNet features, other photographs, digits.
 
 Each is at hand or left out: a benchmark of accuracy on generated data would say nothing.
 """
@@ -8,8 +8,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from safetensors import safe_open
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
@@ -22,21 +25,39 @@ from safle.data.images import open_images
 from safle.data.tables import open_table
 from safle.errors import SafleError
 
-JUDGED = "cifar10"
-"""The data set that bars are about."""
+TINY, TINY_FILE = "tiny-imagenet", "tiny_imagenet_resnet18_u8.safetensors"
+"""Beside the file of CIFAR-10's features; uint8, to be multiplied by a scale per feature."""
 DIGITS_HELD_OUT = 500
 
 
 def at_hand(settings: Settings) -> Iterator[Dataset]:
     """The data sets there are; generated ones only to see that everything runs."""
-    if settings.quick or settings.features.exists():
-        yield data.load(settings)
     if settings.quick:
+        yield data.load(settings)
         return
-    photographs = _photographs()
-    if photographs is not None:
-        yield photographs
-    yield _digits()
+    makers = {
+        "cifar10": lambda: data.load(settings) if settings.features.exists() else None,
+        TINY: lambda: _tiny(settings.features.with_name(TINY_FILE)),
+        "photographs": _photographs,
+        "digits": _digits,
+    }
+    for name, make in makers.items():
+        found = make() if not settings.only or name in settings.only else None
+        if found is not None:
+            yield found
+
+
+def _tiny(path: Path) -> Dataset | None:
+    if not path.exists():
+        note(f"frontier: no {path}; left out")
+        return None
+    with safe_open(path, framework="numpy") as file:
+        scale = file.get_tensor("scale")
+        parts: list[NDArray[Any]] = []
+        for split in ("train", "test"):
+            parts.append((file.get_tensor(f"{split}_features_u8") * scale).astype(np.float32))
+            parts.append(file.get_tensor(f"{split}_labels").astype(np.int64))
+    return Dataset(parts[0], parts[1], parts[2], parts[3], TINY)
 
 
 def _digits() -> Dataset:

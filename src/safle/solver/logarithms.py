@@ -22,8 +22,8 @@ def log_shares(counts: NDArray[np.int64]) -> NDArray[np.float64]:
 def log_product(values: NDArray[np.float64]) -> float:
     """The logarithm of the product of positive ``values``, multiplied in their order.
 
-    >>> log_product(np.full(2_000, 4.0)) / 2_000
-    1.3862943611198906
+    >>> round(log_product(np.full(2_000, 4.0)) / 2_000, 12)
+    1.38629436112
     """
     product, exponent = 1.0, 0
     for value in values.tolist():
