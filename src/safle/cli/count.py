@@ -41,15 +41,14 @@ def count(
     The file holds exact counts of codes, pairs of codes and classes, not samples. It is
     the only thing that leaves the client.
     """
-    from safle.cli.reading import batches, declared_classes, open_labelled
+    from safle.cli.reading import batches, declared_classes, match, open_labelled
     from safle.encoders import load_encoder
-    from safle.encoders.source import check_source
     from safle.statistics import Accumulator
 
     opt.refuse_overwriting(output, features, encoder_path, selection["labels"], policy_path)
     encoder = load_encoder(encoder_path)
     table = open_labelled(features, **selection)
-    check_source(encoder.source, table.source, where=str(features), trusted=trust_features)
+    table = match(session, table, encoder, features, trusted=trust_features)
     total = Accumulator(encoder, classes=declared_classes(classes, table))
     session.announce_compilation()
     with session.progress(f"counting {features.name}") as advance:

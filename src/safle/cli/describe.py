@@ -38,6 +38,8 @@ def encoder_facts(encoder: Encoder) -> Facts:
     )
     entries = layout.embedding_dim * (layout.embedding_dim + 1) // 2
     facts["gram, if all are seen"] = readable(4 * entries)
+    if encoder.feature_names:
+        facts["columns by name"] = ", ".join(encoder.feature_names)
     if encoder.source:
         facts["only for features of"] = encoder.source
     return facts | {"fingerprint": encoder.fingerprint}

@@ -31,6 +31,7 @@ PUBLISHABLE = (
     "For sums that are published with noise (safle publish): a linear encoder, with the transform "
     "and the norm clip that suit the features, unless they are given."
 )
+READING = ("split", "features_key", "label_column", "ignore", "id_column")
 SOURCES = ("range", "mean", "sample", "histogram")
 
 
@@ -162,14 +163,15 @@ def _calibration(options: dict[str, Any]) -> Calibration:
         return _moments(options["mean"], options["deviation"], options["features"])
     if options["sample"] is not None:
         table = _table(options["sample"], options)
-        return _checked(PublicSample(np.asarray(table.features)), options)
+        table = table.arranged(sorted(table.names), where=str(options["sample"]))
+        return _checked(PublicSample(np.asarray(table.features), names=table.names), options)
     return _checked(read_histogram(options["histogram"]), options)
 
 
 def _table(path: Path, options: dict[str, Any]) -> Table:
     from safle.data.tables import open_table
 
-    return open_table(path, **{n: options[n] for n in ("split", "features_key", "label_column")})
+    return open_table(path, **{n: options[n] for n in READING})
 
 
 def _source(options: dict[str, Any]) -> str:

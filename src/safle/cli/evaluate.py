@@ -39,7 +39,7 @@ def evaluate(
         opt.refuse_overwriting(path, model, features, selection["labels"])
     session.announce_compilation()
     with session.progress(f"evaluating on {features.name}") as advance:
-        scores = score(load_model(model), features, batch, advance, **selection)
+        scores = score(session, load_model(model), features, batch, advance, **selection)
     if png is not None:
         pictures.confusion(scores.matrix, scores.names, png)
     if json_path is not None:

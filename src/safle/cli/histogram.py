@@ -56,9 +56,11 @@ def histogram(
     opt.refuse_overwriting(output, features, policy_path)
     grid = Grid(low, high, bins)
     table = open_table(features, **selection)
+    # In one order everywhere, whatever that of the file.
+    table = table.arranged(sorted(table.names), where=str(features))
     session.announce_compilation()
     with session.progress(f"histogram of {features.name}") as advance:
-        counted = Histogram.of(_batches(features, table, batch, advance), grid)
+        counted = Histogram.of(_batches(features, table, batch, advance), grid, names=table.names)
     release(session, counted, output, policy_path)
     session.facts(f"{output}: {peek_kind(output)}", histogram_facts(counted))
 

@@ -129,6 +129,10 @@ def table_options(*, labels: bool) -> Decorator:
         option("--split", split, "NAME"),
         option("--features-key", key, "NAME"),
         option("--label-column", "The column of labels (.csv, .parquet).", "NAME", default="label"),
+        option(
+            "--ignore", "A column that is no feature; may be said again.", "NAME", multiple=True
+        ),
+        option("--id id_column", "The column that names the samples; no feature.", "NAME"),
     ]
     if labels:
         text = "A second file with the labels: .npy, or .txt with one a line."

@@ -34,43 +34,45 @@ def predict(
 ) -> None:
     """Predict the class of every sample of a table.
 
-    Labels are not needed; a column of labels is ignored. A class whose name begins like a
+    Columns are matched by name, in any order, where the encoder knows names. Labels are not
+    needed; a column of labels is ignored. A class whose name begins like a
     spreadsheet's formula (= + - @) gets an apostrophe in front, as does one that begins
     with an apostrophe: take one away to have the name back.
     """
     from safle._internal.atomic import replacing
-    from safle.cli.reading import batches
+    from safle._internal.spreadsheet import neutralise
+    from safle.cli.reading import batches, match
     from safle.data.tables import open_table
-    from safle.encoders.source import check_source
     from safle.model import load_model
 
     opt.refuse_overwriting(output, model, features)
     classifier = load_model(model)
     table = open_table(features, **selection)
-    source = classifier.encoder.source
-    check_source(source, table.source, where=str(features), trusted=True)
+    table = match(session, table, classifier.encoder, features, trusted=True)
     names = [f"probability_{name}" for name in classifier.class_names] if proba else []
+    ids = None if table.ids is None else table.ids.tolist()
+    called = iter(range(len(table)) if ids is None else map(neutralise, ids))
     session.announce_compilation()
     with (
         session.progress(f"predicting {features.name}") as advance,
         replacing(output) as scratch,
         scratch.open("w", encoding="utf-8", newline="") as file,
     ):
-        writer, sample = csv.writer(file, lineterminator="\n"), 0
-        writer.writerow(["sample", "class", *names])
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([selection["id_column"] or "sample", "class", *names])
         for block, _, named in batches(features, table, batch, advance):
             with named():
                 rows = _rows(classifier, block, proba=proba)
-            writer.writerows([at, *row] for at, row in enumerate(rows, start=sample))
-            sample += len(block)
+            writer.writerows(
+                [name, neutralise(row[0]), *row[1:]]
+                for row, name in zip(rows, called, strict=False)
+            )
     session.facts(f"{output}: predictions", {"samples": f"{len(table):,}"})
 
 
 def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any]]:
     """Class and, if wanted, probabilities of each sample."""
-    from safle._internal.spreadsheet import neutralise
-
-    rows = [[neutralise(name)] for name in model.predict(features).tolist()]
+    rows = [[name] for name in model.predict(features).tolist()]
     if proba:
         odds = model.predict_proba(features).tolist()
         rows = [row + more for row, more in zip(rows, odds, strict=True)]

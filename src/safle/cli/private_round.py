@@ -22,7 +22,8 @@ EXAMPLES = examples(
 )
 CLASSES = "Of statistics: every class that any client may have."
 GRID = "Of histograms: the grid that all clients count on."
-FEATURES = "Of histograms: how many features there are."
+FEATURES = "Of histograms: how many features there are, if they have no names."
+COLUMNS = "Of histograms: what the features are called."
 SAMPLES = "Of all clients together; the more, the larger their files."
 KEYHOLDER = "A keyholder's public key; one, or three of whom any two open."
 LEAST = "Fewest clients whose sum is opened, and by whom two opened sums differ."
@@ -35,6 +36,7 @@ EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
 @option("--classes", CLASSES, "A,B,C")
 @option("--grid", GRID, "LOW HIGH BINS", type=(float, float, int))
 @option("--features", FEATURES, "N", type=COUNT)
+@option("--columns", COLUMNS, "A,B,C")
 @option("--most-samples", SAMPLES, "N", type=COUNT, required=True)
 @option("--client clients", "A client's public key; once for each.", "FILE", **EACH)
 @option("--keyholder keyholders", KEYHOLDER, "FILE", **EACH)
@@ -49,6 +51,7 @@ def declare(
     classes: str | None,
     grid: tuple[float, float, int] | None,
     features: int | None,
+    columns: str | None,
     most_samples: int,
     clients: tuple[Path, ...],
     keyholders: tuple[Path, ...],
@@ -58,8 +61,8 @@ def declare(
 ) -> None:
     """Declare a private round: who adds up what, and who opens it.
 
-    Of statistics (--encoder, --classes) or of histograms for a calibration (--grid,
-    --features). Clients who stay away cost nothing.
+    Of statistics (--encoder, --classes) or of histograms for a calibration (--grid, and
+    --columns or --features). Clients who stay away cost nothing.
     """
     from safle._internal.memory import readable
     from safle.federation.private.keys import PrivateKey, PublicKey
@@ -68,7 +71,7 @@ def declare(
 
     declared = declare_round(
         PrivateKey.load(key_path),
-        _space(encoder_path, classes, grid, features, most_samples),
+        _space(encoder_path, classes, grid, features, columns, most_samples),
         clients=[PublicKey.load(path) for path in clients],
         keyholders=[PublicKey.load(path) for path in keyholders],
         least=least,
@@ -90,17 +93,21 @@ def _space(
     classes: str | None,
     grid: tuple[float, float, int] | None,
     features: int | None,
+    columns: str | None,
     most_samples: int,
 ) -> Space:
     from safle.cli.reading import declared_classes
     from safle.encoders import load_encoder
     from safle.encoders.histogram import Grid
+    from safle.encoders.names import as_names
     from safle.federation.private.round import statistics_space
     from safle.federation.private.vector import HistogramSpace
 
     names = declared_classes(classes)
-    if encoder_path and names and grid is None and features is None:
+    called = tuple(sorted(name.strip() for name in columns.split(","))) if columns else ()
+    if encoder_path and names and grid is None and not (features or called):
         return statistics_space(load_encoder(encoder_path), names, most_samples)
-    if grid and features and encoder_path is None and names is None:
-        return HistogramSpace(Grid(*grid), features, most_samples)
-    raise click.UsageError("say --encoder and --classes, or --grid and --features")
+    width = features or len(called)
+    if grid and width and encoder_path is None and names is None:
+        return HistogramSpace(Grid(*grid), width, most_samples, as_names(called, width))
+    raise click.UsageError("say --encoder and --classes, or --grid and --columns or --features")

@@ -8,10 +8,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from safle.cli.session import Advance
+from safle.cli.session import Advance, Session
 from safle.data.tables import Table, open_table
 from safle.data.tables.labels import parse_labels
+from safle.encoders import Encoder
 from safle.encoders.features import ClassName
+from safle.encoders.source import check_source
 from safle.errors import InvalidInput, TableError
 
 Named = Callable[[], AbstractContextManager[None]]
@@ -27,6 +29,16 @@ def open_labelled(path: Path, **selection: Any) -> Table:
             "--labels-key or --label-column"
         )
     return table
+
+
+def match(session: Session, table: Table, encoder: Encoder, path: Path, *, trusted: bool) -> Table:
+    """The table with the encoder's columns in its order; says so where names cannot tell."""
+    check_source(encoder.source, table.source, where=str(path), trusted=trusted)
+    if encoder.feature_names and not table.names:
+        session.note(f"{path}: its columns have no names: they are matched by position")
+    elif table.names and not encoder.feature_names:
+        session.note(f"{path}: the encoder knows no names: columns are matched by position")
+    return table.arranged(encoder.feature_names, where=str(path))
 
 
 def batches(

@@ -31,14 +31,13 @@ def rehearse(
     import numpy as np
 
     from safle.cli.describe import attack_facts, contribution_facts, listing, worked_out
-    from safle.cli.reading import open_labelled
+    from safle.cli.reading import match, open_labelled
     from safle.encoders import load_encoder
-    from safle.encoders.source import check_source
     from safle.federation.rehearsal import fitting_share, weigh, worth
 
     encoder = load_encoder(encoder_path)
     table = open_labelled(features, **selection)
-    check_source(encoder.source, table.source, where=str(features), trusted=trust_features)
+    table = match(session, table, encoder, features, trusted=trust_features)
     values, labels = np.asarray(table.features), np.asarray(table.labels)
     session.announce_compilation()
     with session.progress(f"rehearsing {features.name}") as advance:

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
-from safle.cli.reading import batches, open_labelled
-from safle.cli.session import Advance
+from safle.cli.reading import batches, match, open_labelled
+from safle.cli.session import Advance, Session
 from safle.encoders.features import ClassName, as_class_names
-from safle.encoders.source import check_source
 from safle.errors import InvalidInput
 from safle.model import Model
 
@@ -115,11 +114,12 @@ class Scores:
         }
 
 
-def score(model: Model, path: Path, batch: int, advance: Advance, **selection: Any) -> Scores:
+def score(
+    session: Session, model: Model, path: Path, batch: int, advance: Advance, **selection: Any
+) -> Scores:
     """Scores of ``model`` on a labelled table, read batch by batch."""
-    table = open_labelled(path, **selection)
     # What does not say is let pass here: nothing is added to anyone's sum.
-    check_source(model.encoder.source, table.source, where=str(path), trusted=True)
+    table = match(session, open_labelled(path, **selection), model.encoder, path, trusted=True)
     if table.labels is None or not len(table):
         raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")
     try:

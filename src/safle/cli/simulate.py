@@ -91,5 +91,5 @@ def _evaluate(session: Session, folder: Path, test: Path) -> None:
     from safle.cli.scores import score
     from safle.model import load_model
 
-    found = score(load_model(folder / "model.safetensors"), test, 4096, lambda _: None)
+    found = score(session, load_model(folder / "model.safetensors"), test, 4096, lambda _: None)
     session.facts(f"{test}: accuracy", {"accuracy": f"{found.accuracy:.2%}"})

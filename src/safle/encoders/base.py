@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
@@ -20,6 +20,7 @@ from safle._internal.tensors import Arrays, read_tensors, write_tensors
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import Codes, Layout
 from safle.encoders.features import as_features
+from safle.encoders.names import as_names
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
 from safle.encoders.registry import kind_named, register
 from safle.encoders.settings import Setting, Settings
@@ -64,6 +65,8 @@ class Encoder(ABC):
     feature_dim: int
     source: str = ""
     """What makes the features: empty, or a backbone's name, weights and preprocessing."""
+    feature_names: tuple[str, ...] = ()
+    """What the features are called, in order: empty, or a name for each."""
 
     def __init_subclass__(cls) -> None:
         register(cls)
@@ -148,8 +151,23 @@ class Encoder(ABC):
 
     def with_source(self, source: str) -> Self:
         """The same encoder for the features of one source only; its fingerprint differs."""
+        return self._declared("source", as_source(source))
+
+    def with_names(self, names: Sequence[str]) -> Self:
+        """The same encoder for features of these names; its fingerprint differs.
+
+        Examples
+        --------
+        >>> from safle import DeclaredRange, make_encoder
+        >>> encoder = make_encoder(DeclaredRange(0, 120, feature_dim=2), kind="linear")
+        >>> encoder.with_names(["age", "dose"]).feature_names
+        ('age', 'dose')
+        """
+        return self._declared("feature_names", as_names(names, self.feature_dim))
+
+    def _declared(self, name: str, value: object) -> Self:
         other = copy.copy(self)
-        other.source = as_source(source)
+        setattr(other, name, value)
         other.__dict__.pop("fingerprint", None)
         return other
 
@@ -200,7 +218,7 @@ class Encoder(ABC):
 
 
 def encoder_header(encoder: Encoder) -> str:
-    """All but the arrays as canonical JSON; encoders without a source do not mention it.
+    """All but the arrays as canonical JSON; without a source or names where there are none.
 
     The layout follows from the rest. It is there so that another version of safle, in which
     it follows differently, refuses the encoder instead of misreading statistics.
@@ -212,6 +230,7 @@ def encoder_header(encoder: Encoder) -> str:
         "layout": encoder.layout.to_json(),
     }
     content |= {"source": encoder.source} if encoder.source else {}
+    content |= {"features": [*encoder.feature_names]} if encoder.feature_names else {}
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
 
@@ -225,6 +244,7 @@ def restore_encoder(header: str, arrays: Arrays) -> Encoder:
             )
         encoder = restore_kind(content["kind"], content["settings"], arrays)
         encoder = encoder.with_source(content.get("source", ""))
+        encoder = encoder.with_names(content.get("features", ()))
     except WireError:
         raise
     except (SafleError, ValueError, TypeError, KeyError, RecursionError) as error:

@@ -7,6 +7,7 @@ summed over clients beforehand (`safle.encoders.histogram`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle.encoders.features import as_features
+from safle.encoders.names import as_names
 from safle.errors import InvalidInput
 
 Vector = NDArray[np.float64]
@@ -110,14 +112,15 @@ class DeclaredMoments:
 
 
 class PublicSample:
-    """Quantiles and moments of features that everyone may see.
+    """Quantiles and moments of features that everyone may see; ``names`` if they have some.
 
     >>> PublicSample([[1.0], [2.0], [9.0]]).thresholds(1).tolist()
     [[2.0]]
     """
 
-    def __init__(self, features: ArrayLike) -> None:
+    def __init__(self, features: ArrayLike, *, names: Sequence[str] = ()) -> None:
         sample = as_features(features)
+        self.names = as_names(names, sample.shape[1])
         if not sample.size:
             raise InvalidInput("the public sample is empty; expected at least one sample")
         self._sample = sample.astype(np.float64)

@@ -7,7 +7,7 @@ up, so the thresholds that follow from the sum are the same for any partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from safle.encoders.calibration import Vector, positive
 from safle.encoders.features import as_features, as_integer
 from safle.encoders.kernels.bins import add_to_bins
+from safle.encoders.names import as_names
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput
 
 MAX_BINS = 1 << 16
@@ -68,6 +69,7 @@ class Histogram:
     Attributes
     ----------
     counts : int64, (feature_dim, bins + 2)
+    names : of the features, or empty
 
     Examples
     --------
@@ -79,6 +81,7 @@ class Histogram:
 
     grid: Grid
     counts: NDArray[np.int64]
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         counts = self.counts
@@ -94,10 +97,13 @@ class Histogram:
             raise CountOverflow(f"a histogram of more than {MAX_SAMPLES} samples")
         if len(np.unique(counts.sum(axis=1))) != 1:
             raise InvalidInput("the features of a histogram count different numbers of samples")
+        object.__setattr__(self, "names", as_names(self.names, len(counts)))
         counts.setflags(write=False)
 
     @staticmethod
-    def of(features: ArrayLike | Iterable[ArrayLike], grid: Grid) -> Histogram:
+    def of(
+        features: ArrayLike | Iterable[ArrayLike], grid: Grid, *, names: Sequence[str] = ()
+    ) -> Histogram:
         """Count one array, or an iterable of batches."""
         batches: Iterable[Any] = [features] if hasattr(features, "ndim") else features  # type: ignore[assignment]
         counts: NDArray[np.int64] | None = None
@@ -108,7 +114,7 @@ class Histogram:
             add_to_bins(checked, grid.low, grid.rate, grid.bins, counts)
         if counts is None:
             raise InvalidInput("no features to count; expected at least one batch")
-        return Histogram(grid, counts)
+        return Histogram(grid, counts, tuple(names))
 
     @property
     def feature_dim(self) -> int:
@@ -126,12 +132,17 @@ class Histogram:
                 f"histograms on {self.grid} with {self.feature_dim} features and on "
                 f"{other.grid} with {other.feature_dim} cannot be added: count again on one grid"
             )
-        return Histogram(self.grid, self.counts + other.counts)
+        if self.names != other.names:
+            raise EncoderMismatch(
+                "histograms of features of different names cannot be added: count the same "
+                f"columns everywhere (here {_shown(self.names)}, there {_shown(other.names)})"
+            )
+        return Histogram(self.grid, self.counts + other.counts, self.names)
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Histogram)
-            and self.grid == other.grid
+            and (self.grid, self.names) == (other.grid, other.names)
             and np.array_equal(self.counts, other.counts)
         )
 
@@ -168,3 +179,7 @@ class Histogram:
     def _require_samples(self) -> None:
         if not self.sample_count:
             raise InvalidInput("the summed histogram is empty; thresholds need samples")
+
+
+def _shown(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "no names"

@@ -48,6 +48,7 @@ def make_encoder(calibration: Calibration, kind: str = DEFAULT_KIND, **settings:
 
     Parameters
     ----------
+    calibration : where it has names of features, the encoder has them too
     settings : the fields of the kind's `Encoder.settings_type`
 
     Examples
@@ -58,7 +59,8 @@ def make_encoder(calibration: Calibration, kind: str = DEFAULT_KIND, **settings:
     >>> make_encoder(DeclaredRange(0, 16, feature_dim=64), "linear").layout.embedding_dim
     65
     """
-    return kind_named(kind).calibrated(calibration, **settings)
+    encoder = kind_named(kind).calibrated(calibration, **settings)
+    return encoder.with_names(getattr(calibration, "names", ()))
 
 
 def read_settings(kind: str, text: str) -> dict[str, Any]:

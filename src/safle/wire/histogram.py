@@ -7,7 +7,7 @@ from typing import Any
 
 from safle._internal.memory import require
 from safle.encoders.histogram import MAX_CELLS, Grid, Histogram
-from safle.errors import InvalidInput, WireError
+from safle.errors import InvalidInput, SettingsError, WireError
 from safle.wire import container
 from safle.wire.planes import from_planes, plane_count, to_planes
 
@@ -24,6 +24,7 @@ def _header(histogram: Histogram) -> dict[str, Any]:
         "grid": [float(grid.low).hex(), float(grid.high).hex(), grid.bins],
         "features": histogram.feature_dim,
         "planes": plane_count(histogram.counts),
+        **({"names": [*histogram.names]} if histogram.names else {}),
     }
 
 
@@ -76,12 +77,21 @@ def from_container(opened: container.Container) -> Histogram:
             advice="read it on a larger machine",
         )
         data = opened.section("counts", planes * features * (grid.bins + 2))
-        histogram = Histogram(grid, from_planes(data, planes, (features, grid.bins + 2)))
+        counts = from_planes(data, planes, (features, grid.bins + 2))
+        histogram = Histogram(grid, counts, tuple(opened.header.get("names", ())))
         if container.canonical(_header(histogram)) != container.canonical(opened.header):
             raise WireError("the header is not the one that this histogram has")
         opened.finish()
         return histogram
-    except (InvalidInput, KeyError, TypeError, ValueError, OverflowError, MemoryError) as error:
+    except (
+        InvalidInput,
+        SettingsError,
+        KeyError,
+        TypeError,
+        ValueError,
+        OverflowError,
+        MemoryError,
+    ) as error:
         if isinstance(error, WireError):
             raise
         raise WireError(f"not a valid histogram: {error}") from error

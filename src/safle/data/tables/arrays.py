@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from safle.data.tables.selection import Contents, Selection
+from safle.data.tables.selection import COLUMN_OPTIONS, Contents, Selection
 from safle.data.tables.table import Rows
 from safle.errors import TableError
 
@@ -31,7 +31,7 @@ def read_npz_table(path: Path, selection: Selection) -> Contents:
 
 def read_npy_table(path: Path, selection: Selection) -> Contents:
     """Features from one array; such a file has no labels."""
-    selection.refuse(path, "split", "features_key", "labels_key", "label_column")
+    selection.refuse(path, "split", "features_key", "labels_key", *COLUMN_OPTIONS)
     return Contents(read_npy(path), None)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.data.common import listed
 from safle.data.tables.labels import parse_labels
 from safle.data.tables.selection import Contents, Selection
 from safle.data.tables.table import Rows
@@ -18,11 +19,11 @@ from safle.errors import TableError
 class CsvRows(Rows):
     """The feature columns of a CSV file, as float64; a slice reads all that is before it."""
 
-    def __init__(self, path: Path, header: list[str], label_at: int | None, rows: int) -> None:
-        super().__init__((rows, len(header) - (label_at is not None)), np.float64)
+    def __init__(self, path: Path, header: list[str], chosen: list[int], rows: int) -> None:
+        super().__init__((rows, len(chosen)), np.float64)
         self._path = path
-        self._header = header
-        self._label_at = label_at
+        self._names = [header[at] for at in chosen]
+        self._chosen = None if len(chosen) == len(header) else chosen
 
     def _read(self, start: int, stop: int) -> NDArray[Any]:
         return self._parse(islice(read_rows(self._path), start, stop))
@@ -34,11 +35,9 @@ class CsvRows(Rows):
             yield self._parse(islice(rows, min(size, len(self) - start)))
 
     def _parse(self, rows: Iterator[tuple[int, list[str]]]) -> NDArray[Any]:
-        kept = []
-        for line, row in rows:
-            if self._label_at is not None:
-                del row[self._label_at]
-            kept.append((line, row))
+        kept = [*rows]
+        if self._chosen is not None:
+            kept = [(line, [row[at] for at in self._chosen]) for line, row in kept]
         try:
             values = np.fromiter(map(float, chain.from_iterable(row for _, row in kept)), float)
         except ValueError:
@@ -46,17 +45,16 @@ class CsvRows(Rows):
         return values.reshape(len(kept), self.shape[1])
 
     def _not_a_number(self, rows: list[tuple[int, list[str]]]) -> TableError:
-        names = [name for at, name in enumerate(self._header) if at != self._label_at]
         line, name, cell = next(
             (line, name, cell)
             for line, row in rows
-            for name, cell in zip(names, row, strict=True)
+            for name, cell in zip(self._names, row, strict=True)
             if not _is_number(cell)
         )
         return TableError(
             f"{self._path}: line {line}, column {name!r} is {cell!r}; expected a number: "
             "correct or drop it, or name the column of labels with --label-column NAME "
-            "(label_column= in Python)",
+            "(label_column= in Python), or leave the column out with --ignore NAME (ignore=)",
             line=line,
         )
 
@@ -69,23 +67,39 @@ def read_csv_table(path: Path, selection: Selection) -> Contents:
     selection.refuse(path, "split", "features_key", "labels_key")
     header = read_header(path)
     label_column = selection.label_in(path, header)
-    found = 0 if label_column is None else header.count(label_column)
-    if found > 1:
+    if label_column is not None and header.count(label_column) > 1:
+        found = header.count(label_column)
         raise TableError(f"{path}: {found} columns are called {label_column!r}; expected one")
-    if len(header) == found:
-        raise TableError(f"{path}: has no column but {label_column!r}; expected features too")
+    others = {label_column, *selection.passed_over(path, header)}
+    chosen = [at for at, name in enumerate(header) if name not in others]
+    if not chosen:
+        raise TableError(f"{path}: has no column but {listed(header)}; expected features too")
     label_at = None if label_column is None else header.index(label_column)
-    texts, row_count = [], 0
+    id_at = None if selection.id_column is None else header.index(selection.id_column)
+    labels, ids, row_count = [], [], 0
     for line, row in read_rows(path):
         row_count += 1
-        if label_at is not None:
-            if not row[label_at].strip():
-                raise TableError(
-                    f"{path}: line {line} has no label; expected one per row", line=line
-                )
-            texts.append(row[label_at])
-    labels = None if label_at is None else parse_labels(texts, where=str(path))
-    return Contents(CsvRows(path, header, label_at, row_count), labels)
+        labels += [] if label_at is None else [_label(row[label_at], path, line)]
+        ids += [] if id_at is None else [row[id_at].strip()]
+    return Contents(
+        CsvRows(path, header, chosen, row_count),
+        None if label_at is None else parse_labels(labels, where=str(path)),
+        names=_names([header[at] for at in chosen]),
+        ids=None if id_at is None else np.array(ids, np.str_),
+    )
+
+
+def _label(cell: str, path: Path, line: int) -> str:
+    # Spaces around it would make a class of its own.
+    if not (label := cell.strip()):
+        raise TableError(f"{path}: line {line} has no label; expected one per row", line=line)
+    return label
+
+
+def _names(found: list[str]) -> tuple[str, ...]:
+    """Names that tell columns apart; those of a plain matrix, 0, 1, 2, ..., are none."""
+    plain = found == [str(at) for at in range(len(found))]
+    return () if plain or len({*found}) < len(found) else (*found,)
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:

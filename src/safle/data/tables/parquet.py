@@ -91,7 +91,8 @@ def read_parquet_table(path: Path, selection: Selection) -> Contents:
     with _opened(path) as file:
         schema = file.schema_arrow
         label_column = selection.label_in(path, schema.names)
-        columns = _feature_columns(path, schema, selection.features_key, label_column)
+        others = {label_column, *selection.passed_over(path, schema.names)}
+        columns = _feature_columns(path, schema, selection.features_key, others)
         kind = schema.field(columns[0]).type
         if _is_list(kind):
             width, dtype = _list_width(path, file, columns[0]), _numpy_type(kind.value_type)
@@ -100,13 +101,18 @@ def read_parquet_table(path: Path, selection: Selection) -> Contents:
             dtype = np.result_type(*(_numpy_type(schema.field(name).type) for name in columns))
         features = ParquetRows(path, columns, (file.metadata.num_rows, width), dtype)
         labels = None if label_column is None else _labels(path, file, label_column)
-    return Contents(features, labels)
+        ids = None if selection.id_column is None else _ids(file, selection.id_column)
+    return Contents(features, labels, names=() if _is_list(kind) else (*columns,), ids=ids)
+
+
+def _ids(file: Any, name: str) -> NDArray[np.str_]:
+    return np.array([str(value) for value in file.read(columns=[name]).column(name).to_pylist()])
 
 
 def _feature_columns(
-    path: Path, schema: Any, features_key: str | None, label_column: str | None
+    path: Path, schema: Any, features_key: str | None, others: set[str | None]
 ) -> list[str]:
-    """The one column of lists, else every numeric column but the labels."""
+    """The one column of lists, else every numeric column but ``others``."""
     lists = [field.name for field in schema if _is_list(field.type) and _is_number(field.type)]
     wanted = features_key or "features"
     if wanted in lists:
@@ -117,8 +123,8 @@ def _feature_columns(
             f"{listed(lists) or 'none, only ' + listed(schema.names)}"
         )
     numbers = [field.name for field in schema if _is_number(field.type)]
-    others = {*lists, label_column}
-    numeric = [n for n in numbers if n not in others and not n.startswith(_INDEX_PREFIX)]
+    known = {*lists, *others}
+    numeric = [n for n in numbers if n not in known and not n.startswith(_INDEX_PREFIX)]
     if not numeric:
         raise TableError(
             f"{path}: has {listed(schema.names) or 'no columns'}; expected numeric columns or a "

@@ -1,7 +1,7 @@
 """A path -> a table: picks the reader by suffix and joins features with labels."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ def open_table(
     features_key: str | None = None,
     labels_key: str | None = None,
     label_column: str = LABEL_COLUMN,
+    ignore: Sequence[str] = (),
+    id_column: str | None = None,
 ) -> Table:
     """Open a file of features, with labels if there are any.
 
@@ -51,6 +53,11 @@ def open_table(
         The array of labels (.npz, .safetensors), if it is not called ``labels`` or ``y``.
     label_column
         The column of labels (.parquet, .csv). The default may be missing.
+    ignore
+        Columns (.parquet, .csv) that are not read, if they are there.
+    id_column
+        The column that says what each sample is called (.parquet, .csv): no feature, kept
+        as the table's ``ids``.
 
     Returns
     -------
@@ -76,7 +83,7 @@ def open_table(
     >>> table.features[:].tolist(), table.labels.tolist()
     ([[46.0, 4.5], [60.0, 23.0]], ['cat', 'dog'])
     """
-    selection = Selection(split, features_key, labels_key, label_column)
+    selection = Selection(split, features_key, labels_key, label_column, tuple(ignore), id_column)
     file = existing_file(path, TableError)
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
@@ -94,6 +101,8 @@ def open_table(
         None if found is None else _labels(found, contents, where=where),
         contents.class_names,
         contents.source,
+        contents.names,
+        contents.ids,
     )
 
 

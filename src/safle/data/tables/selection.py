@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from safle.data.common import LABEL_COLUMN, choose_split, find_label, listed, refuse_options
 from safle.data.tables.table import Rows
 from safle.errors import TableError
 
+COLUMN_OPTIONS = ("label_column", "ignore", "id_column")
+"""What applies only to files whose columns have names."""
 # Our names first, scikit-learn's second.
 _PAIRS = (("features", "labels"), ("X", "y"))
 
@@ -22,6 +25,8 @@ class Contents(NamedTuple):
     labels: NDArray[Any] | None
     class_names: tuple[str, ...] | None = None
     source: str = ""
+    names: tuple[str, ...] = ()
+    ids: NDArray[np.str_] | None = None
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,8 @@ class Selection:
     features_key: str | None = None
     labels_key: str | None = None
     label_column: str = LABEL_COLUMN
+    ignore: tuple[str, ...] = ()
+    id_column: str | None = None
 
     def refuse(self, path: Path, *options: str) -> None:
         """Raise if one of ``options``, which this kind of file has no use for, was given."""
@@ -39,12 +46,18 @@ class Selection:
 
     def keys(self, path: Path, available: Iterable[str]) -> tuple[str, str | None]:
         """The keys of the features and of the labels, the latter None if there are none."""
-        self.refuse(path, "label_column")
+        self.refuse(path, *COLUMN_OPTIONS)
         present = sorted(available)
         features_key = self._features_key(path, present)
         if self.labels_key is not None:
             return features_key, _existing(path, self.labels_key, present, "labels_key")
         return features_key, next((k for k in _partners(features_key) if k in present), None)
+
+    def passed_over(self, path: Path, names: list[str]) -> set[str]:
+        """Columns that are neither features nor labels."""
+        if self.id_column is not None:
+            _existing(path, self.id_column, names, "id_column")
+        return {*self.ignore, *([] if self.id_column is None else [self.id_column])}
 
     def label_in(self, path: Path, names: list[str]) -> str | None:
         """The column of labels among ``names``; only the default may be missing."""

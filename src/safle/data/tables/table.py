@@ -1,13 +1,14 @@
 """A table: features (samples, feature_dim) with or without labels, in memory or on disk."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from safle.encoders.names import find_places
 from safle.errors import InvalidInput, TableError
 
 
@@ -64,6 +65,25 @@ class Rows(ABC):
         return self.read(0, len(self)).astype(dtype or self.dtype, copy=False)
 
 
+class ArrangedRows(Rows):
+    """Other rows, with their columns in another order."""
+
+    def __init__(self, rows: Rows, places: Sequence[int]) -> None:
+        super().__init__((len(rows), len(places)), rows.dtype)
+        self._rows = rows
+        self._places = np.array(places)
+
+    def _read(self, start: int, stop: int) -> NDArray[Any]:
+        return self._arrange(self._rows.read(start, stop))
+
+    def blocks(self, size: int) -> Iterator[NDArray[Any]]:
+        return map(self._arrange, self._rows.blocks(size))
+
+    def _arrange(self, block: NDArray[Any]) -> NDArray[Any]:
+        # In the order of memory that kernels expect of a batch.
+        return np.ascontiguousarray(block[:, self._places])
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """Features and labels of the same samples, in the same order.
@@ -79,12 +99,18 @@ class Table:
     source : str
         What made the features, where the file declares it: a backbone's name, weights
         and preprocessing. Empty if it does not.
+    names : tuple of str
+        What the features are called, where the file has a column for each. Empty if not.
+    ids : str, (sample_count,), or None
+        What the samples are called, where a column was said to hold that.
     """
 
     features: NDArray[Any] | Rows
     labels: NDArray[Any] | None = None
     class_names: tuple[str, ...] | None = None
     source: str = ""
+    names: tuple[str, ...] = ()
+    ids: NDArray[np.str_] | None = None
 
     @property
     def feature_dim(self) -> int:
@@ -92,6 +118,18 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.features)
+
+    def arranged(self, names: Sequence[str], *, where: str) -> Table:
+        """The same samples, with the features ``names`` in that order.
+
+        Where the table, or whoever asks, has no names, columns are matched by position: they
+        stay as they are. `TableError` lists the columns that are missing or not known.
+        """
+        if not names or not self.names or self.names == (*names,):
+            return self
+        places = find_places(names, self.names, where=where)
+        assert isinstance(self.features, Rows), "only columns in files have names"
+        return replace(self, features=ArrangedRows(self.features, places), names=(*names,))
 
     def batches(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
         """All samples in order, ``size`` at a time, the last batch perhaps fewer.

@@ -6,8 +6,8 @@ The node's configuration names the table: ``features="/data/a.npz" client="hospi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("flwr")
 BATCH = 4096
-SELECTION = ("labels", "split", "features-key", "labels-key", "label-column")
-"""Keys of a node's configuration that say how its table is read."""
+SELECTION = ("labels", "split", "features-key", "labels-key", "label-column", "id-column")
+"""Keys of a node's configuration that say how its table is read; "ignore" is a list, by commas."""
 
 Settings = Mapping[str, Any]
 
@@ -73,6 +73,10 @@ class Client:
             log.warning("safle: this plain contribution gives samples away: %s", found.gives_away)
         return answer
 
+    def with_columns(self, names: Sequence[str]) -> Client:
+        """The same client, its features in the order of ``names``."""
+        return replace(self, table=self.table.arranged(names, where=self.where))
+
     def batches(self) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
         """Features and labels, some at a time."""
         if self.rows is None:
@@ -99,10 +103,11 @@ def open_client(node_id: int, node: Settings, run: Settings) -> Client:
     name = client_name(node_id, node)
     if "features" in node:
         selection = {key.replace("-", "_"): str(node[key]) for key in SELECTION if key in node}
+        ignored = [name.strip() for name in str(node.get("ignore", "")).split(",")]
         where = str(node["features"])
         return Client(
             name,
-            open_table(where, **selection),
+            open_table(where, **selection, ignore=ignored),
             where,
             trusted=bool(node.get("trust-features", False)),
             pinned=Path(str(node["encoder"])) if "encoder" in node else None,
@@ -130,6 +135,7 @@ def count_table(client: Client, encoder: Encoder) -> Statistics:
             f"with {load_encoder(client.pinned).fingerprint[:12]}… ({client.pinned.name})"
         )
     check_source(encoder.source, client.table.source, where=client.where, trusted=client.trusted)
+    client = client.with_columns(encoder.feature_names)
     total = Accumulator(encoder)
     for features, labels in client.batches():
         if labels is None:
@@ -143,9 +149,10 @@ def answer_histogram(client: Client, settings: Settings, payload: bytes) -> Answ
     del payload
     grid = Grid(float(settings["low"]), float(settings["high"]), int(settings["bins"]))
     # Nothing, first: a client without samples has a histogram too, of the right width.
+    client = client.with_columns(sorted(client.table.names))
     empty = np.empty((0, client.table.feature_dim))
     blocks = (as_features(features) for features, _ in client.batches())
-    histogram = Histogram.of(_chained(empty, blocks), grid)
+    histogram = Histogram.of(_chained(empty, blocks), grid, names=client.table.names)
     return client.release(histogram, encode_histogram(histogram))
 
 

@@ -13,6 +13,7 @@ from safle.encoders.base import Made
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName, as_class_names
 from safle.encoders.histogram import MAX_SAMPLES, Grid
+from safle.encoders.names import as_names
 from safle.errors import FederationError, SafleError, SettingsError, WireError
 from safle.federation.private.keys import PrivateKey, PublicKey
 from safle.federation.private.masks import shares
@@ -190,7 +191,8 @@ def _write_space(space: Space) -> dict[str, Any]:
         return {"fingerprint": space.fingerprint, "layout": layout, "classes": classes}
     assert isinstance(space, HistogramSpace), "a round adds up statistics or histograms"
     grid = [float(space.grid.low).hex(), float(space.grid.high).hex(), space.grid.bins]
-    return {"grid": grid, "features": space.feature_dim}
+    names = {"names": [*space.names]} if space.names else {}
+    return {"grid": grid, "features": space.feature_dim, **names}
 
 
 def _read_space(content: Any, most_samples: int) -> Space:
@@ -202,4 +204,7 @@ def _read_space(content: Any, most_samples: int) -> Space:
         return StatisticsSpace(content["fingerprint"], layout, classes, most_samples)
     low, high, bins = content["grid"]
     grid = Grid(float.fromhex(low), float.fromhex(high), bins)
-    return HistogramSpace(grid, _number(content["features"], 1), most_samples)
+    features = _number(content["features"], 1)
+    return HistogramSpace(
+        grid, features, most_samples, as_names(content.get("names", ()), features)
+    )

@@ -143,6 +143,7 @@ class HistogramSpace:
     grid: Grid
     feature_dim: int
     most_samples: int
+    names: tuple[str, ...] = ()
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -151,7 +152,8 @@ class HistogramSpace:
 
     def arrays(self, value: Histogram) -> Iterator[NDArray[np.integer[Any]]]:
         # Added to none, a histogram of another grid or width says so.
-        none = Histogram(self.grid, np.zeros((self.feature_dim, self.grid.bins + 2), np.int64))
+        cells = np.zeros((self.feature_dim, self.grid.bins + 2), np.int64)
+        none = Histogram(self.grid, cells, self.names)
         counts = (none + value).counts
         check_samples(value.sample_count, self.most_samples)
         yield np.array([value.sample_count])
@@ -162,4 +164,4 @@ class HistogramSpace:
         check_samples(int(samples[0]), self.most_samples)
         free = counts.reshape(self.feature_dim, -1)
         last = samples - free.sum(axis=1)
-        return Histogram(self.grid, np.column_stack([free, last]))
+        return Histogram(self.grid, np.column_stack([free, last]), self.names)
