@@ -238,7 +238,7 @@ def test_label_files_that_are_not_text_or_not_there(tmp_path):
         ("a,label\n1,x\n2,\n", "line 3 has no label"),
         ("1.5,2.5\n3,4\n", "line 1 is all numbers; expected a header"),
         (",a\n0,1\n", r"column without a name.*index=False"),
-        ("label\n1\n", "no column but 'label'"),
+        ("label\n1\n", "no column but label"),
         ("label,a,label\n1,2,3\n", "2 columns are called 'label'"),
         ('a,b\n1,"2\n', "line 2: unexpected end of data"),
         ("a;b\n1;2\n", "line 2, column 'a;b' is '1;2'"),
