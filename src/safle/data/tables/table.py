@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -119,7 +119,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.features)
 
-    def arranged(self, names: Sequence[str], *, where: str) -> Table:
+    def arranged(self, names: Sequence[str], *, where: str) -> Self:
         """The same samples, with the features ``names`` in that order.
 
         Where the table, or whoever asks, has no names, columns are matched by position: they
