@@ -103,7 +103,7 @@ def open_client(node_id: int, node: Settings, run: Settings) -> Client:
     name = client_name(node_id, node)
     if "features" in node:
         selection = {key.replace("-", "_"): str(node[key]) for key in SELECTION if key in node}
-        ignored = [name.strip() for name in str(node.get("ignore", "")).split(",")]
+        ignored = [*filter(None, map(str.strip, str(node.get("ignore", "")).split(",")))]
         where = str(node["features"])
         return Client(
             name,
