@@ -14,6 +14,7 @@ import rich_click as click
 from safle.cli.approve import approve
 from safle.cli.attack import attack
 from safle.cli.backbones import backbones
+from safle.cli.card import card
 from safle.cli.client import client
 from safle.cli.count import count
 from safle.cli.demo import demo
@@ -43,7 +44,7 @@ from safle.errors import SafleError
 COMMANDS = (
     *(backbones, features, encoder, histogram, rehearse, attack, count, client, approve),
     *(show_log, add_up, remove, publish, solve),
-    *(store, private, predict, evaluate, export, inspect_file),
+    *(store, private, predict, evaluate, card, export, inspect_file),
     *(simulate, deploy, demo, experiment, report),
 )
 SETTINGS = {
