@@ -79,10 +79,8 @@ def run_demo(
         ("SAFLe (the paper's)", make_encoder(INK, "embedding"), "least-squares"),
         ("safle's default", make_encoder(INK), "auto"),
     ]
-    for method, encoder, head in methods:
-        place = folder / encoder.kind
-        place.mkdir(exist_ok=True)
-        result, model, curve = _federate(method, encoder, head, place, tables, data)
+    for method in methods:
+        result, model, curve = _federate(*method, folder, tables, data)
         results.append(result)
         progress(len(results) / len(methods))
     matrix = confusion_matrix(data.test_labels, model.predict(data.test))
@@ -96,15 +94,17 @@ def run_demo(
 
 
 def _federate(
-    method: str, encoder: Encoder, head: Head, place: Path, tables: Sequence[Path], data: DataSet
+    method: str, encoder: Encoder, head: Head, folder: Path, tables: Sequence[Path], data: DataSet
 ) -> tuple[Result, Model, RidgeCurve]:
     """One round of one method, and the same data split in other ways."""
+    place = folder / encoder.kind
+    place.mkdir(exist_ok=True)
     encoder.save(place / "encoder.safetensors")
     begin = time.perf_counter()
     sent = [_count_file(encoder, table, place / f"{table.stem}.stats") for table in tables]
     model, curve = _sum_and_solve(encoder, head, sent, place / "total")
     seconds = time.perf_counter() - begin
-    alone = _count_file(encoder, place.parent / "train.npz", place / "train.stats")
+    alone = _count_file(encoder, folder / "train.npz", place / "train.stats")
     pooled, _ = _sum_and_solve(encoder, head, [alone], place / "pooled")
     shuffled = [sent[i] for i in np.random.default_rng(1).permutation(len(sent))]
     reordered, _ = _sum_and_solve(encoder, head, shuffled, place / "shuffled")

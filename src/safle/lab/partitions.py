@@ -5,7 +5,6 @@ in exactly one of them, and a client may hold none. The generator is the only so
 randomness. (flwr-datasets partitions too, but not as the code of the papers does.)
 """
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,7 +66,6 @@ def dirichlet(
 
     Parameters
     ----------
-    labels : integers or strings, (sample_count,)
     alpha : small for clients with few classes each, large for equal mixes
 
     References
@@ -77,7 +75,7 @@ def dirichlet(
     Chen, He: "Federated Learning on Non-IID Data Silos: An Experimental Study", 2022,
     whose code most later work took over; here no draw is rejected for a small client.
     """
-    _check(clients, generator)
+    _check(generator, clients=clients)
     if not 0.0 < alpha < np.inf:
         raise InvalidInput(f"alpha is {alpha}; expected a positive finite number")
     concentration = min(max(float(alpha), _LEAST_ALPHA), _MOST_ALPHA)
@@ -106,17 +104,14 @@ def shards(
 
     Parameters
     ----------
-    labels : integers or strings, (sample_count,)
-    shards_per_client
-        About how many classes a client sees. Shards differ in size by at most one sample.
+    shards_per_client : about how many classes a client sees
 
     References
     ----------
     McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning of
     Deep Networks from Decentralized Data", 2017.
     """
-    _check(clients, generator)
-    _check_positive(shards_per_client, "shards_per_client")
+    _check(generator, clients=clients, shards_per_client=shards_per_client)
     by_label = np.argsort(_classes(labels)[1], kind="stable").astype(np.int64)
     pieces = np.array_split(by_label, clients * shards_per_client)
     deal = generator.permutation(len(pieces)).reshape(clients, shards_per_client)
@@ -125,7 +120,7 @@ def shards(
 
 def iid(sample_count: int, *, clients: int, generator: np.random.Generator) -> Parts:
     """Equal parts at random; they differ in size by at most one sample."""
-    _check(clients, generator)
+    _check(generator, clients=clients)
     if sample_count < 0:
         raise InvalidInput(f"sample_count is {sample_count}; expected 0 or more")
     order = generator.permutation(sample_count).astype(np.int64)
@@ -137,8 +132,7 @@ def class_mix(labels: ArrayLike, parts: Sequence[NDArray[np.integer[Any]]]) -> N
 
     Returns
     -------
-    mix : int64, (clients, class_count)
-        Classes are the distinct labels in ascending order.
+    mix : int64, (clients, class_count), classes in ascending order
 
     Examples
     --------
@@ -189,19 +183,12 @@ def _classes(labels: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:
     return names, classes.astype(np.int64)
 
 
-def _check(clients: int, generator: np.random.Generator) -> None:
-    _check_positive(clients, "clients")
+def _check(generator: np.random.Generator, **counts: Any) -> None:
+    for name, value in counts.items():
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+            raise InvalidInput(f"{name} is {value!r}; expected an integer, at least 1")
     if not isinstance(generator, np.random.Generator):
         raise InvalidInput(
             f"generator is {generator!r}; expected a numpy.random.Generator: "
             "numpy.random.default_rng(seed)"
         )
-
-
-def _check_positive(value: int, name: str) -> None:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1 or isinstance(value, bool):
-        raise InvalidInput(f"{name} is {value!r}; expected an integer, at least 1")

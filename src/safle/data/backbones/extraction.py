@@ -127,27 +127,18 @@ def _features(backbone: Backbone, records: list[Record]) -> Batch:
             filled += 1
         if filled == network.used or (filled and at == len(records) - 1):
             # What an earlier call left in the rest does no harm: every place stands alone.
-            found.append(_run(backbone, images)[:filled])
+            found.append(network(images)[:filled])
+            if found[-1].shape[1] != backbone.feature_dim:
+                raise BackboneError(
+                    f"{backbone.name} gave {found[-1].shape[1]} features; expected "
+                    f"{backbone.feature_dim}"
+                )
             filled = 0
     features = np.concatenate(found)
-    _check_finite(features, names, backbone)
-    return Batch(len(records), features, labels, unreadable)
-
-
-def _run(backbone: Backbone, images: NDArray[np.float32]) -> NDArray[np.float32]:
-    features = backbone.network(images)
-    if features.shape[1] != backbone.feature_dim:
-        raise BackboneError(
-            f"{backbone.name} gave {features.shape[1]} features; expected {backbone.feature_dim}"
-        )
-    return features
-
-
-def _check_finite(features: NDArray[np.float32], names: list[str], backbone: Backbone) -> None:
     finite = np.isfinite(features).all(axis=1)
     if not finite.all():
-        name = names[int(np.argmin(finite))]
         raise BackboneError(
-            f"{backbone.name} made features of {name} that are not finite numbers; check its "
-            "preprocessing and weights"
+            f"{backbone.name} made features of {names[int(np.argmin(finite))]} that are not finite "
+            "numbers; check its preprocessing and weights"
         )
+    return Batch(len(records), features, labels, unreadable)

@@ -66,17 +66,12 @@ def load_backbone(
             raise BackboneError(f"{name} has its weights inside; leave --weights out")
         return _load_onnx(Path(name), changes)
     card = card_of(name)
-    if not {"crop"}.isdisjoint(changes):
+    if "crop" in changes:
         raise BackboneError(f"the input of {name} is {card.preprocessing.crop} pixels; keep --crop")
     path, digest = get_weights(card) if weights is None else (weights, digest_of(weights))
     chosen = replace(card.preprocessing, **changes)
-    return Backbone(
-        name=name,
-        source=source_of(name, digest, chosen),
-        preprocessing=chosen,
-        network=_run_on(card, path, digest, device),
-        feature_dim=card.feature_dim,
-    )
+    network = _run_on(card, path, digest, device)
+    return Backbone(name, source_of(name, digest, chosen), chosen, network, card.feature_dim)
 
 
 def source_of(name: str, digest: str, preprocessing: Preprocessing) -> str:
@@ -106,13 +101,8 @@ def _load_onnx(path: Path, changes: dict[str, Any]) -> Backbone:
             f"{path}: its input has {network.side} pixels, but images would be cropped to "
             f"{chosen.crop}; say --crop {network.side}"
         )
-    return Backbone(
-        name="onnx",
-        source=source_of("onnx", digest, chosen),
-        preprocessing=chosen,
-        network=network,
-        feature_dim=settle_slots(network, chosen.crop),
-    )
+    source, feature_dim = source_of("onnx", digest, chosen), settle_slots(network, chosen.crop)
+    return Backbone("onnx", source, chosen, network, feature_dim)
 
 
 def digest_onnx(path: Path) -> str:
@@ -130,11 +120,8 @@ def digest_onnx(path: Path) -> str:
 
 def _external_files(path: Path) -> list[str]:
     """The names of the files that tensors are in, each a regular file beside the model."""
-    names = set()
-    for tensor in _tensors(_read_onnx(path)):
-        for entry in tensor.external_data if tensor.data_location else ():
-            if entry.key == "location":
-                names.add(entry.value)
+    outside = (t for t in _tensors(_read_onnx(path)) if t.data_location)
+    names = {e.value for tensor in outside for e in tensor.external_data if e.key == "location"}
     for name in names:
         place = path.parent / name
         # A name and nothing more: neither a folder, a way out, nor a link to elsewhere.

@@ -78,13 +78,9 @@ def download(origin: Downloaded) -> Path:
     folder = cache_folder("weights")
     folder.mkdir(parents=True, exist_ok=True)
     try:
+        checked = {"check_hash": True, "weights_only": True, "progress": False}
         hub.load_state_dict_from_url(
-            origin.address,
-            model_dir=str(folder),
-            map_location="cpu",
-            progress=False,
-            check_hash=True,
-            weights_only=True,
+            origin.address, model_dir=str(folder), map_location="cpu", **checked
         )
     except (OSError, RuntimeError) as error:
         raise BackboneError(
@@ -129,14 +125,9 @@ def build(card: Card, path: Path) -> Any:
     return network.eval()
 
 
-def _exported_path(card: Card, digest: str) -> Path:
-    """Where the exported network of weights with this SHA-256 is, or will be."""
-    return cache_folder("onnx", f"{card.name}-{digest}-{REVISION}.onnx")
-
-
 def export_network(card: Card, weights: Path, digest: str) -> Path:
-    """The exported network; made if it is not there."""
-    target = _exported_path(card, digest)
+    """The exported network of weights with this SHA-256; made if it is not there."""
+    target = cache_folder("onnx", f"{card.name}-{digest}-{REVISION}.onnx")
     if target.is_file():
         return target
     network = build(card, weights)

@@ -65,13 +65,9 @@ def write_features(
         labels, names = _labels(run.journal.labels)
         _write(output, run.journal.data(), samples, labels, names, backbone)
         run.finish()
+        classes = names or (() if labels is None else tuple(sorted(set(labels.tolist()))))
         return Written(
-            images=run.done,
-            samples=samples,
-            feature_dim=backbone.feature_dim,
-            class_names=names or tuple(sorted(set(labels.tolist()))) if labels is not None else (),
-            unreadable=run.unreadable,
-            resumed=run.resumed,
+            run.done, samples, backbone.feature_dim, classes, run.unreadable, run.resumed
         )
 
 

@@ -31,7 +31,13 @@ def open_class_folders(files: Files, selection: Selection) -> FileImages:
     selection.refuse(files.path, "class folders", "image_column")
     members = [member for member in files.members if is_image(member.name)]
     if not members:
-        raise _no_images(files)
+        suffixes = Counter(PurePosixPath(member.name).suffix or "none" for member in files.members)
+        common = listed(name for name, _ in suffixes.most_common(5))
+        found = f"{counted(len(files.members), 'file')} ending in {common}"
+        raise ImageError(
+            f"{files.path}: {found if files.members else 'no files'}; expected images in class "
+            f"folders ({listed(sorted(SUFFIXES))}) or .parquet files"
+        )
     arrangement = arrange([member.name for member in members])
     split = selection.choose_split(files.path, (arrangement.split(m.name) for m in members))
     members = [member for member in members if arrangement.split(member.name) == split]
@@ -44,13 +50,10 @@ def _find_labels(
 ) -> tuple[str, Sequence[Label]]:
     names = [member.name for member in members]
     if selection.labels is not None:
-        labels = read_label_file(selection.labels, names, selection)
-        return "images with a file of labels", labels
-    by_name = {member.name: member for member in files.members}
-    column = selection.label_column
-    if column == "":
+        return "images with a file of labels", read_label_file(selection.labels, names, selection)
+    if selection.label_column == "":
         return "images", [None] * len(names)
-    beside = _labels_beside(files, names, by_name, column)
+    beside = _labels_beside(files, names, selection.label_column)
     if beside is not None:
         return "images with labels beside them", beside
     selection.refuse(files.path, "class folders", "label_column")
@@ -118,10 +121,9 @@ def _folder_labels(
     return labels
 
 
-def _labels_beside(
-    files: Files, names: Sequence[str], by_name: dict[str, Member], column: str
-) -> list[Label] | None:
+def _labels_beside(files: Files, names: Sequence[str], column: str) -> list[Label] | None:
     """Labels in a file beside each image: ``1.cls``, or a key of ``1.json``."""
+    by_name = {member.name: member for member in files.members}
     stems = list(map(_stem, names))
     columns = ("cls", LABEL_COLUMN) if column == LABEL_COLUMN else (column,)
     for suffix, key in [*((name, None) for name in columns), *(("json", key) for key in columns)]:
@@ -210,13 +212,3 @@ def _tiny_labels(
     # The one folder of a split without classes, val or test, is called images.
     pairs = zip(names, labels, strict=True)
     return [named.get(name) if label == "images" else label for name, label in pairs]
-
-
-def _no_images(files: Files) -> ImageError:
-    suffixes = Counter(PurePosixPath(member.name).suffix or "none" for member in files.members)
-    common = listed(name for name, _ in suffixes.most_common(5))
-    found = f"{counted(len(files.members), 'file')} ending in {common}"
-    return ImageError(
-        f"{files.path}: {found if files.members else 'no files'}; expected images in class "
-        f"folders ({listed(sorted(SUFFIXES))}) or .parquet files"
-    )

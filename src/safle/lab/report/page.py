@@ -54,11 +54,9 @@ def render(sections: list[Section], data: dict[str, Any], versions: dict[str, st
     jinja2 = require("jinja2", "lab", "writing a report")
     from safle.lab.report.charts import draw
 
+    loader, strict = jinja2.PackageLoader("safle.lab.report"), jinja2.StrictUndefined
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("safle.lab.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
+        loader=loader, autoescape=True, undefined=strict, trim_blocks=True
     )
     return environment.get_template("page.html.j2").render(
         title=f"Federated learning on {data['name']}: the paper's experiments",
