@@ -25,7 +25,7 @@ NAMES = (
     "backbones",
     "flower",
 )
-LONG = ("images_end_to_end", "frontier", "soak")
+LONG = ("images_end_to_end", "frontier", "soak", "private_accuracy")
 """Minutes to half an hour: run by name only."""
 
 

@@ -97,20 +97,23 @@ def solve(
         return _solve_quadratic(statistics, None if ridge == "auto" else float(ridge), progress)
     reduction = Reduction(statistics)
     progress = _rising(progress)
-    curve = None
+    curve, least = None, 0.0
     if ridge == "auto":
         # Before the sweep, not after it: it takes about as long as the factorisation.
         _require(statistics, np.float32)
         spectrum = spectrum_of(statistics, reduction, _share(progress, 0.0, 0.6))
-        curve = ridge_curve(
-            spectrum,
-            sample_count=statistics.sample_count,
-            class_count=len(statistics.class_names),
-            criterion=criterion,
-        )
-        ridge = float(max(curve.best, noise_ridge(statistics)))
+        least = noise_ridge(statistics)
+        # Where noise leaves nothing of the gram, there is nothing but its ridge to choose.
+        if not least or spectrum.trace > 0:
+            curve = ridge_curve(
+                spectrum,
+                sample_count=statistics.sample_count,
+                class_count=len(statistics.class_names),
+                criterion=criterion,
+            )
+        ridge = least if curve is None else float(max(curve.best, least))
     begun = 0.6 if curve is not None else 0.0
-    tries = NOISY_TRIES if curve is not None and privacy_of(statistics) is not None else 1
+    tries = NOISY_TRIES if least else 1
     plain = _weights(statistics, reduction, ridge, backend, _share(progress, begun, 0.95), tries)
     headed = put_head(head, statistics, plain.weights, plain.ridge, reduction.real)
     if progress is not None:
