@@ -6,7 +6,7 @@ import hashlib
 import json
 import struct
 from fractions import Fraction
-from itertools import combinations, pairwise
+from itertools import combinations, combinations_with_replacement, pairwise, product
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from safle.encoders.histogram import Grid, Histogram
 from safle.wire import encode_histogram, encode_statistics
-from tests.support.data_sets import KINDS, TABLE_KINDS, data_sets, fixed_data, repeated
+from tests.support.data_sets import BY_CLASS, KINDS, TABLE_KINDS, data_sets, fixed_data, repeated
 
 
 def open_container(data):
@@ -39,14 +39,18 @@ def open_container(data):
     return kind, header, sections
 
 
-def unfold(raw, planes):
+def unfold(raw, halves):
+    planes = (halves + 1) // 2
     count = len(raw) // planes
     folded = [sum(raw[p * count + i] << 8 * p for p in range(planes)) for i in range(count)]
+    if halves % 2:
+        assert all(u % 16 == 0 for u in folded)
+        folded = [u // 16 for u in folded]
     return [u // 2 if u % 2 == 0 else -(u + 1) // 2 for u in folded]
 
 
 def read_statistics(data):
-    """(codes, gram, cross, class counts) of a statistics file, all as plain numbers."""
+    """(codes, gram, cross, class counts, class grams) of a file, all as plain numbers."""
     kind, header, sections = open_container(data)
     assert kind == 1
     planes = header["planes"]
@@ -61,16 +65,58 @@ def read_statistics(data):
     borders = np.cumsum([0, *tables])
     owner = [int(np.searchsorted(borders, code, side="right")) - 1 for code in codes]
     gram = np.zeros((S + F, S + F), object)
-    if not sum(counts):
-        return codes, gram, cross, counts
+    limits = [pair for pair, times in header["layout"]["limits"] for _ in range(times)]
+    grams = read_classes(header, sections, cross[S:], limits, counts)
     if header["form"] == "columns":
-        limits = [pair for pair, times in header["layout"]["limits"] for _ in range(times)]
-        return (
-            codes,
-            read_columns(sections, planes, cross, owner, limits, sum(counts)),
-            cross,
-            counts,
-        )
+        bits = basis_bits(sections["basis"], S + F, limits, sum(counts))
+        values = iter(unfold(sections["sums"], planes["sums"]))
+        gram = read_columns(bits, values, cross, owner, limits, sum(counts))
+    elif header["form"] == "classes":
+        gram = sum(grams)
+    elif sum(counts):
+        gram = read_whole(header, sections, cross, owner, F, sum(counts))
+    return codes, gram, cross, counts, grams
+
+
+def read_classes(header, sections, cross, limits, counts):
+    first, after = header["layout"].get("by_class", (0, 0))
+    if first == after or not sum(counts):
+        return []
+    limits, cross, grams = limits[first:after], cross[first:after], []
+    d, basis = after - first, sections["class_basis"]
+    values = iter(unfold(sections["class_sums"], header["planes"]["class_sums"]))
+    for k, n in enumerate(counts):
+        own = cross[:, k : k + 1]
+        if sections["class_forms"][k // 8] >> k % 8 & 1:
+            size = -(-candidates(d, limits, n) // 8)
+            bits, basis = basis_bits(basis[:size], d, limits, n), basis[size:]
+            grams.append(read_columns(bits, values, own, [], limits, n, 32))
+            continue
+        gram = np.zeros((d, d), object)
+        free = [i for i, (low, high) in enumerate(limits) if low != high]
+        for i, j in combinations_with_replacement(free, 2):
+            gram[i, j] = gram[j, i] = next(values)
+        for i in set(range(d)) - set(free):
+            gram[i] = gram[:, i] = limits[i][0] * own[:, 0]
+        grams.append(gram)
+    assert next(values, None) is None
+    assert not basis
+    return grams
+
+
+def candidates(dim, limits, n):
+    constants = sum(low == high for low, high in limits)
+    return min(2 * n + 64, dim - max(constants - 1, 0))
+
+
+def basis_bits(raw, dim, limits, n):
+    assert len(raw) == -(-candidates(dim, limits, n) // 8)
+    return [p for p in range(len(raw) * 8) if raw[p // 8] >> p % 8 & 1]
+
+
+def read_whole(header, sections, cross, owner, F, n):
+    S, planes = len(owner), header["planes"]
+    gram = np.zeros((S + F, S + F), object)
     if F:
         mixed = np.array(unfold(sections["mixed"], planes["mixed"]), object).reshape(S, F)
         gram[:S, S:], gram[S:, :S] = mixed, mixed.T
@@ -79,8 +125,8 @@ def read_statistics(data):
             for j in range(i, S + F):
                 gram[i, j] = gram[j, i] = next(triangle)
     if S:
-        fill_pairs(gram, cross, owner, sum(counts), sections, planes)
-    return codes, gram, cross, counts
+        fill_pairs(gram, cross, owner, n, sections, planes)
+    return gram
 
 
 def hashed(position):
@@ -91,43 +137,38 @@ def hashed(position):
     return state ^ (state >> 31)
 
 
-def read_columns(sections, planes, cross, owner, limits, n):
+def read_columns(places, values, cross, owner, limits, n, per_spare=1):
     """The gram that the columns of a file determine, by exact fractions."""
     S, dim = len(owner), len(cross)
     totals = [int(sum(row)) for row in cross]
     constant = {S + f for f, (low, high) in enumerate(limits) if low == high}
     width = {S + f: max(abs(low), abs(high)) for f, (low, high) in enumerate(limits)}
-    order = sorted(set(range(dim)) - constant, key=lambda i: (width.get(i, 1), hashed(i)))
-    places = [
-        p for p in range(len(sections["basis"]) * 8) if sections["basis"][p // 8] >> p % 8 & 1
-    ]
-    after, spare = places[-1] + 1, min(8, len(places))
-    chosen = [order[p] for p in places] + order[after : after + spare]
+    order = sorted(constant)[:1]
+    order += sorted(set(range(dim)) - constant, key=lambda i: (width.get(i, 1), hashed(i)))
+    after, spare = places[-1] + 1, min(8, len(places) // per_spare)
+    basis = [order[p] for p in places]
+    chosen = [i for i in basis + order[after : after + spare] if i not in constant]
     column = {}
 
     def put(i, j, value):
         column[i, j] = value + totals[i] * totals[j] // n
 
-    own = iter(unfold(sections["own"], planes["own"]))
     for at, i in enumerate(chosen):
         for j in chosen[at:]:
-            put(i, j, next(own))
+            put(i, j, next(values))
             column[j, i] = column[i, j]
     experts = sorted(set(owner))
     rows = {e: [i for i in range(S) if owner[i] == e] for e in experts}
     dropped = {e: max(rows[e], key=lambda i: (totals[i], -i)) for e in experts}
     sent = set(range(dim)) - set(chosen) - constant - set(dropped.values())
-    others = iter(unfold(sections["others"], planes["others"]))
     for i in sorted(sent, key=lambda i: (-totals[i] if i < S else 1, i)):
         for j in chosen:
-            put(i, j, next(others))
-    for j in chosen:
-        for i in constant:
-            column[i, j] = limits[i - S][0] * totals[j]
-        for e, i in dropped.items():
-            if i not in chosen:
-                column[i, j] = totals[j] - sum(column[v, j] for v in rows[e] if v != i)
-    return complete_from(column, [order[p] for p in places], dim)
+            put(i, j, next(values))
+    for i, j in product(set(dropped.values()) - set(chosen), chosen):
+        column[i, j] = totals[j] - sum(column[v, j] for v in rows[owner[i]] if v != i)
+    for i, j in product(constant, range(dim)):
+        column[i, j] = column[j, i] = limits[i - S][0] * totals[j]
+    return complete_from(column, basis, dim)
 
 
 def complete_from(column, basis, dim):
@@ -224,17 +265,18 @@ def pair_streams(kept, owner, q):
 @settings(max_examples=60)
 def test_a_stranger_reads_the_same_statistics(data, times):
     statistics = repeated(data.draw(data_sets()).count(), times)
-    codes, gram, cross, counts = read_statistics(encode_statistics(statistics))
+    codes, gram, cross, counts, grams = read_statistics(encode_statistics(statistics))
     assert codes == statistics.codes.tolist()
     assert counts == statistics.class_counts.tolist()
     assert cross.tolist() == statistics.cross.tolist()
     assert gram.tolist() == statistics.gram_square().tolist()
+    assert [g.tolist() for g in grams] == [p.gram_square().tolist() for p in statistics.by_class]
 
 
 @pytest.mark.parametrize("kind", TABLE_KINDS)
 def test_a_stranger_reads_a_client_with_many_contexts(kind):
     statistics = fixed_data(kind, samples=400).count()
-    _, gram, _, _ = read_statistics(encode_statistics(statistics))
+    _, gram, *_ = read_statistics(encode_statistics(statistics))
     assert gram.tolist() == statistics.gram_square().tolist()
 
 
@@ -247,6 +289,19 @@ def test_a_stranger_reads_a_client_of_few_samples(kind, samples):
     data = encode_statistics(statistics)
     assert (open_container(data)[1]["form"] == "columns") == (2 * samples + 8 <= statistics.dim)
     assert read_statistics(data)[1].tolist() == statistics.gram_square().tolist()
+
+
+@pytest.mark.parametrize("kind", BY_CLASS)
+@pytest.mark.parametrize("samples", [1, 5, 40])
+def test_a_stranger_reads_grams_of_classes(kind, samples):
+    statistics = fixed_data(kind, samples=samples, feature_dim=16).count()
+    data = encode_statistics(statistics)
+    forms = open_container(data)[2]["class_forms"]
+    few = sum(1 << k for k, n in enumerate(statistics.class_counts) if 2 * n + 8 <= 17)
+    assert forms == bytes([few])
+    _, gram, *_, grams = read_statistics(data)
+    assert gram.tolist() == statistics.gram_square().tolist()
+    assert [g.tolist() for g in grams] == [p.gram_square().tolist() for p in statistics.by_class]
 
 
 def test_a_stranger_reads_the_same_histogram():

@@ -76,10 +76,11 @@ def taken_apart(data: bytes) -> Forgery:
 
 
 def planes_of(values: Any, planes: int | None = None) -> tuple[int, bytes]:
-    """Byte planes of folded integers, and how many there are."""
+    """Byte planes of folded integers, and how many half ones there are."""
     folded = [2 * v if v >= 0 else -2 * v - 1 for v in np.asarray(values, object).ravel()]
-    planes = planes or max([1, *((u.bit_length() + 7) // 8 for u in folded)])
-    return planes, bytes(u >> 8 * plane & 255 for plane in range(planes) for u in folded)
+    halves = planes or max([1, *((u.bit_length() + 3) // 4 for u in folded)])
+    shifted = [u << 4 * (halves % 2) for u in folded]
+    return halves, bytes(u >> 8 * p & 255 for p in range((halves + 1) // 2) for u in shifted)
 
 
 class NoThreads:

@@ -8,6 +8,7 @@ import pytest
 from safle.errors import WireError
 from safle.wire import decode_statistics, encode_statistics
 from tests.support.data_sets import KINDS, TABLE_KINDS, fixed_data, repeated
+from tests.support.forging import numbers_of
 
 
 @pytest.fixture(params=KINDS)
@@ -26,19 +27,12 @@ def test_class_counts_must_be_positive_and_within_range(forged, refuses, planes)
         refuses(forged.to_bytes())
 
 
-def numbers(forged, name):
-    count, raw = forged.header["planes"][name], forged.sections[name]
-    size = len(raw) // count
-    folded = [sum(raw[p * size + i] << 8 * p for p in range(count)) for i in range(size)]
-    return [u // 2 if u % 2 == 0 else -(u + 1) // 2 for u in folded]
-
-
 @pytest.mark.parametrize("change", [1, -1, 300, -(2**40), 2**62])
 def test_a_changed_number_breaks_an_invariant(forged, refuses, planes, change):
     for section in ("counts", "cross", "mixed", "overflows", "excess"):
         if not forged.sections.get(section):
             continue
-        true, values = forged.sections[section], numbers(forged, section)
+        true, values = forged.sections[section], numbers_of(forged, section).tolist()
         count = forged.header["planes"][section]
         for place in (0, len(values) // 2, len(values) - 1):
             put(forged, planes, section, [v + change * (i == place) for i, v in enumerate(values)])
@@ -89,8 +83,7 @@ def test_padding_bits_must_be_zero(forge, refuses):
 def test_excess_must_not_be_negative_too_large_too_long_or_too_short(forge, refuses, planes):
     statistics = repeated(fixed_data("embedding").count(), 1000)
     forged = forge(encode_statistics(statistics))
-    true, count = forged.sections["excess"], forged.header["planes"]["excess"]
-    size = len(true) // count
+    size = len(numbers_of(forged, "excess"))
     assert size > 100
     for values in ([0] * (size - 1), [0] * (size + 1), [0] * 10 * size, [], [-1] * size):
         put(forged, planes, "excess", values)

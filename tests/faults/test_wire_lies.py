@@ -11,6 +11,7 @@ from safle.solver import solve
 from safle.statistics import Statistics
 from safle.wire import container, decode_statistics, encode_statistics
 from tests.support.data_sets import KINDS, fixed_data
+from tests.support.forging import numbers_of
 
 NONSENSE = [None, True, -1, 0.5, 1e400, 2**70, "x", [], [[]], {}, {"a": 1}]
 
@@ -70,13 +71,13 @@ def test_every_header_field_must_make_sense(forged, refuses):
 
 def test_planes_must_be_the_fewest_that_hold_the_values(forged, refuses, planes):
     for name, count in list(forged.header["planes"].items()):
-        content = forged.sections[name]
-        for lie in (0, 9, 2**60, count - 1, *NONSENSE):
+        content, values = forged.sections[name], numbers_of(forged, name).tolist()
+        for lie in (0, 17, 2**60, count - 1, *NONSENSE):
             forged.header["planes"][name] = lie
             refuses(forged.to_bytes())
-        forged.header["planes"][name] = count + 1
-        forged.sections[name] = content + b"\0" * (len(content) // count)
-        refuses(forged.to_bytes())
+        for more in (count + 1, count + 2):
+            forged.header["planes"][name], forged.sections[name] = planes(values, more)
+            refuses(forged.to_bytes())
         forged.header["planes"][name], forged.sections[name] = count, content
     forged.header["planes"]["codes"] = 1
     refuses(forged.to_bytes())

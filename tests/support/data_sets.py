@@ -18,6 +18,9 @@ from safle.statistics.kernels import triangle
 
 KINDS = [*kinds()]
 """Every kind there is, the default first."""
+COUNTED = " by class"
+BY_CLASS = [kind + COUNTED for kind in KINDS if "by_class" in kind_named(kind).declared({})]
+"""Names that `fixed_encoder` takes for encoders that count by class."""
 
 VALUES = st.integers(-8, 8).map(lambda quarter: quarter / 4)
 """Few distinct values, so that thresholds are met exactly and codes repeat."""
@@ -101,7 +104,9 @@ def fixed_encoder(
     kind: str, feature_dim: int = 6, *, buckets: int = 3, group_size: int = 4
 ) -> Encoder:
     """A small encoder of a kind, always the same."""
+    kind, by_class, _ = kind.partition(COUNTED)
     small = {"buckets": buckets, "group_size": group_size, "units": 9, "seed": 7}
+    small |= {"by_class": True} if by_class else {}
     declared = kind_named(kind).declared({})
     chosen = {name: value for name, value in small.items() if name in declared}
     return make_encoder(FixedCalibration(feature_dim), kind, **chosen)
@@ -130,6 +135,7 @@ def repeated(statistics: Statistics, times: int) -> Statistics:
         ),
         cross=statistics.cross * times,
         class_counts=statistics.class_counts * times,
+        by_class=tuple(repeated(part, times) for part in statistics.by_class),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from safle.errors import SafleError
 from safle.statistics import Statistics, count
 from safle.wire import encode_statistics
-from safle.wire.planes import from_planes, plane_count, to_planes
+from safle.wire.planes import from_planes, plane_count, to_planes, value_bytes
 from tests.support.data_sets import fixed_encoder
 
 CHANGES = [1, -1, 2, -2, 3, 40, -255, 2**20, -(2**31), 2**32, 2**40, 2**52 + 1, 2**62, -(2**63)]
@@ -247,14 +247,19 @@ def forge_sums(generator, statistics):
         return None
 
 
+def numbers_of(forged, name):
+    """The numbers of a section."""
+    halves, raw = forged.header["planes"][name], forged.sections[name]
+    return from_planes(raw, halves, (len(raw) // value_bytes(halves),))
+
+
 def forge_numbers(generator, forged):
     """Other numbers in a section: the receiver rebuilds from them what it is not sent."""
     arrays = [name for name in forged.header["planes"] if forged.sections[name]]
     if not arrays:
         return
     name = arrays[generator.integers(len(arrays))]
-    planes, raw = forged.header["planes"][name], forged.sections[name]
-    values = from_planes(raw, planes, (len(raw) // planes,))
+    values = numbers_of(forged, name)
     with np.errstate(over="ignore"):
         match generator.integers(6):
             case 0 | 1:

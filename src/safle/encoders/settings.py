@@ -118,6 +118,8 @@ class Settings:
         for name, declared in cls.declared().items():
             if declared.choices:
                 drawn[name] = declared.choices[generator.integers(len(declared.choices))]
+            elif declared.type is bool:
+                drawn[name] = bool(generator.integers(2))
             elif declared.type is int:
                 least = declared.least or 0
                 most = least + 12 if declared.most is None else min(least + 12, declared.most)

@@ -407,6 +407,16 @@ def sum_statistics(contributions: Iterable[Statistics]) -> Statistics:
     return total.snapshot()
 
 
+def add_up(parts: Sequence[Statistics]) -> NDArray[np.signedinteger[Any]]:
+    """The packed sum of the grams of at least one value, whatever their classes; no codes."""
+    total = Accumulator(parts[0])
+    for part in parts:
+        total._make_room(int(part.diagonal.max(initial=0)))
+        total._add_gram(part)
+    dtype = triangle.entry_type(triangle.diagonal(total.gram, total.dim))
+    return total.gram.astype(dtype, copy=False)
+
+
 def _listing(names: Sequence[ClassName]) -> str:
     shown = ", ".join(map(repr, names[:8]))
     return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")

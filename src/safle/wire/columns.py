@@ -1,11 +1,11 @@
 """The gram of few samples on the wire: some of its columns, which determine the others.
 
 The columns sent follow from the gram alone, so that equal statistics have equal bytes. All
-columns are put in a fixed order: narrow ranges first, then as a hash says, constants never.
-Of the first ``2 n + 64``, the lexicographically first independent ones (modulo a prime, so
-that no rounding decides) are the basis; up to `SPARE` columns behind its last keep the
-basis from being nearly dependent. An entry is sent as its difference from ``t_i t_j // n``,
-what the totals alone would expect.
+columns are put in a fixed order: a constant, which costs nothing because its products are the
+totals; then narrow ranges first, as a hash says; other constants never. Of the first
+``2 n + 64``, the lexicographically first independent ones (modulo a prime, so that no rounding
+decides) are the basis; some columns behind its last keep it from being nearly dependent. An
+entry is sent as its difference from ``t_i t_j // n``, what the totals alone would expect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from safle.statistics.kernels.elimination import first_independent
 from safle.statistics.samples import Samples
 from safle.statistics.value import Margins
 
-SPARE = 8
+SPARE, BASIS_PER_SPARE = 8, 1
+"""Most columns beyond the basis, and how much basis there is for each."""
 MOST_SAMPLES = 65_535
 """Products of two totals, up to 32,767 n each, stay within 62 bits."""
 PROBES = 32
@@ -50,11 +51,12 @@ class Choice:
         return int(self.basis.sum())
 
     @staticmethod
-    def of(order: NDArray[np.int64], basis: NDArray[np.bool_]) -> Choice:
+    def of(order: NDArray[np.int64], basis: NDArray[np.bool_], per_spare: int) -> Choice:
         """The choice of these candidates, the first of ``order``."""
         places = np.flatnonzero(basis)
         after = int(places[-1]) + 1 if len(places) else 0
-        spare = np.arange(after, min(after + min(SPARE, len(places)), len(order)))
+        wanted = min(SPARE, len(places) // per_spare)
+        spare = np.arange(after, min(after + wanted, len(order)))
         return Choice(basis, order[np.concatenate([places, spare])])
 
 
@@ -64,13 +66,18 @@ def candidate_count(samples: int, order: NDArray[np.int64]) -> int:
 
 
 def ordered_columns(margins: Margins) -> NDArray[np.int64]:
-    """Rows of the gram that may be sent whole, in the order in which they are tried."""
+    """Rows of the gram that may be in a basis, in the order in which they are tried."""
     layout, seen = margins.layout, len(margins.codes)
     widths = np.ones(margins.dim, np.int64)
     limits = np.array(layout.dense_limits, np.int64).reshape(-1, 2)
     widths[seen:] = np.abs(limits).max(axis=1, initial=0)
     order = np.lexsort((hashes(0, margins.dim, 0), widths))
-    return order[~np.isin(order, seen + np.array(layout.constants, np.int64))]
+    constants = _constants(margins)
+    return np.concatenate([constants[:1], order[~np.isin(order, constants)]])
+
+
+def _constants(margins: Margins) -> NDArray[np.int64]:
+    return len(margins.codes) + np.array(margins.layout.constants, np.int64)
 
 
 def are_few(margins: Margins) -> bool:
@@ -84,7 +91,10 @@ def working_bytes(margins: Margins) -> int:
     return 8 * (3 * dim * width + 2 * min(2 * width + 64, dim) ** 2) + (1 << 24)
 
 
-def choose(statistics: Statistics) -> tuple[Choice, NDArray[np.int64]] | None:
+Chosen = tuple[Choice, NDArray[np.int64]]
+
+
+def choose(statistics: Statistics, per_spare: int = BASIS_PER_SPARE) -> Chosen | None:
     """The columns that the format prescribes; None if the whole triangle is to be sent.
 
     Which, and what they hold, int64, (dim, chosen).
@@ -93,7 +103,7 @@ def choose(statistics: Statistics) -> tuple[Choice, NDArray[np.int64]] | None:
     if not are_few(statistics):
         return None
     order = ordered_columns(statistics)
-    choice = Choice.of(order, _basis(statistics, order, n))
+    choice = Choice.of(order, _basis(statistics, order, n), per_spare)
     held = statistics.columns(choice.columns)
     return (choice, held) if _determines(statistics, choice, held) else None
 
@@ -127,7 +137,9 @@ def _determines(statistics: Statistics, choice: Choice, held: NDArray[np.int64])
     return bool((np.abs(rebuilt - exact) < TOLERANCE).all())
 
 
-def check_choice(margins: Margins, factor: Factor, choice: Choice, held: NDArray[np.int64]) -> None:
+def _check_choice(
+    margins: Margins, factor: Factor, choice: Choice, held: NDArray[np.int64]
+) -> None:
     """Raise `WireError` unless the columns held are those that the format prescribes."""
     spare = ~np.isin(choice.columns, factor.basis)
     if (factor.columns(choice.columns[spare]) != held[:, spare]).any():
@@ -140,6 +152,41 @@ def check_choice(margins: Margins, factor: Factor, choice: Choice, held: NDArray
         raise WireError("the columns are not those that the format prescribes")
 
 
+def pack_bits(flags: NDArray[np.bool_]) -> bytes:
+    """Flag i in bit i mod 8 of byte i // 8."""
+    return np.packbits(flags, bitorder="little").tobytes()
+
+
+def unpack_bits(data: bytes, count: int) -> NDArray[np.bool_]:
+    """The inverse of `pack_bits`; `WireError` if the padding is not zero."""
+    flags = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little").astype(np.bool_)
+    if flags[count:].any():
+        raise WireError("the padding of a bitmap is not zero")
+    return flags[:count]
+
+
+def basis_bytes(margins: Margins) -> int:
+    """Bytes of a basis."""
+    return -(-candidate_count(margins.sample_count, ordered_columns(margins)) // 8)
+
+
+def read_choice(margins: Margins, data: bytes, per_spare: int = BASIS_PER_SPARE) -> Choice:
+    """The choice that the bits of a basis say."""
+    n, order = margins.sample_count, ordered_columns(margins)
+    basis = unpack_bits(data, candidate_count(n, order))
+    if not 0 < basis.sum() <= n:
+        raise WireError("the basis does not fit the number of samples")
+    return Choice.of(order, basis, per_spare)
+
+
+def restore(margins: Margins, choice: Choice, values: NDArray[np.int64]) -> Factor:
+    """The root of the gram that the values of `to_values` determine."""
+    held = _from_values(margins, choice, values)
+    factor = Factor.of(held, choice.columns, choice.rank)
+    _check_choice(margins, factor, choice, held)
+    return factor
+
+
 def rows_sent(margins: Margins, choice: Choice) -> NDArray[np.int64]:
     """Rows outside the chosen columns that are sent: codes by falling count, dense ones.
 
@@ -148,7 +195,7 @@ def rows_sent(margins: Margins, choice: Choice) -> NDArray[np.int64]:
     seen, totals = len(margins.codes), margins.totals
     keep = np.ones(margins.dim, np.bool_)
     keep[choice.columns] = False
-    keep[seen + np.array(margins.layout.constants, np.int64)] = False
+    keep[_constants(margins)] = False
     keep[_dropped(margins)] = False
     rows = np.flatnonzero(keep)
     return rows[np.lexsort((rows, np.where(rows < seen, -totals[rows], 1)))]
@@ -170,38 +217,37 @@ def expected(
     return totals[rows][:, None] * totals[columns] // margins.sample_count
 
 
-def to_arrays(
-    margins: Margins, choice: Choice, held: NDArray[np.int64]
-) -> dict[str, NDArray[np.int64]]:
-    """What is sent: the chosen columns' own block, its upper triangle, and the other rows."""
-    chosen, rows = choice.columns, rows_sent(margins, choice)
+def _columns_sent(margins: Margins, choice: Choice) -> NDArray[np.bool_]:
+    """Which of the chosen columns are sent: constants follow from the totals."""
+    return ~np.isin(choice.columns, _constants(margins))
+
+
+def to_values(margins: Margins, choice: Choice, held: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What is sent: the chosen columns' own block, its upper triangle, then the other rows."""
+    sent, rows = _columns_sent(margins, choice), rows_sent(margins, choice)
+    chosen, held = choice.columns[sent], held[:, sent]
     own = held[chosen] - expected(margins, chosen, chosen)
     others = held[rows] - expected(margins, rows, chosen)
-    return {"own": own[np.triu_indices(len(chosen))], "others": others}
+    return np.concatenate([own[np.triu_indices(len(chosen))], others.reshape(-1)])
 
 
-def shapes(margins: Margins, choice: Choice) -> dict[str, tuple[int, ...]]:
-    """Shapes of `to_arrays`, from what the receiver knows before it unfolds them."""
-    width = len(choice.columns)
-    return {
-        "own": (triangle.packed_size(width),),
-        "others": (len(rows_sent(margins, choice)), width),
-    }
+def value_count(margins: Margins, choice: Choice) -> int:
+    """How many `to_values` are: known before they are unfolded."""
+    width = int(_columns_sent(margins, choice).sum())
+    return triangle.packed_size(width) + len(rows_sent(margins, choice)) * width
 
 
-def from_arrays(
-    margins: Margins, choice: Choice, own: NDArray[np.int64], others: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _from_values(margins: Margins, choice: Choice, values: NDArray[np.int64]) -> NDArray[np.int64]:
     """The chosen columns of the gram, int64, (dim, chosen)."""
-    chosen, totals, seen = choice.columns, margins.totals, len(margins.codes)
+    sent, totals, seen = _columns_sent(margins, choice), margins.totals, len(margins.codes)
+    chosen, rows = choice.columns[sent], rows_sent(margins, choice)
     columns = np.zeros((margins.dim, len(chosen)), np.int64)
     block = np.zeros((len(chosen), len(chosen)), np.int64)
-    block[np.triu_indices(len(chosen))] = own
+    size = triangle.packed_size(len(chosen))
+    block[np.triu_indices(len(chosen))] = values[:size]
     block += np.triu(block, 1).T
     columns[chosen] = block + expected(margins, chosen, chosen)
-    rows = rows_sent(margins, choice)
-    others += expected(margins, rows, chosen)
-    columns[rows] = others
+    columns[rows] = values[size:].reshape(len(rows), len(chosen)) + expected(margins, rows, chosen)
     for column in margins.layout.constants:
         columns[seen + column] = margins.layout.dense_scales[column] * totals[chosen]
     if margins.layout.experts:
@@ -210,4 +256,8 @@ def from_arrays(
         experts = np.searchsorted(margins.offsets, dropped, side="right") - 1
         sums = np.add.reduceat(columns[:seen], margins.offsets[:-1], axis=0)
         columns[dropped] = totals[chosen] - sums[experts]
-    return columns
+    held = np.empty((margins.dim, len(sent)), np.int64)
+    held[:, sent] = columns
+    scales = np.array(margins.layout.dense_scales, np.int64)[choice.columns[~sent] - seen]
+    held[:, ~sent] = scales * totals[:, None]
+    return held

@@ -9,7 +9,7 @@ from safle._internal.memory import require
 from safle.encoders.histogram import MAX_CELLS, Grid, Histogram
 from safle.errors import InvalidInput, SettingsError, WireError
 from safle.wire import container
-from safle.wire.planes import from_planes, plane_count, to_planes
+from safle.wire.planes import MOST_HALVES, from_planes, plane_count, to_planes, value_bytes
 
 
 def encode_histogram(histogram: Histogram) -> bytes:
@@ -69,14 +69,14 @@ def from_container(opened: container.Container) -> Histogram:
         features, planes = opened.header["features"], opened.header["planes"]
         if type(features) is not int or not 1 <= features <= MAX_CELLS // (grid.bins + 2):
             raise WireError(f"a histogram of {features!r} features")
-        if type(planes) is not int or not 1 <= planes <= 8:
-            raise WireError(f"a histogram of {planes!r} planes")
+        if type(planes) is not int or not 1 <= planes <= MOST_HALVES:
+            raise WireError(f"a histogram of {planes!r} half planes")
         require(
             48 * features * (grid.bins + 2),
             purpose=f"a histogram of {features} features and {grid.bins} bins",
             advice="read it on a larger machine",
         )
-        data = opened.section("counts", planes * features * (grid.bins + 2))
+        data = opened.section("counts", value_bytes(planes) * features * (grid.bins + 2))
         counts = from_planes(data, planes, (features, grid.bins + 2))
         histogram = Histogram(grid, counts, tuple(opened.header.get("names", ())))
         if container.canonical(_header(histogram)) != container.canonical(opened.header):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from safle.errors import WireError
 from safle.wire.container import Container
-from safle.wire.planes import from_planes, plane_count, to_planes
+from safle.wire.planes import MOST_HALVES, from_planes, plane_count, to_planes, value_bytes
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Sections:
     ----------
     opened : the file that is read
     raw : sections to be written, by name
-    planes : bytes per value of every array, by name
+    planes : half bytes per value of every array, by name
     """
 
     opened: Container | None = None
@@ -44,10 +44,10 @@ class Sections:
         """An array of this shape, int64."""
         planes = self.planes.get(name)
         self._read[name] = True
-        if type(planes) is not int or not 1 <= planes <= 8:
-            raise WireError(f"section {name!r} has {planes!r} planes; expected 1..8")
+        if type(planes) is not int or not 1 <= planes <= MOST_HALVES:
+            raise WireError(f"section {name!r} has {planes!r} half planes; expected 1..16")
         count = int(np.prod(shape, dtype=object))
-        values = from_planes(self.read_raw(name, planes * count), planes, shape)
+        values = from_planes(self.read_raw(name, value_bytes(planes) * count), planes, shape)
         if plane_count(values) != planes:
             raise WireError(f"section {name!r} has more planes than its values need")
         return values

@@ -1,8 +1,9 @@
 """Statistics <-> bytes. What the algebra determines is not sent, and what is sent is verified.
 
-A gram travels in one of two forms: by some of its columns where the samples are few
-(`safle.wire.columns`), else as a whole triangle (`safle.wire.whole`). Which one, and every byte
-of it, follows from the statistics alone: equal statistics have one digest.
+A gram travels by some of its columns where the samples are few (`safle.wire.columns`), else as a
+whole triangle (`safle.wire.whole`); not at all where the grams of classes (`safle.wire.classes`)
+add up to it. Which form, and every byte of it, follows from the statistics alone: equal
+statistics have one digest.
 """
 
 from __future__ import annotations
@@ -22,41 +23,52 @@ from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import EncoderMismatch, SafleError, WireError
 from safle.statistics import Accumulator, Statistics
+from safle.statistics.accumulator import add_up
 from safle.statistics.factor import Factor
 from safle.statistics.invariants import verify, verify_margins
 from safle.statistics.kernels import triangle
 from safle.statistics.value import Margins
 from safle.wire import columns, container, whole
+from safle.wire.classes import read_classes, write_classes
 from safle.wire.sections import Sections
 
 FIELDS = {"fingerprint", "layout", "classes", "seen", "form", "planes"}
-WHOLE, COLUMNS = "whole", "columns"
+WHOLE, COLUMNS, CLASSES = "whole", "columns", "classes"
 
 
 def encode_statistics(statistics: Statistics) -> bytes:
     """The bytes of a statistics file: equal statistics give equal bytes."""
-    chosen = columns.choose(statistics)
+    form, chosen = _choose_form(statistics)
     sections = Sections()
     bitmap = np.zeros(statistics.layout.code_count, np.bool_)
     bitmap[statistics.codes] = True
     sections.raw["codes"] = np.packbits(bitmap, bitorder="little").tobytes()
     sections.write("counts", statistics.class_counts)
     sections.write("cross", statistics.cross)
-    if chosen is None and statistics.sample_count:
+    if chosen is not None:
+        sections.raw["basis"] = columns.pack_bits(chosen[0].basis)
+        sections.write("sums", columns.to_values(statistics, *chosen))
+    elif form == WHOLE and statistics.sample_count:
         whole.write_gram(statistics, sections)
-    elif chosen is not None:
-        sections.raw["basis"] = np.packbits(chosen[0].basis, bitorder="little").tobytes()
-        for name, array in columns.to_arrays(statistics, *chosen).items():
-            sections.write(name, array)
+    if statistics.by_class:
+        write_classes(statistics, sections)
     header = {
         "fingerprint": statistics.fingerprint,
         "layout": statistics.layout.to_json(),
         "classes": list(statistics.class_names),
         "seen": len(statistics.codes),
-        "form": WHOLE if chosen is None else COLUMNS,
+        "form": form,
         "planes": sections.planes,
     }
     return container.to_bytes(container.STATISTICS, header, sections.raw)
+
+
+def _choose_form(statistics: Statistics) -> tuple[str, columns.Chosen | None]:
+    """The form that the format prescribes, and the columns if it is by columns."""
+    if statistics.by_class and statistics.layout.only_by_class:
+        return CLASSES, None
+    chosen = columns.choose(statistics)
+    return (WHOLE if chosen is None else COLUMNS), chosen
 
 
 def write_statistics(path: str | os.PathLike[str], statistics: Statistics) -> None:
@@ -186,12 +198,7 @@ def _restore(opened: container.Container, made: Made | None, limit: int) -> Stat
     if columns.are_few(margins):
         # Whatever the form, the columns that the format prescribes are found.
         check_memory(taken + columns.working_bytes(margins), margins.dim, limit)
-    if header["form"] == COLUMNS:
-        statistics = _read_columns(margins, sections)
-    elif margins.sample_count:
-        statistics = margins.with_gram(whole.read_gram(margins, sections))
-    else:
-        statistics = Statistics.empty(margins)
+    statistics = _read_grams(margins, sections, header["form"])
     sections.finish()
     if header["form"] == WHOLE and columns.choose(statistics) is not None:
         raise WireError("the gram is not in the form that the format prescribes")
@@ -200,10 +207,25 @@ def _restore(opened: container.Container, made: Made | None, limit: int) -> Stat
     return statistics
 
 
+def _read_grams(margins: Margins, sections: Sections, form: str) -> Statistics:
+    """Margins with their gram, and with those of the classes."""
+    if (form == CLASSES) != bool(margins.sample_count and margins.layout.only_by_class):
+        raise WireError("the gram is not in the form that the format prescribes")
+    gram: Any = None
+    if form == COLUMNS:
+        gram = _read_columns(margins, sections)
+    elif margins.sample_count == 0:
+        return Statistics.empty(margins)
+    elif form == WHOLE:
+        gram = whole.read_gram(margins, sections)
+    by_class = read_classes(margins, sections) if margins.layout.class_layout else ()
+    return margins.with_gram(add_up(by_class) if form == CLASSES else gram, by_class)
+
+
 def _check_header(opened: container.Container, made: Made | None) -> Layout:
     """The layout, once everything in the header is as it should be."""
     header = opened.header
-    if set(header) != FIELDS or header["form"] not in (WHOLE, COLUMNS):
+    if set(header) != FIELDS or header["form"] not in (WHOLE, COLUMNS, CLASSES):
         raise WireError("the header does not hold exactly the fields of statistics")
     layout, seen = check_made(header, made), header["seen"]
     if type(seen) is not int or not 0 <= seen <= layout.code_count:
@@ -270,19 +292,11 @@ def _read_margins(sections: Sections, header: dict[str, Any], layout: Layout) ->
     return margins
 
 
-def _read_columns(margins: Margins, sections: Sections) -> Statistics:
-    n = margins.sample_count
+def _read_columns(margins: Margins, sections: Sections) -> Factor:
     if not columns.are_few(margins):
-        raise WireError(f"{n} samples and {margins.dim} columns: expected the whole gram")
-    order = columns.ordered_columns(margins)
-    most = columns.candidate_count(n, order)
-    bits = np.frombuffer(sections.read_raw("basis", -(-most // 8)), np.uint8)
-    basis = np.unpackbits(bits, bitorder="little").astype(np.bool_)
-    if basis[most:].any() or not 0 < basis.sum() <= n:
-        raise WireError("the basis does not fit the number of samples")
-    choice = columns.Choice.of(order, basis[:most])
-    shapes = columns.shapes(margins, choice).items()
-    held = columns.from_arrays(margins, choice, *(sections.read(*item) for item in shapes))
-    factor = Factor.of(held, choice.columns, choice.rank)
-    columns.check_choice(margins, factor, choice, held)
-    return margins.with_gram(factor)
+        raise WireError(
+            f"{margins.sample_count} samples and {margins.dim} columns: expected the whole gram"
+        )
+    choice = columns.read_choice(margins, sections.read_raw("basis", columns.basis_bytes(margins)))
+    values = sections.read("sums", (columns.value_count(margins, choice),))
+    return columns.restore(margins, choice, values)
