@@ -24,6 +24,7 @@ NAMES = (
     "scaling",
     "backbones",
     "flower",
+    "privacy",
 )
 LONG = ("images_end_to_end", "frontier", "soak", "private_accuracy")
 """Minutes to half an hour: run by name only."""

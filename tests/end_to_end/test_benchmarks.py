@@ -44,6 +44,7 @@ FIGURES = {
         "server_peak_bytes": {"2", "4", "6"},
         "overhead_over_files": None,
     },
+    "privacy": {"same_digest": None, "masking_bytes_per_second_per_core": None},
 }
 BARS = {
     "counting": 4,
@@ -55,6 +56,7 @@ BARS = {
     "federation": 6,
     "pooled": 1,
     "flower": 1,
+    "privacy": 3,
 }
 
 

@@ -33,7 +33,8 @@ def test_the_demo_reaches_its_accuracy_with_one_model_for_every_split(report: Pa
     assert linear["accuracy"] < safle["accuracy"] <= default["accuracy"]
     for result in (linear, safle, default):
         assert result["rounds"] == 1
-        assert len(result["digests"]) == 3
+        # The paper's encoder does not go under masks: whole tables would be too much for a demo.
+        assert len(result["digests"]) == (3 if result is safle else 4)
         assert set(result["digests"].values()) == {result["digest"]}
 
 
@@ -49,7 +50,9 @@ def shell_examples(document: Path) -> list[str]:
     return [line for line in lines if re.match(r"(safle|cmp) ", line)]
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/file-federation.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/file-federation.md", "docs/private-sums.md"]
+)
 def test_shell_examples_work_as_pasted(report: Path, document: str) -> None:
     commands = shell_examples(ROOT / document)
     assert len(commands) > 5
