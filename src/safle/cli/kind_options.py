@@ -50,7 +50,7 @@ def _option(name: str, by_kind: dict[str, Setting]) -> click.Option:
     each = "; ".join(f"{default} ({kind})" for kind, default in defaults.items())
     alike = len({*defaults.values()}) == 1
     kind = _type([*by_kind.values()])
-    flag: dict[str, Any] = {"is_flag": True, "flag_value": True} if kind is click.BOOL else {}
+    flag: dict[str, Any] = {"is_flag": True, "default": None} if kind is click.BOOL else {}
     named = "|".join(map(str, kind.choices)) if isinstance(kind, click.Choice) else "NAME"
     return click.RichOption(
         [f"--{name.replace('_', '-')}"],
