@@ -51,7 +51,13 @@ def shell_examples(document: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/file-federation.md", "docs/private-sums.md"]
+    "document",
+    [
+        "README.md",
+        "docs/file-federation.md",
+        "docs/private-sums.md",
+        "docs/differential-privacy.md",
+    ],
 )
 def test_shell_examples_work_as_pasted(report: Path, document: str) -> None:
     commands = shell_examples(ROOT / document)
