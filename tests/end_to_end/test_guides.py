@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,6 +95,7 @@ def test_a_guide_works_as_pasted(
         ("pooled_pipeline.py", (), "cross-validation: 9"),
         ("three_hospitals.py", (), "the same model"),
         ("late_client.py", (), "byte for byte"),
+        ("private_sum.py", (), "equal to the plain sum: True"),
         ("images_to_model.py", ("photographs", "backbone.onnx"), "100.0% of 10 test images"),
     ],
 )
@@ -106,6 +109,22 @@ def test_an_example_prints_something_worth_seeing(
 ) -> None:
     run_program(f"examples/{program}", *arguments, monkeypatch=monkeypatch)
     assert shown in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_notebook_draws_three_pictures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    cells = json.loads((ROOT / "examples/pictures.ipynb").read_text())["cells"]
+    namespace: dict[str, Any] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), namespace)
+    assert float(re.search(r"([\d.]+)% right", capsys.readouterr().out)[1]) > 90
+    assert len(pyplot.get_fignums()) == 3
+    pyplot.close("all")
 
 
 @pytest.mark.parametrize("name", safle.__all__)
