@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import data
+from benchmarks import data, private_accuracy
 from benchmarks.federation import Stopwatch
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
@@ -56,10 +56,13 @@ def run(settings: Settings) -> Outcome:
     }
     bars = [Bar("privacy: masked bytes per second and core", speed, BAR_MASKING)]
     bars += [Bar(f"privacy: {name}", v, BAR_RATIO, at_most=True) for name, v in ratios.items()]
+    accuracy = private_accuracy.accuracy(settings, dataset)
+    bars += private_accuracy.bars(accuracy)
     return Outcome(
         figures={
             "same_digest": all(found["same_digest"] for found in rounds),
             "masking_bytes_per_second_per_core": speed,
+            "accuracy": accuracy,
             "rounds": rounds,
         },
         data=dataset.source,
