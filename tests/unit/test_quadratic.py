@@ -18,7 +18,7 @@ from safle import (
 from safle.encoders.calibration import DeclaredRange
 from safle.errors import InvalidInput, WireError
 from safle.model.squares import Squares
-from safle.solver.quadratic import coolness, quadratic, squared_columns
+from safle.solver.quadratic import coolness, quadratic, share, squared_columns
 
 CLASSES = 3
 
@@ -115,7 +115,7 @@ def test_a_model_file_keeps_every_score(counted):
         assert np.array_equal(one, model.decision_function(features)[:5])
 
 
-def test_averaged_is_three_quarters_quadratic(counted):
+def test_averaged_is_a_mean_with_the_quadratic_head(counted):
     encoder, features, labels, total = counted
     plain = LinearEncoder(encoder.mean, encoder.deviation)
     heads = {
@@ -124,8 +124,9 @@ def test_averaged_is_three_quarters_quadratic(counted):
         "averaged": Model(encoder, solve(total)),
     }
     scores = {name: centre(model.decision_function(features)) for name, model in heads.items()}
-    cool = coolness(total)
-    expected = 0.25 * cool * scores["linear"] + 0.75 * scores["quadratic"]
+    squared = share(total)
+    assert 0.98 < squared < 1
+    expected = (1 - squared) * coolness(total) * scores["linear"] + squared * scores["quadratic"]
     assert np.allclose(scores["averaged"], expected, atol=1e-4)
 
 

@@ -9,7 +9,7 @@
   of the saved weights;
 - averaged: the mean of both, after least squares is stretched until its matrix (a multiple
   of I in the place of A) has the discriminant's trace; where statistics are counted by
-  class, a quarter of that and three quarters of the quadratic head;
+  class, the mean of that and of the quadratic head, by `safle.solver.quadratic.share`;
 - quadratic: see `safle.solver.quadratic`.
 
 B is on a grid, the same whoever factored, and from there on every sum has a fixed order
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from safle.errors import SolveError
 from safle.solver.kernels import invert_in_order, multiply_in_order
 from safle.solver.logarithms import log_shares
-from safle.solver.quadratic import SHARE, Quadratic, can_square, coolness, quadratic
+from safle.solver.quadratic import Quadratic, can_square, coolness, quadratic, share
 from safle.statistics import Statistics
 
 HEADS = ("least-squares", "discriminant", "averaged", "quadratic")
@@ -78,7 +78,8 @@ def _average_squares(statistics: Statistics, weights: Matrix, intercept: Matrix)
     """The mean of the quadratic head and of one that has weights."""
     squares, own, _ = quadratic(statistics, None)
     cool = coolness(statistics)
-    plain, squared = (1 - SHARE) * cool, SHARE * cool
+    squared = share(statistics) * cool
+    plain = cool - squared
     together = intercept * plain + own * squared
     return Headed("averaged", weights * plain, together, replace(squares, worth=squared))
 

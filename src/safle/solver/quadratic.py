@@ -35,8 +35,8 @@ from safle.statistics import Statistics
 POOLED = 0.9
 """a: 0.85 to 0.95 did alike on every data set tried, from 100 samples per class on."""
 LEAST_SPREAD, SPREAD_PER_FEATURE = 0.05, 0.3
-SHARE = 0.75
-"""Of the quadratic head in the averaged one."""
+COLUMNS_PER_CLASS = 400
+"""With so many, the quadratic head has half a say in the averaged one."""
 TEMPERATURE, TEMPERATURE_PER_FEATURE = 2.5, 0.06
 FACTOR_BITS = 15
 OFFSET_BITS = 12
@@ -75,6 +75,15 @@ def squared_columns(layout: Layout) -> NDArray[np.int64]:
 def can_square(statistics: Statistics) -> bool:
     """Whether the statistics have what the quadratic head needs."""
     return len(squared_columns(statistics.layout)) > 0
+
+
+def share(statistics: Statistics) -> float:
+    """Of the quadratic head in the averaged one, 0 to 1.
+
+    The more columns there are for a class, the better linear heads tell classes apart.
+    """
+    at_half = COLUMNS_PER_CLASS * len(statistics.class_names)
+    return at_half / (at_half + statistics.dim)
 
 
 def coolness(statistics: Statistics) -> float:
