@@ -100,9 +100,10 @@ def test_the_frontier_has_every_head_of_every_encoder_and_a_picture():
     found = last_object("frontier", "--quick", "--json")
     pairs = {(point["encoder"], point["head"]) for point in found["points"]}
     heads = ("least-squares", "discriminant", "averaged")
+    encoders = ("linear (AFL)", "default", "default by class")
     assert pairs == {
-        *((encoder, head) for encoder in ("linear (AFL)", "default") for head in heads),
-        ("default", "quadratic"),
+        *((encoder, head) for encoder in encoders for head in heads),
+        ("default by class", "quadratic"),
         ("pooled network", "gradient descent"),
     }
     for point in found["points"]:
