@@ -30,7 +30,6 @@ from safle.lab.baselines.base import (
     Features,
     Method,
     Point,
-    Predictor,
     Result,
     Stopwatch,
     Task,
@@ -163,45 +162,48 @@ def run(task: Task, settings: Settings) -> Result:
     generator = np.random.default_rng(task.seed)
     entry = np.float32(settings.scale) * _projection(generator, task.feature_dim, width)
     clients = _Federation(task, entry)
-    watched = None if task.watched is None else np.tanh(task.watched[0] @ entry)
     layers: list[tuple[Features, Transform]] = []
-    curve: list[Point] = []
+    readouts: list[Features] = []
+    costs: list[float] = []
     down = 0
     for layer in range(depth + 1):
         weights = classifier(*clients.sums(clients.state, clients.targets), settings.ridge)
-        readout = weights.astype(np.float32)
-        down += len(message({"weights": readout}))
-        with watch.paused():
-            if task.watched is not None and watched is not None:
-                found = np.argmax(watched @ readout, axis=1)
-                accuracy = float(accuracy_score(task.watched[1], found))
-                curve.append(Point(2 * layer + 1, accuracy, float(sum(clients.sent) + down)))
+        readouts.append(weights.astype(np.float32))
+        down += len(message({"weights": readouts[-1]}))
+        costs.append(float(sum(clients.sent) + down))
         task.progress((layer + 1) / (depth + 1))
         if layer == depth:
             break
         projection = _projection(generator, width, width)
         activated(clients.state, projection, out=clients.hidden)
-        residual = clients.targets - clients.state @ readout
-        sums = clients.sums(clients.hidden, residual)
-        tall, wide = sandwiched(*sums, weights, settings.omega)
+        residual = clients.targets - clients.state @ readouts[-1]
+        tall, wide = sandwiched(*clients.sums(clients.hidden, residual), weights, settings.omega)
         transform = tall.astype(np.float32), wide.astype(np.float32)
         down += len(message({"transform": transform[0] @ transform[1]}))
         clients.next_layer(transform)
         layers.append((projection, transform))
-        with watch.paused():
-            if watched is not None:
-                watched = watched + transformed(activated(watched, projection), transform)
-    model: Predictor = DeepModel(entry, tuple(layers), readout)
-    arrays = {f"transform.{at}": pair[1][0] @ pair[1][1] for at, pair in enumerate(layers)}
-    return Result(
-        model,
-        rounds=2 * depth + 1,
-        bytes_up=float(sum(clients.sent)),
-        bytes_down=float(down),
-        seconds=watch.seconds,
-        digest=digest_of({**arrays, "classifier": readout}),
-        curve=tuple(curve),
-    )
+    model, seconds = DeepModel(entry, tuple(layers), readouts[-1]), watch.seconds
+    arrays = {f"transform.{at}": tall @ wide for at, (_, (tall, wide)) in enumerate(layers)}
+    digest = digest_of({**arrays, "classifier": readouts[-1]})
+    up, curve = float(sum(clients.sent)), _curve(task, model, readouts, costs)
+    return Result(model, 2 * depth + 1, up, float(down), seconds, digest, curve)
+
+
+def _curve(
+    task: Task, model: DeepModel, readouts: list[Features], costs: list[float]
+) -> tuple[Point, ...]:
+    """The watched accuracy of every layer's classifier, and what it had cost by then."""
+    if task.watched is None:
+        return ()
+    state = np.tanh(task.watched[0] @ model.entry)
+    points = []
+    for at, (readout, cost) in enumerate(zip(readouts, costs, strict=True)):
+        found = np.argmax(state @ readout, axis=1)
+        accuracy = float(accuracy_score(task.watched[1], found))
+        points.append(Point(2 * at + 1, accuracy, cost))
+        for projection, transform in model.layers[at : at + 1]:
+            state = state + transformed(activated(state, projection), transform)
+    return tuple(points)
 
 
 def _projection(generator: np.random.Generator, rows: int, columns: int) -> Features:

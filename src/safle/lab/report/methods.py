@@ -61,19 +61,22 @@ def table1(result: Result, paper: Paper) -> Content:
             "across scenarios": models,
         },
     )
-    mixes = [
-        Mix(
-            f"Class mix, {in_words(row['partition_of'])}: "
-            f"{row['mean_classes']:.1f} classes per client, "
-            f"{row['least_samples']} to {row['most_samples']} samples.",
-            row["class_mix"],
-            result["data"][0]["classes"],
-        )
-        for row in matching(result["rows"], seed=0)
-        if "class_mix" in row
-    ]
     remarks = _protocol_remarks(result["rows"]) + _gap_remarks(lines, scenarios, paper)
-    return Content([table, *mixes], remarks)
+    return Content([table, *_mixes(result)], remarks)
+
+
+def _mixes(result: Result) -> list[Mix]:
+    """Who holds which classes, for every scenario."""
+    mixes = []
+    for row in matching(result["rows"], seed=0):
+        if "class_mix" in row:
+            caption = (
+                f"Class mix, {in_words(row['partition_of'])}: "
+                f"{row['mean_classes']:.1f} classes per client, "
+                f"{row['least_samples']} to {row['most_samples']} samples."
+            )
+            mixes.append(Mix(caption, row["class_mix"], result["data"][0]["classes"]))
+    return mixes
 
 
 def in_words(scenario: str) -> str:
@@ -98,22 +101,21 @@ def _protocol_remarks(rows: Rows) -> list[str]:
 
 
 def _gap_remarks(lines: Rows, scenarios: Sequence[str], paper: Paper) -> list[str]:
-    remarks = []
-    if {"SAFLe", "AFL"} <= set(distinct(lines, "method")):
-        ours, linear = (
-            100 * fmean(line["accuracy"] for line in matching(lines, method=method))
-            for method in ("SAFLe", "AFL")
+    if not {"SAFLe", "AFL"} <= set(distinct(lines, "method")):
+        return []
+    ours, linear = (
+        100 * fmean(line["accuracy"] for line in matching(lines, method=method))
+        for method in ("SAFLe", "AFL")
+    )
+    text = f"SAFLe − AFL on these features: {ours - linear:+.2f} points."
+    safle, afl = (paper.table1(name, scenarios[0]) for name in ("SAFLe", "AFL"))
+    if safle is not None and afl is not None:
+        text += (
+            f" The paper reports {safle - afl:+.2f}; it took its baselines' figures from "
+            "other papers, so that difference contains a change of preprocessing. Here all "
+            "methods see the same features."
         )
-        text = f"SAFLe − AFL on these features: {ours - linear:+.2f} points."
-        safle, afl = (paper.table1(name, scenarios[0]) for name in ("SAFLe", "AFL"))
-        if safle is not None and afl is not None:
-            text += (
-                f" The paper reports {safle - afl:+.2f}; it took its baselines' figures from "
-                "other papers, so that difference contains a change of preprocessing. Here all "
-                "methods see the same features."
-            )
-        remarks.append(text)
-    return remarks
+    return [text]
 
 
 def rounds(result: Result, _paper: Paper) -> Content:
