@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tracemalloc
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -19,13 +19,14 @@ from safle.errors import EncoderMismatch, WireError
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import (
     add_contribution,
+    columns,
     decode_histogram,
     decode_statistics,
     encode_histogram,
     encode_statistics,
 )
 from safle.wire.planes import plane_count, to_planes
-from tests.support.data_sets import KINDS
+from tests.support.data_sets import BY_CLASS, KINDS
 from tests.support.forging import (
     CHANGES,
     Sums,
@@ -33,13 +34,14 @@ from tests.support.forging import (
     forgeries,
     scale_counts,
     scale_gram,
+    swap_classes,
     true_statistics,
     two,
 )
 
 pytestmark = pytest.mark.usefixtures("no_threads")
 SEEDS = range(5)
-FILES = 3_800
+FILES = 2_950
 HISTOGRAMS = 800
 """With the 20,000 of `test_fuzz`, 100,000 in all that are sealed."""
 
@@ -80,6 +82,17 @@ def impossible(s):
         ),
         "negative eigenvalues": least_eigenvalue(counts, cross, gram) < -1e-6,
     }
+    if s.layout.by_class != (0, 0):
+        block = np.arange(seen, len(gram))[slice(*s.layout.by_class)]
+        parts = [part.gram_square().astype(object) for part in s.by_class]
+        wrong |= {
+            "classes that do not add up": (sum(parts) != gram[np.ix_(block, block)]).any(),
+            "another class's sums": any(
+                (part.cross[:, 0] != cross[block, k]).any() or part.class_counts != counts[k]
+                for k, part in enumerate(s.by_class)
+            ),
+            "a class that is impossible": any(impossible(part) for part in s.by_class),
+        }
     return [name for name, found in wrong.items() if found]
 
 
@@ -103,6 +116,35 @@ def test_the_bases_are_every_kind_in_both_forms():
     assert forms == {(kind, few) for kind in KINDS for few in (False, True)}
 
 
+def test_the_bases_by_class_have_classes_in_both_forms():
+    for kind in BY_CLASS:
+        forms = set()
+        for _, statistics in true_statistics(kind, 0):
+            assert impossible(statistics) == []
+            assert len(statistics.by_class) == len(statistics.class_names)
+            forms |= {columns.are_few(part) for part in statistics.by_class}
+        assert forms == {False, True}
+
+
+@pytest.mark.parametrize("kind", BY_CLASS)
+def test_the_oracle_knows_impossible_classes(kind):
+    generator = np.random.default_rng(2)
+    for _, true in true_statistics(kind, 1):
+        for mutation in (swap_classes, break_class):
+            sums = Sums.of(true)
+            mutation(generator, sums)
+            pairs = zip(sums.parts, true.by_class, strict=True)
+            same = all((changed == part.gram_square()).all() for changed, part in pairs)
+            assert same or impossible(sums.as_statistics()), mutation
+
+
+def break_class(generator, sums):
+    """One more in one class and one less in another: only the parities tell."""
+    del generator
+    for part, change in zip(sums.parts, (1, -1), strict=False):
+        part[0, 0] += change
+
+
 def test_the_oracle_knows_what_is_impossible():
     for kind in KINDS:
         for _, true in true_statistics(kind, 1):
@@ -122,8 +164,7 @@ def accepted(encoder, data):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "seed"), [*product(KINDS, SEEDS), *product(BY_CLASS, SEEDS[:2])])
 def test_whatever_is_accepted_could_be_sums_of_samples(forge, kind, seed):
     generator = np.random.default_rng([seed, len(kind)])
     bases, taken = true_statistics(kind, seed), 0
@@ -152,7 +193,7 @@ def check_adding(encoder, data, found):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *BY_CLASS[:2]])
 def test_a_forged_file_takes_no_more_memory_than_a_true_one(forge, kind):
     generator = np.random.default_rng(8)
     bases, most = true_statistics(kind, 0, widen=12), {}

@@ -41,24 +41,27 @@ class Sums:
     counts: np.ndarray
     cross: np.ndarray
     gram: np.ndarray
+    parts: list
+    """Grams of classes, where they are counted."""
 
     @staticmethod
     def of(s):
-        return Sums(s, list(s.class_names), +s.class_counts, s.cross.copy(), s.gram_square())
+        names, parts = list(s.class_names), [part.gram_square() for part in s.by_class]
+        return Sums(s, names, +s.class_counts, s.cross.copy(), s.gram_square(), parts)
 
     def to_bytes(self):
         return encode_statistics(self.as_statistics())
 
     def as_statistics(self):
-        gram = self.gram[np.triu_indices(len(self.gram))]
-        fits = np.abs(gram).max(initial=0) < 2**31
-        return replace(
+        changed = replace(
             self.true,
             class_names=tuple(self.names),
             class_counts=self.counts,
             cross=self.cross,
-            gram=gram.astype(np.int32 if fits else np.int64),
+            gram=packed(self.gram),
         )
+        parts = [changed.of_class(k).with_gram(packed(gram)) for k, gram in enumerate(self.parts)]
+        return replace(changed, by_class=tuple(parts))
 
     @property
     def seen(self):
@@ -66,6 +69,12 @@ class Sums:
 
     def put(self, i, j, value):
         self.gram[i, j] = self.gram[j, i] = value
+
+
+def packed(square):
+    gram = square[np.triu_indices(len(square))]
+    fits = np.abs(gram).max(initial=0) < 2**31
+    return gram.astype(np.int32 if fits else np.int64)
 
 
 def two(generator, size):
@@ -131,6 +140,7 @@ def merge_classes(g, s):
         s.names = s.names[:-1]
         s.counts = np.append(s.counts[:-2], s.counts[-2] + s.counts[-1])
         s.cross = np.column_stack([s.cross[:, :-2], s.cross[:, -2] + s.cross[:, -1]])
+        s.parts = [*s.parts[:-2], s.parts[-2] + s.parts[-1]] if s.parts else []
 
 
 def split_class(g, s):
@@ -141,6 +151,9 @@ def split_class(g, s):
     s.names = [*s.names, s.names[-1] * 2 + 1 if isinstance(s.names[-1], int) else s.names[-1] + "é"]
     s.counts = np.append(s.counts[:-1], [count, s.counts[-1] - count])
     s.cross = np.column_stack([s.cross[:, :-1], part, last - part])
+    if s.parts:
+        half = np.rint(s.parts[-1] * share).astype(np.int64)
+        s.parts = [*s.parts[:-1], half, s.parts[-1] - half]
 
 
 def scale_counts(g, s):
@@ -150,6 +163,7 @@ def scale_counts(g, s):
 def scale_all(g, s):
     factor = int(g.choice([2, 3, -1]))
     s.counts, s.cross, s.gram = factor * s.counts, factor * s.cross, factor * s.gram
+    s.parts = [factor * part for part in s.parts]
 
 
 def scale_gram(g, s):
@@ -236,11 +250,44 @@ MUTATIONS = [
 ]
 
 
+def swap_classes(g, s):
+    """Whose gram is it? Two classes change places, not their sums."""
+    a, b = two(g, len(s.parts))
+    s.parts[a], s.parts[b] = s.parts[b], s.parts[a]
+
+
+def change_class(g, s):
+    """One class's products are changed; perhaps all still add up, here or in another class."""
+    a, b = two(g, len(s.parts))
+    own = Sums(s.true.by_class[0], s.names[a:], s.counts[a:], s.cross, s.parts[a].copy(), [])
+    GRAM_MUTATIONS[g.integers(len(GRAM_MUTATIONS))](g, own)
+    change, s.parts[a] = own.gram - s.parts[a], own.gram
+    if g.random() < 0.3:
+        s.parts[b] = s.parts[b] - change
+    elif g.random() < 0.5:
+        block = slice(*(s.seen + column for column in s.true.layout.by_class))
+        s.gram[block, block] += change
+
+
+GRAM_MUTATIONS = [
+    nudge_gram,
+    swap_entries,
+    swap_rows,
+    scale_gram,
+    mix_samples,
+    make_indefinite,
+    break_parity,
+]
+CLASS_MUTATIONS = [swap_classes, *[change_class] * len(MUTATIONS)]
+
+
 def forge_sums(generator, statistics):
     """A whole file of changed sums, written as an honest client would; None if it cannot be."""
     sums = Sums.of(statistics)
     for _ in range(generator.integers(1, 3)):
-        MUTATIONS[generator.integers(len(MUTATIONS))](generator, sums)
+        mutations = MUTATIONS + (CLASS_MUTATIONS if sums.parts else [])
+        with np.errstate(over="ignore"):
+            mutations[generator.integers(len(mutations))](generator, sums)
     try:
         return sums.to_bytes()
     except (SafleError, ValueError, TypeError, OverflowError, IndexError, ZeroDivisionError):
@@ -280,7 +327,9 @@ def forge_numbers(generator, forged):
 def forge_header(generator, forged):
     """Another layout, other classes or another form under the same fingerprint."""
     header, layout = forged.header, forged.header["layout"]
-    match generator.integers(6):
+    match generator.integers(7):
+        case 6 if "by_class" in layout:
+            layout["by_class"][generator.integers(2)] += int(generator.choice([-1, 1, 2**40]))
         case 0 if layout["limits"]:
             pair, _ = layout["limits"][generator.integers(len(layout["limits"]))]
             pair[generator.integers(2)] += int(generator.choice([-1, 1, 100, -32_000]))
@@ -291,7 +340,8 @@ def forge_header(generator, forged):
             run = layout["dense"][generator.integers(len(layout["dense"]))]
             run[generator.integers(2)] *= 2
         case 3:
-            header["form"] = "whole" if header["form"] == "columns" else "columns"
+            others = {"whole", "columns", "classes"} - {header["form"]}
+            header["form"] = sorted(others)[generator.integers(2)]
         case 4:
             header["seen"] += int(generator.choice([-1, 1, 2**40]))
         case _:

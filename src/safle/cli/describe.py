@@ -38,6 +38,9 @@ def encoder_facts(encoder: Encoder) -> Facts:
     )
     entries = layout.embedding_dim * (layout.embedding_dim + 1) // 2
     facts["gram, if all are seen"] = readable(4 * entries)
+    if layout.class_layout:
+        width = layout.class_layout.dense_dim
+        facts["gram of each class"] = f"{readable(2 * width * (width + 1))} ({width:,} columns)"
     if encoder.feature_names:
         facts["columns by name"] = ", ".join(encoder.feature_names)
     if encoder.source:
@@ -94,8 +97,11 @@ def statistics_facts(statistics: Statistics, *, size: int, digest: str) -> Facts
     if layout.dense_dim:
         facts["dense columns"] = f"{layout.dense_dim:,}"
     facts["gram"] = f"{statistics.dim:,} rows, {filled:.1%} of its pairs occur"
+    if statistics.by_class:
+        facts["grams of classes"] = f"{statistics.by_class[0].dim:,} rows for each class"
+    held = statistics.gram.nbytes + sum(part.gram.nbytes for part in statistics.by_class)
     return facts | {
-        "in memory": readable(statistics.gram.nbytes + statistics.cross.nbytes),
+        "in memory": readable(held + statistics.cross.nbytes),
         "file": readable(size),
         "encoder": statistics.fingerprint,
         "digest": digest,

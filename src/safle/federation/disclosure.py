@@ -27,6 +27,7 @@ def disclosures(statistics: Statistics) -> list[str]:
     samples, dim, counts = statistics.sample_count, statistics.dim, statistics.class_counts
     single, few = int((counts == 1).sum()), int(((counts > 1) & (counts < FEW)).sum())
     told, size = count_told_apart(statistics), f"{samples:,} samples, {dim:,} columns"
+    apart = count_by_class(statistics)
     found = {
         f"classes with one sample: {single:,}. The sums of such a class are that sample, code by "
         "code. Leave it out, or wait until there are more": single,
@@ -35,6 +36,9 @@ def disclosures(statistics: Statistics) -> list[str]:
         f"samples with a code that no other has: {told:,} of {samples:,}. The products of that "
         "code are all codes of its sample. Take smaller tables (group_size, buckets), or count "
         "more samples": told,
+        f"samples of classes with no more of them than columns that are counted by class: "
+        f"{apart:,} of {samples:,}. Each of these classes can be worked out by itself, exactly. "
+        "Count more samples, or do not count by class (by_class)": apart,
         f"{size}: with no more samples than columns, all of them can be worked out exactly, "
         "because codes are whole numbers (a lattice). Count more samples, take fewer columns, or "
         "add the file to those of others you trust before it leaves": 0 < samples <= dim,
@@ -53,12 +57,18 @@ def name_given_away(statistics: Statistics) -> str:
             f"columns ({dim:,})"
         )
     single = int((statistics.class_counts == 1).sum())
-    if found := max(single, count_told_apart(statistics)):
+    if found := max(single, count_told_apart(statistics), count_by_class(statistics)):
         return (
             f"at least {found:,} of {samples:,} samples can be worked out exactly: they have a "
-            "class or a code to themselves"
+            "class or a code to themselves, or a class of few that is counted by itself"
         )
     return ""
+
+
+def count_by_class(statistics: Statistics) -> int:
+    """Samples of classes whose own gram has no fewer columns than they have samples."""
+    counts = [part.sample_count for part in statistics.by_class if part.sample_count <= part.dim]
+    return sum(counts)
 
 
 def count_told_apart(statistics: Statistics) -> int:

@@ -27,6 +27,7 @@ from safle.federation.disclosure import disclosures
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import Statistics, count
+from safle.statistics.kernels import triangle
 from safle.wire import encode_statistics
 
 MARGIN = 1.1
@@ -91,7 +92,9 @@ def weigh(
     statistics = count(encoder, features, labels)
     size = len(encode_statistics(statistics))
     seconds = time.perf_counter() - begun
-    numbers = statistics.gram.size + statistics.cross.size + len(statistics.class_names)
+    pooled = 0 if statistics.layout.only_by_class else triangle.packed_size(statistics.dim)
+    numbers = pooled + statistics.cross.size + len(statistics.class_names)
+    numbers += sum(triangle.packed_size(part.dim) for part in statistics.by_class)
     told = tuple(disclosures(statistics))
     found = attack(statistics) if attacked else None
     return Rehearsal(statistics.sample_count, statistics.dim, numbers, size, seconds, told, found)

@@ -205,8 +205,10 @@ class Statistics(Margins):
     @property
     def class_grams(self) -> NDArray[np.signedinteger[Any]]:
         """All class grams, packed: int32 or int64, (class_count, d (d + 1) / 2); a copy."""
+        block = self.layout.class_layout
         if not self.by_class:
-            return np.zeros((len(self.class_names), 0), np.int32)
+            size = triangle.packed_size(block.dense_dim if block else 0)
+            return np.zeros((len(self.class_names), size), np.int32)
         return np.stack([part.gram for part in self.by_class])
 
     def gram_square(self) -> NDArray[np.int64]:
