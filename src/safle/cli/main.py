@@ -14,6 +14,7 @@ import rich_click as click
 from safle.cli.approve import approve
 from safle.cli.attack import attack
 from safle.cli.backbones import backbones
+from safle.cli.bundle import bundle
 from safle.cli.card import card
 from safle.cli.client import client
 from safle.cli.count import count
@@ -45,7 +46,7 @@ COMMANDS = (
     *(backbones, features, encoder, histogram, rehearse, attack, count, client, approve),
     *(show_log, add_up, remove, publish, solve),
     *(store, private, predict, evaluate, card, export, inspect_file),
-    *(simulate, deploy, demo, experiment, report),
+    *(simulate, deploy, bundle, demo, experiment, report),
 )
 SETTINGS = {
     "help_option_names": ["-h", "--help"],
