@@ -10,7 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from safle.cli.main import app
+from safle.cli.session import Session
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import (
     CountOverflow,
@@ -276,6 +279,21 @@ def test_a_policy_sees_who_opens(cast):
         Policy(keyholders=mine[:2]).check(release)
     with pytest.raises(ValueError, match="least_clients"):
         Policy(least_clients=3).check(release)
+
+
+def test_inspect_says_who_takes_part(cast, files, total, tmp_path):
+    contents = {
+        "round.private": (cast.declared.data, ["keyholder-2 (", "client-05 (", "2 keyholders"]),
+        "a.masked": (files[0], ["masked contribution", "client-00", cast.declared.digest]),
+        "sum.masked": (total.to_bytes(), ["masked sum"]),
+        "request.ask": (total.request.to_bytes(), ["request to keyholders"]),
+        "k.answer": (cast.answer(0, total), ["keyholder's answer", "keyholder-0"]),
+    }
+    for name, (data, shown) in contents.items():
+        (tmp_path / name).write_bytes(data)
+        done = CliRunner().invoke(app, ["inspect", str(tmp_path / name)], obj=Session())
+        assert done.exit_code == 0
+        assert all(text in done.output for text in shown)
 
 
 KILLED = """

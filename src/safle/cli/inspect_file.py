@@ -140,15 +140,36 @@ def _histogram(session: Session, path: Path) -> None:
 def _private(session: Session, path: Path) -> None:
     """What a file of a private round says of itself, without the keys that could check it."""
     from safle._internal.memory import readable
+    from safle._internal.places import naming
+    from safle.federation.private.signed import read_signed
     from safle.wire import container, peek_kind
 
     name = str(peek_kind(path))
     kind = next(number for number, text in container.KINDS.items() if text == name)
-    header = container.read_file(path, kind=kind).header
-    head = header.get("head", header)
-    said = {key: value for key, value in head.items() if isinstance(value, str)}
-    facts = {**said, "file": readable(path.stat().st_size)}
+    said, payload = container.read_file(path, kind=kind).header, b""
+    if kind in (container.ROUND, container.MASKED, container.ANSWER):
+        with naming(path):
+            head, payload = read_signed(container.read_limited(path), kind)
+        said = dict(head.fields)
+    facts: dict[str, object] = {k: v for k, v in said.items() if isinstance(v, str)}
+    if kind == container.ROUND:
+        facts |= _round_facts(payload)
+    facts["file"] = readable(path.stat().st_size)
     session.facts(f"{path}: {name}", facts | {"checks": "checksum, sizes; signatures need keys"})
+
+
+def _round_facts(payload: bytes) -> dict[str, object]:
+    """Who takes part, by the operator's word."""
+    from safle.federation.private.round import read_content
+
+    content = read_content(payload)
+    parties = {
+        name: ", ".join(f"{key.name} ({key.fingerprint[:16]}…)" for key in roster.values())
+        for name, roster in (("clients", content.clients), ("keyholders", content.keyholders))
+    }
+    opening = f"{content.needed} keyholders, at least {content.least} clients"
+    most = f"{content.space.most_samples:,} samples"
+    return {**parties, "needed to open": opening, "at most": most}
 
 
 def _manifest(session: Session, path: Path) -> None:

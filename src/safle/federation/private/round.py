@@ -28,26 +28,36 @@ _FIELDS = {"format", "id", "space", "most_samples", "clients", "keyholders", "ne
 
 
 @dataclass(frozen=True)
-class PrivateRound:
-    """A declared round; every client, keyholder and server works from the same file.
+class RoundContent:
+    """What a round file says.
 
     Attributes
     ----------
-    digest : identity of the round, which every other file names
-    operator : who declared it
     space : what is added up
     clients, keyholders : by name; keyholders are numbered in this order
     needed : keyholders without whom nothing opens
     least : fewest clients whose sum is opened, and whom two opened sums tell apart
     """
 
-    digest: str
-    operator: PublicKey
     space: Space
     clients: Mapping[str, PublicKey]
     keyholders: Mapping[str, PublicKey]
     needed: int
     least: int
+
+
+@dataclass(frozen=True)
+class PrivateRound(RoundContent):
+    """A declared round; every client, keyholder and server works from the same file.
+
+    Attributes
+    ----------
+    digest : identity of the round, which every other file names
+    operator : who declared it
+    """
+
+    digest: str
+    operator: PublicKey
     data: bytes = field(repr=False, compare=False)
 
     @cached_property
@@ -82,24 +92,26 @@ class PrivateRound:
         """Read a round file; refused unless this operator has signed it."""
         head, payload = read_signed(data, container.ROUND)
         head.check(operator, "round")
-        try:
-            content = json.loads(payload)
-            if content["format"] != FORMAT or set(content) != _FIELDS:
-                raise WireError(f"not a round of format {FORMAT}")
-            most = _number(content["most_samples"], 1)
-            clients, keyholders = _roster(content["clients"]), _roster(content["keyholders"])
-            needed, least = _number(content["needed"], 1), _number(content["least"], 2)
-            space = _read_space(content["space"], most)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            if isinstance(error, SafleError):
-                raise
-            raise WireError(f"not a valid round: {error}") from error
-        except RecursionError as error:
-            raise WireError("not a valid round: nested too deeply") from error
-        _check(clients, keyholders, needed, least)
-        return PrivateRound(
-            head.digest(), operator, space, clients, keyholders, needed, least, data
-        )
+        content = read_content(payload)
+        return PrivateRound(**vars(content), digest=head.digest(), operator=operator, data=data)
+
+
+def read_content(payload: bytes) -> RoundContent:
+    """What a round's payload says, whoever has signed it; `SafleError` for nonsense."""
+    try:
+        content = json.loads(payload)
+        if content["format"] != FORMAT or set(content) != _FIELDS:
+            raise WireError(f"not a round of format {FORMAT}")
+        most = _number(content["most_samples"], 1)
+        clients, keyholders = _roster(content["clients"]), _roster(content["keyholders"])
+        needed, least = _number(content["needed"], 1), _number(content["least"], 2)
+        space = _read_space(content["space"], most)
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as e:
+        if isinstance(e, SafleError):
+            raise
+        raise WireError(f"not a valid round: {e}") from e
+    _check(clients, keyholders, needed, least)
+    return RoundContent(space, clients, keyholders, needed, least)
 
 
 def declare_round(
