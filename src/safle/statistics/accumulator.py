@@ -288,7 +288,7 @@ class Accumulator:
                 own = labels == name
                 share = Codes(codes.symbols[own][:, :0], dense[own])
                 # As many as are no larger than their gram.
-                self._by_class[name.item()]._gather(share, labels[own], block.dense_dim // 2)
+                self._by_class[name.item()]._gather(share, labels[own], block.dense_dim)
         if self._pending_samples >= most:
             self._count_pending()
 

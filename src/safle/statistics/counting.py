@@ -27,7 +27,9 @@ WIDE_TABLE = 160
 def seen_codes(symbols: NDArray[Any], layout: Layout) -> NDArray[np.int64]:
     """Codes that occur in ``symbols``, (samples, experts): int64, ascending."""
     seen = np.zeros(layout.code_count, np.bool_)
-    kernels.mark_seen(symbols, layout.bases, seen)
+    # A class's few samples are counted often: threads that have nothing to do are not woken.
+    if layout.experts:
+        kernels.mark_seen(symbols, layout.bases, seen)
     return np.flatnonzero(seen)
 
 
@@ -44,7 +46,8 @@ def rows_of(symbols: NDArray[Any], layout: Layout, codes: NDArray[np.int64]) -> 
     ranks = np.zeros(layout.code_count, np.int32)
     ranks[codes] = np.arange(len(codes))
     rows = np.empty((layout.experts, len(symbols)), np.int32)
-    kernels.to_columns(symbols, layout.bases, ranks, rows)
+    if layout.experts:
+        kernels.to_columns(symbols, layout.bases, ranks, rows)
     return rows
 
 
