@@ -38,11 +38,12 @@ def open_total(
     say whose file was wrong: keep everything, and begin a new round.
     """
     from safle._internal.places import naming
-    from safle.cli.describe import histogram_facts, statistics_facts
+    from safle.cli.describe import histogram_facts, noisy_facts, statistics_facts
     from safle.encoders.histogram import Histogram
     from safle.federation.private.answer import Answer
     from safle.federation.private.gathering import MaskedSum
-    from safle.wire import container, encode_histogram, encode_statistics
+    from safle.statistics.noisy import NoisyStatistics
+    from safle.wire import container, encode_histogram, encode_noisy, encode_statistics
 
     refuse_overwriting(output, masked_sum, *answers)
     declared = load_round(round_path, operator_path)
@@ -54,7 +55,10 @@ def open_total(
         with naming(path):
             opened.append(Answer.from_bytes(container.read_limited(path), declared))
     value = total.open(opened)
-    if isinstance(value, Histogram):
+    if isinstance(value, NoisyStatistics):
+        data, kind = encode_noisy(value), "noisy statistics"
+        facts = noisy_facts(value, size=len(data), digest=container.declared_digest(data))
+    elif isinstance(value, Histogram):
         data, kind = encode_histogram(value), "histogram"
         facts = histogram_facts(value)
     else:

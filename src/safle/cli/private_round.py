@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli.options import COUNT, FILE, Command, examples, option, output
+from safle.cli.options import COUNT, FILE, POSITIVE, Command, examples, option, output
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
@@ -24,6 +24,11 @@ CLASSES = "Of statistics: every class that any client may have."
 GRID = "Of histograms: the grid that all clients count on."
 FEATURES = "Of histograms: how many features there are, if they have no names."
 COLUMNS = "Of histograms: what the features are called."
+EPSILON = (
+    "Of statistics: they open with noise that promises this differential privacy, of every "
+    "keyholder; all keyholders are then needed."
+)
+CALIBRATION = "Goes with --epsilon: where the encoder's thresholds came from."
 SAMPLES = "Of all clients together; the more, the larger their files."
 KEYHOLDER = "A keyholder's public key; one, or three of whom any two open."
 LEAST = "Fewest clients whose sum is opened, and by whom two opened sums differ."
@@ -38,6 +43,9 @@ EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
 @option("--features", FEATURES, "N", type=COUNT)
 @option("--columns", COLUMNS, "A,B,C")
 @option("--most-samples", SAMPLES, "N", type=COUNT, required=True)
+@option("--epsilon", EPSILON, "E", type=POSITIVE)
+@option("--delta", "Goes with --epsilon.", "D", type=POSITIVE)
+@option("--calibration", CALIBRATION, type=click.Choice(["declared", "public"]))
 @option("--client clients", "A client's public key; once for each.", "FILE", **EACH)
 @option("--keyholder keyholders", KEYHOLDER, "FILE", **EACH)
 @option("--least", LEAST, "N", type=click.IntRange(min=2), default=3)
@@ -53,6 +61,9 @@ def declare(
     features: int | None,
     columns: str | None,
     most_samples: int,
+    epsilon: float | None,
+    delta: float | None,
+    calibration: str | None,
     clients: tuple[Path, ...],
     keyholders: tuple[Path, ...],
     least: int,
@@ -66,12 +77,19 @@ def declare(
     """
     from safle._internal.memory import readable
     from safle.federation.private.keys import PrivateKey, PublicKey
+    from safle.federation.private.noisy_space import with_noise
     from safle.federation.private.round import declare_round
+    from safle.federation.private.statistics_space import StatisticsSpace
     from safle.wire import container
 
+    space = _space(encoder_path, classes, grid, features, columns, most_samples)
+    if epsilon and delta and calibration and isinstance(space, StatisticsSpace):
+        space = with_noise(space, epsilon, delta, calibration, len(keyholders))
+    elif epsilon or delta or calibration:
+        raise click.UsageError("--epsilon, --delta and --calibration go together, with --encoder")
     declared = declare_round(
         PrivateKey.load(key_path),
-        _space(encoder_path, classes, grid, features, columns, most_samples),
+        space,
         clients=[PublicKey.load(path) for path in clients],
         keyholders=[PublicKey.load(path) for path in keyholders],
         least=least,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Histogram
 from safle.federation.disclosure import name_given_away
+from safle.federation.private.noisy_space import NoisySpace
 from safle.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -51,12 +52,14 @@ class Release:
     def under_masks(self, declared: PrivateRound) -> Release:
         """The same, if it leaves for a private round only."""
         keyholders = tuple(key.fingerprint for key in declared.keyholders.values())
+        space = declared.space
         return replace(
             self,
             masked=True,
             gives_away="",
             keyholders=keyholders,
             least_clients=declared.least,
+            epsilon=space.epsilon if isinstance(space, NoisySpace) else math.inf,
         )
 
     @staticmethod

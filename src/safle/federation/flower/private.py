@@ -176,8 +176,10 @@ def add_up_privately(
     """Both messages of a private round; the opened sum."""
     operator = PublicKey.load(run.places.path("operator"))
     declared = PrivateRound.load(run.places.path("round").read_bytes(), operator)
-    if not isinstance(declared.space, StatisticsSpace):
-        raise SettingsError("this round is one of histograms; name one of statistics")
+    if type(declared.space) is not StatisticsSpace:
+        raise SettingsError(
+            "this round is one of histograms, or opens with noise; name one of exact statistics"
+        )
     require_same(declared.space, encoder)
     folder = run.places.path("store")
     folder.mkdir(parents=True, exist_ok=True)

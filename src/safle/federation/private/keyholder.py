@@ -19,10 +19,14 @@ from safle.federation.private.gathering import Request
 from safle.federation.private.keys import PrivateKey
 from safle.federation.private.masked import open_seeds
 from safle.federation.private.masks import add_masks
+from safle.federation.private.noisy_space import NoisySpace
 from safle.federation.private.vector import new_vector
 
 _TABLE = """CREATE TABLE IF NOT EXISTS opened (
     round TEXT NOT NULL, request TEXT NOT NULL, members TEXT NOT NULL, at TEXT NOT NULL,
+    PRIMARY KEY (round, request))"""
+_ANSWERS = """CREATE TABLE IF NOT EXISTS answers (
+    round TEXT NOT NULL, request TEXT NOT NULL, answer BLOB NOT NULL,
     PRIMARY KEY (round, request))"""
 
 
@@ -35,6 +39,7 @@ class History:
             self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
             self._connection.execute("PRAGMA synchronous=FULL")
             self._connection.execute(_TABLE)
+            self._connection.execute(_ANSWERS)
 
     def __enter__(self) -> History:
         return self
@@ -56,10 +61,36 @@ class History:
             before = self.opened(request.declared.digest)
             if request.members in before:
                 return
+            if before and isinstance(request.declared.space, NoisySpace):
+                raise FederationError(
+                    "a set of this round was opened before, and every sum that opens with noise "
+                    "costs as much privacy as the first: declare a new round"
+                )
             check_apart([*before, request.members], request.declared.least)
             members, now = json.dumps(sorted(request.members)), datetime.now(UTC).isoformat()
             row = (request.declared.digest, request.digest, members, now)
             self._connection.execute("INSERT INTO opened VALUES (?, ?, ?, ?)", row)
+
+    def keep(self, request: Request, data: bytes) -> bytes:
+        """The first answer that was made to a request; the disk has it when this returns.
+
+        Noise that is drawn twice could be averaged away.
+        """
+        row = request.declared.digest, request.digest
+        with self._named(), self._transaction():
+            self._connection.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?)", (*row, data))
+        kept = self.kept(request)
+        assert kept is not None, "it was just noted"
+        return kept
+
+    def kept(self, request: Request) -> bytes | None:
+        """The answer to a request that was made before, where it has noise."""
+        with self._named():
+            found = self._connection.execute(
+                "SELECT answer FROM answers WHERE round = ? AND request = ?",
+                (request.declared.digest, request.digest),
+            ).fetchone()
+        return found[0] if found else None
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -120,13 +151,16 @@ def explain(request: Request, history: History) -> list[str]:
     already = f"{len(before)} sets of this round were opened before."
     if request.members in before:
         already = "You have opened this very set before: the answer will be the same."
+    noise = ""
+    if isinstance(declared.space, NoisySpace):
+        noise = f" You add noise: {declared.space.privacy.promise}, whatever the others do."
     text = f"""
 {declared.operator.name} asks you to open the sum of {len(clients)} of {len(declared.clients)} \
 clients of round {declared.digest[:12]}…: {", ".join(clients)}.
 The round opens sums of at least {declared.least} clients, by {declared.needed} of the \
 keyholders {", ".join(declared.keyholders)}.
 {already}
-What opens is the sum of all these clients, and of none of them alone."""
+What opens is the sum of all these clients, and of none of them alone.{noise}"""
     return text.strip().splitlines()
 
 
@@ -144,8 +178,15 @@ def answer(request: Request, key: PrivateKey, history: History) -> Answer:
         raise FederationError(f"{key.name}'s key is not a keyholder's of this round")
     opened = [open_seeds(head, declared, key) for head in request.heads.values()]
     history.add(request)
+    if kept := history.kept(request):
+        return Answer.from_bytes(kept, declared)
     vectors = {}
     for share in declared.shares_of(key.name):
         vectors[share] = new_vector(declared.space.blocks)
         add_masks(declared.space.blocks, vectors[share], [keys[share] for keys in opened])
-    return Answer(key.name, declared.digest, request.digest, vectors)
+    made = Answer(key.name, declared.digest, request.digest, vectors)
+    if not isinstance(declared.space, NoisySpace):
+        return made
+    for masks in vectors.values():
+        declared.space.hide(masks)
+    return Answer.from_bytes(history.keep(request, made.to_bytes(key)), declared)

@@ -17,6 +17,7 @@ from safle.encoders.names import as_names
 from safle.errors import FederationError, SafleError, SettingsError, WireError
 from safle.federation.private.keys import PrivateKey, PublicKey
 from safle.federation.private.masks import shares
+from safle.federation.private.noisy_space import NoisySpace
 from safle.federation.private.signed import Head, is_digest, read_signed
 from safle.federation.private.statistics_space import StatisticsSpace
 from safle.federation.private.vector import HistogramSpace, Space, vector_bytes
@@ -105,12 +106,15 @@ def read_content(payload: bytes) -> RoundContent:
         most = _number(content["most_samples"], 1)
         clients, keyholders = _roster(content["clients"]), _roster(content["keyholders"])
         needed, least = _number(content["needed"], 1), _number(content["least"], 2)
-        space = _read_space(content["space"], most)
+        space = _read_space(content["space"], most, len(keyholders))
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as e:
         if isinstance(e, SafleError):
             raise
         raise WireError(f"not a valid round: {e}") from e
     _check(clients, keyholders, needed, least)
+    if isinstance(space, NoisySpace) and needed != len(keyholders):
+        # What two keyholders know, one of them could give without its noise.
+        raise SettingsError("a round with noise needs all of its keyholders to open")
     return RoundContent(space, clients, keyholders, needed, least)
 
 
@@ -141,13 +145,17 @@ def declare_round(
         "most_samples": space.most_samples,
         "clients": [party.to_json() for party in clients],
         "keyholders": [party.to_json() for party in keyholders],
-        "needed": needed or len(keyholders) // 2 + 1,
+        "needed": needed or _needed(space, len(keyholders)),
         "least": least,
     }
     payload = container.canonical(content)
     head = Head.sign(key, "round", payload)
     data = head.to_bytes(container.ROUND, payload)
     return PrivateRound.load(data, key.public)
+
+
+def _needed(space: Space, keyholders: int) -> int:
+    return keyholders if isinstance(space, NoisySpace) else keyholders // 2 + 1
 
 
 def statistics_space(
@@ -200,20 +208,28 @@ def _number(value: object, least: int) -> int:
 def _write_space(space: Space) -> dict[str, Any]:
     if isinstance(space, StatisticsSpace):
         layout, classes = space.layout.to_json(), [*space.class_names]
-        return {"fingerprint": space.fingerprint, "layout": layout, "classes": classes}
+        content = {"fingerprint": space.fingerprint, "layout": layout, "classes": classes}
+        if isinstance(space, NoisySpace):
+            promise = [float(space.epsilon).hex(), float(space.delta).hex(), space.calibration]
+            content["promise"] = promise
+        return content
     assert isinstance(space, HistogramSpace), "a round adds up statistics or histograms"
     grid = [float(space.grid.low).hex(), float(space.grid.high).hex(), space.grid.bins]
     names = {"names": [*space.names]} if space.names else {}
     return {"grid": grid, "features": space.feature_dim, **names}
 
 
-def _read_space(content: Any, most_samples: int) -> Space:
-    if set(content) == {"fingerprint", "layout", "classes"}:
+def _read_space(content: Any, most_samples: int, keyholders: int) -> Space:
+    if set(content) - {"promise"} == {"fingerprint", "layout", "classes"}:
         classes = tuple(content["classes"])
         if not is_digest(content["fingerprint"]) or as_class_names(classes) != classes:
             raise WireError("expected an encoder's fingerprint, and classes in ascending order")
-        layout = Layout.from_json(content["layout"])
-        return StatisticsSpace(content["fingerprint"], layout, classes, most_samples)
+        exact = content["fingerprint"], Layout.from_json(content["layout"]), classes, most_samples
+        if "promise" not in content:
+            return StatisticsSpace(*exact)
+        epsilon, delta, calibration = content["promise"]
+        promise = float.fromhex(epsilon), float.fromhex(delta), calibration
+        return NoisySpace(*exact, *promise, keyholders)
     low, high, bins = content["grid"]
     grid = Grid(float.fromhex(low), float.fromhex(high), bins)
     features = _number(content["features"], 1)

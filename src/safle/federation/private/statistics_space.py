@@ -60,6 +60,11 @@ class _Products:
         lengths = len(self.columns.places) - self.firsts
         return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
+    @property
+    def chosen(self) -> NDArray[np.bool_]:
+        """Which products are free, (rows, columns)."""
+        return np.arange(len(self.columns.places)) >= self.firsts[:, None]
+
     def block(self, samples: int) -> Block:
         low, high = self.rows.range(samples, self.columns.largest, self.columns.signed)
         return Block("products", int(self.starts[-1]), low, high)
