@@ -34,7 +34,7 @@ from safle.wire import add_contribution, encode_statistics
 CLIENTS, QUICK_CLIENTS = (10, 100), (3, 4)
 SAMPLES, QUICK_SAMPLES = 500, 20
 MOST_SAMPLES = 50_000
-MASKED_BYTES, QUICK_BYTES = 1 << 26, 1 << 20
+MASKED_BYTES, QUICK_BYTES = 1 << 24, 1 << 20
 BAR_MASKING, BAR_RATIO, BAR_DIM = 1e9, 2.0, 2459
 LARGEST_PLAYED = 4096
 """Columns above which many clients are not played one by one, but reckoned from few."""
@@ -84,7 +84,7 @@ def masking_speed(size: int) -> float:
     vector = new_vector(blocks)
     keys = [os.urandom(32) for _ in range(3)]
     seconds = []
-    for _ in range(5):
+    for _ in range(20):
         begun = time.thread_time()
         add_masks(blocks, vector, keys)
         seconds.append(time.thread_time() - begun)

@@ -25,7 +25,7 @@ def open_share(node_id: int, node: Settings, run: Settings) -> Client:
         return open_client(node_id, node, run)
     settings = Run.from_flat(run)
     simulation = settings.simulation
-    table, parts = _split(simulation, settings.rules.clients)
+    table, parts = _split(simulation, settings.rules.clients or int(node["num-partitions"]))
     rows = parts[int(node["partition-id"])]
     return Client(client_name(node_id, node), table, simulation.features, rows, trusted=True)
 
