@@ -137,7 +137,7 @@ def test_histograms_travel_the_same_way(data, bins, features):
 @given(
     seed=st.binary(min_size=32, max_size=32),
     widths=st.lists(st.integers(1, 8), min_size=1, max_size=4),
-    size=st.sampled_from([1, 7, 8192, 8193, 20_000]),
+    size=st.sampled_from([1, 7, 8192, 8193, 40_000]),
 )
 @settings(max_examples=15)
 def test_masks_are_those_of_a_second_implementation(seed, widths, size):

@@ -16,48 +16,54 @@ from numpy.typing import NDArray
 from safle.statistics.kernels.triangle import start
 
 TILE = 8192
+RUN = 4 * TILE
+"""Entries that are worked on at a time: tiles enough to make the calls cheap, and cached."""
 
 
 @njit(cache=True, nogil=True)
-def add_tile(
+def add_tiles(
     target: NDArray[np.uint8],
     stream: NDArray[np.uint8],
     size: int,
     width: int,
     carry: NDArray[np.uint8],
 ) -> None:
-    """``target += stream``, both one tile of ``size`` entries of ``width`` bytes."""
-    carry[:size] = 0
-    for plane in range(width):
-        totals = target[plane * size : (plane + 1) * size]
-        added = stream[plane * size : (plane + 1) * size]
-        for k in range(size):
-            before = totals[k]
-            half = np.uint8(before + added[k])
-            whole = np.uint8(half + carry[k])
-            carry[k] = np.uint8(half < before) | np.uint8(whole < half)
-            totals[k] = whole
+    """``target += stream``, both tiles of ``size`` entries of ``width`` bytes in all."""
+    for first in range(0, size, TILE):
+        tile = min(TILE, size - first)
+        carry[:tile] = 0
+        for plane in range(width):
+            at = first * width + plane * tile
+            totals, added = target[at : at + tile], stream[at : at + tile]
+            for k in range(tile):
+                before = totals[k]
+                half = np.uint8(before + added[k])
+                whole = np.uint8(half + carry[k])
+                carry[k] = np.uint8(half < before) | np.uint8(whole < half)
+                totals[k] = whole
 
 
 @njit(cache=True, nogil=True)
-def subtract_tile(
+def subtract_tiles(
     target: NDArray[np.uint8],
     stream: NDArray[np.uint8],
     size: int,
     width: int,
     carry: NDArray[np.uint8],
 ) -> None:
-    """``target -= stream``, both one tile of ``size`` entries of ``width`` bytes."""
-    carry[:size] = 0
-    for plane in range(width):
-        totals = target[plane * size : (plane + 1) * size]
-        taken = stream[plane * size : (plane + 1) * size]
-        for k in range(size):
-            before = totals[k]
-            half = np.uint8(before - taken[k])
-            whole = np.uint8(half - carry[k])
-            carry[k] = np.uint8(half > before) | np.uint8(whole > half)
-            totals[k] = whole
+    """``target -= stream``, both tiles of ``size`` entries of ``width`` bytes in all."""
+    for first in range(0, size, TILE):
+        tile = min(TILE, size - first)
+        carry[:tile] = 0
+        for plane in range(width):
+            at = first * width + plane * tile
+            totals, taken = target[at : at + tile], stream[at : at + tile]
+            for k in range(tile):
+                before = totals[k]
+                half = np.uint8(before - taken[k])
+                whole = np.uint8(half - carry[k])
+                carry[k] = np.uint8(half > before) | np.uint8(whole > half)
+                totals[k] = whole
 
 
 @njit(cache=True, nogil=True, parallel=True)

@@ -20,7 +20,7 @@ except ImportError:
     raise MissingExtra("cryptography", "private", "a private sum") from None
 
 SEED_BYTES = 32
-_ZEROS = bytes(8 * kernels.TILE)
+_ZEROS = bytes(8 * kernels.RUN)
 
 
 def shares(keyholders: int, needed: int) -> list[tuple[int, ...]]:
@@ -52,4 +52,4 @@ def add_masks(blocks: Sequence[Block], target: Bytes, keys: Iterable[bytes]) -> 
         zeros = memoryview(_ZEROS)[: size * width]
         for cipher in streams:
             cipher.update_into(zeros, stream)
-            kernels.add_tile(target[place], stream, size, width, carry)
+            kernels.add_tiles(target[place], stream, size, width, carry)

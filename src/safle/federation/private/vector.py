@@ -72,11 +72,11 @@ def new_vector(blocks: Iterable[Block]) -> Bytes:
 
 
 def tiles(blocks: Iterable[Block]) -> Iterator[tuple[slice, int, int]]:
-    """Every tile of a vector: where it is, its entries, and bytes of an entry."""
+    """A vector, some tiles of a block at a time: where, entries, and bytes of an entry."""
     at = 0
     for block in blocks:
-        for first in range(0, block.size, kernels.TILE):
-            size = min(kernels.TILE, block.size - first)
+        for first in range(0, block.size, kernels.RUN):
+            size = min(kernels.RUN, block.size - first)
             yield slice(at, at + size * block.width), size, block.width
             at += size * block.width
 
@@ -84,7 +84,7 @@ def tiles(blocks: Iterable[Block]) -> Iterator[tuple[slice, int, int]]:
 def add_vectors(blocks: Sequence[Block], target: Bytes, other: Bytes, sign: int = 1) -> None:
     """``target += sign * other``, entry by entry, each modulo its block's."""
     carry = np.empty(kernels.TILE, np.uint8)
-    step = kernels.add_tile if sign > 0 else kernels.subtract_tile
+    step = kernels.add_tiles if sign > 0 else kernels.subtract_tiles
     for place, size, width in tiles(blocks):
         step(target[place], other[place], size, width, carry)
 
