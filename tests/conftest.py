@@ -51,6 +51,21 @@ def tiny_onnx() -> Callable[..., Path]:
     return runpy.run_path(str(Path(__file__).with_name("tiny_onnx.py")))["save_tiny_onnx"]
 
 
+@pytest.fixture
+def safle(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """``safle("count", ..., code=0)``: the command, in this process; what it printed."""
+    from safle.cli.main import run
+
+    def command(*words: object, code: int = 0) -> str:
+        with pytest.raises(SystemExit) as ended:
+            run([str(word) for word in words])
+        printed = "".join(capsys.readouterr())
+        assert ended.value.code == code, printed
+        return printed
+
+    return command
+
+
 MOST_THREADS = min(2, numba.config.NUMBA_NUM_THREADS)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from safle import DeclaredRange, load_encoder, make_encoder
-from safle.cli.main import run
 from safle.data.tables import open_table
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import EncoderMismatch, SettingsError, TableError
@@ -30,20 +29,6 @@ def write(path, order, *, more=(), label="label"):
             texts = [f"{column} {number}" for column in more]
             writer.writerow([*(values[column] for column in order), *texts, f" {name} "])
     return path
-
-
-@pytest.fixture
-def safle(capsys):
-    """The command, in this process: what it printed."""
-
-    def command(*words, code=0):
-        with pytest.raises(SystemExit) as ended:
-            run([str(word) for word in words])
-        printed = "".join(capsys.readouterr())
-        assert ended.value.code == code, printed
-        return printed
-
-    return command
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import rich_click as click
@@ -40,6 +41,7 @@ def open_total(
     from safle._internal.places import naming
     from safle.cli.describe import histogram_facts, noisy_facts, statistics_facts
     from safle.encoders.histogram import Histogram
+    from safle.federation.log import write_log
     from safle.federation.private.answer import Answer
     from safle.federation.private.gathering import MaskedSum
     from safle.statistics.noisy import NoisyStatistics
@@ -65,5 +67,7 @@ def open_total(
         data, kind = encode_statistics(value), "statistics"
         digest = container.declared_digest(data)
         facts = statistics_facts(value, size=len(data), digest=digest)
+    clients = ", ".join(total.heads)
+    write_log("opened", digest=hashlib.sha256(data).hexdigest(), note=f"{kind} of {clients}")
     container.write_file(output, data)
-    session.facts(f"{output}: {kind}", {"clients": ", ".join(total.heads), **facts})
+    session.facts(f"{output}: {kind}", {"clients": clients, **facts})

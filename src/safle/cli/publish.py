@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,7 @@ def publish(
     """
     from safle.cli.describe import noisy_facts
     from safle.federation.ledger import Ledger
+    from safle.federation.log import write_log
     from safle.wire import container, encode_noisy
 
     session.announce_compilation()
@@ -95,6 +97,8 @@ def publish(
         calibration=calibration,
     )
     data = encode_noisy(noisy)
+    promise = f"noisy statistics, epsilon {epsilon:g} and delta {delta:g}"
+    write_log("sent", digest=hashlib.sha256(data).hexdigest(), note=promise)
     container.write_file(output, data)
     facts = noisy_facts(noisy, size=len(data), digest=container.declared_digest(data))
     session.facts(f"{output}: noisy statistics", facts | {"ledger": str(place)})
