@@ -163,7 +163,7 @@ def test_a_sum_whose_manifest_cannot_be_written_is_not_written(
     folder: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "total.stats.manifest.json").mkdir()
-    done = safle(folder, "sum", "a.stats", "-o", str(tmp_path / "total.stats"))
+    done = safle(folder, "--quiet", "sum", "a.stats", "-o", str(tmp_path / "total.stats"))
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["total.stats.manifest.json"]
