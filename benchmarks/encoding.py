@@ -112,7 +112,7 @@ def dense(features: Floats, encoder: RandomFeatureEncoder, signs: Floats) -> NDA
     codes = (sums + ((1 << encoder.shift) >> 1)) >> encoder.shift
     whole = np.full((len(features), encoder.layout.dense_dim), encoder.scale, np.int16)
     whole[:, : encoder.feature_dim] = fixed
-    whole[:, encoder.feature_dim : -1] = np.clip(codes, 0, encoder.largest)
+    whole[:, encoder.feature_dim + 1 :] = np.clip(codes, 0, encoder.largest)
     return whole
 
 

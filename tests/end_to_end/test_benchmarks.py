@@ -56,7 +56,7 @@ BARS = {
     "federation": 6,
     "pooled": 1,
     "flower": 1,
-    "privacy": 3,
+    "privacy": 6,
 }
 
 
