@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, qr
+from threadpoolctl import threadpool_limits
 
 from safle.solver.reduction import Reduction
 from safle.solver.tiles import Progress
@@ -84,7 +85,10 @@ def _probe(
     # Probes live in the range of the gram: its null space adds nothing to any sum.
     reduced = generator.choice([-1.0, 1.0], (reduction.reduced_dim, PROBES))
     start = np.concatenate([target, reduction.backward(reduced) / np.sqrt(PROBES)], axis=1)
-    nodes, parts = _lanczos(statistics, reduction.real, start, progress)
+    # BLAS has only thin blocks to multiply here. Its threads, waiting for more of them, would
+    # take the cores from the passes over the gram, which then last twice as long.
+    with threadpool_limits(1, "blas"):
+        nodes, parts = _lanczos(statistics, reduction.real, start, progress)
     split = target.shape[1]
     return nodes, parts[:, :split], parts[:, split:]
 
@@ -95,7 +99,10 @@ def _lanczos(
     """Quadrature nodes, (nodes,), and the parts of every column there, (nodes, width)."""
     norms = np.linalg.norm(start, axis=0)
     block, first = _orthonormal(start / np.where(norms > 0, norms, 1.0), BREAKDOWN)
-    basis, within, beside = block, [], []
+    # Column by column in memory, and all of it at once: it grows without being copied.
+    whole = np.empty((len(start), STEPS * start.shape[1]), order="F")
+    whole[:, : block.shape[1]], known = block, block.shape[1]
+    within, beside = [], []
     # Half the bytes to read, and rounded alike on any machine.
     gram = statistics.gram.astype(np.float32)
     for step in range(STEPS):
@@ -103,6 +110,7 @@ def _lanczos(
         product = triangle.multiply(gram, statistics.dim, scaled) * real[:, None]
         inner = block.T @ product
         within.append((inner + inner.T) / 2)
+        basis = whole[:, :known]
         for _ in range(2):
             # Twice is enough to keep the basis orthogonal to rounding.
             product -= basis @ (basis.T @ product)
@@ -112,7 +120,8 @@ def _lanczos(
         block, link = _orthonormal(product, BREAKDOWN * largest)
         if not len(link) or step == STEPS - 1:
             break
-        basis = np.concatenate([basis, block], axis=1)
+        whole[:, known : known + len(link)] = block
+        known += len(link)
         beside.append(link)
     nodes, vectors = eigh(_band(within, beside))
     return np.maximum(nodes, 0.0), vectors[: len(first)].T @ (first * norms)
