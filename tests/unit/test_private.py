@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -163,13 +166,54 @@ def test_a_second_set_needs_enough_clients_of_difference(cast, files, tmp_path):
     assert cast.open(late, [0, 1]) == sum_statistics(PARTS)
 
 
-def test_many_sets_together_tell_nobody_apart():
-    """Pairwise far enough apart, and yet their sums solve for single clients."""
-    sets = [frozenset(text) for text in ("abcd", "abef", "aceg", "bceh")]
-    for pair in ([sets[0], sets[1]], [sets[0], sets[2]], [sets[1], sets[2]]):
-        assert min(len(pair[0] - pair[1]), len(pair[1] - pair[0])) >= 2
-    with pytest.raises(FederationError, match="tell 1 client apart"):
-        check_apart(sets, 2)
+def test_sets_that_pass_two_at_a_time_tell_nobody_apart_together():
+    """No keyholder sees every set: all families of three sets of six clients, two at a time."""
+    everybody = [frozenset(at for at in range(6) if bits >> at & 1) for bits in range(1, 64)]
+    apart = {
+        (one, other) for one, other in combinations(everybody, 2) if passes(check_apart, one, other)
+    }
+    triples = [
+        (one, other, third)
+        for one, other in apart
+        for third in everybody
+        if (other, third) in apart and (one, third) in apart
+    ]
+    assert triples
+    for sets in triples:
+        together = Counter(tuple(member in one for one in sets) for member in range(6))
+        del together[False, False, False]
+        assert min(together.values()) >= 2
+
+
+def passes(check, *sets):
+    try:
+        check(sets, 2)
+    except FederationError:
+        return False
+    return True
+
+
+def test_keyholders_who_have_not_seen_every_set_give_nobody_away(cast, files, tmp_path):
+    """Two keyholders each open {0, 1}, {2, 3} and {0, ..., 4}: the rest would be client 4."""
+    asked = {(0, 1): files[:2], (1, 2): files[2:4], (0, 2): files[:5]}
+    opened = []
+    for keyholders, chosen in asked.items():
+        total = cast.gather(chosen)
+        with contextlib.suppress(FederationError):
+            answers = [
+                Answer.from_bytes(cast.answer(at, total, tmp_path / f"{at}"), cast.declared)
+                for at in keyholders
+            ]
+            opened.append(total.open(answers))
+    assert opened[0] == sum_statistics(PARTS[:2])
+    assert len(opened) < 3
+
+
+def test_sets_that_overlap_are_refused_with_what_to_ask_for(cast, files, tmp_path):
+    cast.answer(0, cast.gather(files[:4]), tmp_path / "history")
+    with pytest.raises(FederationError, match="each has some that the other has not: ask for"):
+        cast.answer(0, cast.gather(files[2:]), tmp_path / "history")
+    cast.answer(0, cast.gather(files), tmp_path / "history")
 
 
 def test_a_damaged_history_gives_no_answer(cast, total, tmp_path):

@@ -38,9 +38,9 @@ def answer(
     """Open the sum of a request's clients, as one of the round's keyholders.
 
     Says what would be opened and asks back. Refuses too few clients, clients who are not in
-    the round, and a set that differs by too few clients from one that was opened before: the
-    difference of two sums would give those few away. What was opened is on the disk before the
-    answer is made.
+    the round, and a set that differs by too few clients from one that was opened before, or
+    just overlaps with it: sums added and subtracted would give those few away. What was
+    opened is on the disk before the answer is made.
     """
     from safle._internal.places import naming
     from safle.federation.log import write_log

@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 from safle.errors import FederationError, StoreError
@@ -115,11 +115,12 @@ class History:
             ) from error
 
 
-def check_apart(sets: list[frozenset[str]], least: int) -> None:
+def check_apart(sets: Iterable[frozenset[str]], least: int) -> None:
     """Refuse sets whose sums, added and subtracted in any way, come down to few clients.
 
-    Clients that are in just the same sets stay together in every such combination: each of
-    those groups must have ``least`` members.
+    Of any two, one holds the other and ``least`` clients more. Two at a time is what keyholders
+    can judge: where two of three open a sum, any two sums have a keyholder in common, and three
+    sums may have none.
 
     Examples
     --------
@@ -129,19 +130,24 @@ def check_apart(sets: list[frozenset[str]], least: int) -> None:
     safle.errors.FederationError: with what was opened before, this would tell 1 client apart \
 from the others, at least 3 must stay together: wait until more have come or gone
     """
-    groups = Counter(
-        tuple(member in one for one in sets) for member in frozenset[str]().union(*sets)
-    )
-    fewest = min(groups.values(), default=0)
-    if fewest >= least:
-        return
-    clients = f"{fewest} client" + "s" * (fewest != 1)
-    if len(sets) == 1:
-        raise FederationError(f"the sum of {clients}; at least {least} are needed to open it")
-    raise FederationError(
-        f"with what was opened before, this would tell {clients} apart from the others, at least "
-        f"{least} must stay together: wait until more have come or gone"
-    )
+    chain = sorted(sets, key=len)
+    for smaller, larger in pairwise([frozenset[str](), *chain]):
+        left_out, more = smaller - larger, larger - smaller
+        fewest = min(len(left_out) or least, len(more))
+        clients = f"{fewest} client" + "s" * (fewest != 1)
+        if fewest < least and len(chain) == 1:
+            raise FederationError(f"the sum of {clients}; at least {least} are needed to open it")
+        if fewest < least:
+            raise FederationError(
+                f"with what was opened before, this would tell {clients} apart from the others, at "
+                f"least {least} must stay together: wait until more have come or gone"
+            )
+        if left_out:
+            raise FederationError(
+                "of two sets of a round that are opened, one holds all clients of the other, and "
+                f"at least {least} more; here each has some that the other has not: ask for "
+                "everybody in both, or for some of those in both"
+            )
 
 
 def explain(request: Request, history: History) -> list[str]:
