@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -111,6 +112,20 @@ def test_masked_sheets_name_who_opens_and_broken_rules_show():
     assert "nobody: it is masked" in text
     assert "at least 3 clients, with the help of the keyholders k1…, k2…" in text
     assert "broken: 3 (at least 5)" in text
+
+
+def test_an_approval_does_not_show_what_a_sheet_says(contribution, tmp_path):
+    """The server, which gets the digests of the sheets, knows all but few numbers in them."""
+    write_key(tmp_path / "key")
+    told = approve(contribution, tmp_path / "key").sheets
+    release, data = Release.of(DATA.part(slice(0, 40)).count()), contribution.read_bytes()
+    made = re.search("made +([^ ]+)", beside(contribution, TEXT).read_text())[1]
+    guessed = Sheet(release, Policy(), contribution.name, data, made)
+    for text, end in ((guessed.to_text(), TEXT), (guessed.to_html(), PAGE)):
+        kept = beside(contribution, end).read_text()
+        known = re.sub("[0-9a-f]{32}, drawn", "drawn", kept)
+        assert re.sub("[0-9a-f]{32}, drawn", "drawn", text) == known
+        assert hashlib.sha256(text.encode()).hexdigest() != told[end]
 
 
 def test_what_leaves_is_logged_and_what_is_refused_leaves_nothing(contribution, log):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
@@ -34,6 +35,8 @@ class Sheet:
     file : name of the contribution
     data : its bytes
     made : when, in UTC
+    number : drawn at random; without it, whoever gets an approval could try out which numbers of
+        samples have the digests in it
 
     Examples
     --------
@@ -47,6 +50,7 @@ class Sheet:
     file: str
     data: bytes
     made: str
+    number: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def sections(self) -> dict[str, Rows]:
         """Titles, and names and values under each."""
@@ -58,6 +62,7 @@ class Sheet:
             "To tell it from others": {
                 "SHA-256 of the file": hashlib.sha256(self.data).hexdigest(),
                 "encoder": self.release.encoder or "none",
+                "number of this sheet": f"{self.number}, drawn at random",
                 "made": f"{self.made} by safle {version('safle')}, Python "
                 f"{platform.python_version()}, NumPy {np.__version__}",
             },
