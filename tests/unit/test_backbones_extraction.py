@@ -209,6 +209,19 @@ def test_a_torn_end_is_redone(tmp_path: Path, backbone: Backbone, share: float) 
     assert again.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
 
 
+def test_names_stay_with_their_rows(tmp_path: Path, backbone: Backbone) -> None:
+    """A broken image shifts the rows behind it, but not what they are called."""
+    images, output = Images(30, broken=True), tmp_path / "f.safetensors"
+    with pytest.raises(KeyboardInterrupt):
+        _run_until(images, backbone, output, 20)
+    write_features(images, backbone, output, max_unreadable=0.5)
+    table = open_table(output)
+    assert table.ids is not None
+    assert table.ids.tolist() == [f"image {at}" for at in range(30) if at % 7 != 3]
+    alone, _, _ = together(extract([images.all[25]], backbone))
+    assert (table.features[table.ids.tolist().index("image 25")] == alone[0]).all()
+
+
 def test_a_journal_that_is_none(tmp_path: Path, backbone: Backbone) -> None:
     (tmp_path / "f.safetensors.partial").write_bytes(b"somebody's file" * 100)
     with pytest.raises(ImageError, match=r"cannot be used .*not a database.*delete it"):

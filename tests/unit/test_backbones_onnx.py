@@ -36,7 +36,9 @@ def test_preprocessing_is_declared_or_given(tmp_path: Path, tiny_onnx: MakeOnnx)
     path = str(tiny_onnx(tmp_path / "a.onnx", declared=False))
     with pytest.raises(BackboneError, match="--resize, --crop, --interpolation, --mean"):
         load_backbone(path)
-    assert load_backbone(path, preprocessing=GIVEN.__dict__).preprocessing == GIVEN
+    given = load_backbone(path, preprocessing=GIVEN.__dict__)
+    assert given.preprocessing == GIVEN
+    assert load_backbone(path, source=given.source).source == given.source
 
 
 def test_onnx_files_that_are_none(tmp_path: Path, tiny_onnx: MakeOnnx) -> None:

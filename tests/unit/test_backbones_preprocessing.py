@@ -80,6 +80,17 @@ def test_declarations_that_make_no_sense(text: str) -> None:
         Preprocessing.from_json(text, where="file.onnx")
 
 
+def test_moments_of_values_0_to_1_are_questioned() -> None:
+    with pytest.raises(BackboneError, match=r"expected .* mean 123.675,116.28,103.53, deviation "):
+        replace(SMALL, mean=(0.485, 0.456, 0.406), deviation=(0.229, 0.224, 0.225))
+    assert replace(SMALL, mean=(0, 0, 0), deviation=(1, 1, 1)).crop == SMALL.crop
+
+
+def test_a_source_says_how_images_were_prepared() -> None:
+    assert Preprocessing.from_source(f"onnx weights=ab {SMALL}") == SMALL
+    assert Preprocessing.from_source("somebody's features") is None
+
+
 def test_its_text_tells_every_field_apart() -> None:
     texts = {str(SMALL)}
     changes = [{"resize": 41}, {"crop": 31}, {"interpolation": "bilinear"}]

@@ -86,6 +86,20 @@ def test_labels_of_a_csv_are_integers_if_all_are(tmp_path):
         assert [r.label for r in open_images(tmp_path / "l.csv").records()] == labels
 
 
+def test_labels_that_nobody_asked_for_are_named(tmp_path):
+    folder = write_folder(tmp_path / "a", {"1.png": b"x"})
+    (folder / "l.csv").write_text("path,breed,split\n1.png,pug,train\n")
+    with pytest.raises(ImageError, match=r"no column 'label' but breed; .*--label-column"):
+        open_images(folder / "l.csv")
+    assert next(open_images(folder / "l.csv", label_column="breed").records()).label == "pug"
+    assert next(open_images(folder / "l.csv", label_column="").records()).label is None
+    shard = {f"shard/{at}.{kind}": b'{"species": 3}' for at in "01" for kind in ("jpg", "json")}
+    with pytest.raises(ImageError, match="the keys species; say which"):
+        open_images(write_tar(tmp_path / "s.tar", shard))
+    found = open_images(tmp_path / "s.tar", label_column="species").records()
+    assert [record.label for record in found] == [3, 3]
+
+
 def test_links_in_a_folder_are_followed_but_not_in_circles(tmp_path):
     folder = write_folder(tmp_path / "a", {"cat/1.png": b"x"})
     (folder / "cat" / "up").symlink_to(folder, target_is_directory=True)

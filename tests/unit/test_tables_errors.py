@@ -174,6 +174,10 @@ def test_safetensors_shape_type_and_classes(tmp_path):
         refuses(path, "different names separated by commas")
     save_file({"features": FEATURES, "labels": LABELS}, path, {"classes": "only"})
     refuses(path, "labels from 0 to 1, but its metadata names 1 classes")
+    for names, found in ((b"[1]", "JSON list"), (b'["\\ud800"]', "JSON"), (b'["a"]', "names 1 s")):
+        tensors = {"features": FEATURES, "sample_names": np.frombuffer(names, np.uint8)}
+        save_file(tensors, path)
+        refuses(path, found)
     header = b'{"features":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]}}'
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
     refuses(path, "type BF16.*convert it")

@@ -31,12 +31,13 @@ class Batch:
     ----------
     images : how many there were
     features : float32, (readable, feature_dim)
-    labels : of the readable ones
+    names, labels : of the readable ones
     unreadable : name and reason of the others
     """
 
     images: int
     features: NDArray[np.float32]
+    names: list[str]
     labels: list[Label]
     unreadable: list[tuple[str, str]]
 
@@ -75,8 +76,8 @@ def extract(
     >>> backbone = Backbone("toy", "toy", plain, MeanColour(), 3)
     >>> red = Record("1.png", "red", np.full((9, 9, 3), (255, 0, 0), np.uint8))
     >>> [batch] = extract([red], backbone)
-    >>> batch.features.tolist(), batch.labels
-    ([[255.0, 0.0, 0.0]], ['red'])
+    >>> batch.features.tolist(), batch.names, batch.labels
+    ([[255.0, 0.0, 0.0]], ['1.png'], ['red'])
     """
     threads = workers or default_workers()
     work = partial(_features, backbone)
@@ -141,4 +142,4 @@ def _features(backbone: Backbone, records: list[Record]) -> Batch:
             f"{backbone.name} made features of {names[int(np.argmin(finite))]} that are not finite "
             "numbers; check its preprocessing and weights"
         )
-    return Batch(len(records), features, labels, unreadable)
+    return Batch(len(records), features, names, labels, unreadable)

@@ -11,17 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from safle.data.backbones.extraction import Batch
 from safle.data.images import Label
 from safle.errors import ImageError
 
-FORMAT = "safle-journal-2"
+FORMAT = "safle-journal-3"
 LARGEST_PART = 64 * 2**20
 """Bytes of a cell: SQLite allows a gigabyte, and the statistics of a wide encoder have more."""
 _TABLES = """
 BEGIN;
 DROP TABLE IF EXISTS run; DROP TABLE IF EXISTS entries; DROP TABLE IF EXISTS parts;
 CREATE TABLE run (header TEXT NOT NULL);
-CREATE TABLE entries (images INTEGER NOT NULL, labels TEXT NOT NULL, unreadable TEXT NOT NULL);
+CREATE TABLE entries (images INTEGER NOT NULL, samples TEXT NOT NULL, unreadable TEXT NOT NULL);
 CREATE TABLE parts (data BLOB NOT NULL);
 """
 
@@ -37,7 +38,7 @@ class Journal:
     Attributes
     ----------
     images : images that are done, readable or not
-    labels : of the rows that are kept
+    names, labels : of the rows that are kept
     unreadable : name and reason
     discarded : an unfinished run of something else was found and dropped
     """
@@ -45,6 +46,7 @@ class Journal:
     def __init__(self, output: Path, header: dict[str, Any]) -> None:
         self.path = output.with_name(output.name + ".partial")
         self.images = 0
+        self.names: list[str] = []
         self.labels: list[Label] = []
         self.unreadable: list[tuple[str, str]] = []
         text = json.dumps({"format": FORMAT, **header}, sort_keys=True)
@@ -62,8 +64,9 @@ class Journal:
                 self._base.executescript(_TABLES)
                 self._base.execute("INSERT INTO run VALUES (?)", [text])
                 self._base.execute("COMMIT")
-            for images, labels, unreadable in self._base.execute("SELECT * FROM entries"):
-                self._count(images, json.loads(labels), json.loads(unreadable))
+            for images, samples, unreadable in self._base.execute("SELECT * FROM entries"):
+                names, labels = json.loads(samples)
+                self._count(images, names, labels, json.loads(unreadable))
 
     def __enter__(self) -> Self:
         return self
@@ -71,14 +74,12 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self._base.close()
 
-    def append(
-        self, images: int, labels: list[Label], unreadable: list[tuple[str, str]], data: bytes
-    ) -> None:
-        """Add an entry behind those there are."""
+    def append(self, part: Batch, data: bytes) -> None:
+        """Add an entry behind those there are; ``data`` stand for the batch's features."""
         with self._checked(), self._base:
             self._base.execute("BEGIN")
-            self._insert(images, labels, unreadable, data)
-        self._count(images, labels, unreadable)
+            self._insert(part.images, part.names, part.labels, part.unreadable, data)
+        self._count(part.images, part.names, part.labels, part.unreadable)
 
     def replace(self, images: int, unreadable: list[tuple[str, str]], data: bytes) -> None:
         """Put one entry in the place of all there are."""
@@ -86,7 +87,7 @@ class Journal:
             self._base.execute("BEGIN")
             self._base.execute("DELETE FROM entries")
             self._base.execute("DELETE FROM parts")
-            self._insert(images, [], unreadable, data)
+            self._insert(images, [], [], unreadable, data)
 
     def data(self) -> Iterator[bytes]:
         """The data of all entries, one behind the other."""
@@ -107,16 +108,28 @@ class Journal:
         return None if row is None else str(row[0])
 
     def _insert(
-        self, images: int, labels: list[Label], unreadable: list[tuple[str, str]], data: bytes
+        self,
+        images: int,
+        names: list[str],
+        labels: list[Label],
+        unreadable: list[tuple[str, str]],
+        data: bytes,
     ) -> None:
-        row = (images, json.dumps(labels), json.dumps(unreadable))
+        row = (images, json.dumps([names, labels]), json.dumps(unreadable))
         self._base.execute("INSERT INTO entries VALUES (?, ?, ?)", row)
         for start in range(0, len(data), LARGEST_PART):
             part = memoryview(data)[start : start + LARGEST_PART]
             self._base.execute("INSERT INTO parts VALUES (?)", [part])
 
-    def _count(self, images: int, labels: list[Label], unreadable: list[tuple[str, str]]) -> None:
+    def _count(
+        self,
+        images: int,
+        names: list[str],
+        labels: list[Label],
+        unreadable: list[tuple[str, str]],
+    ) -> None:
         self.images += images
+        self.names += names
         self.labels += labels
         self.unreadable += [(name, reason) for name, reason in unreadable]
 

@@ -41,6 +41,7 @@ def load_backbone(
     *,
     weights: Path | None = None,
     preprocessing: Mapping[str, Any] | None = None,
+    source: str = "",
     device: str = "auto",
 ) -> Backbone:
     """A backbone by its name in the catalogue, or from an ``.onnx`` file.
@@ -49,6 +50,7 @@ def load_backbone(
     ----------
     weights : a file instead of the published weights
     preprocessing : fields of `Preprocessing` that differ from what is declared
+    source : an encoder's; its preprocessing is used, unless ``preprocessing`` says otherwise
     device : "cpu" (ONNX Runtime), "gpu" (torch), or "auto": a GPU where there is one
 
     Examples
@@ -64,12 +66,12 @@ def load_backbone(
     if name.lower().endswith(".onnx"):
         if weights is not None:
             raise BackboneError(f"{name} has its weights inside; leave --weights out")
-        return _load_onnx(Path(name), changes)
+        return _load_onnx(Path(name), changes, source)
     card = card_of(name)
     if "crop" in changes:
         raise BackboneError(f"the input of {name} is {card.preprocessing.crop} pixels; keep --crop")
     path, digest = get_weights(card) if weights is None else (weights, digest_of(weights))
-    chosen = replace(card.preprocessing, **changes)
+    chosen = _prepared(card.preprocessing, changes, source)
     network = _run_on(card, path, digest, device)
     return Backbone(name, source_of(name, digest, chosen), chosen, network, card.feature_dim)
 
@@ -89,20 +91,28 @@ def _run_on(card: Card, weights: Path, digest: str, device: str) -> Network:
     return OnnxNetwork(path, where=f"{card.name} ({path})")
 
 
-def _load_onnx(path: Path, changes: dict[str, Any]) -> Backbone:
+def _prepared(declared: Preprocessing, changes: dict[str, Any], source: str) -> Preprocessing:
+    wanted = None if changes else Preprocessing.from_source(source)
+    # A source has ten digits of each number: what is declared has them all.
+    if wanted is None or str(wanted) == str(declared):
+        return replace(declared, **changes)
+    return wanted
+
+
+def _load_onnx(path: Path, changes: dict[str, Any], source: str) -> Backbone:
     if path.stat().st_size > LARGEST_ONNX:
         raise BackboneError(f"{path} is larger than an ONNX file can be (2 GB)")
     # First: ONNX Runtime would read whatever files the model names.
     digest = digest_onnx(path)
     network = OnnxNetwork(path, where=str(path))
-    chosen = _declared(path, network, changes)
+    chosen = _declared(path, network, changes, source)
     if network.side not in (None, chosen.crop):
         raise BackboneError(
             f"{path}: its input has {network.side} pixels, but images would be cropped to "
             f"{chosen.crop}; say --crop {network.side}"
         )
-    source, feature_dim = source_of("onnx", digest, chosen), settle_slots(network, chosen.crop)
-    return Backbone("onnx", source, chosen, network, feature_dim)
+    made_by = source_of("onnx", digest, chosen)
+    return Backbone("onnx", made_by, chosen, network, settle_slots(network, chosen.crop))
 
 
 def digest_onnx(path: Path) -> str:
@@ -152,15 +162,20 @@ def _tensors(message: Any) -> Iterator[Any]:
                 yield from _tensors(part)
 
 
-def _declared(path: Path, network: OnnxNetwork, changes: dict[str, Any]) -> Preprocessing:
+def _declared(
+    path: Path, network: OnnxNetwork, changes: dict[str, Any], source: str
+) -> Preprocessing:
     text = network.metadata.get(DECLARED)
     if text is not None:
-        return replace(Preprocessing.from_json(text, where=str(path)), **changes)
+        return _prepared(Preprocessing.from_json(text, where=str(path)), changes, source)
+    wanted = Preprocessing.from_source(source)
+    if wanted is not None:
+        return replace(wanted, **changes)
     fields = Preprocessing.__dataclass_fields__
     missing = [name for name in fields if name not in changes]
     if missing:
         raise BackboneError(
             f"{path}: declares no preprocessing; say how its images were prepared with "
-            f"--{', --'.join(missing)} (or declare it in the file's metadata, '{DECLARED}')"
+            f"--{', --'.join(missing)}, once for all with 'safle backbones add {path.name}'"
         )
     return Preprocessing(**changes)

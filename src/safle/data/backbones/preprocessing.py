@@ -7,6 +7,7 @@ torchvision's Resize, CenterCrop and Normalize on Pillow images.
 
 import json
 import math
+import re
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -21,6 +22,13 @@ LARGEST_SIDE = 4096
 LONGEST = 8
 """Times the shorter side; what lies further out is cut off first, for it is never seen."""
 Triple = tuple[float, float, float]
+_TRIPLES = ("mean", "deviation")
+_NUMBER = r"[-+.0-9e]{1,24}"
+_IN_SOURCE = re.compile(
+    r"resize=(?P<resize>\d{1,4}) (?P<interpolation>\w+) crop=(?P<crop>\d{1,4})"
+    + "".join(f" {name}=(?P<{name}>{_NUMBER},{_NUMBER},{_NUMBER})" for name in _TRIPLES)
+    + "$"
+)
 Pixels = NDArray[np.uint8]
 
 
@@ -59,6 +67,13 @@ class Preprocessing:
         _check_triple("deviation", self.deviation)
         if min(self.deviation) <= 0:
             raise BackboneError(f"deviations {self.deviation}; expected positive numbers")
+        # No network has seen values of up to a thousand, but many papers list 0.485, 0.456, ...
+        if max(map(abs, self.mean)) < 1 and max(self.deviation) < 1:
+            times = [_listed(_times_255(three)) for three in (self.mean, self.deviation)]
+            raise BackboneError(
+                f"mean {_listed(self.mean)} and deviation {_listed(self.deviation)} are of values "
+                f"0 to 1; expected those of values 0 to 255: mean {times[0]}, deviation {times[1]}"
+            )
 
     def __str__(self) -> str:
         return (
@@ -75,13 +90,31 @@ class Preprocessing:
         """The inverse of `to_json`."""
         try:
             content: dict[str, Any] = json.loads(text)
-            triples = {name: tuple(map(float, content[name])) for name in ("mean", "deviation")}
+            triples = {name: tuple(map(float, content[name])) for name in _TRIPLES}
             return cls(**content | triples)
         except (ValueError, TypeError, KeyError) as error:
             raise BackboneError(
                 f"{where}: its declared preprocessing is not valid ({error}); expected JSON with "
                 "resize, crop, interpolation, mean and deviation"
             ) from None
+
+    @classmethod
+    def from_source(cls, source: str) -> Self | None:
+        """What a source of features says about it; None if it says nothing.
+
+        Examples
+        --------
+        >>> text = "onnx weights=12ab resize=256 bicubic crop=224 mean=127,127,127 deviation=1,1,1"
+        >>> Preprocessing.from_source(text).crop
+        224
+        """
+        found = _IN_SOURCE.search(source)
+        if found is None:
+            return None
+        fields = {name: int(found[name]) for name in ("resize", "crop")}
+        triples = {name: found[name].split(",") for name in _TRIPLES}
+        content = {**fields, **triples, "interpolation": found["interpolation"]}
+        return cls.from_json(json.dumps(content), where=f"the source [{source}]")
 
     def fit(self, pixels: Pixels) -> Pixels:
         """Resized and cropped pixels, uint8, (crop, crop, 3), of pixels (height, width, 3)."""
@@ -122,6 +155,11 @@ def _without_ends(pixels: Pixels) -> Pixels:
 def _check_triple(name: str, values: tuple[float, ...]) -> None:
     if len(values) != 3 or not all(math.isfinite(value) for value in values):
         raise BackboneError(f"{name} {values}; expected three numbers, for values 0 to 255")
+
+
+def _times_255(values: Triple) -> Triple:
+    red, green, blue = (255 * value for value in values)
+    return red, green, blue
 
 
 def _listed(values: Triple) -> str:

@@ -5,7 +5,6 @@ Statistics add up, so what has been counted so far is itself a checkpoint; no fe
 
 import json
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -14,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle._internal.atomic import replacing
+from safle.data.backbones.journal import Journal
 from safle.data.backbones.loading import Backbone
 from safle.data.backbones.runs import Options, Run, Unreadables
 from safle.data.images import ImageSource, Label
-from safle.data.tables.arrays import class_names_text
+from safle.data.tables.arrays import SAMPLE_NAMES, class_names_text, sample_names_bytes
 from safle.encoders import Encoder
 from safle.encoders.features import as_labels
 from safle.errors import ImageError
@@ -60,15 +60,13 @@ def write_features(
     with Run(images, backbone, output, {"feature_dim": backbone.feature_dim}, **options) as run:
         for part in run.batches():
             data = np.ascontiguousarray(part.features, dtype="<f4").tobytes()
-            run.journal.append(part.images, part.labels, part.unreadable, data)
-        samples = len(run.journal.labels)
-        labels, names = _labels(run.journal.labels)
-        _write(output, run.journal.data(), samples, labels, names, backbone)
+            run.journal.append(part, data)
+        labels, classes = _labels(run.journal.labels)
+        _write(output, run.journal, labels, classes, backbone)
         run.finish()
-        classes = names or (() if labels is None else tuple(sorted(set(labels.tolist()))))
-        return Written(
-            run.done, samples, backbone.feature_dim, classes, run.unreadable, run.resumed
-        )
+        found = classes or (() if labels is None else tuple(sorted(set(labels.tolist()))))
+        rows = len(run.journal.names)
+        return Written(run.done, rows, backbone.feature_dim, found, run.unreadable, run.resumed)
 
 
 def _labels(found: list[Label]) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
@@ -89,32 +87,33 @@ def _labels(found: list[Label]) -> tuple[NDArray[np.int64] | None, tuple[str, ..
 
 def _write(
     output: Path,
-    rows: Iterable[bytes],
-    samples: int,
+    done: Journal,
     labels: NDArray[np.int64] | None,
-    names: tuple[str, ...] | None,
+    classes: tuple[str, ...] | None,
     backbone: Backbone,
 ) -> None:
     """A safetensors file, streamed: the library's own writer wants all rows in memory."""
     metadata = {"source": backbone.source}
-    if names is not None:
-        metadata["classes"] = class_names_text(names)
-    size = 4 * samples * backbone.feature_dim
-    shape = [samples, backbone.feature_dim]
-    header: dict[str, Any] = {
-        "__metadata__": metadata,
-        "features": {"dtype": "F32", "shape": shape, "data_offsets": [0, size]},
-    }
+    if classes is not None:
+        metadata["classes"] = class_names_text(classes)
+    rows, named = len(done.names), sample_names_bytes(done.names)
+    parts = [("features", "F32", [rows, backbone.feature_dim], 4 * rows * backbone.feature_dim)]
     if labels is not None:
-        end = size + 8 * samples
-        header["labels"] = {"dtype": "I64", "shape": [samples], "data_offsets": [size, end]}
+        parts.append(("labels", "I64", [rows], 8 * rows))
+    parts.append((SAMPLE_NAMES, "U8", [len(named)], len(named)))
+    header: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name, dtype, shape, size in parts:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + size]}
+        end += size
     text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
     text += b" " * (-len(text) % 8)
     with replacing(output) as scratch, scratch.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        file.writelines(rows)
+        file.writelines(done.data())
         if labels is not None:
             file.write(labels.astype("<i8").tobytes())
+        file.write(named)
 
 
 def count_images(

@@ -61,7 +61,8 @@ def _find_labels(
     notes = next((m for m in files.members if PurePosixPath(m.name).name == _ANNOTATIONS), None)
     if notes is not None:
         return "Tiny-ImageNet", _tiny_labels(files, notes, names, folders)
-    if not any(folders):
+    # One folder for all of a shard names no class, where something else may.
+    if len({*folders}) < 2:
         _refuse_unread_labels(files, names)
     return "class folders", folders
 

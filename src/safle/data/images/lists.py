@@ -85,8 +85,8 @@ def _read_list(path: Path, selection: Selection) -> list[Row]:
     """All rows of a CSV file, each with a path and, where there is a column, a label."""
     with as_image_error():
         header, found = read_header(path), list(read_rows(path))
-    label = find_label(path, selection.label_column, header, ImageError)
-    columns = _image_column(path, header, selection.image_column), label, "split"
+    paths = _image_column(path, header, selection.image_column)
+    columns = paths, _label_column(path, header, paths, selection.label_column), "split"
     places = [header.index(name) if name in header else None for name in columns]
     rows = []
     for line, cells in found:
@@ -138,6 +138,19 @@ def _typed(labels: Sequence[str | None], where: Path) -> list[Label]:
     with as_image_error():
         typed: list[Label] = parse_labels(texts, where=str(where)).tolist()
     return typed
+
+
+def _label_column(path: Path, header: list[str], image: str, wanted: str) -> str | None:
+    """The column of labels; None if nothing could be one, or '' was wanted."""
+    others = [name for name in header if name not in (image, "split")]
+    found = find_label(path, wanted, header, ImageError) if wanted else None
+    if found is None and wanted and others:
+        raise ImageError(
+            f"{path}: no column {wanted!r} but {listed(others)}; say which is the label with "
+            "--label-column NAME (label_column= in Python), or that there is none with an empty "
+            "NAME"
+        )
+    return found
 
 
 def _image_column(path: Path, header: list[str], wanted: str | None) -> str:

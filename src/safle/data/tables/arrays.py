@@ -16,6 +16,8 @@ from safle.data.tables.selection import COLUMN_OPTIONS, Contents, Selection
 from safle.data.tables.table import Rows
 from safle.errors import TableError
 
+SAMPLE_NAMES = "sample_names"
+
 
 def read_npz_table(path: Path, selection: Selection) -> Contents:
     """Features and labels from the arrays of an archive."""
@@ -93,7 +95,7 @@ def read_safetensors_table(path: Path, selection: Selection) -> Contents:
 
     A metadata entry ``classes``, names separated by commas or a JSON list of them,
     says what class 0, class 1 and so on are called; an entry ``source`` says what made
-    the features.
+    the features; bytes called ``sample_names``, a JSON list, name the samples.
     """
     with _opened(path) as file:
         features_key, labels_key = selection.keys(path, file.keys())
@@ -109,9 +111,34 @@ def read_safetensors_table(path: Path, selection: Selection) -> Contents:
             _dtype(file, labels_key, path)
             labels = file.get_tensor(labels_key)
         metadata = file.metadata() or {}
+        # The names of a split's samples would be those of another split, too.
+        named = features_key == "features" and SAMPLE_NAMES in file.keys()  # noqa: SIM118
+        ids = _sample_names(file, path, shape[0]) if named else None
     names = _class_names(metadata.get("classes"), path)
     rows = TensorRows(path, features_key, shape, dtype)
-    return Contents(rows, labels, names, metadata.get("source", ""))
+    return Contents(rows, labels, names, metadata.get("source", ""), ids=ids)
+
+
+def sample_names_bytes(names: Sequence[str]) -> bytes:
+    """Names of samples as the tensor ``sample_names`` has them; the inverse is in the reader."""
+    return json.dumps(list(names), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _sample_names(file: Any, path: Path, rows: int) -> NDArray[Any]:
+    try:
+        names = json.loads(file.get_tensor(SAMPLE_NAMES).tobytes())
+        "".join(names).encode()
+    except (ValueError, TypeError, RecursionError):
+        names = None
+    if not isinstance(names, list):
+        raise TableError(f"{path}: '{SAMPLE_NAMES}' is not a JSON list of names; make it again")
+    if len(names) != rows:
+        raise TableError(
+            f"{path}: '{SAMPLE_NAMES}' names {len(names)} samples, but there are {rows} rows of "
+            "features; make it again"
+        )
+    # As objects: one long name among many would make all of them as wide.
+    return np.array(names, object)
 
 
 def class_names_text(names: Sequence[str]) -> str:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from safle.data.common import LABEL_COLUMN, choose_split, find_label, listed, refuse_options
@@ -26,7 +25,7 @@ class Contents(NamedTuple):
     class_names: tuple[str, ...] | None = None
     source: str = ""
     names: tuple[str, ...] = ()
-    ids: NDArray[np.str_] | None = None
+    ids: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True)

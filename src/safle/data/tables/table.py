@@ -101,8 +101,9 @@ class Table:
         and preprocessing. Empty if it does not.
     names : tuple of str
         What the features are called, where the file has a column for each. Empty if not.
-    ids : str, (sample_count,), or None
-        What the samples are called, where a column was said to hold that.
+    ids : of str, (sample_count,), or None
+        What the samples are called: the images that a features file is of, or what a column
+        holds that was said to name them.
     """
 
     features: NDArray[Any] | Rows
@@ -110,7 +111,7 @@ class Table:
     class_names: tuple[str, ...] | None = None
     source: str = ""
     names: tuple[str, ...] = ()
-    ids: NDArray[np.str_] | None = None
+    ids: NDArray[Any] | None = None
 
     @property
     def feature_dim(self) -> int:
