@@ -26,9 +26,19 @@ if TYPE_CHECKING:
     from safle.errors import SafleError
     from safle.model import Model, load_model
     from safle.model.estimator import SafleClassifier
+    from safle.model.evaluating import evaluate
+    from safle.model.figures import Figures
     from safle.solver import Solution, solve
     from safle.statistics import Accumulator, Statistics, count, sum_statistics
-    from safle.wire import read_histogram, read_statistics, write_histogram, write_statistics
+    from safle.statistics.evaluation import Evaluation
+    from safle.wire import (
+        read_evaluation,
+        read_histogram,
+        read_statistics,
+        write_evaluation,
+        write_histogram,
+        write_statistics,
+    )
 
 _HOMES = {
     "safle.encoders.bucketing": ("BinaryOverlap", "Integer", "OneHot"),
@@ -48,7 +58,17 @@ _HOMES = {
     "safle.encoders.histogram": ("Grid", "Histogram"),
     "safle.model.model": ("Model", "load_model"),
     "safle.solver": ("Solution", "solve"),
-    "safle.wire": ("read_histogram", "read_statistics", "write_histogram", "write_statistics"),
+    "safle.statistics.evaluation": ("Evaluation",),
+    "safle.model.evaluating": ("evaluate",),
+    "safle.model.figures": ("Figures",),
+    "safle.wire": (
+        "read_evaluation",
+        "read_histogram",
+        "read_statistics",
+        "write_evaluation",
+        "write_histogram",
+        "write_statistics",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -59,6 +79,8 @@ __all__ = [
     "DeclaredRange",
     "EmbeddingEncoder",
     "Encoder",
+    "Evaluation",
+    "Figures",
     "Grid",
     "Histogram",
     "Integer",
@@ -73,13 +95,16 @@ __all__ = [
     "StackEncoder",
     "Statistics",
     "count",
+    "evaluate",
     "load_encoder",
     "load_model",
     "make_encoder",
+    "read_evaluation",
     "read_histogram",
     "read_statistics",
     "solve",
     "sum_statistics",
+    "write_evaluation",
     "write_histogram",
     "write_statistics",
 ]

@@ -14,6 +14,7 @@ from safle.errors import EncoderMismatch, InvalidInput, NotEnoughMemory
 from safle.model import Model, load_model
 from safle.model import model as module
 from safle.model.model import on_grid
+from safle.model.probabilities import probabilities as to_probabilities
 from safle.solver import solve
 from safle.statistics import count
 from tests.support.data_sets import KINDS, data_sets, fixed_data
@@ -111,7 +112,7 @@ def test_the_grid_is_one_power_of_two_and_float32_holds_it(values):
     )
 )
 def test_least_squares_probabilities_are_the_nearest_point_of_the_simplex(scores):
-    found = module._nearest_probabilities(scores)
+    found = to_probabilities(scores, "least-squares")
     assert (found >= 0).all()
     assert np.allclose(found.sum(axis=1), 1, atol=1e-12)
     for row, probabilities in zip(scores, found, strict=True):

@@ -44,7 +44,7 @@ def card(
     for it, is yours to add.
     """
     from safle._internal import atomic
-    from safle.cli.scores import score
+    from safle.cli.scores import Scores, score
     from safle.federation.card import write_card
     from safle.model import load_model
 
@@ -53,7 +53,8 @@ def card(
     if test is not None:
         session.announce_compilation()
         with session.progress(f"evaluating on {test.name}") as advance:
-            figures = score(session, loaded, test, batch, advance, **selection).facts()
+            counts = score(session, loaded, test, batch, advance, **selection)
+        figures = Scores(counts, {}).facts()
         figures = {"measured on": test.name, **figures}
     text = write_card(loaded, sites=_sites(store, total), mode=mode, figures=figures)
     atomic.write_text(output, text)

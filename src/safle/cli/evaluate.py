@@ -1,49 +1,130 @@
-"""``safle evaluate``: how often a model is right, class by class."""
+"""``safle evaluate``: how good a model's answers are, at one site or over all."""
+
+from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
 
 from safle.cli import options as opt
+from safle.cli.releasing import masking_options, policy_option, release
 from safle.cli.session import Session
 
+if TYPE_CHECKING:
+    from safle.cli.scores import Scores
+    from safle.encoders.features import ClassName
+    from safle.statistics.evaluation import Evaluation
 
-@opt.command("With a model", "safle evaluate model.safetensors test.npz --png confusion.png")
-@opt.model_argument
-@opt.features_argument
+FILES = "A model and a labelled table; or counts that --counts wrote, of one or several sites."
+COUNTS = "Write the counts of this table, for `safle sum`: no sample, no score of its own leaves."
+POSITIVE = "Of two classes, the one whose sensitivity and specificity are shown."
+
+
+@opt.command(
+    "With a model",
+    "safle evaluate model.safetensors test.npz --png confusion.png",
+    "safle evaluate model.safetensors ward.csv --counts hospital_a.eval",
+    "safle evaluate hospital_a.eval hospital_b.eval --json figures.json",
+)
+@click.argument("files", nargs=-1, required=True, type=opt.FILE, help=FILES)
+@opt.written("--counts", COUNTS)
 @opt.written("--png", "Also draw the confusion matrix.")
 @opt.written("--json json_path", "Also write all figures.")
+@opt.option("--positive", POSITIVE, "CLASS", show_default="the last")
 @opt.table_options(labels=True)
 @opt.batch_option
+@policy_option
+@masking_options
 def evaluate(
     session: Session,
     /,
-    model: Path,
-    features: Path,
+    files: tuple[Path, ...],
+    counts: Path | None,
     png: Path | None,
     json_path: Path | None,
-    batch: int,
-    **selection: Any,
+    positive: str | None,
+    policy_path: Path | None,
+    **reading: Any,
 ) -> None:
-    """Evaluate a model on labelled features: accuracy, every class, confusion matrix.
+    """Evaluate a model on labelled features, or show what several sites have counted.
 
-    A class that the model has never seen counts as an error.
+    Every figure has an interval of 95 %. A class that the model has never seen counts as an
+    error. With --counts, a site writes integers that add up over sites: the confusion matrix, and
+    how many samples of each class were given which probability.
     """
     from safle._internal import atomic
-    from safle.cli.scores import score
-    from safle.model import load_model, pictures
+    from safle.cli.scores import Scores
+    from safle.model import pictures
+    from safle.wire import peek_kind
 
     if png is not None:
         pictures.require_matplotlib()
-    for path in (png, json_path):
-        opt.refuse_overwriting(path, model, features, selection["labels"])
-    session.announce_compilation()
-    with session.progress(f"evaluating on {features.name}") as advance:
-        scores = score(session, load_model(model), features, batch, advance, **selection)
+    for path in (counts, png, json_path):
+        opt.refuse_overwriting(path, *files, reading["labels"], policy_path)
+    if peek_kind(files[0]) == "evaluation counts":
+        if counts is not None:
+            raise click.UsageError("--counts needs a model and a table; to add up, use 'safle sum'")
+        sites = _read_sites(files)
+    elif len(files) == 2:
+        sites = {files[1].name: _count(session, *files, **reading)}
+    else:
+        raise click.UsageError(f"{len(files)} files; expected a model and a table, or counts")
+    total = sum([*sites.values()][1:], start=next(iter(sites.values())))
+    if counts is not None:
+        release(session, total, counts, policy_path)
+    told_apart = sites if len(sites) > 1 else {}
+    scores = Scores(total, told_apart, _class_named(total, positive))
     if png is not None:
         pictures.confusion(scores.matrix, scores.names, png)
     if json_path is not None:
         atomic.write_text(json_path, json.dumps(scores.to_json(), indent=1) + "\n")
-    session.facts(f"{model.name} on {features.name}", scores.facts())
-    session.table(["class", "precision", "recall", "F1", "support"], scores.rows())
+    _show(session, scores, " on ".join(path.name for path in files) if not told_apart else "")
+
+
+def _count(session: Session, model: Path, table: Path, batch: int, **selection: Any) -> Evaluation:
+    from safle.cli.scores import score
+    from safle.model import load_model
+
+    session.announce_compilation()
+    with session.progress(f"evaluating on {table.name}") as advance:
+        return score(session, load_model(model), table, batch, advance, **selection)
+
+
+def _read_sites(files: tuple[Path, ...]) -> dict[str, Evaluation]:
+    from safle._internal.places import naming
+    from safle.wire import read_evaluation
+
+    sites: dict[str, Evaluation] = {}
+    for path in files:
+        counts = read_evaluation(path)
+        if first := next(iter(sites.values()), None):
+            with naming(path):
+                counts.require(first.model, first.class_names)
+        if str(path) in sites:
+            raise click.UsageError(f"{path} is named twice")
+        sites[str(path)] = counts
+    return sites
+
+
+def _class_named(counts: Evaluation, text: str | None) -> ClassName | None:
+    from safle.errors import InvalidInput
+
+    if text is None:
+        return None
+    for name in counts.class_names:
+        if str(name) == text:
+            return name
+    known = ", ".join(map(str, counts.class_names[:20]))
+    raise InvalidInput(f"--positive {text}; the model's classes are {known}")
+
+
+def _show(session: Session, scores: Scores, title: str) -> None:
+    together = f"{len(scores.sites)} sites together"
+    session.facts(title or together, {"model": scores.counts.model} | scores.facts())
+    for titles, *rows in scores.site_tables():
+        session.table(titles, rows)
+    columns = ["class", "precision", "sensitivity", "specificity", "F1", "AUC", "samples"]
+    session.table(columns, scores.rows())
     session.text(scores.confusion_lines())

@@ -17,7 +17,7 @@ CLASSES_SHOWN = 30
 @click.argument(
     "file",
     type=FILE,
-    help="An encoder, statistics, histogram, model, manifest, features or private file.",
+    help="An encoder, statistics, histogram, model, manifest, features, counts or private file.",
 )
 @table_options(labels=True)
 @client_options("an encoder")
@@ -137,6 +137,25 @@ def _histogram(session: Session, path: Path) -> None:
     session.facts(f"{path}: histogram", facts | {"checks": checks})
 
 
+def _evaluation(session: Session, path: Path) -> None:
+    from safle._internal.memory import readable
+    from safle.cli.describe import listing
+    from safle.wire import container, read_evaluation
+
+    counts = read_evaluation(path)
+    with path.open("rb") as file:
+        digest = container.declared_digest(file.read(64))
+    facts = {
+        "samples": f"{counts.sample_count:,}",
+        "classes": listing(counts.class_names),
+        "model": counts.model,
+        "file": readable(path.stat().st_size),
+        "digest": digest,
+        "checks": "checksum, digest, sizes, every part counts all samples",
+    }
+    session.facts(f"{path}: evaluation counts", facts)
+
+
 def _private(session: Session, path: Path) -> None:
     """What a file of a private round says of itself, without the keys that could check it."""
     from safle._internal.memory import readable
@@ -210,5 +229,6 @@ _SHOWS: dict[str, Callable[[Session, Path], None]] = {
     "statistics": _statistics,
     "noisy statistics": _noisy,
     "histogram": _histogram,
+    "evaluation counts": _evaluation,
     "manifest": _manifest,
 }

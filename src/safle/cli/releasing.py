@@ -12,7 +12,7 @@ from safle.cli.private_options import load_round, round_options
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
-    from safle.encoders.histogram import Histogram
+    from safle.federation.release import Counted
     from safle.statistics import Statistics
 
 
@@ -35,26 +35,20 @@ masking_options = round_options(callback=_remember, expose_value=False, panel="U
 """--round, --operator and --key: all of them, or none; kept in the session for `release`."""
 
 
-def release(
-    session: Session, counted: Statistics | Histogram, output: Path, policy: Path | None
-) -> bytes:
+def release(session: Session, counted: Counted, output: Path, policy: Path | None) -> bytes:
     """Write what was counted, masked if a round is named, with its release sheets.
 
     `PolicyRefused` if the policy does not let it out.
     """
-    from safle.encoders.histogram import Histogram
     from safle.federation.policy import Policy
     from safle.federation.release import Release
     from safle.federation.sheet import write_release
-    from safle.wire import encode_histogram, encode_statistics
+    from safle.wire import encode
 
     if session.masking:
         return _release_masked(session, counted, output, policy)
     found, rules = Release.of(counted), Policy.find(policy)
-    if isinstance(counted, Histogram):
-        data = encode_histogram(counted)
-    else:
-        data = encode_statistics(counted)
+    data = encode(counted)
     write_release(output, data, found, rules)
     if rules is None and found.gives_away:
         session.warn(
@@ -64,9 +58,7 @@ def release(
     return data
 
 
-def _release_masked(
-    session: Session, counted: Statistics | Histogram, output: Path, policy: Path | None
-) -> bytes:
+def _release_masked(session: Session, counted: Counted, output: Path, policy: Path | None) -> bytes:
     from safle.federation.policy import Policy
     from safle.federation.private.keys import PrivateKey
     from safle.federation.private.masked import mask

@@ -1,84 +1,123 @@
-"""Scores of a classifier, by scikit-learn's metrics."""
+"""What commands say of a model's answers: figures, classes, confusion matrix."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from safle.cli.reading import batches, match, open_labelled
 from safle.cli.session import Advance, Session
-from safle.encoders.features import ClassName, as_class_names
+from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
 from safle.model import Model
+from safle.model.evaluating import evaluate
+from safle.model.figures import FIGURES, Figures, areas, class_rates, divide
+from safle.statistics.evaluation import Evaluation
 
 MATRIX_SHOWN = 20
 """More classes than this do not fit a terminal; their worst confusions are listed."""
 PAIRS_SHOWN = 10
+SITES_BESIDE = 4
+UNKNOWN = "(unknown to the model)"
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What can be said about predictions.
+    """Counts of answers, in words.
 
     Attributes
     ----------
-    names : classes of the model and of the labels
-    matrix : int64, (class_count, class_count); rows are true, columns predicted
-    by_class : float64, (class_count, 4): precision, recall, F1 (NaN where one is not defined)
-        and support
+    counts : of all sites together
+    sites : of each site, by name; empty where they are not told apart
+    positive : whose sensitivity is shown where there are two classes; None for the last
     """
 
-    names: tuple[ClassName, ...]
-    matrix: NDArray[np.int64]
-    by_class: NDArray[np.float64]
+    counts: Evaluation
+    sites: Mapping[str, Evaluation]
+    positive: ClassName | None = None
 
-    @classmethod
-    def of(
-        cls, names: tuple[ClassName, ...], true: NDArray[Any], predicted: NDArray[Any]
-    ) -> Scores:
-        """From the positions in ``names`` of true and predicted classes, (samples,) each."""
-        places = np.arange(len(names))
-        figures = precision_recall_fscore_support(
-            true, predicted, labels=places, zero_division=np.nan
-        )
-        matrix = confusion_matrix(true, predicted, labels=places)
-        return cls(names, matrix, np.stack(figures, axis=1))
+    @cached_property
+    def figures(self) -> Figures:
+        """Of all sites together."""
+        return Figures.of(self.counts, positive=self.positive)
 
-    @property
-    def accuracy(self) -> float:
-        return float(np.trace(self.matrix) / self.matrix.sum())
-
-    @property
-    def balanced(self) -> float:
-        """Mean recall of the classes that have samples."""
-        return float(np.nanmean(self.by_class[:, 1]))
-
-    def facts(self) -> dict[str, object]:
-        right, total = int(np.trace(self.matrix)), int(self.matrix.sum())
+    @cached_property
+    def figures_of_sites(self) -> dict[str, Figures]:
+        """Of each site that has samples."""
         return {
-            "accuracy": f"{self.accuracy:.2%} ({right:,} of {total:,})",
-            "balanced accuracy": f"{self.balanced:.2%}",
+            name: Figures.of(counts, positive=self.positive)
+            for name, counts in self.sites.items()
+            if counts.sample_count
         }
 
+    @cached_property
+    def names(self) -> list[str]:
+        """Of the confusion matrix's rows."""
+        unknown = [UNKNOWN] if self.counts.class_counts[-1] else []
+        return [*map(str, self.counts.class_names), *unknown]
+
+    @property
+    def matrix(self) -> NDArray[np.int64]:
+        """The confusion matrix, square; nothing is ever taken for an unknown class."""
+        rows = self.counts.confusion[: len(self.names)]
+        return np.pad(rows, ((0, 0), (0, len(self.names) - rows.shape[1])))
+
+    def facts(self) -> dict[str, object]:
+        right, total = int(np.trace(self.counts.confusion)), self.counts.sample_count
+        shown: dict[str, object] = {
+            title: str(getattr(self.figures, name)) for name, title in FIGURES.items()
+        }
+        accuracy = self.figures.accuracy
+        shown["accuracy"] = (
+            f"{accuracy.value:.2%} ({right:,} of {total:,}; {accuracy.low:.1%} to "
+            f"{accuracy.high:.1%})"
+        )
+        if len(self.counts.class_names) == 2:
+            positive = self.counts.class_names[-1] if self.positive is None else self.positive
+            shown["sensitivity"] = f"{shown['sensitivity']} of {positive}"
+        return shown
+
     def rows(self) -> list[list[str]]:
-        """Name, precision, recall, F1, support of each class."""
+        """Name, precision, sensitivity, specificity, F1, AUC and samples of each class."""
+        figures = [[f"{x:.1%}" if x == x else "-" for x in row] for row in self._by_class().T]
+        counted = [f"{many:,}" for many in self.counts.class_counts.tolist()]
         return [
-            [str(name), *("-" if np.isnan(x) else f"{x:.1%}" for x in three), f"{support:,.0f}"]
-            for name, (*three, support) in zip(self.names, self.by_class.tolist(), strict=True)
+            [name, *(figures[at] if at < len(figures) else ["-"] * 5), counted[at]]
+            for at, name in enumerate(self.names)
         ]
+
+    def _by_class(self) -> NDArray[np.float64]:
+        rates = class_rates(self.counts.confusion)
+        order = ("precision", "sensitivity", "specificity", "f1")
+        return np.stack([*(divide(*rates[name]) for name in order), areas(self.counts.scores)])
+
+    def site_tables(self) -> Iterator[list[list[str]]]:
+        """Tables of figures, with their titles; a few sites, as columns, in each."""
+        names = list(self.figures_of_sites)
+        for first in range(0, len(names), SITES_BESIDE):
+            some = names[first : first + SITES_BESIDE]
+            yield [
+                ["", *some],
+                ["samples", *(f"{self.sites[name].sample_count:,}" for name in some)],
+                *(
+                    [title, *(str(getattr(self.figures_of_sites[name], key)) for name in some)]
+                    for key, title in FIGURES.items()
+                ),
+            ]
 
     def confusion_lines(self) -> list[str]:
         """The matrix as text, or its largest errors if there are many classes."""
         if len(self.names) > MATRIX_SHOWN:
             return self._worst_lines()
-        cells = [["true \\ predicted", *map(str, self.names)]]
+        cells = [["true \\ predicted", *self.names]]
         for name, row in zip(self.names, self.matrix.tolist(), strict=True):
-            cells.append([str(name), *(str(count) if count else "." for count in row)])
+            cells.append([name, *(str(count) if count else "." for count in row)])
         widths = [max(len(row[at]) for row in cells) for at in range(len(cells[0]))]
         return [
             "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
@@ -100,37 +139,40 @@ class Scores:
 
     def to_json(self) -> dict[str, Any]:
         """All figures; null where one is not defined."""
-        figures = [[None if np.isnan(x) else x for x in row] for row in self.by_class.tolist()]
-        columns = zip(self.names, figures, self.matrix.sum(axis=1).tolist(), strict=True)
+        columns = [[None if x != x else x for x in row] for row in self._by_class().T.tolist()]
+        named = ("precision", "recall", "specificity", "f1", "auc")
+        counted = self.counts.class_counts.tolist()
         return {
-            "samples": int(self.matrix.sum()),
-            "accuracy": self.accuracy,
-            "balanced_accuracy": self.balanced,
+            "model": self.counts.model,
+            "samples": self.counts.sample_count,
+            "accuracy": self.figures.accuracy.value,
+            "balanced_accuracy": self.figures.balanced_accuracy.value,
+            "figures": self.figures.to_json(),
             "classes": [
-                {"name": name, "precision": p, "recall": r, "f1": f1, "support": support}
-                for name, (p, r, f1, _), support in columns
+                {"name": name, **dict(zip(named, row, strict=True)), "support": support}
+                for name, row, support in zip(
+                    self.counts.class_names, columns, counted, strict=False
+                )
             ],
-            "confusion": self.matrix.tolist(),
+            "unknown": counted[-1],
+            "confusion": self.counts.confusion.tolist(),
+            "sites": [
+                {"name": name, "samples": self.sites[name].sample_count, **of.to_json()}
+                for name, of in self.figures_of_sites.items()
+            ],
         }
 
 
 def score(
     session: Session, model: Model, path: Path, batch: int, advance: Advance, **selection: Any
-) -> Scores:
-    """Scores of ``model`` on a labelled table, read batch by batch."""
+) -> Evaluation:
+    """Counts of a model's answers on a labelled table, read batch by batch."""
     # What does not say is let pass here: nothing is added to anyone's sum.
     table = match(session, open_labelled(path, **selection), model.encoder, path, trusted=True)
     if table.labels is None or not len(table):
         raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")
-    try:
-        names = as_class_names([*{*model.class_names, *table.labels.tolist()}])
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: labels and the model's classes differ: {error}") from error
-    places = {name: at for at, name in enumerate(names)}
-    sides: tuple[list[int], list[int]] = ([], [])
+    counts = Evaluation.none(model.digest, model.class_names)
     for features, labels, named in batches(path, table, batch, advance):
         with named():
-            predicted = model.predict(features)
-        for side, found in zip(sides, (labels, predicted), strict=True):
-            side += [places[name] for name in found.tolist()]
-    return Scores.of(names, *(np.array(side) for side in sides))
+            counts += evaluate(model, features, labels)
+    return counts

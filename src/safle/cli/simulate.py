@@ -92,4 +92,5 @@ def _evaluate(session: Session, folder: Path, test: Path) -> None:
     from safle.model import load_model
 
     found = score(session, load_model(folder / "model.safetensors"), test, 4096, lambda _: None)
-    session.facts(f"{test}: accuracy", {"accuracy": f"{found.accuracy:.2%}"})
+    accuracy = found.confusion.trace() / found.sample_count
+    session.facts(f"{test}: accuracy", {"accuracy": f"{accuracy:.2%}"})

@@ -1,4 +1,4 @@
-"""``safle sum``: any number of statistics or histogram files -> their sum."""
+"""``safle sum``: statistics, histograms or evaluation counts -> their sum."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,10 @@ from safle.cli.limit_options import chosen_limits, limit_options
 from safle.cli.options import COUNT, FILE, command, option, output
 from safle.cli.session import Session
 
-FILES = "Statistics files, or histogram files: paths, folders, or addresses for fsspec."
+FILES = (
+    "Files of statistics, of histograms or of evaluation counts: paths, folders, or addresses "
+    "for fsspec."
+)
 WORKERS = "Of statistics: add up in N processes; each takes the memory of two grams."
 RAY = "Of statistics: add up on a Ray cluster; 'local' starts one, 'auto' finds it."
 FEATURES = "Of histograms: refuse those of more or fewer features."
@@ -21,6 +24,7 @@ FIRST: dict[str, Any] = {"show_default": "the first file's"}
     "At the server",
     "safle sum clients/*.stats -o total.stats",
     "safle sum total.stats late.stats -o total.stats",
+    "safle sum sites/*.eval -o total.eval",
     "safle sum clients/ --workers 8 -o total.stats",
     "safle sum s3://bucket/clients/ --ray auto -o total.stats",
     name="sum",
@@ -58,22 +62,25 @@ def add_up(
     from safle._internal.places import find_files
     from safle.encoders import load_encoder
     from safle.encoders.histogram import Grid
-    from safle.federation.files import sum_files, sum_histograms
+    from safle.federation.files import sum_evaluations, sum_files, sum_histograms
     from safle.federation.manifest import BESIDE
     from safle.wire import peek_kind
 
     sources = find_files(files, except_for=BESIDE)
     # The first file decides, the others must be the same.
-    histograms = bool(sources) and peek_kind(sources[0]) == "histogram"
-    if histograms and (encoder_path, workers, ray) != (None, None, None):
+    kind = peek_kind(sources[0]) if sources else None
+    others = kind in ("histogram", "evaluation counts")
+    if others and (encoder_path, workers, ray) != (None, None, None):
         raise click.UsageError("--encoder, --workers and --ray apply to statistics; leave them out")
-    if not histograms and (features, grid) != (None, None):
+    if kind != "histogram" and (features, grid) != (None, None):
         raise click.UsageError("--features and --grid apply to histograms; leave them out")
     session.announce_compilation()
     with session.progress(f"summing {len(sources)} files") as advance:
         options: dict[str, Any] = {"allow_duplicates": allow_duplicates, "progress": advance}
         options["limits"] = chosen_limits(limits)
-        if histograms:
+        if kind == "evaluation counts":
+            manifest = sum_evaluations(sources, output, **options)
+        elif kind == "histogram":
             declared = Grid(*grid) if grid else None
             manifest = sum_histograms(sources, output, features=features, grid=declared, **options)
         else:

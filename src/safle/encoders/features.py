@@ -102,3 +102,8 @@ def _check_name(name: ClassName) -> None:
         name.encode()
     except UnicodeEncodeError as error:
         raise InvalidInput(f"class name {name!r} is not valid UTF-8") from error
+
+
+def is_digest(text: object) -> bool:
+    """Whether this is a SHA-256 in hexadecimal digits."""
+    return isinstance(text, str) and len(text) == 64 and not set(text) - set("0123456789abcdef")

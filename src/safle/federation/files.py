@@ -13,11 +13,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 from safle._internal.atomic import write_together
 from safle._internal.places import StrPath, as_path, find_files, naming
 from safle.encoders.base import Made
-from safle.encoders.histogram import Grid, Histogram
+from safle.encoders.histogram import Grid
 from safle.errors import InvalidInput
 from safle.federation.contribution import Entry
 from safle.federation.limits import Limits
@@ -32,7 +33,8 @@ from safle.federation.summing import (
     open_source,
 )
 from safle.statistics import Accumulator, Statistics
-from safle.wire import container, encode_histogram, encode_statistics
+from safle.wire import container, encode, encode_statistics
+from safle.wire.evaluation import from_container as evaluation_from_container
 from safle.wire.histogram import from_container as histogram_from_container
 from safle.wire.statistics import read_declared
 
@@ -97,24 +99,73 @@ def sum_histograms(
     ----------
     features, grid : that every histogram must have; None for those of the first
     """
-    limits, total = limits or Limits(), None
-    received = Received(limits, allow_duplicates=allow_duplicates)
+    limits = limits or Limits()
+    kind = _Kind(
+        container.HISTOGRAM,
+        histogram_from_container,
+        lambda found: limits.check_histogram(found, features=features, grid=grid),
+    )
+    return _sum(kind, paths, output, allow_duplicates, limits, progress)
+
+
+def sum_evaluations(
+    paths: Iterable[StrPath],
+    output: StrPath,
+    *,
+    allow_duplicates: bool = False,
+    limits: Limits | None = None,
+    progress: Progress = lambda _share: None,
+) -> Manifest:
+    """Add up evaluation counts of one model and write the sum and its manifest."""
+    limits = limits or Limits()
+    kind = _Kind(
+        container.EVALUATION,
+        evaluation_from_container,
+        lambda found: limits.check_claims(found.sample_count, found.class_names),
+    )
+    return _sum(kind, paths, output, allow_duplicates, limits, progress)
+
+
+class _Kind(NamedTuple):
+    """Files of small values that add up with ``+``."""
+
+    number: int
+    open: Callable[[container.Container], Any]
+    check: Callable[[Any], None]
+
+    @property
+    def name(self) -> str:
+        return container.KINDS[self.number]
+
+
+def _sum(
+    kind: _Kind,
+    paths: Iterable[StrPath],
+    output: StrPath,
+    allow_duplicates: bool,
+    limits: Limits,
+    progress: Progress,
+) -> Manifest:
+    total, received = None, Received(limits, allow_duplicates=allow_duplicates)
     sources = find_files(paths, except_for=BESIDE)
     for done, source in enumerate(sources, start=1):
         with naming(source):
             data = container.read_limited(source)
-            opened = container.from_bytes(data, kind=container.HISTOGRAM)
-            histogram = histogram_from_container(opened)
-            itself = Entry(as_path(source).name, opened.digest, histogram.sample_count, len(data))
-            listed = Listed.of(source, "histogram", itself)
-            limits.check_histogram(histogram, features=features, grid=grid)
+            opened = container.from_bytes(data, kind=kind.number)
+            found = kind.open(opened)
+            itself = Entry(as_path(source).name, opened.digest, found.sample_count, len(data))
+            listed = Listed.of(source, kind.name, itself)
+            kind.check(found)
         received.add(listed)
         with naming(source):
-            total = histogram if total is None else total + histogram
+            total = found if total is None else total + found
         progress(done / len(sources))
     if total is None:
-        raise InvalidInput("nothing to sum; expected at least one histogram file")
-    return _write_histogram(output, total, received.contributions)
+        raise InvalidInput(f"nothing to sum; expected at least one file of {kind.name}")
+    data = encode(total)
+    manifest = Manifest(kind.name, container.declared_digest(data), tuple(received.contributions))
+    _write(output, data, manifest)
+    return manifest
 
 
 def remove_file(
@@ -169,13 +220,6 @@ def write_sum(
     data = encode_statistics(statistics)
     manifest = Manifest("statistics", container.declared_digest(data), tuple(parts), tuple(removed))
     manifest.check_describes(manifest.digest, statistics.sample_count, statistics.class_names)
-    _write(output, data, manifest)
-    return manifest
-
-
-def _write_histogram(output: StrPath, total: Histogram, parts: Iterable[Entry]) -> Manifest:
-    data = encode_histogram(total)
-    manifest = Manifest("histogram", container.declared_digest(data), tuple(parts))
     _write(output, data, manifest)
     return manifest
 

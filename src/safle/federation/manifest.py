@@ -34,7 +34,7 @@ class Manifest:
 
     Attributes
     ----------
-    kind : "statistics" or "histogram"
+    kind : "statistics", "histogram" or "evaluation counts"
     digest : of the sum's content
     contributions : in the order in which they were added
     removed : taken back by force although they were not listed

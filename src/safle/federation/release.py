@@ -12,9 +12,14 @@ from safle.encoders.histogram import Histogram
 from safle.federation.disclosure import name_given_away
 from safle.federation.private.noisy_space import NoisySpace
 from safle.statistics import Statistics
+from safle.statistics.evaluation import Evaluation
 
 if TYPE_CHECKING:
     from safle.federation.private.round import PrivateRound
+
+
+Counted = Statistics | Histogram | Evaluation
+"""What can leave a site."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +28,10 @@ class Release:
 
     Attributes
     ----------
-    what : "statistics" or "histogram"
-    columns : of the gram, or of the features
+    what : "statistics", "histogram" or "evaluation counts"
+    columns : of the gram, or of the features; the classes that samples were scored for
     class_counts : samples of every class; empty in a histogram
-    encoder : fingerprint of what they were counted with; empty in a histogram
+    encoder : fingerprint of what statistics were counted with, else empty
     gives_away : the samples that can be worked out, in a sentence; empty if we know of none
     masked : whether only a sum with others can be read, and then
     keyholders, least_clients : who helps to open it, and with how many others
@@ -63,7 +68,7 @@ class Release:
         )
 
     @staticmethod
-    def of(counted: Statistics | Histogram) -> Release:
+    def of(counted: Counted) -> Release:
         """A plain release of what was counted.
 
         Examples
@@ -75,6 +80,15 @@ class Release:
         """
         if isinstance(counted, Histogram):
             return Release("histogram", counted.sample_count, counted.feature_dim)
+        if isinstance(counted, Evaluation):
+            names = *counted.class_names, "(unknown)"
+            seen = zip(names, counted.class_counts.tolist(), strict=True)
+            return Release(
+                "evaluation counts",
+                counted.sample_count,
+                len(counted.class_names),
+                {name: many for name, many in seen if many},
+            )
         return Release(
             "statistics",
             counted.sample_count,

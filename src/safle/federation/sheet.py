@@ -96,6 +96,11 @@ class Sheet:
         of = f"{release.samples:,} samples"
         if release.what == "histogram":
             what = f"how often values of each of {release.columns:,} features occur, over {of}"
+        elif release.what == "evaluation counts":
+            what = (
+                f"how often each of {release.columns:,} classes was taken for which, and given "
+                f"which probability, over {of}"
+            )
         else:
             sums = release.columns * (release.columns + 1) // 2
             what = f"{sums:,} sums of products of {release.columns:,} columns, over {of}"

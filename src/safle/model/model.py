@@ -26,6 +26,7 @@ from safle.encoders.features import ClassName, as_class_names, as_features
 from safle.errors import SafleError, WireError
 from safle.model.dense import DenseScores
 from safle.model.kernels.tables import MOST_BITS, look_up, padded
+from safle.model.probabilities import probabilities
 from safle.model.squares import Squares
 from safle.solver import Solution
 from safle.solver.heads import HEADS
@@ -156,11 +157,7 @@ class Model:
         theirs is the nearest point of the probability simplex, which keeps the order of the
         classes.
         """
-        scores = self.decision_function(features)
-        if self.head != "least-squares":
-            scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-            return scores / scores.sum(axis=1, keepdims=True)
-        return _nearest_probabilities(scores)
+        return probabilities(self.decision_function(features), self.head)
 
     def to_bytes(self) -> bytes:
         """The model as a safetensors file; equal models give equal bytes."""
@@ -222,15 +219,6 @@ def _grid_exponent(values: NDArray[np.floating[Any]]) -> int:
     # power of two belongs to that one's grid, so rounded values keep their grid.
     largest = np.float32(np.abs(values).max(initial=0.0))
     return int(np.frexp(largest)[1]) - MOST_BITS
-
-
-def _nearest_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Euclidean projection of every row on the probability simplex."""
-    ordered = -np.sort(-scores, axis=1)
-    excess = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, scores.shape[1] + 1)
-    support = (ordered > excess).sum(axis=1)
-    threshold = excess[np.arange(len(scores)), support - 1]
-    return np.maximum(scores - threshold[:, None], 0.0)
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:

@@ -25,7 +25,7 @@ from safle.errors import WireError
 
 MAGIC = b"\x89SAFLE\r\n"
 VERSION = 2
-STATISTICS, HISTOGRAM, ROUND, MASKED, MASKED_SUM, REQUEST, ANSWER, NOISY = range(1, 9)
+STATISTICS, HISTOGRAM, ROUND, MASKED, MASKED_SUM, REQUEST, ANSWER, NOISY, EVALUATION = range(1, 10)
 KINDS = {
     STATISTICS: "statistics",
     HISTOGRAM: "histogram",
@@ -35,6 +35,7 @@ KINDS = {
     REQUEST: "request to keyholders",
     ANSWER: "keyholder's answer",
     NOISY: "noisy statistics",
+    EVALUATION: "evaluation counts",
 }
 MAX_HEADER_BYTES = 1 << 20
 MOST_RAW_BYTES = 1 << 62

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from safle.encoders.features import is_digest
 from safle.errors import FederationError, WireError
 from safle.federation.private.keys import PrivateKey
 from safle.federation.private.round import PrivateRound
-from safle.federation.private.signed import Head, is_digest, read_signed
+from safle.federation.private.signed import Head, read_signed
 from safle.federation.private.vector import Bytes
 from safle.wire import container
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from safle.encoders.base import Made
 from safle.encoders.codes import Layout
-from safle.encoders.features import ClassName, as_class_names
+from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.encoders.histogram import MAX_SAMPLES, Grid
 from safle.encoders.names import as_names
 from safle.errors import FederationError, SafleError, SettingsError, WireError
 from safle.federation.private.keys import PrivateKey, PublicKey
 from safle.federation.private.masks import shares
 from safle.federation.private.noisy_space import NoisySpace
-from safle.federation.private.signed import Head, is_digest, read_signed
+from safle.federation.private.signed import Head, read_signed
 from safle.federation.private.statistics_space import StatisticsSpace
 from safle.federation.private.vector import HistogramSpace, Space, vector_bytes
 from safle.wire import container

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from safle.encoders.features import is_digest
 from safle.errors import FederationError, WireError
 from safle.federation.private.keys import PrivateKey, PublicKey
 from safle.wire import container
@@ -83,8 +84,3 @@ def read_signed(data: bytes | memoryview, kind: int) -> tuple[Head, bytes]:
     if hashlib.sha256(payload).hexdigest() != head.payload_digest:
         raise WireError("the payload is not the one that was signed")
     return head, payload
-
-
-def is_digest(text: object) -> bool:
-    """Whether this is a SHA-256 in hexadecimal digits."""
-    return isinstance(text, str) and len(text) == 64 and not set(text) - set("0123456789abcdef")

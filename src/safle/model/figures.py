@@ -1,0 +1,243 @@
+"""evaluation counts -> figures, each with an interval of 95 %.
+
+Shares (accuracy, sensitivity, specificity) have Wilson's interval, and means of shares the
+square-and-add interval of Newcombe. The others have theirs from samples drawn anew, `DRAWS`
+times, from the counts themselves: 1.96 deviations of what comes out. Bins are narrow: areas
+and losses are those of single scores but for about the fourth digit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.encoders.features import ClassName
+from safle.errors import InvalidInput
+from safle.statistics.evaluation import Evaluation, bin_probabilities
+
+DRAWS = 200
+Z = 1.959963984540054
+CALIBRATION_BINS = 15
+FIGURES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "macro F1",
+    "sensitivity": "sensitivity",
+    "specificity": "specificity",
+    "auc": "AUC",
+    "pr_auc": "PR-AUC",
+    "brier": "Brier score",
+    "log_loss": "log loss",
+    "calibration_error": "calibration error",
+}
+"""Names, and what people call them."""
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure and the ends of its interval; NaN where it is not defined.
+
+    >>> str(Figure(0.9, 0.85, 0.94))
+    '0.900 (0.850 to 0.940)'
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        if np.isnan(self.value):
+            return "-"
+        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+    def to_json(self) -> dict[str, float | None]:
+        return {
+            name: None if np.isnan(value) else float(value) for name, value in vars(self).items()
+        }
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What is measured of a model.
+
+    Attributes
+    ----------
+    accuracy : share of right answers
+    balanced_accuracy : mean sensitivity of the classes that have samples
+    macro_f1, auc, pr_auc : means over these classes, each against all others
+    sensitivity, specificity : of the positive class where there are two, else means
+    brier : mean squared error of probabilities, summed over classes; with two, half of it
+    log_loss : mean negative logarithm of the true class's probability
+    calibration_error : expected, of the answers' probabilities, in `CALIBRATION_BINS` bins
+
+    Examples
+    --------
+    >>> from safle import Evaluation
+    >>> Figures.of(Evaluation.none("0" * 64, ["ill", "well"]))
+    Traceback (most recent call last):
+        ...
+    safle.errors.InvalidInput: no sample was evaluated; there is nothing to measure
+    """
+
+    accuracy: Figure
+    balanced_accuracy: Figure
+    macro_f1: Figure
+    sensitivity: Figure
+    specificity: Figure
+    auc: Figure
+    pr_auc: Figure
+    brier: Figure
+    log_loss: Figure
+    calibration_error: Figure
+
+    @staticmethod
+    def of(evaluation: Evaluation, *, positive: ClassName | None = None, seed: int = 0) -> Figures:
+        """Figures of counts.
+
+        Parameters
+        ----------
+        positive : whose sensitivity and specificity is shown where there are two classes; the
+            last of them if None
+        seed : of the samples drawn anew for intervals
+        """
+        if not evaluation.sample_count:
+            raise InvalidInput("no sample was evaluated; there is nothing to measure")
+        rates = class_rates(evaluation.confusion)
+        chosen = _chosen(evaluation, positive)
+        shares = {
+            "accuracy": _wilson(np.trace(evaluation.confusion), evaluation.sample_count),
+            "balanced_accuracy": _mean_share(*rates["sensitivity"]),
+            "sensitivity": _mean_share(*(counts[chosen] for counts in rates["sensitivity"])),
+            "specificity": _mean_share(*(counts[chosen] for counts in rates["specificity"])),
+        }
+        return Figures(**shares, **_drawn(evaluation, seed))
+
+    def to_json(self) -> dict[str, Any]:
+        """Every figure by its name: value, low, high; null where it is not defined."""
+        return {name: getattr(self, name).to_json() for name in FIGURES}
+
+
+def class_rates(confusion: NDArray[np.int64]) -> dict[str, tuple[Floats, Floats]]:
+    """By name, counts of each class: how many, and of how many, (class_count,) each."""
+    right, true = np.diagonal(confusion), confusion.sum(axis=1)[:-1]
+    taken, n = confusion.sum(axis=0), confusion.sum()
+    others = n - true
+    return {
+        "sensitivity": (right, true),
+        "specificity": (others - (taken - right), others),
+        "precision": (right, taken),
+        "f1": (2 * right, true + taken),
+    }
+
+
+def divide(part: Any, whole: Any) -> Floats:
+    """``part / whole``, NaN where there is nothing to divide by."""
+    whole = np.asarray(whole, np.float64)
+    quotient: Floats = np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
+    return quotient
+
+
+def _chosen(evaluation: Evaluation, positive: ClassName | None) -> slice:
+    names = evaluation.class_names
+    if positive is not None and positive not in names:
+        raise InvalidInput(
+            f"positive class {positive!r}; the model has {', '.join(map(str, names))}"
+        )
+    if len(names) != 2:
+        return slice(None)
+    at = 1 if positive is None else names.index(positive)
+    return slice(at, at + 1)
+
+
+def _wilson(part: Any, whole: Any) -> Figure:
+    return _mean_share(np.array([part]), np.array([whole]))
+
+
+def _mean_share(part: Floats, whole: Floats) -> Figure:
+    """The mean of the shares that have samples; Wilson's intervals, squared and added."""
+    part, whole = part[whole > 0].astype(np.float64), whole[whole > 0].astype(np.float64)
+    if not len(whole):
+        return Figure(np.nan, np.nan, np.nan)
+    share, square = part / whole, Z * Z / whole
+    middle = (share + square / 2) / (1 + square)
+    half = Z / (1 + square) * np.sqrt(share * (1 - share) / whole + square / whole / 4)
+    mean, many = float(share.mean()), len(share)
+    below = float(np.sqrt(((share - middle + half) ** 2).sum())) / many
+    above = float(np.sqrt(((middle + half - share) ** 2).sum())) / many
+    return Figure(mean, max(mean - below, 0.0), min(mean + above, 1.0))
+
+
+def _drawn(evaluation: Evaluation, seed: int) -> dict[str, Figure]:
+    arrays = evaluation.confusion, evaluation.scores, evaluation.confidence
+    found = _measure(*arrays)
+    generator = np.random.Generator(np.random.PCG64(seed))
+    draws = [_measure(*(generator.poisson(counts) for counts in arrays)) for _ in range(DRAWS)]
+    figures = {}
+    for name, value in found.items():
+        drawn = np.array([draw[name] for draw in draws])
+        drawn = drawn[~np.isnan(drawn)]
+        width = Z * float(drawn.std()) if len(drawn) else np.nan
+        most = np.inf if name == "log_loss" else 1.0
+        figures[name] = Figure(value, max(value - width, 0.0), min(value + width, most))
+    return figures
+
+
+def _measure(
+    confusion: NDArray[np.int64], scores: NDArray[np.int64], confidence: NDArray[np.int64]
+) -> dict[str, float]:
+    true = confusion.sum(axis=1)[:-1]
+    n, classes = float(scores[0].sum()), len(scores)
+    middles = bin_probabilities()
+    squares = (scores[:, 1] @ (1 - middles) ** 2 + scores[:, 0] @ middles**2).sum()
+    # As scikit-learn does: one answer that is sure and wrong must not weigh more than all others.
+    surprise = -np.log(np.maximum(middles, np.finfo(np.float64).eps))
+    losses = scores[:, 1].sum(axis=0) @ surprise
+    return {
+        "macro_f1": _mean(divide(*class_rates(confusion)["f1"])[true > 0]),
+        "auc": _mean(areas(scores)),
+        "pr_auc": _mean(precision_areas(scores)),
+        "brier": float(divide(squares, n)) / (2 if classes == 2 else 1),
+        "log_loss": float(divide(losses, scores[:, 1].sum())),
+        "calibration_error": _calibration_error(confidence),
+    }
+
+
+def _mean(values: Floats) -> float:
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else float("nan")
+
+
+def areas(scores: NDArray[np.int64]) -> Floats:
+    """Area under the ROC curve of each class, (class_count,); ties count half."""
+    others, own = scores[:, 0].astype(np.float64), scores[:, 1].astype(np.float64)
+    below = np.cumsum(others, axis=1) - others / 2
+    return divide((own * below).sum(axis=1), own.sum(axis=1) * others.sum(axis=1))
+
+
+def precision_areas(scores: NDArray[np.int64]) -> Floats:
+    """Average precision of each class, (class_count,), from the highest bin down."""
+    others, own = scores[:, 0, ::-1].astype(np.float64), scores[:, 1, ::-1].astype(np.float64)
+    found, all_above = np.cumsum(own, axis=1), np.cumsum(own + others, axis=1)
+    precision = found / np.maximum(all_above, 1)
+    return divide((own * precision).sum(axis=1), own.sum(axis=1))
+
+
+def reliability(confidence: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+    """Answers, mean probability and share of right ones in each bin, (CALIBRATION_BINS,)."""
+    middles = bin_probabilities()
+    bins = np.minimum((middles * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+    answers = confidence.sum(axis=0)
+    many, promised, right = (
+        np.bincount(bins, weights=weights, minlength=CALIBRATION_BINS)
+        for weights in (answers * 1.0, answers * middles, confidence[1])
+    )
+    return many.astype(np.float64), divide(promised, many), divide(right, many)
+
+
+def _calibration_error(confidence: NDArray[np.int64]) -> float:
+    many, promised, right = reliability(confidence)
+    return float(divide(np.nansum(many * np.abs(promised - right)), many.sum()))
