@@ -15,6 +15,7 @@ from safle.federation.flower.apps import client_app
 from safle.federation.flower.report import Report
 from safle.federation.flower.server import serve
 from safle.federation.flower.settings import Places, Rules, Run, Simulation
+from safle.federation.log import LOG, read_log
 from safle.federation.private.round import statistics_space
 from safle.lab.simulation.running import simulate
 from safle.model import Model
@@ -61,7 +62,8 @@ def expected(chosen):
     return sum_statistics(part.count() for part in chosen)
 
 
-def test_the_model_is_that_of_plain_contributions(federation, tmp_path):
+def test_the_model_is_that_of_plain_contributions(federation, tmp_path, monkeypatch):
+    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "nodes.sqlite"))
     run, nodes = federation
     report = play(run, nodes)
     total = expected(PARTS)
@@ -76,6 +78,13 @@ def test_the_model_is_that_of_plain_contributions(federation, tmp_path):
     assert len(opened) == 2
     assert set(opened) < {"keyholder-0", "keyholder-1", "keyholder-2"}
     assert Report.read(tmp_path / "out/report.json").keyholders == report.keyholders
+    assert [event.event for event in read_log(tmp_path / "store" / LOG)] == [
+        *["received"] * 4,
+        "opened",
+    ]
+    at_nodes = read_log(tmp_path / "nodes.sqlite")
+    assert {event.who for event in at_nodes if event.event == "opened"} >= {*opened}
+    assert [event.event for event in at_nodes].count("sent") == 4
 
 
 def test_a_client_that_drops_out_costs_nothing(federation, tmp_path):

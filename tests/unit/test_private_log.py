@@ -39,10 +39,26 @@ def test_what_was_opened_and_published_is_logged(safle, tmp_path, monkeypatch):
     noise = ("--epsilon", 1, "--delta", 1e-5, "--classes", "ill,well", "--calibration", "declared")
     safle("publish", "total.stats", *noise, "-o", "noisy.stats")
     events = read_log(site_log())
-    assert [event.event for event in events] == ["sent"] * 3 + ["opened"] * 2 + ["sent"]
+    assert [event.event for event in events] == [
+        *["sent"] * 3,
+        *["received"] * 3,
+        *["opened"] * 2,
+        "sent",
+    ]
+    # Both ends name a file by the same digest.
+    assert [event.digest for event in events[:3]] == [event.digest for event in events[3:6]]
+    assert [event.who for event in events[3:6]] == ["a", "b", "c"]
     *_, answered, opened, published = events
     assert (answered.who, answered.note) == ("board", "a sum of 3 clients")
     assert opened.note == "statistics of a, b, c"
     assert opened.digest == hashlib.sha256((tmp_path / "total.stats").read_bytes()).hexdigest()
     assert published.note == "noisy statistics, epsilon 1 and delta 1e-05"
+    sent = events[0].digest
+    twice = ("private", "sum", *sums, "a.masked", *told, "--request", "r.ask", "-o", "s.masked")
+    assert "a is in already" in safle(*twice, code=1)
+    own = ("--key", "a.key", "--history", "a.sqlite", "--yes")
+    safle("private", "answer", "request.ask", *told, *own, "-o", "a.answer", code=1)
+    *_, doubled, denied = read_log(site_log())
+    assert (doubled.event, doubled.digest) == ("refused", sent)
+    assert (denied.event, denied.who, denied.digest) == ("refused", "a", answered.digest)
     assert published.digest == hashlib.sha256((tmp_path / "noisy.stats").read_bytes()).hexdigest()

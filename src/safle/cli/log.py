@@ -28,10 +28,11 @@ def show_log(session: Session, /, place: Path | None) -> None:
     seal stands for the whole log: note it down, and rows that are cut off later will show.
     """
     from safle.federation.database import DATABASE
-    from safle.federation.log import read_log, site_log
+    from safle.federation.log import LOG, read_log, site_log
 
     path = place or site_log()
-    path = path / DATABASE if path.is_dir() else path
+    if path.is_dir():
+        path = path / (DATABASE if (path / DATABASE).exists() else LOG)
     events = read_log(path)
     rows = [(e.time, e.event, e.who, e.digest[:16], e.note) for e in events]
     session.table(["time", "event", "who", "SHA-256", "note"], rows, names=5)

@@ -43,7 +43,6 @@ def answer(
     opened is on the disk before the answer is made.
     """
     from safle._internal.places import naming
-    from safle.federation.log import write_log
     from safle.federation.private import keyholder
     from safle.federation.private.gathering import Request
     from safle.federation.private.keys import PrivateKey
@@ -58,10 +57,7 @@ def answer(
         session.text(keyholder.explain(asked, history))
         if not yes:
             click.confirm("Open this sum?", abort=True)
-        answered = keyholder.answer(asked, key, history)
-    write_log(
-        "opened", who=key.name, digest=asked.digest, note=f"a sum of {len(asked.heads)} clients"
-    )
+        answered = keyholder.answer_on_record(asked, key, history)
     container.write_file(output, answered.to_bytes(key))
     facts = {"keyholder": key.name, "clients": len(asked.heads), "request": asked.digest}
     session.facts(f"{output}: keyholder's answer", facts)

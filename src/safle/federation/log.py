@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from safle.errors import StoreError
+from safle.errors import SafleError, StoreError
 
+LOG = "log.sqlite"
 VARIABLE = "SAFLE_LOG"
 """The environment variable that names a site's log."""
 LONGEST = 500
@@ -93,12 +94,14 @@ def read_log(path: str | os.PathLike[str]) -> list[Event]:
     return events
 
 
-def write_log(event: str, *, who: str = "", digest: str = "", note: str = "") -> None:
-    """Add a row to this site's log; it is on the disk when this returns.
+def write_log(
+    event: str, *, who: str = "", digest: str = "", note: str = "", place: Path | None = None
+) -> None:
+    """Add a row to a log; it is on the disk when this returns.
 
-    ``who`` is by default the user who runs this.
+    ``who`` is by default the user who runs this, and ``place`` this site's own log.
     """
-    place = site_log()
+    place = place or site_log()
     with _named(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.closing(
@@ -112,12 +115,25 @@ def write_log(event: str, *, who: str = "", digest: str = "", note: str = "") ->
                 append(connection, event, who=who or _user(), digest=digest, note=note)
 
 
+@contextlib.contextmanager
+def log_refusal(
+    *, who: str = "", digest: str = "", note: str = "", place: Path | None = None
+) -> Iterator[None]:
+    """Whatever error of safle's ends this, it is in the log with its reason before it goes on."""
+    try:
+        yield
+    except SafleError as error:
+        reason = f"{note}: {error}" if note else str(error)
+        write_log("refused", who=who, digest=digest, note=reason, place=place)
+        raise
+
+
 def site_log() -> Path:
     """Where this site's log is: $SAFLE_LOG, or in the user's own folder."""
     if VARIABLE in os.environ:
         return Path(os.environ[VARIABLE])
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "safle" / "log.sqlite"
+    return Path(state) / "safle" / LOG
 
 
 def now() -> str:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from safle.errors import PolicyRefused, SettingsError
-from safle.federation.log import write_log
+from safle.federation.log import log_refusal, write_log
 from safle.federation.release import Release
 
 VARIABLE = "SAFLE_POLICY"
@@ -177,10 +177,7 @@ def let_out(
         They may not leave.
     """
     digest = hashlib.sha256(data).hexdigest()
-    try:
-        if policy is not None:
+    if policy is not None:
+        with log_refusal(who=who, digest=digest, note=note):
             policy.check(release)
-    except PolicyRefused as error:
-        write_log("refused", who=who, digest=digest, note=f"{note}: {error}")
-        raise
     write_log("sent", who=who, digest=digest, note=note)

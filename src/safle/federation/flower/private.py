@@ -24,6 +24,7 @@ from safle.federation.flower.messages import Answer
 from safle.federation.flower.report import Report
 from safle.federation.flower.round import Progress, Round
 from safle.federation.flower.settings import Run
+from safle.federation.log import LOG, write_log
 from safle.federation.private import answer as opening
 from safle.federation.private import keyholder
 from safle.federation.private.gathering import Gathering, MaskedSum, Request
@@ -46,11 +47,12 @@ SUFFIX = ".masked"
 
 @dataclass(frozen=True)
 class Papers:
-    """Files that say who a node is in private rounds."""
+    """Files that say who a node is in private rounds; ``log`` is the site's own if None."""
 
     key: Path
     operator: Path
     history: Path | None = None
+    log: Path | None = None
 
     @staticmethod
     def of(node: Settings, run: Settings) -> Papers:
@@ -101,7 +103,8 @@ def answer_request(papers: Papers, settings: Settings, payload: bytes) -> Answer
         with keyholder.History(papers.history) as history:
             for sentence in keyholder.explain(request, history):
                 log.info("safle: %s", sentence)
-            data = keyholder.answer(request, key, history).to_bytes(key)
+            answered = keyholder.answer_on_record(request, key, history, place=papers.log)
+            data = answered.to_bytes(key)
     except FederationError as error:
         # Why a keyholder refuses says nothing of anybody's data: the server may know it.
         log.error("safle: this keyholder does not answer: %s", error)
@@ -133,10 +136,7 @@ class MaskTask:
         return self.gathering.clients
 
     def take(self, client: str, data: bytes) -> tuple[int, str]:
-        masked = Masked.from_bytes(data, self.gathering.declared)
-        if masked.client != client:
-            raise FederationError(f"{client} sent the contribution of {masked.client}")
-        self.gathering.check(masked)
+        masked = self.gathering.receive(data, client=client, place=self._folder / LOG)
         # A name may be anything, a file's name may not.
         name = hashlib.sha256(client.encode()).hexdigest()
         atomic.write_bytes(self._folder / f"{name}{SUFFIX}", data)
@@ -199,4 +199,6 @@ def add_up_privately(
     finally:
         found.keyholders = opening_round.rows()
     statistics: Statistics = total.open(asking.answers.values())
+    note = f"statistics of {', '.join(total.heads)}"
+    write_log("opened", digest=total.digest, note=note, place=folder / LOG)
     return statistics

@@ -6,12 +6,14 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from safle._internal.places import StrPath, find_files, naming
 from safle.errors import DuplicateContribution, FederationError, SafleError, WireError
+from safle.federation.log import log_refusal, write_log
 from safle.federation.manifest import BESIDE
 from safle.federation.private.answer import Answer
 from safle.federation.private.masked import Masked, check_head
@@ -141,7 +143,7 @@ def gather_files(
     sources = find_files(places, except_for=BESIDE)
     for done, source in enumerate(sources, start=1):
         with naming(source):
-            gathering.add(Masked.from_bytes(container.read_limited(source), declared))
+            gathering.add(gathering.receive(container.read_limited(source)))
         progress(done / len(sources))
     return gathering.finish()
 
@@ -165,6 +167,21 @@ class Gathering:
             raise DuplicateContribution(
                 f"{masked.client} is in already; leave one of its two files out"
             )
+
+    def receive(self, data: bytes, *, client: str = "", place: Path | None = None) -> Masked:
+        """A client's file, checked and in a log, this site's by default; it can be added.
+
+        With ``client``, the file must be its own.
+        """
+        digest = hashlib.sha256(data).hexdigest()
+        with log_refusal(who=client, digest=digest, place=place):
+            masked = Masked.from_bytes(data, self.declared)
+            if client not in ("", masked.client):
+                raise FederationError(f"{client} sent the contribution of {masked.client}")
+            self.check(masked)
+        note = f"masked, of round {self.declared.digest[:12]}…"
+        write_log("received", who=masked.client, digest=digest, note=note, place=place)
+        return masked
 
     def add(self, masked: Masked) -> None:
         """Add a client's vector."""

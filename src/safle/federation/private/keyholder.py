@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from safle.errors import FederationError, StoreError
+from safle.federation.log import log_refusal, write_log
 from safle.federation.private.answer import Answer
 from safle.federation.private.gathering import Request
 from safle.federation.private.keys import PrivateKey
@@ -168,6 +170,17 @@ keyholders {", ".join(declared.keyholders)}.
 {already}
 What opens is the sum of all these clients, and of none of them alone.{noise}"""
     return text.strip().splitlines()
+
+
+def answer_on_record(
+    request: Request, key: PrivateKey, history: History, *, place: Path | None = None
+) -> Answer:
+    """`answer`, with a row in a log, this site's by default, before anybody else has it."""
+    about: dict[str, Any] = {"who": key.name, "digest": request.digest, "place": place}
+    with log_refusal(**about):
+        made = answer(request, key, history)
+    write_log("opened", note=f"a sum of {len(request.heads)} clients", **about)
+    return made
 
 
 def answer(request: Request, key: PrivateKey, history: History) -> Answer:

@@ -16,6 +16,7 @@ from safle.federation.flower.apps import make_client_app
 from safle.federation.flower.client import Client, Settings, client_name, open_client
 from safle.federation.flower.private import Papers
 from safle.federation.flower.settings import Run, Simulation
+from safle.federation.log import LOG
 from safle.lab.partitions import Parts, partition
 
 
@@ -36,7 +37,8 @@ def find_papers(node: Settings, run: Settings) -> Papers:
     number, clients = int(node["partition-id"]), Run.from_flat(run).rules.clients
     holder = f"keyholder-{number - clients + 1}"
     name = client_name(0, node) if number < clients else holder
-    return Papers(folder / f"{name}.key", folder / "operator.pub", folder / f"{name}.sqlite")
+    history = folder / f"{name}.sqlite"
+    return Papers(folder / f"{name}.key", folder / "operator.pub", history, folder / LOG)
 
 
 # A process that stands for many clients reads and splits the table once.
