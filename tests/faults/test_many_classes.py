@@ -7,6 +7,7 @@ import pytest
 
 from safle.errors import LimitExceeded
 from safle.federation.contribution import Contribution
+from safle.federation.files import sum_files
 from safle.federation.limits import Limits
 from safle.federation.store import Store
 from safle.statistics import Accumulator, Statistics, count
@@ -39,6 +40,25 @@ def test_classes_that_come_little_by_little_are_refused_too(tmp_path):
             store.add(Contribution(f"from {first}", encode_statistics(part)))
         with pytest.raises(LimitExceeded, match="1,001 classes in all"):
             store.add(Contribution("late", encode_statistics(of_classes(encoder, [1_000]))))
+
+
+def test_classes_beyond_the_limit_are_refused_before_anything_unfolds(tmp_path, monkeypatch):
+    encoder = fixed_encoder("linear by class", 2)
+    data = encode_statistics(of_classes(encoder, [*range(30)]))
+    (tmp_path / "many.stats").write_bytes(data)
+
+    def unfold(*_arguments):
+        raise AssertionError("a section was unfolded")
+
+    monkeypatch.setattr("safle.wire.container._decompress", unfold)
+    few, named = Limits(most_classes=29), Limits(classes=("ill", "well"))
+    with Store.create(tmp_path / "store", encoder) as store:
+        for limits in (few, named):
+            store.declare(limits)
+            with pytest.raises(LimitExceeded):
+                store.add(Contribution("a", data))
+            with pytest.raises(LimitExceeded, match=r"many\.stats: "):
+                sum_files([tmp_path / "many.stats"], tmp_path / "total", limits=limits)
 
 
 class Counted(int):

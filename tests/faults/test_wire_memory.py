@@ -11,8 +11,9 @@ import pytest
 from safle.encoders import make_encoder
 from safle.encoders.codes import Layout
 from safle.errors import EncoderMismatch, WireError
-from safle.statistics import Statistics, count
-from safle.wire import container, decode_statistics, encode_statistics
+from safle.statistics import Accumulator, Statistics, count
+from safle.wire import container, decode_statistics, encode_statistics, open_statistics
+from safle.wire.classes import class_bytes
 from safle.wire.columns import are_few, working_bytes
 from safle.wire.statistics import unfolded_bytes
 from tests.support.data_sets import KINDS, FixedCalibration, fixed_data, fixed_encoder
@@ -82,6 +83,29 @@ def test_what_takes_more_than_the_limit_is_refused_before_it_is_taken(kind, at_m
         assert decode_statistics(data, limit=said) == statistics
         with at_most(said // 2 + MILLION), pytest.raises(WireError, match="the limit is"):
             decode_statistics(data, limit=said - 1)
+
+
+@pytest.mark.parametrize("samples", [60, 900])
+def test_grams_of_classes_take_what_was_checked_and_not_more(samples, at_most, monkeypatch):
+    encoder = make_encoder(FixedCalibration(100), "linear", by_class=True)
+    features = encoder.plausible_features(samples, np.random.default_rng(0))
+    statistics = count(encoder, features, np.arange(samples) % 60)
+    data, checked = encode_statistics(statistics), []
+
+    def note(parts, values):
+        checked.append(class_bytes(parts, values))
+        return checked[-1]
+
+    def read(limit=container.DEFAULT_LIMIT):
+        found, _ = open_statistics(data, made=encoder, limit=limit)
+        Accumulator(encoder).add(found)
+
+    monkeypatch.setattr("safle.wire.classes.class_bytes", note)
+    # What one class at a time may take is most of it here: the rest is what adds up.
+    working = max(map(working_bytes, statistics.by_class))
+    assert peak_of(read) <= checked[0] - working + 2 * MILLION
+    with at_most(2 * MILLION), pytest.raises(WireError, match="the limit is"):
+        read(checked[0] - 1)
 
 
 @pytest.mark.parametrize("size", [10**18, 2**63, 10**400, 10**4000])

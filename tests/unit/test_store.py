@@ -19,15 +19,18 @@ from safle.errors import (
     DuplicateContribution,
     EncoderMismatch,
     InvalidInput,
+    InvariantError,
     LimitExceeded,
     SafleError,
     SettingsError,
     StoreError,
 )
 from safle.federation.contribution import Contribution
+from safle.federation.database import DATABASE
 from safle.federation.limits import Limits
+from safle.federation.log import read_log
 from safle.federation.store import Store
-from safle.statistics import Statistics, count
+from safle.statistics import Accumulator, Statistics, count
 from safle.wire import encode_statistics
 from tests.support.data_sets import TABLE_KINDS, fixed_data, repeated
 
@@ -168,6 +171,22 @@ def test_what_does_not_belong_is_refused_and_nothing_is_kept(data, parts, store)
     assert [*store.members] == ["a"]
     assert len([*(store.folder / "contributions").iterdir()]) == 1
     assert total_bytes(store) == parts[0]
+
+
+def test_what_shows_only_when_it_is_multiplied_out_is_in_the_log_too(parts, store, monkeypatch):
+    def fail(*_arguments):
+        raise InvariantError("no integers")
+
+    monkeypatch.setattr(Statistics, "multiply_out", fail)
+    monkeypatch.setattr(Accumulator, "add", fail)
+    for total in (None, Accumulator(store.encoder)):
+        with pytest.raises(InvariantError):
+            store.add(Contribution("a", parts[0]), total=total)
+    events = read_log(store.folder / DATABASE)
+    assert [(event.event, event.who, event.note) for event in events] == [
+        ("refused", "a", "no integers")
+    ] * 2
+    assert not store.members
 
 
 def test_more_samples_than_the_integers_count_are_refused(data, parts, store):

@@ -14,6 +14,7 @@ from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvalidInput
 from safle.statistics import Statistics
 from safle.wire import container, open_statistics
+from safle.wire.statistics import Admit
 
 LONGEST_NAME = 200
 LARGEST_APPROVAL = 1 << 16
@@ -50,7 +51,9 @@ class Contribution:
             approval = container.read_limited(signed, limit=LARGEST_APPROVAL)
         return Contribution(client or file.name, container.read_limited(path), approval)
 
-    def open(self, made: Made | None = None) -> tuple[Statistics, Entry]:
+    def open(
+        self, made: Made | None = None, admit: Admit = lambda _classes: None
+    ) -> tuple[Statistics, Entry]:
         """The statistics, and the entry that lists them; a `SafleError` for bad ones.
 
         They are verified as `open_statistics` says: the rest shows when they are added.
@@ -58,9 +61,10 @@ class Contribution:
         Parameters
         ----------
         made : the encoder they must have been counted with, or other statistics of it
+        admit : raises `LimitExceeded` for classes that are not wanted, before anything unfolds
         """
         client = check_client(self.client)
-        statistics, digest = open_statistics(self.data, made=made)
+        statistics, digest = open_statistics(self.data, made=made, admit=admit)
         samples, classes = statistics.sample_count, statistics.class_names
         return statistics, Entry(client, digest, samples, len(self.data), classes)
 

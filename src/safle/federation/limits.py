@@ -5,7 +5,7 @@ Without them the first comer could fill the counters, or name classes that nobod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,7 +30,7 @@ class Limits:
     classes : the only ones there are; empty if any may come
     class_type : of their names: "int", "str", or "any": then the first client decides
 
-    >>> Limits(most_samples=100).check_claims(101, ())
+    >>> Limits(most_samples=100).check_samples(101)
     Traceback (most recent call last):
         ...
     safle.errors.LimitExceeded: 101 samples; this federation takes up to 100 of a client: \
@@ -57,13 +57,19 @@ if it has more, raise most_samples
                 raise SettingsError(f"classes of type int: {error}") from error
         object.__setattr__(self, "classes", as_class_names(classes))
 
-    def check_claims(self, samples: int, classes: Iterable[ClassName]) -> None:
-        """Refuse a contribution by itself."""
+    def check_samples(self, samples: int) -> None:
+        """Refuse a client of too many samples."""
         if samples > self.most_samples:
             raise LimitExceeded(
                 f"{samples:,} samples; this federation takes up to {self.most_samples:,} of a "
                 "client: if it has more, raise most_samples"
             )
+
+    def check_classes(self, classes: Sequence[ClassName], before: Set[ClassName]) -> None:
+        """Refuse classes by themselves, or beside those that were seen before.
+
+        Without a declared type nobody can tell who is wrong: the error says how to declare it.
+        """
         expected = _TYPES.get(self.class_type)
         if expected and (wrong := [name for name in classes if type(name) is not expected]):
             raise LimitExceeded(
@@ -76,17 +82,11 @@ if it has more, raise most_samples
                 "federation has (classes)"
             )
 
-    def check_join(self, entry: Entry, classes: Set[ClassName]) -> None:
-        """Refuse a contribution that those before, who have seen ``classes``, cannot be added to.
-
-        Without a declared type nobody can tell who is wrong: the error says how to declare it.
-        """
-        self.check_claims(entry.samples, entry.classes)
-        union = classes | {*entry.classes}
+        union = before | {*classes}
         if len({type(name) for name in union}) > 1:
             raise LimitExceeded(
-                f"class {_shown(entry.classes[0])}; those before are of another type, like "
-                f"{_shown(next(iter(classes)))}: declare which is right (class_type), and remove "
+                f"class {_shown(classes[0])}; those before are of another type, like "
+                f"{_shown(next(iter(before)))}: declare which is right (class_type), and remove "
                 "whoever came with the other"
             )
         if len(union) > self.most_classes:
@@ -95,11 +95,16 @@ if it has more, raise most_samples
                 f"{self.most_classes:,}: if there are more, raise most_classes"
             )
 
+    def check_join(self, entry: Entry, before: Set[ClassName]) -> None:
+        """Refuse a contribution that those before, who have seen other classes, cannot join."""
+        self.check_samples(entry.samples)
+        self.check_classes(entry.classes, before)
+
     def check_histogram(
         self, histogram: Histogram, *, features: int | None = None, grid: Grid | None = None
     ) -> None:
         """Refuse a histogram of other features, on another grid or of too many samples."""
-        self.check_claims(histogram.sample_count, ())
+        self.check_samples(histogram.sample_count)
         if features is not None and histogram.feature_dim != features:
             raise LimitExceeded(f"{histogram.feature_dim} features; this federation has {features}")
         if grid is not None and histogram.grid != grid:

@@ -123,6 +123,10 @@ class Received:
         self.files: list[Listed] = []
         self.contributions: list[Entry] = []
 
+    def admit(self, classes: tuple[ClassName, ...]) -> None:
+        """Refuse classes beyond the limits before their file is unfolded."""
+        self._limits.check_classes(classes, self._classes)
+
     def add(self, file: Listed) -> None:
         """Note a file and the contributions that it stands for."""
         brought, path = file.manifest.contributions, file.source

@@ -188,18 +188,18 @@ class Store:
         """
         database, sent = self._writable(), hashlib.sha256(contribution.data).hexdigest()
         try:
-            statistics, entry = contribution.open(self.encoder)
+            statistics, entry = contribution.open(self.encoder, self._admit)
             approver = self._check_approved(contribution)
             self._check_fits(entry, allow_duplicates=allow_duplicates)
+            # Whether all sums are integers shows when they are multiplied out: into the total,
+            # where there is one.
+            if total is None:
+                statistics.multiply_out()
+            else:
+                total.add(statistics)
         except SafleError as error:
             database.refuse(contribution.client, sent, str(error))
             raise
-        # Whether all sums are integers shows when they are multiplied out: into the total,
-        # where there is one.
-        if total is None:
-            statistics.multiply_out()
-        else:
-            total.add(statistics)
         try:
             atomic.write_bytes(self._path(entry), contribution.data)
             self._members[entry.client] = database.add(entry, sent, approver)
@@ -301,6 +301,10 @@ class Store:
         from safle.federation.approval import check_approved
 
         return f"signed by {check_approved(self.roster, contribution.data, contribution.approval)}"
+
+    def _admit(self, classes: tuple[ClassName, ...]) -> None:
+        """Before a contribution is unfolded: so many classes would take long to verify."""
+        self.limits.check_classes(classes, self._classes.keys())
 
     def _check_fits(self, added: Entry, *, allow_duplicates: bool) -> None:
         """Whatever would keep the sum from being made is refused before it is kept."""

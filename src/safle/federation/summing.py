@@ -30,6 +30,7 @@ from safle.federation.limits import Limits
 from safle.federation.manifest import Listed, Received
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.value import Margins
+from safle.wire.statistics import Admit
 
 LARGEST_SHARD = 64
 """Files: what is done again when a process dies, and finished when another file is refused."""
@@ -62,10 +63,12 @@ class Rules:
         return Received(self.limits, allow_duplicates=self.allow_duplicates)
 
 
-def open_source(source: str, made: Made | None = None) -> tuple[Statistics, Listed]:
+def open_source(
+    source: str, made: Made | None = None, admit: Admit = lambda _classes: None
+) -> tuple[Statistics, Listed]:
     """The statistics in a file, verified as `Contribution.open` says; errors name it."""
     with naming(source):
-        statistics, itself = Contribution.read(source).open(made)
+        statistics, itself = Contribution.read(source).open(made, admit)
         return statistics, Listed.of(source, "statistics", itself)
 
 
@@ -75,7 +78,7 @@ def add_sources(
     """Add up files in this process, one in memory at a time."""
     total, received = Accumulator(rules), rules.receive()
     for done, source in enumerate(sources, start=1):
-        statistics, listed = open_source(source, rules)
+        statistics, listed = open_source(source, rules, received.admit)
         received.add(listed)
         with naming(source):
             total.add(statistics)

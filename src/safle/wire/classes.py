@@ -9,11 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from safle._internal.memory import require
 from safle.errors import WireError
 from safle.statistics.kernels import triangle
 from safle.statistics.value import Margins, Statistics
-from safle.wire import columns
+from safle.wire import columns, container
 from safle.wire.sections import Sections
 
 BASIS_PER_SPARE = 32
@@ -33,7 +32,7 @@ def write_classes(statistics: Statistics, sections: Sections) -> None:
     sections.write("class_sums", np.concatenate(values))
 
 
-def read_classes(margins: Margins, sections: Sections) -> tuple[Statistics, ...]:
+def read_classes(margins: Margins, sections: Sections, limit: int) -> tuple[Statistics, ...]:
     """The statistics of each class, unverified but for their form."""
     parts = [margins.of_class(place) for place in range(len(margins.class_names))]
     few = columns.unpack_bits(sections.read_raw("class_forms", -(-len(parts) // 8)), len(parts))
@@ -49,7 +48,7 @@ def read_classes(margins: Margins, sections: Sections) -> tuple[Statistics, ...]
         columns.value_count(part, choice) if choice else triangle.packed_size(len(_free(part)))
         for part, choice in zip(parts, choices, strict=True)
     ]
-    _check_memory(parts, sum(counts))
+    container.check_memory(class_bytes(parts, sum(counts)), parts[0].dim, limit)
     values = np.split(sections.read("class_sums", (sum(counts),)), np.cumsum(counts)[:-1])
     return tuple(map(_read_class, parts, choices, values))
 
@@ -65,14 +64,11 @@ def _read_class(
     return statistics
 
 
-def _check_memory(parts: list[Margins], values: int) -> None:
-    dim = parts[0].dim
-    working = max(columns.working_bytes(part) for part in parts)
-    require(
-        24 * values + 32 * dim * (len(parts) + dim) + working,
-        purpose=f"reading grams of {dim} rows for {len(parts)} classes",
-        advice="read it on a larger machine, or count fewer classes or fewer features by class",
-    )
+def class_bytes(parts: list[Margins], values: int) -> int:
+    """Most memory that reading the grams of these classes, and multiplying them out, takes."""
+    dim, working = parts[0].dim, max(columns.working_bytes(part) for part in parts)
+    grams = 8 * triangle.packed_size(dim) * len(parts)
+    return grams + 24 * values + 32 * dim * (len(parts) + dim) + working
 
 
 def _free(part: Margins) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ from typing import Any
 import zstandard
 
 from safle._internal import atomic
-from safle._internal.memory import readable
+from safle._internal.memory import readable, require
 from safle._internal.places import as_path
 from safle.errors import WireError
 
@@ -211,6 +211,14 @@ def _decompress(frame: memoryview, raw: int, name: str) -> bytes:
             raise
         raise WireError(f"section {name!r} cannot be decompressed: {error}") from error
     return result
+
+
+def check_memory(size: int, dim: int, limit: int) -> None:
+    """Refuse a gram that takes more than the limit, or than there is, to read."""
+    what = f"a gram of {dim} rows"
+    if size > limit:
+        raise WireError(f"{what} takes {readable(size)} to read; the limit is {readable(limit)}")
+    require(size, purpose=f"reading {what}", advice="read it on a larger machine")
 
 
 def read_file(path: str | os.PathLike[str], *, kind: int, limit: int = DEFAULT_LIMIT) -> Container:

@@ -18,7 +18,7 @@ from safle.statistics.noisy import FreeColumns, NoisyStatistics, Released, noisy
 from safle.statistics.privacy import Privacy
 from safle.wire import container
 from safle.wire.sections import Sections
-from safle.wire.statistics import check_made, check_memory, typed_errors
+from safle.wire.statistics import check_made, typed_errors
 
 FIELDS = {"fingerprint", "layout", "classes", "planes", "privacy"}
 
@@ -70,7 +70,7 @@ def _restore(opened: container.Container, made: Made | None, limit: int) -> Nois
     # Two texts of one promise would be two identities of one release.
     if container.canonical(privacy.to_json()) != container.canonical(header["privacy"]):
         raise WireError("the privacy of the release is not as this safle writes it")
-    check_memory(noisy_bytes(layout), layout.embedding_dim, limit)
+    container.check_memory(noisy_bytes(layout), layout.embedding_dim, limit)
     sections, free = Sections(opened, planes=header["planes"]), FreeColumns(layout)
     counts = sections.read("counts", (len(classes),))
     cross = sections.read("cross", (len(free.places), len(classes)))

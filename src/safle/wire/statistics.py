@@ -9,19 +9,18 @@ statistics have one digest.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from safle._internal.memory import readable, require
 from safle._internal.places import naming
 from safle.encoders.base import Made
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName, as_class_names
-from safle.errors import EncoderMismatch, SafleError, WireError
+from safle.errors import EncoderMismatch, LimitExceeded, SafleError, WireError
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.accumulator import add_up
 from safle.statistics.factor import Factor
@@ -34,6 +33,7 @@ from safle.wire.sections import Sections
 
 FIELDS = {"fingerprint", "layout", "classes", "seen", "form", "planes"}
 WHOLE, COLUMNS, CLASSES = "whole", "columns", "classes"
+Admit = Callable[[tuple[ClassName, ...]], None]
 
 
 def encode_statistics(statistics: Statistics) -> bytes:
@@ -105,16 +105,27 @@ def decode_statistics(
 
 
 def open_statistics(
-    data: bytes | memoryview, *, made: Made | None = None, limit: int = container.DEFAULT_LIMIT
+    data: bytes | memoryview,
+    *,
+    made: Made | None = None,
+    limit: int = container.DEFAULT_LIMIT,
+    admit: Admit = lambda _classes: None,
 ) -> tuple[Statistics, str]:
     """Statistics from bytes, and their digest, the contribution's identity.
 
     All of it is verified but one thing: a gram that comes by columns is multiplied out when
     it is first added or asked for, and only that shows whether all of it are integers.
+
+    Parameters
+    ----------
+    made, limit : as of `decode_statistics`
+    admit : raises `LimitExceeded` for classes that are not wanted, before anything unfolds
     """
     opened = container.from_bytes(data, kind=container.STATISTICS, limit=limit)
     with typed_errors():
-        return _restore(opened, made, limit), opened.digest
+        layout = _check_header(opened, made)
+        admit(tuple(opened.header["classes"]))
+        return _restore(opened, layout, limit), opened.digest
 
 
 def read_declared(path: str | os.PathLike[str]) -> tuple[str, Layout]:
@@ -175,10 +186,10 @@ def read_statistics(
 
 @contextmanager
 def typed_errors() -> Iterator[None]:
-    """Whatever bad bytes raise is a `WireError`; another encoder's are an `EncoderMismatch`."""
+    """Whatever bad bytes raise is a `WireError`, but for another encoder's and unwanted ones."""
     try:
         yield
-    except (WireError, EncoderMismatch):
+    except (WireError, EncoderMismatch, LimitExceeded):
         raise
     except (SafleError, MemoryError) as error:
         raise WireError(str(error)) from error
@@ -186,19 +197,18 @@ def typed_errors() -> Iterator[None]:
         raise WireError(f"the header is not valid: {error!r}") from error
 
 
-def _restore(opened: container.Container, made: Made | None, limit: int) -> Statistics:
+def _restore(opened: container.Container, layout: Layout, limit: int) -> Statistics:
     """Statistics whose margins are verified, and their gram as far as it is there."""
     header = opened.header
-    layout = _check_header(opened, made)
     sizes = header["seen"], len(header["classes"]), opened.raw_bytes
     taken = unfolded_bytes(layout, *sizes, form=header["form"])
-    check_memory(taken, header["seen"] + layout.dense_dim, limit)
+    container.check_memory(taken, header["seen"] + layout.dense_dim, limit)
     sections = Sections(opened, planes=header["planes"])
     margins = _read_margins(sections, header, layout)
     if columns.are_few(margins):
         # Whatever the form, the columns that the format prescribes are found.
-        check_memory(taken + columns.working_bytes(margins), margins.dim, limit)
-    statistics = _read_grams(margins, sections, header["form"])
+        container.check_memory(taken + columns.working_bytes(margins), margins.dim, limit)
+    statistics = _read_grams(margins, sections, header["form"], limit)
     sections.finish()
     if header["form"] == WHOLE and columns.choose(statistics) is not None:
         raise WireError("the gram is not in the form that the format prescribes")
@@ -207,7 +217,7 @@ def _restore(opened: container.Container, made: Made | None, limit: int) -> Stat
     return statistics
 
 
-def _read_grams(margins: Margins, sections: Sections, form: str) -> Statistics:
+def _read_grams(margins: Margins, sections: Sections, form: str, limit: int) -> Statistics:
     """Margins with their gram, and with those of the classes."""
     if (form == CLASSES) != bool(margins.sample_count and margins.layout.only_by_class):
         raise WireError("the gram is not in the form that the format prescribes")
@@ -218,7 +228,7 @@ def _read_grams(margins: Margins, sections: Sections, form: str) -> Statistics:
         return Statistics.empty(margins)
     elif form == WHOLE:
         gram = whole.read_gram(margins, sections)
-    by_class = read_classes(margins, sections) if margins.layout.class_layout else ()
+    by_class = read_classes(margins, sections, limit) if margins.layout.class_layout else ()
     return margins.with_gram(add_up(by_class) if form == CLASSES else gram, by_class)
 
 
@@ -255,14 +265,6 @@ def check_made(header: dict[str, Any], made: Made | None) -> Layout:
     if not isinstance(header["planes"], dict):
         raise WireError("the header's planes are not valid")
     return layout
-
-
-def check_memory(size: int, dim: int, limit: int) -> None:
-    """Refuse what takes more than the limit, or than there is, to read."""
-    what = f"a gram of {dim} rows"
-    if size > limit:
-        raise WireError(f"{what} takes {readable(size)} to read; the limit is {readable(limit)}")
-    require(size, purpose=f"reading {what}", advice="read it on a larger machine")
 
 
 def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, form: str) -> int:
