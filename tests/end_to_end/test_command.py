@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from safle.encoders import EmbeddingEncoder, load_encoder
 from safle.encoders.calibration import DeclaredRange
 
 SAFLE = Path(sys.executable).with_name("safle")
+FIRST = ["encoder", "rehearse", "count", "store", "evaluate"]
 HEAVY = ("numpy", "scipy", "numba", "sklearn", "safetensors", "torch", "matplotlib", "psutil")
 
 # One process asks for every help: what must not be imported would stay in sys.modules. Last
@@ -69,9 +71,13 @@ def test_help_teaches_and_imports_nothing_heavy() -> None:
     found = json.loads(done.stdout)
     assert not set(HEAVY) & set(found["modules"])
     assert {"encoder make", "count", "sum", "remove", "solve", "inspect"} <= set(found["texts"])
+    first = found["texts"][""].split("Five to see first")[1].split("╰")[0]
+    assert re.findall(r"^│ (\w+)", first, re.MULTILINE) == FIRST
+    made = found["texts"]["encoder make"]
+    assert made.index("--range") < made.index("--kind embedding") < made.index("--buckets")
     for name, text in found["texts"].items():
         assert f"safle {name}".strip() in text
-        assert name == "encoder" or "safle" in text.split("Usage:")[1].split("\n", 1)[1], name
+        assert "safle" in text.split("Usage:")[1].split("\n", 1)[1], name
 
 
 def test_version_and_bare_command(folder: Path) -> None:
@@ -89,6 +95,8 @@ def test_version_and_bare_command(folder: Path) -> None:
         ["count", "a.npz", "--nosuch"],
         ["count", "a.npz", "--encoder", "encoder.safetensors", "--batch", "0", "-o", "x"],
         ["count", "a.npz", "--encoder", "encoder.safetensors", "-o", "a.npz"],
+        ["count", "a.npz", "--encoder", "encoder.safetensors", "--crop", "9", "-o", "x"],
+        ["count", ".", "--encoder", "encoder.safetensors", "--ignore", "age", "-o", "x"],
         ["encoder", "make", "--range", "0", "1", "--sample", "a.npz", "-o", "x"],
         ["encoder", "make", "--sample", "a.npz", "--kind", "linear", "--buckets", "4", "-o", "x"],
         ["encoder", "make", "--sample", "a.npz", "--megabytes", "1", "--units", "9", "-o", "x"],

@@ -1,4 +1,4 @@
-"""``safle features`` and ``safle client`` as users run them: on files, and killed."""
+"""``safle features`` and ``safle count`` as users run them: on files, and killed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_way_there_does_not_matter(place: Path, features: Path, tmp_path: Pa
 
 def test_one_pass_is_two_steps(place: Path, features: Path, encoder: Path, tmp_path: Path) -> None:
     safle("count", features, "--encoder", encoder, "-o", tmp_path / "two.stats")
-    safle("client", place / "photographs", "--backbone", place / "tiny.onnx", "--encoder", encoder,
+    safle("count", place / "photographs", "--backbone", place / "tiny.onnx", "--encoder", encoder,
           "-o", tmp_path / "one.stats")  # fmt: skip
     assert (tmp_path / "one.stats").read_bytes() == (tmp_path / "two.stats").read_bytes()
     sheets = {f"{name}.stats.release.{kind}" for name in ("one", "two") for kind in ("html", "txt")}
@@ -95,14 +95,14 @@ def test_another_backbone_is_refused(place: Path, encoder: Path, tmp_path: Path)
     safle("features", *arguments, "-o", tmp_path / "f.safetensors")
     counted = safle("count", tmp_path / "f.safetensors", "--encoder", encoder, "-o",
                     tmp_path / "a.stats", "--trust-features", fails=True)  # fmt: skip
-    once = safle("client", *arguments, "--encoder", encoder, "-o", tmp_path / "a.stats", fails=True)
+    once = safle("count", *arguments, "--encoder", encoder, "-o", tmp_path / "a.stats", fails=True)
     for done in (counted, once):
         assert done.stderr.count("onnx weights=") == 2
     assert not (tmp_path / "a.stats").exists()
 
 
-def test_client_needs_to_know_its_onnx_file(place: Path, encoder: Path, tmp_path: Path) -> None:
-    done = safle("client", place / "photographs", "--encoder", encoder, "-o", tmp_path / "a.stats",
+def test_count_needs_to_know_its_onnx_file(place: Path, encoder: Path, tmp_path: Path) -> None:
+    done = safle("count", place / "photographs", "--encoder", encoder, "-o", tmp_path / "a.stats",
                  fails=True)  # fmt: skip
     assert done.returncode == 2
     assert "--backbone" in done.stderr
@@ -179,7 +179,7 @@ def test_a_killed_client_goes_on_where_it_was(
 ) -> None:
     safle("count", features, "--encoder", encoder, "-o", tmp_path / "whole.stats")
     output = tmp_path / "a.stats"
-    arguments = ["client", place / "photographs", "--backbone", place / "tiny.onnx"]
+    arguments = ["count", place / "photographs", "--backbone", place / "tiny.onnx"]
     arguments += ["--encoder", encoder, "--batch", 8, "-o", output]
     often = (
         "import safle.data.backbones.writing as c; "

@@ -75,6 +75,7 @@ def test_flowers_engine_gives_the_same_bytes(folder, pooled, tmp_path):
     pytest.importorskip("ray", reason="Flower's simulation needs Ray")
     command = [SAFLE, "simulate", folder / "train.safetensors", "--clients", "5", "--out", tmp_path]
     command += ["--encoder", folder / "encoder.safetensors", "--partition", "dirichlet"]
+    command += ["--engine", "flower"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "model.safetensors").read_bytes() == pooled
@@ -97,7 +98,7 @@ def test_an_unreadable_table_is_one_error_and_leaves_nothing(folder, tmp_path):
 
 def test_the_command_shows_a_table_and_no_log(folder, tmp_path):
     command = [SAFLE, "simulate", folder / "train.safetensors", "--clients", "3", "--out", tmp_path]
-    command += ["--encoder", folder / "encoder.safetensors", "--engine", "in-process"]
+    command += ["--encoder", folder / "encoder.safetensors"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert "client-002" in done.stdout

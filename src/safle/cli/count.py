@@ -1,27 +1,45 @@
-"""``safle count``: features and labels -> one statistics file, all that a client sends."""
+"""``safle count``: a table or images -> one statistics file, all that a client sends."""
+
+from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import rich_click as click
+
+from safle.cli import image_options as img
 from safle.cli import options as opt
 from safle.cli.releasing import masking_options, policy_option, release_statistics
 from safle.cli.session import Session
 
+if TYPE_CHECKING:
+    from safle.encoders import Encoder
+    from safle.statistics import Statistics
+
+DATA = (
+    "A table of features (.npz, .npy, .safetensors, .parquet, .csv), or images: a folder, an "
+    "archive, hf:NAME, or with --backbone a .csv or .parquet file of them."
+)
 CLASSES = "The only labels there may be; anything else is refused."
+BATCH = "Samples taken at a time; the result does not depend on it."
+ONLY_TABLES = ("features_key", "labels_key", "ignore", "id_column", "classes")
+TABLE_BATCH = 4096
 
 
 @opt.command(
-    "At a client",
+    opt.FIRST,
     "safle count hospital_a.csv --encoder encoder.safetensors -o a.stats",
     "safle count x.npy --labels y.npy --encoder encoder.safetensors -o b.stats",
+    "safle count photographs/ --encoder encoder.safetensors -o c.stats",
 )
-@opt.features_argument
+@click.argument("features", type=click.Path(path_type=Path), metavar="DATA", help=DATA)
 @opt.encoder_file()
 @opt.table_options(labels=True)
 @opt.option("--classes", CLASSES, "A,B,C", show_default="all")
-@opt.batch_option
+@opt.option("--batch", BATCH, "N", type=opt.COUNT, show_default="4096 rows or 32 images")
 @opt.trust_option
 @policy_option
+@img.backbone_options(default=None, shown="the encoder's", panel="Of images")
 @masking_options
 @opt.output("The statistics file to write; send it to the server.")
 def count(
@@ -29,31 +47,64 @@ def count(
     /,
     features: Path,
     encoder_path: Path,
-    classes: str | None,
-    batch: int,
-    trust_features: bool,
     policy_path: Path | None,
     output: Path,
-    **selection: Any,
+    **options: Any,
 ) -> None:
-    """Count a client's features and labels into one statistics file.
+    """Count a client's samples and labels into one statistics file.
 
     The file holds exact counts of codes, pairs of codes and classes, not samples. It is
-    the only thing that leaves the client.
+    the only thing that leaves the client. Images go through the encoder's backbone, and their
+    features never reach the disk; a run that is interrupted goes on where it was.
     """
-    from safle.cli.reading import batches, declared_classes, match, open_labelled
     from safle.encoders import load_encoder
+
+    given = features, encoder_path, options["labels"], options["weights"], policy_path
+    opt.refuse_overwriting(output, *given)
+    encoder = load_encoder(encoder_path)
+    session.announce_compilation()
+    facts: dict[str, object] = {}
+    if img.are_images(features, options):
+        opt.refuse_given(ONLY_TABLES, "a table")
+        name = options["backbone"] or img.backbone_of(encoder.source, encoder_path)
+        statistics, facts["unreadable"] = _count_images(
+            session, features, encoder, output, options | {"backbone": name}
+        )
+    else:
+        opt.refuse_given(img.ONLY_IMAGES, "images")
+        statistics = _count_table(session, features, encoder, options)
+    title, counted = release_statistics(session, statistics, output, policy_path)
+    session.facts(title, counted | facts)
+
+
+def _count_table(
+    session: Session, path: Path, encoder: Encoder, options: dict[str, Any]
+) -> Statistics:
+    from safle.cli.reading import batches, declared_classes, match, open_labelled
     from safle.statistics import Accumulator
 
-    opt.refuse_overwriting(output, features, encoder_path, selection["labels"], policy_path)
-    encoder = load_encoder(encoder_path)
-    table = open_labelled(features, **selection)
-    table = match(session, table, encoder, features, trusted=trust_features)
-    total = Accumulator(encoder, classes=declared_classes(classes, table))
-    session.announce_compilation()
-    with session.progress(f"counting {features.name}") as advance:
-        for block, labels, named in batches(features, table, batch, advance):
+    table = open_labelled(path, **opt.selected(options))
+    table = match(session, table, encoder, path, trusted=options["trust_features"])
+    total = Accumulator(encoder, classes=declared_classes(options["classes"], table))
+    with session.progress(f"counting {path.name}") as advance:
+        for block, labels, named in batches(path, table, options["batch"] or TABLE_BATCH, advance):
             with named():
                 total.add_samples(block, labels)
-        statistics = total.snapshot()
-    session.facts(*release_statistics(session, statistics, output, policy_path))
+        return total.snapshot()
+
+
+def _count_images(
+    session: Session, path: Path, encoder: Encoder, output: Path, options: dict[str, Any]
+) -> tuple[Statistics, str]:
+    """The statistics, and how many images could not be read."""
+    from safle.data.backbones.writing import count_images
+    from safle.encoders.source import check_source
+
+    source = img.choose_images(session, path, options)
+    network = img.choose_backbone(options["backbone"], options)
+    trusted = options["trust_features"]
+    check_source(encoder.source, network.source, where=str(path), trusted=trusted)
+    options |= {"batch": options["batch"] or img.BATCH_SIZE}
+    with img.running(session, f"counting {path.name}", source, options) as settings:
+        statistics, unreadable = count_images(source, network, encoder, output, **settings)
+    return statistics, img.unreadable_text(unreadable)

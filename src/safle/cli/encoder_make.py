@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.cli import options as opt
+from safle.cli.options import FINER, MOST
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ PUBLISHABLE = (
     "For sums that are published with noise (safle publish): a linear encoder, with the transform "
     "and the norm clip that suit the features, unless they are given."
 )
-READING = ("split", "features_key", "label_column", "ignore", "id_column")
+OUTPUT = "The encoder file to write; give it to every client."
 SOURCES = ("range", "mean", "sample", "histogram")
 
 
@@ -45,24 +46,33 @@ class MakeCommand(opt.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         from safle.cli.kind_options import kind_options
 
-        place = next(i for i, option in enumerate(self.params) if option.name == "megabytes")
+        place = next(i for i, option in enumerate(self.params) if option.name == "samples")
         own = [*self.params[:place], *kind_options(), *self.params[place:]]
         return [*own, *[p for p in super().get_params(ctx) if p not in self.params]]
 
 
-@click.command(cls=MakeCommand, epilog=EXAMPLES)
-@opt.option("--range", RANGE, "LOW HIGH", type=(float, float))
-@opt.option("--features", "How many features.", "D", type=opt.COUNT)
-@opt.option("--mean", MEAN, "NUMBER|FILE")
-@opt.option("--deviation", "Goes with --mean.", "NUMBER|FILE")
-@opt.option("--sample", "Calibrate by a table of public features.", "FILE", type=opt.FILE)
-@opt.option("--histogram", HISTOGRAM, "FILE", type=opt.FILE)
-@opt.option("--features-source", SOURCE, "FILE", type=opt.FILE, show_default="the sample's")
-@opt.option("--publishable", PUBLISHABLE, is_flag=True)
-@opt.option("--megabytes", MEGABYTES, "MB", type=opt.POSITIVE)
-@opt.client_options("--megabytes")
-@opt.table_options(labels=False)
-@opt.output("The encoder file to write; give it to every client.")
+def _most(names: str, text: str, metavar: str, **settings: Any) -> opt.Decorator:
+    return opt.option(names, text, metavar, panel=MOST, **settings)
+
+
+@click.command(cls=MakeCommand, panels=[], epilog=EXAMPLES)
+@_most("--range", RANGE, "LOW HIGH", type=(float, float))
+@_most("--features", "How many features.", "D", type=opt.COUNT)
+@_most("--sample", "Calibrate by a table of public features.", "FILE", type=opt.FILE)
+@_most("--histogram", HISTOGRAM, "FILE", type=opt.FILE)
+@_most("--mean", MEAN, "NUMBER|FILE")
+@_most("--deviation", "Goes with --mean.", "NUMBER|FILE")
+@opt.written("-o --output", OUTPUT, required=True, panel=MOST)
+@_most("--megabytes", MEGABYTES, "MB", type=opt.POSITIVE)
+@opt.client_options("--megabytes", FINER)
+@opt.option("--publishable", PUBLISHABLE, is_flag=True, panel=FINER)
+@opt.option(
+    *("--features-source", SOURCE, "FILE"),
+    type=opt.FILE,
+    show_default="the sample's",
+    panel=FINER,
+)
+@opt.table_options(labels=False, panel="How the sample is read")
 @click.pass_context
 def make(context: click.RichContext, /, output: Path, kind: str, **options: Any) -> None:
     """Make an encoder, calibrated by exactly one of --range, --mean, --sample, --histogram.
@@ -171,7 +181,7 @@ def _calibration(options: dict[str, Any]) -> Calibration:
 def _table(path: Path, options: dict[str, Any]) -> Table:
     from safle.data.tables import open_table
 
-    return open_table(path, **{n: options[n] for n in READING})
+    return open_table(path, **opt.selected(options))
 
 
 def _source(options: dict[str, Any]) -> str:

@@ -23,7 +23,7 @@ POSITIVE = "Of two classes, the one whose sensitivity and specificity are shown.
 
 
 @opt.command(
-    "With a model",
+    opt.FIRST,
     "safle evaluate model.safetensors test.npz --png confusion.png",
     "safle evaluate model.safetensors ward.csv --counts hospital_a.eval",
     "safle evaluate hospital_a.eval hospital_b.eval --json figures.json",

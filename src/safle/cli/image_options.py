@@ -29,31 +29,71 @@ BACKBONE = "A name from 'safle backbones', or any ONNX file."
 WORKERS = "Threads; the result does not depend on them."
 UNREADABLE = "An error if a larger share of the images cannot be read."
 BATCH = "Images a worker takes at a time; the result does not depend on it."
+BATCH_SIZE = 32
+IMAGE_COLUMN = "The column of paths or images (.csv, .parquet, hf:)."
+ONLY_IMAGES = (
+    *("backbone", "weights", "resize", "crop", "interpolation", "mean", "deviation"),
+    *("image_column", "max_unreadable", "workers", "device"),
+)
+"""Options that say nothing about a table."""
 DEVICE = "cpu (ONNX Runtime), gpu (torch), or auto: a GPU where there is one."
+
+
+def backbone_options(*, default: str | None, shown: str, panel: str | None = None) -> Decorator:
+    """Which backbone, how images are prepared for it, and how the work is done."""
+    devices, filters = click.Choice(["auto", "cpu", "gpu"]), click.Choice(["bilinear", "bicubic"])
+    share = click.FloatRange(0.0, 1.0)
+
+    def of_images(names: str, text: str, metavar: str, **settings: Any) -> Decorator:
+        return option(names, text, metavar, panel=panel, **settings)
+
+    return options(
+        of_images("--backbone", BACKBONE, "NAME|FILE.onnx", default=default, show_default=shown),
+        of_images("--weights", "Instead of the published weights.", "FILE", type=FILE),
+        of_images("--resize", "Of the shorter side.", "PIXELS", type=int),
+        of_images("--crop", "Of the input's sides.", "PIXELS", type=int),
+        of_images("--interpolation", "bilinear or bicubic.", "NAME", type=filters),
+        of_images("--mean", "Subtracted, of values 0 to 255.", "R G B", type=TRIPLE),
+        of_images("--deviation", "Divided by, of values 0 to 255.", "R G B", type=TRIPLE),
+        of_images("--image-column", IMAGE_COLUMN, "NAME"),
+        of_images("--max-unreadable", UNREADABLE, "SHARE", type=share, default=0.01),
+        of_images("--workers", WORKERS, "N", type=COUNT, show_default="one a processor"),
+        of_images("--device", DEVICE, "NAME", type=devices, default="auto"),
+    )
 
 
 def image_options(*, default: str | None, shown: str) -> Decorator:
     """IMAGES; which of them and their labels; which backbone; how the work is done."""
-    devices, filters = click.Choice(["auto", "cpu", "gpu"]), click.Choice(["bilinear", "bicubic"])
-    share = click.FloatRange(0.0, 1.0)
     return options(
         click.argument("images", type=click.Path(path_type=Path), help=IMAGES),
-        option("--backbone", BACKBONE, "NAME|FILE.onnx", default=default, show_default=shown),
-        option("--weights", "Instead of the published weights.", "FILE", type=FILE),
-        option("--resize", "Of the shorter side.", "PIXELS", type=int),
-        option("--crop", "Of the input's sides.", "PIXELS", type=int),
-        option("--interpolation", "bilinear or bicubic.", "NAME", type=filters),
-        option("--mean", "Subtracted, of values 0 to 255.", "R G B", type=TRIPLE),
-        option("--deviation", "Divided by, of values 0 to 255.", "R G B", type=TRIPLE),
         option("--split", "Which split, if there are several.", "NAME"),
         option("--labels", "A .csv file with the labels of a folder.", "FILE", type=FILE),
         option("--label-column", LABEL_COLUMN, "NAME", default="label"),
-        option("--image-column", "The column of paths or images (.csv, .parquet, hf:).", "NAME"),
-        option("--max-unreadable", UNREADABLE, "SHARE", type=share, default=0.01),
-        option("--batch", BATCH, "N", type=COUNT, default=32),
-        option("--workers", WORKERS, "N", type=COUNT, show_default="one a processor"),
-        option("--device", DEVICE, "NAME", type=devices, default="auto"),
+        option("--batch", BATCH, "N", type=COUNT, default=BATCH_SIZE),
+        backbone_options(default=default, shown=shown),
     )
+
+
+def are_images(path: Path, options: dict[str, Any]) -> bool:
+    """Whether ``path`` is of images; a .csv or .parquet file is, if options say so."""
+    from safle.data.images.archives import TARS
+
+    if path.is_dir() or str(path).startswith("hf:"):
+        return True
+    if path.suffix.lower() in (".csv", ".parquet"):
+        return options["backbone"] is not None or options["image_column"] is not None
+    return path.name.lower().endswith((".zip", *TARS))
+
+
+def backbone_of(source: str, encoder: Path) -> str:
+    """The catalogue's name at the beginning of an encoder's source."""
+    from safle.data.backbones import CARDS
+
+    name = source.partition(" ")[0]
+    if name in CARDS:
+        return name
+    found = "is for an ONNX file" if name == "onnx" else "names no backbone"
+    raise click.UsageError(f"{encoder} {found}; say which one with --backbone")
 
 
 def choose_backbone(name: str, options: dict[str, Any]) -> Backbone:

@@ -5,10 +5,9 @@ from typing import Any
 
 import rich_click as click
 
+from safle.cli.options import FINER, MOST
 from safle.encoders.registry import DEFAULT_KIND, kind_named, kinds
 from safle.encoders.settings import Setting
-
-PANEL = "Settings of the encoder"
 
 
 def kind_options() -> list[click.Parameter]:
@@ -20,7 +19,7 @@ def kind_options() -> list[click.Parameter]:
         default=DEFAULT_KIND,
         metavar="NAME",
         help=f"{summaries}.",
-        panel=PANEL,
+        panel=MOST,
     )
     return [kind, *[_option(name, by_kind) for name, by_kind in _settings().items()]]
 
@@ -44,6 +43,10 @@ def _settings() -> dict[str, dict[str, Setting]]:
     return found
 
 
+def _heading(kind: str) -> str:
+    return f"Only for --kind {kind}: {kind_named(kind).summary.partition(':')[0]}"
+
+
 def _option(name: str, by_kind: dict[str, Setting]) -> click.Option:
     defaults = {k: s.chosen if s.default is None else s.default for k, s in by_kind.items()}
     shown = f"{', '.join(by_kind)}: " if len(by_kind) < len(kinds()) else ""
@@ -58,7 +61,7 @@ def _option(name: str, by_kind: dict[str, Setting]) -> click.Option:
         metavar="N" if isinstance(kind, click.IntRange) else None if flag else named,
         help=shown + " ".join(dict.fromkeys(s.help for s in by_kind.values())),
         show_default=str(next(iter(defaults.values()))) if alike else each,
-        panel=PANEL,
+        panel=FINER if DEFAULT_KIND in by_kind else _heading(next(iter(by_kind))),
         **flag,
     )
 

@@ -16,7 +16,6 @@ from safle.cli.attack import attack
 from safle.cli.backbones import backbones
 from safle.cli.bundle import bundle
 from safle.cli.card import card
-from safle.cli.client import client
 from safle.cli.count import count
 from safle.cli.demo import demo
 from safle.cli.deploy import deploy
@@ -43,9 +42,10 @@ from safle.cli.sum import add_up
 from safle.errors import SafleError
 
 COMMANDS = (
-    *(backbones, features, encoder, histogram, rehearse, attack, count, client, approve),
-    *(show_log, add_up, remove, publish, solve),
-    *(store, private, predict, evaluate, card, export, inspect_file),
+    *(encoder, rehearse, count, store, evaluate),
+    *(histogram, backbones, features, attack, approve, show_log),
+    *(add_up, remove, solve, publish, private),
+    *(predict, card, export, inspect_file),
     *(simulate, deploy, bundle, demo, experiment, report),
 )
 SETTINGS = {
@@ -55,9 +55,10 @@ SETTINGS = {
 }
 EXAMPLES = examples(
     "safle encoder make --range 0 16 --features 64 -o encoder.safetensors",
+    "safle rehearse hospital_a.csv --encoder encoder.safetensors",
     "safle count hospital_a.csv --encoder encoder.safetensors -o a.stats",
-    "safle sum a.stats b.stats c.stats -o total.stats",
-    "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
+    "safle store add store --encoder encoder.safetensors a.stats b.stats c.stats",
+    "safle store solve store -o model.safetensors",
     "safle evaluate model.safetensors test.csv",
     title="A federation by files:",
 )

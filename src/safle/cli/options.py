@@ -2,15 +2,22 @@
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import rich_click as click
+from click.core import ParameterSource
+from click.globals import get_current_context
 
 from safle.cli.session import Session
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+FIRST = "Five to see first"
+"""The panel of the commands that a whole federation can be run with."""
+BY_FILES = "What a store does, file by file"
+MOST, FINER = "What most need", "Finer settings"
+"""Panels of the options of a command that has many."""
 COUNT = click.IntRange(min=1)
 POSITIVE = click.FloatRange(min=0, min_open=True)
 # Existence is not click's to check: a missing file is an error (1), not wrong usage (2).
@@ -70,7 +77,9 @@ class Command(click.RichCommand):
     """A command; it takes --quiet and --debug after its own name as well."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
+        # What every call needs comes before what some call for.
+        first = [click.RichOptionPanel(name) for name in ("Arguments", "Options")]
+        super().__init__(*args, **{"panels": first, **settings})
         self.params += session_options(hidden=True)
 
 
@@ -114,15 +123,20 @@ def encoder_file(text: str = "The encoder that all clients share.") -> Decorator
     return option("--encoder encoder_path", text, "FILE", type=FILE, required=True)
 
 
-def client_options(what: str) -> Decorator:
+def client_options(what: str, panel: str | None = None) -> Decorator:
     """--samples and --classes of the client that ``what`` is sized for."""
     sized = (("samples", 500), ("classes", 10))
     texts = {name: f"With {what}: how many {name} a client has." for name, _ in sized}
-    return options(*(option(f"--{n}", texts[n], "N", type=COUNT, default=d) for n, d in sized))
+    made: dict[str, Any] = {"type": COUNT, "panel": panel}
+    return options(*(option(f"--{n}", texts[n], "N", default=d, **made) for n, d in sized))
 
 
-def table_options(*, labels: bool) -> Decorator:
+def table_options(*, labels: bool, panel: str | None = None) -> Decorator:
     """How a table is read; with ``labels``, where its labels are."""
+
+    def option(names: str, text: str, metavar: str, **settings: Any) -> Decorator:
+        return click.option(*names.split(), help=text, metavar=metavar, panel=panel, **settings)
+
     split = "Which <split>_features (.npz, .safetensors), if there are several."
     key = "The array or list column of features, if not 'features' or 'X'."
     reading = [
@@ -141,6 +155,26 @@ def table_options(*, labels: bool) -> Decorator:
             option("--labels-key", "The array of labels, if not 'labels' or 'y'.", "NAME")
         )
     return options(*reading)
+
+
+TABLE_OPTIONS = (
+    *("split", "features_key", "label_column", "ignore", "id_column"),
+    *("labels", "labels_key"),
+)
+
+
+def selected(options: dict[str, Any]) -> dict[str, Any]:
+    """The table options among ``options``: how `safle.data.tables.open_table` reads."""
+    return {name: options[name] for name in TABLE_OPTIONS if name in options}
+
+
+def refuse_given(names: Sequence[str], what: str) -> None:
+    """Wrong usage if an option of ``names``, which says something about ``what``, was given."""
+    context = get_current_context()
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "")
+        if parameter.name in names and given is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{parameter.opts[0]} is for {what}; leave it out", context)
 
 
 store_argument: Decorator = click.argument(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from safle.cli.options import (
+    BY_FILES,
     FILE,
     POSITIVE,
     Command,
@@ -36,7 +37,7 @@ LEDGER = "Where releases of the same data are noted; they add up."
 BESIDE = "SUM.releases, or releases.sqlite in a store"
 
 
-@click.command(cls=Command, panel="At the server", epilog=EXAMPLES)
+@click.command(cls=Command, panel=BY_FILES, epilog=EXAMPLES)
 @click.argument(
     "total", type=click.Path(path_type=Path), metavar="SUM", help="Summed statistics, or a store."
 )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LEAST_FIT = 0.5
 
 
-@opt.command("At a client", "safle rehearse hospital_a.csv --encoder encoder.safetensors")
+@opt.command(opt.FIRST, "safle rehearse hospital_a.csv --encoder encoder.safetensors")
 @opt.features_argument
 @opt.encoder_file()
 @opt.table_options(labels=True)

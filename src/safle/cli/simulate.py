@@ -13,8 +13,8 @@ from safle.cli.session import Session
 
 SPLITTING = "safle simulate train.npz --encoder encoder.safetensors --clients 100"
 PARTITIONS = click.Choice(["iid", "dirichlet", "shards"])
-ENGINES = click.Choice(["flower", "in-process"])
-ENGINE = "Flower's processes, or its messages alone: the same code and the same bytes."
+ENGINES = click.Choice(["in-process", "flower"])
+ENGINE = "Flower's messages within this process, or its real one: the same code and bytes."
 PRIVATE = "Contributions go under masks, and three more nodes are keyholders: the same model."
 OUT = "Where the model, the report and the store go."
 
@@ -22,7 +22,7 @@ OUT = "Where the model, the report and the store go."
 @opt.command(
     "Over a network",
     f"{SPLITTING} --out simulation",
-    f"{SPLITTING} --partition dirichlet --alpha 0.1 --engine in-process --out simulation",
+    f"{SPLITTING} --partition dirichlet --alpha 0.1 --engine flower --out simulation",
 )
 @opt.features_argument
 @opt.encoder_file()
@@ -34,7 +34,7 @@ OUT = "Where the model, the report and the store go."
 )
 @opt.seed_option
 @opt.option("--split", "Which <split>_features of the file.", "NAME", default="")
-@opt.option("--engine", ENGINE, type=ENGINES, default="flower")
+@opt.option("--engine", ENGINE, type=ENGINES, default="in-process")
 @opt.option("--private", PRIVATE, is_flag=True)
 @opt.deadline_option("Go on after this without those that have not answered.")
 @opt.option("--out folder", OUT, "DIR", type=opt.FOLDER, default="simulation")

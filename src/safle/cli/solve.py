@@ -57,7 +57,7 @@ solve_options = opt.options(
 
 
 @opt.command(
-    "At the server",
+    opt.BY_FILES,
     "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
     "safle solve total.stats --encoder encoder.safetensors --curve ridge.png -o m.safetensors",
 )

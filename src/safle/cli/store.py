@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.cli.limit_options import chosen_limits, limit_options
-from safle.cli.options import FILE, Command, examples, option, output, store_argument, written
+from safle.cli.options import (
+    FILE,
+    FIRST,
+    Command,
+    examples,
+    option,
+    output,
+    store_argument,
+    written,
+)
 from safle.cli.session import Session
 from safle.cli.solve import check_usage, solve_and_save, solve_options
 
@@ -28,12 +37,14 @@ ROSTER = "Public keys (ssh-ed25519, one a line), one of which must have signed: 
 ENCODER = "The encoder that all clients share; makes the store if there is none."
 
 
-@click.group(panel="At the server", epilog=EXAMPLES)
+@click.group(panel=FIRST, epilog=EXAMPLES)
 def store() -> None:
     """Keep contributions, add late ones, take clients back, and solve again from what is kept.
 
     A store is a folder. It survives a kill at any moment, and the model solved from it is
-    byte for byte the one of a federation of exactly the clients that are in.
+    byte for byte the one of a federation of exactly the clients that are in. [b]safle sum[/b],
+    [b]remove[/b] and [b]solve[/b] do the same with files of your own; [b]--sum[/b] of
+    [b]store solve[/b] writes the sum that they would.
     """
 
 

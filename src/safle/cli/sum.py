@@ -6,7 +6,7 @@ from typing import Any
 import rich_click as click
 
 from safle.cli.limit_options import chosen_limits, limit_options
-from safle.cli.options import COUNT, FILE, command, option, output
+from safle.cli.options import BY_FILES, COUNT, FILE, command, option, output
 from safle.cli.session import Session
 
 FILES = (
@@ -21,7 +21,7 @@ FIRST: dict[str, Any] = {"show_default": "the first file's"}
 
 
 @command(
-    "At the server",
+    BY_FILES,
     "safle sum clients/*.stats -o total.stats",
     "safle sum total.stats late.stats -o total.stats",
     "safle sum sites/*.eval -o total.eval",
@@ -55,8 +55,9 @@ def add_up(
 ) -> None:
     """Add up contributions: every file is verified first, and none is taken twice.
 
-    One file is in memory at a time. Order, grouping and the number of processes do not
-    matter: the sum's bytes are the same, and a sum can be summed again.
+    What [b]safle store add[/b] and [b]solve[/b] do on the way, for whoever keeps the files
+    elsewhere: the bytes are the same. One file is in memory at a time. Order, grouping and the
+    number of processes do not matter, and a sum can be summed again.
     """
     from safle._internal.memory import readable
     from safle._internal.places import find_files

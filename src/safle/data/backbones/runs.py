@@ -1,6 +1,6 @@
 """A run over images that can be interrupted, and the report of images that it could not read.
 
-What ``safle features`` and ``safle client`` share: resuming is here and nowhere else.
+What ``safle features`` and ``safle count`` share: resuming is here and nowhere else.
 """
 
 from collections.abc import Callable, Iterator

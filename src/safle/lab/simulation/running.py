@@ -31,7 +31,7 @@ def simulate(
     output: Path,
     *,
     clients: int,
-    engine: str = "flower",
+    engine: str = "in-process",
     private: bool = False,
     progress: Progress | None = None,
 ) -> Report:
@@ -41,7 +41,7 @@ def simulate(
     ----------
     run : names the encoder and the table; ``store`` and ``output`` are chosen here
     output : folder of the model, the report and the store; an unfinished run goes on in it
-    engine : "flower" (processes, Ray) or "in-process"
+    engine : "in-process", or "flower" (processes, Ray)
     private : contributions go under masks, and three more nodes are keyholders
     progress : called with the share of the clients that are in
     """
