@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -16,6 +17,7 @@ import time
 from pathlib import Path
 
 import pytest
+from flwr.common.config import parse_config_args
 
 from safle.errors import SettingsError
 from safle.federation.deployment import certificates as certs
@@ -269,6 +271,49 @@ def script(path: Path, *arguments: str, **variables: str) -> subprocess.Complete
     )
 
 
+def test_a_node_takes_the_options_of_count(folder, tmp_path):
+    programs = tmp_path / "venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "flower-supernode").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (programs / "flower-supernode").chmod(0o755)
+    (tmp_path / "visits.csv").touch()
+    options = [
+        "--label-column",
+        "the diagnosis",
+        "--ignore",
+        "ward",
+        "--ignore",
+        "bed",
+        "--id",
+        "no",
+    ]
+    ports = []
+    for name in NAMES:
+        done = subprocess.run(
+            [folder / "nodes" / name / "start.sh", "visits.csv", *options, "--trust-features"],
+            cwd=tmp_path,
+            env=os.environ | {"SAFLE_VENV": str(tmp_path / "venv")},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        said = done.stdout.splitlines()
+        ports.append(said[said.index("--port") + 1])
+        config = parse_config_args([said[said.index("--node-config") + 1]])
+        assert config.pop("policy") == str(folder / "nodes" / name / "policy.toml")
+        assert config == {
+            "client": name,
+            "features": str(tmp_path / "visits.csv"),
+            "label-column": "the diagnosis",
+            "ignore": "ward,bed",
+            "id": "no",
+            "trust-features": True,
+        }
+    assert len(set(ports)) == len(NAMES)
+    refused = script(folder / "nodes" / "a" / "start.sh", "--nosuch", "x")
+    assert (refused.returncode, "unknown option --nosuch" in refused.stderr) == (2, True)
+
+
 def wait_for_port(port: int) -> None:
     for _ in range(600):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
@@ -302,8 +347,7 @@ def test_the_scripts_run_a_federation_with_tls_and_known_nodes(federation, tmp_p
             )
 
         def node_settings(name: str) -> dict[str, str]:
-            table = str(federation.table(name))
-            return {"SAFLE_FEATURES": table, "SAFLE_NODE_PORT": str(processes.free_port())}
+            return {"SAFLE_FEATURES": str(federation.table(name))}
 
         start_in_background(server)
         wait_for_port(port)
@@ -311,7 +355,8 @@ def test_the_scripts_run_a_federation_with_tls_and_known_nodes(federation, tmp_p
         assert registered.returncode == 0, registered.stdout + registered.stderr
         for name in NAMES:
             start_in_background(folder / "nodes" / name, **node_settings(name))
-        unknown = start_in_background(stranger, **node_settings("d"))
+        own_port = {"SAFLE_NODE_PORT": str(processes.free_port())}
+        unknown = start_in_background(stranger, **node_settings("d"), **own_port)
         done = script(server / "run.sh")
         assert done.returncode == 0, done.stdout + done.stderr
         assert unknown.wait(60) != 0
@@ -326,6 +371,7 @@ def test_the_scripts_run_a_federation_with_tls_and_known_nodes(federation, tmp_p
         status = script(server / "status.sh")
         assert status.returncode == 0, status.stderr
         assert "finished" in status.stdout
+        assert len(re.findall(r"^[abc] +online", status.stdout, re.MULTILINE)) == 3
     report = json.loads((server / "results" / "report.json").read_text())
     assert sorted(report["accepted"]) == ["a", "b", "c"]
     assert {row["client"] for row in report["clients"]} == {"a", "b", "c"}

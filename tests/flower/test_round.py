@@ -117,6 +117,7 @@ class Deployment:
             "encoder": str(self.federation.encoder_path),
             "clients": len(names),
             "deadline": 60.0,
+            "least": 1,
             **settings,
         }
         grid = grid or self.grid(names, mischief)

@@ -42,6 +42,7 @@ def run(federation, folder, node):
         "encoder": str(federation.encoder_path),
         "clients": 2,
         "deadline": 60.0,
+        "least": 1,
     }
     grid = Listening(apps.client_app, nodes, Run().to_flat())
     report = serve(grid, Run.from_flat(config))
@@ -79,6 +80,7 @@ def test_an_error_that_nobody_foresaw_says_its_class(federation, tmp_path, monke
         "encoder": str(federation.encoder_path),
         "clients": 1,
         "deadline": 60.0,
+        "least": 1,
     }
     with pytest.raises(apps.FederationError):
         serve(grid, Run.from_flat(config))

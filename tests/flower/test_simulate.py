@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from safle.cli.main import run
 from safle.data.tables import open_table, write_table
 from safle.encoders import load_encoder
-from safle.errors import SettingsError, TableError
+from safle.errors import FederationError, SettingsError, TableError
+from safle.federation.flower.report import ClientReport, Report
 from safle.federation.flower.settings import Places, Run, Simulation
 from safle.lab.simulation.running import simulate
 from safle.model import Model
@@ -94,6 +97,47 @@ def test_an_unreadable_table_is_one_error_and_leaves_nothing(folder, tmp_path):
             engine="in-process",
         )
     assert not (tmp_path / "out").exists()
+
+
+def test_tables_are_read_by_the_options_of_count(folder, tmp_path):
+    table = open_table(folder / "train.safetensors")
+    names = [f"x{at}" for at in range(table.feature_dim)]
+    header = ",".join(["patient", *names, "ward", "diagnosis"])
+    rows = [
+        f"p{at},{','.join(map(repr, row.tolist()))},north,{label}"
+        for at, (row, label) in enumerate(zip(table.features[:], table.labels, strict=True))
+    ]
+    (tmp_path / "visits.csv").write_text("\n".join([header, *rows]) + "\n")
+    reading = ["--label-column", "diagnosis", "--ignore", "ward", "--id", "patient"]
+    reading += ["--encoder", str(folder / "encoder.safetensors")]
+    visits = str(tmp_path / "visits.csv")
+    for command in (
+        ["simulate", visits, *reading, "--out", str(tmp_path / "out"), "--test", visits],
+        ["count", visits, *reading, "-o", str(tmp_path / "all.stats")],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            run(command)
+        assert ended.value.code == 0
+    assert (tmp_path / "out/total.stats").read_bytes() == (tmp_path / "all.stats").read_bytes()
+
+
+def test_a_failed_round_says_why_in_one_line_and_names_no_model(tmp_path, capsys, caplog):
+    Report([ClientReport("a", "late", "no answer in time")], error="none came").write(
+        tmp_path / "report.json"
+    )
+    with pytest.raises(SystemExit) as ended:
+        run(["deploy", "report", str(tmp_path)])
+    shown = capsys.readouterr()
+    assert ended.value.code == 1
+    assert shown.err == "error: none came\n"
+    assert "digest" not in shown.out
+    assert "no model" in shown.out
+    # As Flower logs what its apps raise.
+    logging.getLogger("flwr").error("raised", exc_info=FederationError("none came"))
+    logging.getLogger("flwr").error("raised", exc_info=ZeroDivisionError("a bug"))
+    ours, bug = caplog.records[-2:]
+    assert (ours.getMessage(), ours.exc_info) == ("the round failed: none came", None)
+    assert bug.exc_info is not None
 
 
 def test_the_command_shows_a_table_and_no_log(folder, tmp_path):

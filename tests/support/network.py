@@ -170,6 +170,7 @@ class Network:
             "output": str(self.folder / f"{name}-results"),
             "encoder": str(self.federation.encoder_path),
             "deadline": PATIENCE,
+            "least": 1,
             **settings,
         }
         text = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())

@@ -90,6 +90,25 @@ def check(session: Session, /, folder: Path, connect: bool) -> None:
 
 
 @deploy.command(cls=Command, epilog=EXAMPLES)
+@click.argument("folder", type=FOLDER, help="The server's folder.")
+@click.pass_obj
+def status(session: Session, /, folder: Path) -> None:
+    """Show the nodes by name, and which are online; server/status.sh calls it."""
+    import os
+
+    from safle.federation.deployment.folder import registered_names
+    from safle.federation.flower.processes import flwr
+
+    names = registered_names(folder)
+    found = flwr("supernode", "list", "safle", env=dict(os.environ))["nodes"]
+    rows = sorted(
+        (names.get(node["node-id"], "?"), node["status"], node["online-at"], node["node-id"])
+        for node in found
+    )
+    session.table(["node", "status", "last online", "number"], rows, names=4)
+
+
+@deploy.command(cls=Command, epilog=EXAMPLES)
 @click.argument("folder", type=FOLDER, help="The results of a run.")
 @click.pass_obj
 def report(session: Session, /, folder: Path) -> None:
@@ -111,6 +130,9 @@ def show_report(session: Session, found: Report, folder: Path) -> None:
     session.table(["client", "status", "samples", "size", "seconds"], rows[:ROWS_SHOWN], names=2)
     if len(rows) > ROWS_SHOWN:
         session.text([f"… and {len(rows) - ROWS_SHOWN} more in {folder / 'report.json'}"])
+    if found.error:
+        session.facts(f"{folder}: no model", {"contributions kept": len(found.accepted)})
+        return
     facts = {
         "clients in the model": len(found.accepted),
         "samples": f"{found.samples:,}",

@@ -33,7 +33,7 @@ OUT = "Where the model, the report and the store go."
     "--shards", "Of shards: about how many classes a client sees.", "S", type=opt.COUNT, default=2
 )
 @opt.seed_option
-@opt.option("--split", "Which <split>_features of the file.", "NAME", default="")
+@opt.table_options(labels=True)
 @opt.option("--engine", ENGINE, type=ENGINES, default="in-process")
 @opt.option("--private", PRIVATE, is_flag=True)
 @opt.deadline_option("Go on after this without those that have not answered.")
@@ -61,11 +61,12 @@ def simulate(
     from safle.federation.flower.settings import Places, Rules, Run, Simulation
     from safle.lab.simulation.running import simulate as run_simulation
 
+    read = opt.selected(settings)
     run = Run(
         Places(encoder=str(encoder_path.absolute())),
         Rules(deadline=deadline),
         chosen_limits(settings),
-        simulation=Simulation(str(features.absolute()), **settings),
+        simulation=Simulation(str(features.absolute()), **_flat(settings)),
     )
     session.announce_compilation()
     _quieten_flower()
@@ -75,7 +76,15 @@ def simulate(
         )
     show_report(session, found, folder)
     if test is not None:
-        _evaluate(session, folder, test)
+        _evaluate(session, folder, test, read | {"labels": None, "split": None})
+
+
+def _flat(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings as a run's configuration wants them: text, and full paths."""
+    labels = settings.pop("labels")
+    known = {"id" if name == "id_column" else name: value for name, value in settings.items()}
+    known |= {"labels": labels and str(labels.absolute())}
+    return {name: "" if value is None else value for name, value in known.items()}
 
 
 def _quieten_flower() -> None:
@@ -87,10 +96,11 @@ def _quieten_flower() -> None:
     logging.getLogger("flwr").setLevel(logging.ERROR)
 
 
-def _evaluate(session: Session, folder: Path, test: Path) -> None:
+def _evaluate(session: Session, folder: Path, test: Path, read: dict[str, Any]) -> None:
     from safle.cli.scores import score
     from safle.model import load_model
 
-    found = score(session, load_model(folder / "model.safetensors"), test, 4096, lambda _: None)
+    model = load_model(folder / "model.safetensors")
+    found = score(session, model, test, 4096, lambda _: None, **read)
     accuracy = found.confusion.trace() / found.sample_count
     session.facts(f"{test}: accuracy", {"accuracy": f"{accuracy:.2%}"})

@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import jinja2
@@ -21,6 +22,8 @@ from safle.federation.limits import Limits
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"(/[A-Za-z0-9._-]+)+")
+NODE_PORT = 9094
+"""Of the first node's own programs; the others count on, so that two may share a machine."""
 Render = Callable[..., str]
 """Template's name and facts -> text."""
 _SCRIPTS = {"start.sh": "server-start.sh.j2"} | {
@@ -118,15 +121,24 @@ def make_folder(folder: Path, deployment: Deployment) -> None:
     made = certs.make_server_certificate(hosts, key, authority, authority_key)
     (server / "server.crt").write_bytes(certs.certificate_bytes(made))
     _write_secret(server / "server.key", certs.tls_key_bytes(key))
-    for name in deployment.nodes:
+    for number, name in enumerate(deployment.nodes):
         key = certs.new_key()
         public = certs.public_key_bytes(key, name)
         (server / "keys" / f"{name}.pub").write_bytes(public)
         place = folder / "nodes" / name
-        _write_node(place, name, deployment, ca, render)
+        _write_node(
+            place, name, deployment, ca, partial(render, node_port=NODE_PORT + number % 50_000)
+        )
         _write_secret(place / "node.key", certs.node_key_bytes(key))
         (place / "node.pub").write_bytes(public)
     (folder / "README.md").write_text(render("README.md.j2"))
+
+
+def registered_names(server: Path) -> dict[str, str]:
+    """Flower's numbers of the nodes that ``register.sh`` has registered, and their names."""
+    path = server / "registered.txt"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {number: name for name, number in (line.split() for line in lines)}
 
 
 def _renderer(deployment: Deployment) -> Render:
@@ -156,7 +168,8 @@ def _write_server(place: Path, deployment: Deployment, ca: bytes, render: Render
     home = f"{deployment.prefix}/server"
     (place / "keys").mkdir(parents=True)
     (place / "ca.crt").write_bytes(ca)
-    rules = Rules(expected=deployment.nodes, deadline=deployment.deadline)
+    least = min(Rules.least, len(deployment.nodes))
+    rules = Rules(expected=deployment.nodes, deadline=deployment.deadline, least=least)
     write_app(place / "app", Run(rules=rules, limits=deployment.limits))
     (place / "environment.sh").write_text(render("environment.sh.j2", server=True))
     for name, template in _SCRIPTS.items():
@@ -174,7 +187,7 @@ def _write_node(place: Path, name: str, deployment: Deployment, ca: bytes, rende
     (place / "policy.toml").write_text(render("policy.toml.j2"))
     home = f"{deployment.prefix}/nodes/{name}"
     unit = render("unit.service.j2", description=f"safle federation node {name}", home=home)
-    (place / "safle-node.service").write_text(unit)
+    (place / f"safle-node-{name}.service").write_text(unit)
 
 
 def _write_script(path: Path, text: str) -> None:

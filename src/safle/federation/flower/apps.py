@@ -101,6 +101,15 @@ def _describe(error: Exception) -> str:
     return f"{type(error).__name__}{place}; its own log says more"
 
 
+def _say_why_alone(record: logging.LogRecord) -> bool:
+    """What ends a round by its rules is one line in Flower's log, without a traceback."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, SafleError):
+        record.msg, record.args, record.exc_info = "the round failed: %s", (error,), None
+    return True
+
+
+log.addFilter(_say_why_alone)
 client_app = make_client_app(open_client)
 server_app = ServerApp()
 

@@ -32,8 +32,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("flwr")
 BATCH = 4096
-SELECTION = ("labels", "split", "features-key", "labels-key", "label-column", "id-column")
-"""Keys of a node's configuration that say how its table is read; "ignore" is a list, by commas."""
+SELECTION = {
+    "id": "id_column",
+    **{key: key.replace("-", "_") for key in ("labels", "split", "features-key", "labels-key")},
+    "label-column": "label_column",
+}
+"""Keys of a configuration that say how a table is read, by the names of ``safle count``, and what
+`open_table` calls them; "ignore" is a list, by commas."""
 
 Settings = Mapping[str, Any]
 
@@ -102,13 +107,10 @@ def open_client(node_id: int, node: Settings, run: Settings) -> Client:
     del run
     name = client_name(node_id, node)
     if "features" in node:
-        selection = {key.replace("-", "_"): str(node[key]) for key in SELECTION if key in node}
-        ignored = [*filter(None, map(str.strip, str(node.get("ignore", "")).split(",")))]
-        where = str(node["features"])
         return Client(
             name,
-            open_table(where, **selection, ignore=ignored),
-            where,
+            open_configured(node),
+            str(node["features"]),
             trusted=bool(node.get("trust-features", False)),
             pinned=Path(str(node["encoder"])) if "encoder" in node else None,
             policy=Policy.find(str(node.get("policy", ""))),
@@ -117,6 +119,13 @@ def open_client(node_id: int, node: Settings, run: Settings) -> Client:
         'this node has no data; start it with --node-config \'features="/path/to/table" '
         'client="its name"\''
     )
+
+
+def open_configured(config: Settings) -> Table:
+    """The table that a node's configuration names, or a simulation's."""
+    selection = {name: str(config[key]) for key, name in SELECTION.items() if config.get(key)}
+    ignored = [*filter(None, map(str.strip, str(config.get("ignore", "")).split(",")))]
+    return open_table(str(config["features"]), **selection, ignore=ignored)
 
 
 def answer_count(client: Client, settings: Settings, payload: bytes) -> Answer:

@@ -186,7 +186,7 @@ def _check_enough(store: Store, run: Run, found: Report) -> None:
         raise FederationError(
             f"{len(store.members)} contributions are in, at least {run.rules.least} are needed "
             f"({found.summary}); {store.folder} keeps them: run again, and only the others are "
-            "asked"
+            "asked, or allow fewer with least"
         )
 
 

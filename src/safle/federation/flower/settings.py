@@ -61,7 +61,7 @@ class Rules:
 
     expected: tuple[str, ...] = ()
     clients: int = 0
-    least: int = 1
+    least: int = 3
     deadline: float = 3600.0
     at_once: int = 16
     largest: int = 1 << 31
@@ -144,10 +144,16 @@ class NewEncoder:
 
 @dataclass(frozen=True)
 class Simulation:
-    """One table, split over the nodes."""
+    """One table, read by the options of ``safle count``, and split over the nodes."""
 
     features: str = ""
     split: str = ""
+    features_key: str = ""
+    label_column: str = ""
+    ignore: tuple[str, ...] = ()
+    id: str = ""
+    labels: str = ""
+    labels_key: str = ""
     partition: str = "iid"
     alpha: float = 0.1
     shards: int = 2

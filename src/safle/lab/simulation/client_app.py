@@ -10,10 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.data.tables import Table, open_table
+from safle.data.tables import Table
 from safle.errors import SettingsError, TableError
 from safle.federation.flower.apps import make_client_app
-from safle.federation.flower.client import Client, Settings, client_name, open_client
+from safle.federation.flower.client import (
+    Client,
+    Settings,
+    client_name,
+    open_client,
+    open_configured,
+)
 from safle.federation.flower.private import Papers
 from safle.federation.flower.settings import Run, Simulation
 from safle.federation.log import LOG
@@ -44,7 +50,7 @@ def find_papers(node: Settings, run: Settings) -> Papers:
 # A process that stands for many clients reads and splits the table once.
 @lru_cache(maxsize=1)
 def _split(simulation: Simulation, clients: int) -> tuple[Table, Parts]:
-    table = open_table(simulation.features, split=simulation.split or None)
+    table = open_configured(Run(simulation=simulation).to_flat())
     if table.labels is None:
         raise TableError(
             f"{simulation.features}: has no labels; a client counts features with labels"

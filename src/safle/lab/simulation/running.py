@@ -8,11 +8,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from safle._internal import atomic
-from safle.data.tables import Table, open_table
+from safle.data.tables import Table
 from safle.encoders import load_encoder
 from safle.errors import FederationError, SettingsError
 from safle.federation.database import count_members
 from safle.federation.flower import processes
+from safle.federation.flower.client import open_configured
 from safle.federation.flower.private import SUFFIX
 from safle.federation.flower.report import Report
 from safle.federation.flower.server import REPORT, serve
@@ -46,7 +47,7 @@ def simulate(
     progress : called with the share of the clients that are in
     """
     # A file that nobody can read is one error here, and not one a client.
-    table = open_table(run.simulation.features, split=run.simulation.split or None)
+    table = open_configured(run.to_flat())
     output = output.absolute()
     output.mkdir(parents=True, exist_ok=True)
     # One machine counts no more clients at once than it has cores; as many again may wait, so
@@ -55,7 +56,9 @@ def simulate(
     run = replace(
         run,
         places=replace(run.places, store=str(output / "store"), output=str(output)),
-        rules=replace(run.rules, clients=clients, at_once=at_once),
+        rules=replace(
+            run.rules, clients=clients, at_once=at_once, least=min(run.rules.least, clients)
+        ),
     )
     if private:
         run = _declare(run, table, output / "keys")
@@ -72,6 +75,7 @@ def simulate(
 def _remember(path: Path, run: Run) -> None:
     """An unfinished simulation goes on only with the very same settings."""
     wanted = {**asdict(run.simulation), "clients": run.rules.clients, "encoder": run.places.encoder}
+    wanted["ignore"] = [*run.simulation.ignore]
     if path.exists() and (before := json.loads(path.read_text())) != wanted:
         changed = [name for name in wanted if before.get(name) != wanted[name]]
         raise SettingsError(
@@ -145,10 +149,7 @@ def _through_flower(run: Run, output: Path, clients: int, progress: Progress | N
         number = processes.start_run(app, "--federation-config", resources, env=env)
         status = _follow(number, run.places.path("store"), clients, progress, env)
     if status != "finished:completed":
-        raise FederationError(
-            f"the simulation ended as {status}; {_why(output)}its last words:\n"
-            f"{processes.tail(log)}"
-        )
+        raise FederationError(_why(output) or f"the simulation ended as {status}; {log} says more")
 
 
 def _follow(
@@ -171,5 +172,4 @@ def _follow(
 
 def _why(output: Path) -> str:
     path = output / REPORT
-    error = Report.read(path).error if path.exists() else ""
-    return f"{error}; " if error else ""
+    return Report.read(path).error if path.exists() else ""
