@@ -192,6 +192,22 @@ def test_one_shot_methods_send_one_head(task):
     assert np.array_equal(ensemble.model.predict(task.features), votes.argmax(axis=1))
 
 
+def test_local_heads_are_each_clients_own_and_nothing_is_sent(task):
+    alone = METHODS["local"](task, batch=8, rate=0.05)
+    together = METHODS["one-shot-ensemble"](task, batch=8, rate=0.05)
+
+    assert (alone.rounds, alone.bytes_up, alone.bytes_down) == (0, 0.0, 0.0)
+    features, labels = task.watched
+    members = alone.model.members
+    assert len(members) == len(task.holders)
+    own = [(one.predict(features) == labels).mean() for one in members]
+    assert task.accuracy(alone.model) == pytest.approx(np.mean(own))
+    assert alone.curve[0].accuracy == task.accuracy(alone.model) < task.accuracy(together.model)
+    # In the order of the holders: a client knows its own samples best.
+    for part, one in zip(task.holders, members, strict=True):
+        assert (one.predict(features[part]) == labels[part]).mean() >= 0.5
+
+
 @pytest.mark.parametrize(
     "wrong", [{"rounds": 0}, {"batch": 0}, {"participation": 0.0}, {"rate": -1.0}, {"hidden": -1}]
 )

@@ -14,8 +14,10 @@ from safle.cli.experiment import NAMES
 from safle.data.tables import write_table
 from safle.errors import InvalidInput, SettingsError, TableError
 from safle.lab.baselines import METHODS
+from safle.lab.baselines.base import LinearModel, Separate
 from safle.lab.experiments import cells, running
 from safle.lab.experiments.data import DataSet, load_digits, load_features
+from safle.lab.experiments.measuring import judge
 from safle.lab.experiments.plan import Experiment, Federation
 from safle.lab.experiments.running import Runner, load_settings, summarise, to_csv, to_toml
 from safle.lab.experiments.suite import EXPERIMENTS, Bucketing, Settings, Sparsity
@@ -57,7 +59,7 @@ def test_on_a_features_file_iterative_methods_share_the_papers_protocol():
     methods = load_settings(None, small=False).methods
 
     iterative = [name for name, method in METHODS.items() if method.kind == "iterative"]
-    assert len(iterative) == 6
+    assert len(iterative) == 8
     for name in iterative:
         used = METHODS[name].settings(methods[name])
         protocol = (used.participation, used.epochs, used.rounds, used.batch)
@@ -89,6 +91,43 @@ def test_given_settings_take_the_place_of_defaults(tmp_path):
 
     assert loaded.methods["feddyn"] == {"rounds": 20, "batch": 20, "rate": 0.5}
     assert loaded.federation == Federation(clients=7, seeds=2, seeds_of={})
+
+
+def test_many_classes_have_the_papers_scenarios_for_them():
+    few, many = (load_settings(None, small=False, class_count=n).table1 for n in (10, 200))
+
+    assert few.scenarios == ("alpha=0.1", "alpha=0.05", "shards=4", "shards=2")
+    assert many.scenarios == ("alpha=0.1", "alpha=0.01", "shards=10", "shards=5")
+    assert {"local", "safle-smallest", "safle-default"} <= {*few.methods}
+    assert few.methods == many.methods
+
+
+def test_a_client_is_judged_on_its_own_mix_of_classes(digits):
+    """A model that knows zeros and ones only, and clients that hold those, or all others."""
+    weights = np.zeros((64, 10))
+    weights[:, 0], weights[:, 1] = digits.train[digits.train_labels == 0].mean(axis=0), -1.0
+    model = LinearModel(weights)
+    right = model.predict(digits.test) == digits.test_labels
+    zeros, ones = (right[digits.test_labels == number].mean() for number in (0, 1))
+    mix = np.zeros((3, 10), np.int64)
+    mix[0, :2], mix[2, 2:] = (3, 1), 5
+
+    joint, alone = (judge(m, digits, mix) for m in (model, Separate([model, model])))
+
+    assert joint["accuracy"] == alone["accuracy"] == right.mean()
+    assert joint["per_client"] == pytest.approx([0.75 * zeros + 0.25 * ones, 0.0])
+    assert "worst_client" not in joint
+    assert (alone["worst_client"], alone["clients_deviation"]) == (right.mean(), 0.0)
+
+
+def test_the_area_under_the_curve_is_that_of_each_class_against_the_rest(digits):
+    oracle = np.eye(10)[digits.test_labels]
+    perfect = replace(digits, test=oracle.astype(np.float32))
+    mix = np.ones((1, 10), np.int64)
+
+    areas = [judge(LinearModel(sign * np.eye(10)), perfect, mix)["auc"] for sign in (1, -1, 0)]
+
+    assert areas == [1.0, 0.0, 0.5]
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(digits, settings, tmp_path, monkeypatch):

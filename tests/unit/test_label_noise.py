@@ -45,6 +45,21 @@ def test_the_seed_decides_everything(kind):
     assert not np.array_equal(noisy(kind, 0.3, seed=4), noisy(kind, 0.3, seed=5))
 
 
+def test_client_dependent_noise_is_each_clients_own():
+    parts = np.array_split(np.random.default_rng(1).permutation(len(LABELS)), 40)
+    asked = {"kind": "client-dependent", "rate": 0.4, "class_count": 5, "parts": parts}
+
+    found = with_noise(LABELS, generator=np.random.default_rng(0), **asked)
+
+    wrong = np.array([(found[part] != LABELS[part]).mean() for part in parts])
+    noisy = wrong[wrong > 0]
+    assert 0.2 < len(noisy) / 40 < 0.6
+    assert noisy.min() > 0.45
+    assert np.ptp(noisy) > 0.2
+    with pytest.raises(InvalidInput, match="parts with every sample once"):
+        with_noise(LABELS, generator=np.random.default_rng(0), **{**asked, "parts": parts[1:]})
+
+
 def test_nonsense_is_refused():
     generator = np.random.default_rng(0)
     with pytest.raises(InvalidInput, match="symmetric, pair-flip"):

@@ -62,8 +62,9 @@ def experiment(
             f"{len(features_paths)} features files for '{name}'; expected one: only "
             "'backbones' compares several"
         )
-    settings = load_settings(settings_path, small=not features_paths)
     data = [load_features(path) for path in features_paths] or [load_digits()]
+    classes = data[0].class_count
+    settings = load_settings(settings_path, small=not features_paths, class_count=classes)
     target = folder or Path(f"{data[0].name}-results")
     target.mkdir(parents=True, exist_ok=True)
     session.announce_compilation()
@@ -79,9 +80,9 @@ def experiment(
 
 
 def _table(summary: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Labels, accuracy ± deviation, and what it cost where that was measured."""
+    """Labels, accuracy ± deviation, AUC, and what it cost where that was measured."""
     figures = {
-        *("accuracy", "deviation", "seeds", "rounds", "seconds"),
+        *("accuracy", "deviation", "auc", "worst_client", "seeds", "rounds", "seconds"),
         *("bytes_up", "bytes_down", "digests"),
     }
     names = list(dict.fromkeys(name for line in summary for name in line if name not in figures))
@@ -96,5 +97,6 @@ def _table(summary: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]
         more = " …" if len(line["digests"]) > 2 else ""
         labels = (str(line.get(name, "")) for name in names)
         accuracy = f"{line['accuracy']:.2%}{spread}"
-        rows.append([*labels, accuracy, str(line["seeds"]), *costs, digests + more])
-    return [*names, "accuracy", "seeds", "rounds", "MB per client", "models"], rows
+        area = f"{line['auc']:.3f}" if "auc" in line else ""
+        rows.append([*labels, accuracy, area, str(line["seeds"]), *costs, digests + more])
+    return [*names, "accuracy", "AUC", "seeds", "rounds", "MB per client", "models"], rows

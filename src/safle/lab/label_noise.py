@@ -1,11 +1,15 @@
 """Label noise: some labels are wrong, at a declared rate, for experiments and tests."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import InvalidInput
 
-KINDS = ("symmetric", "pair-flip")
+KINDS = ("symmetric", "pair-flip", "client-dependent")
+LEAST_RATE = 0.5
+"""Of a noisy client, where noise is client-dependent."""
 
 
 def with_noise(
@@ -15,21 +19,32 @@ def with_noise(
     rate: float,
     class_count: int,
     generator: np.random.Generator,
+    parts: Sequence[NDArray[np.int64]] = (),
 ) -> NDArray[np.int64]:
-    """Labels of which each is wrong with probability ``rate``.
+    """Labels of which each is wrong with probability ``rate``, or a client's own.
 
     Parameters
     ----------
     labels : int64, (samples,), in 0..class_count-1
     kind : "symmetric": a wrong label is any of the others, equally likely; "pair-flip":
-        it is the next class, the last one's being the first
-    rate : rho, 0 to 1
+        it is the next class, the last one's being the first; "client-dependent": symmetric,
+        at a rate of each client's own
+    rate : rho, 0 to 1; where noise is client-dependent, a client is noisy with this
+        probability, and its rate then anything from `LEAST_RATE` to 1, as Xu, Chen, Quek,
+        Chong have it ("FedCorr", CVPR 2022)
     class_count : at least 2
     generator : the only source of randomness
+    parts : sample numbers, one array per client; for client-dependent noise
 
     Returns
     -------
     noisy : int64, (samples,)
+
+    Examples
+    --------
+    >>> some = np.random.default_rng(0)
+    >>> with_noise(np.arange(3), kind="pair-flip", rate=1.0, class_count=3, generator=some).tolist()
+    [1, 2, 0]
     """
     if kind not in KINDS:
         raise InvalidInput(f"label noise {kind!r}; expected one of {', '.join(KINDS)}")
@@ -37,6 +52,29 @@ def with_noise(
         raise InvalidInput(f"a noise rate of {rate}; expected 0 to 1")
     if class_count < 2:
         raise InvalidInput("labels of a single class cannot be wrong; expected at least 2 classes")
-    wrong = generator.random(len(labels)) < rate
-    steps = generator.integers(1, class_count, len(labels)) if kind == "symmetric" else 1
+    rates: float | NDArray[np.float64] = rate
+    if kind == "client-dependent":
+        rates = rates_of_samples(len(labels), parts, rate, generator)
+    wrong = generator.random(len(labels)) < rates
+    steps = generator.integers(1, class_count, len(labels)) if kind != "pair-flip" else 1
     return np.where(wrong, (labels + steps) % class_count, labels)
+
+
+def rates_of_samples(
+    sample_count: int,
+    parts: Sequence[NDArray[np.int64]],
+    noisy_share: float,
+    generator: np.random.Generator,
+) -> NDArray[np.float64]:
+    """Every sample's probability of a wrong label: its client's, 0 at clean clients."""
+    if sum(len(part) for part in parts) != sample_count:
+        raise InvalidInput(
+            f"client-dependent noise for {sample_count} labels, of which clients hold "
+            f"{sum(len(part) for part in parts)}; expected parts with every sample once"
+        )
+    noisy = generator.random(len(parts)) < noisy_share
+    own = np.where(noisy, generator.uniform(LEAST_RATE, 1.0, len(parts)), 0.0)
+    rates = np.zeros(sample_count)
+    for part, rate in zip(parts, own, strict=True):
+        rates[part] = rate
+    return rates

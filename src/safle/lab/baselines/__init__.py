@@ -11,7 +11,9 @@ from safle.lab.baselines import (
     deepafl,
     fedavg,
     fedcgs,
+    fedcorr,
     feddyn,
+    fednoro,
     fednova,
     fedntd,
     fedprox,
@@ -24,8 +26,9 @@ from safle.lab.baselines.base import Method, Point, Result, Task
 
 _ALL = (
     *(fedavg.METHOD, fedprox.METHOD, moon.METHOD, feddyn.METHOD, fedntd.METHOD, fednova.METHOD),
-    *(oneshot.AVERAGE, oneshot.ENSEMBLE, wisard.METHOD, fedcgs.METHOD),
-    *(afl.METHOD, deepafl.METHOD, safle.METHOD, safle.HYBRID, safle.DEFAULT),
+    *(fednoro.METHOD, fedcorr.METHOD),
+    *(oneshot.LOCAL, oneshot.AVERAGE, oneshot.ENSEMBLE, wisard.METHOD, fedcgs.METHOD),
+    *(afl.METHOD, deepafl.METHOD, safle.METHOD, safle.HYBRID, safle.SMALLEST, safle.DEFAULT),
 )
 METHODS: dict[str, Method[Any]] = {method.name: method for method in _ALL}
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -34,6 +35,16 @@ class Predictor(Protocol):
 
     def predict(self, features: Features) -> NDArray[Any]:
         """Class numbers, (samples,)."""
+
+    def decision_function(self, features: Features) -> NDArray[Any]:
+        """Scores that the prediction is the largest of, (samples, class_count)."""
+
+
+@dataclass(frozen=True)
+class Separate:
+    """No joint model: every client's own, in the order of the holders."""
+
+    members: Sequence[Predictor]
 
 
 @dataclass(frozen=True)
@@ -89,12 +100,16 @@ class Task:
             if reporting:
                 self.progress(reporting * done / len(self.holders))
 
-    def accuracy(self, model: Predictor) -> float:
-        """Share of the watched samples that ``model`` gets right; NaN if none are watched."""
+    def accuracy(self, model: Predictor | Separate) -> float:
+        """Share of the watched samples that ``model`` gets right; NaN if none are watched.
+
+        Of separate models, their mean: what a client has who is chosen at random.
+        """
         if self.watched is None:
             return float("nan")
         features, labels = self.watched
-        return float(accuracy_score(labels, model.predict(features)))
+        members = model.members if isinstance(model, Separate) else [model]
+        return fmean(float(accuracy_score(labels, own.predict(features))) for own in members)
 
 
 @dataclass(frozen=True)
@@ -120,7 +135,7 @@ class Result:
     facts : further figures of this method
     """
 
-    model: Predictor
+    model: Predictor | Separate
     rounds: int
     bytes_up: float
     bytes_down: float
@@ -183,7 +198,12 @@ class LinearModel:
 
     def predict(self, features: Features) -> NDArray[Any]:
         """Class numbers, (samples,)."""
-        return np.argmax(features @ self.weights + self.intercept, axis=1)
+        return np.argmax(self.decision_function(features), axis=1)
+
+    def decision_function(self, features: Features) -> NDArray[Any]:
+        """Scores, (samples, class_count)."""
+        scores: NDArray[Any] = features @ self.weights + self.intercept
+        return scores
 
 
 class Stopwatch:

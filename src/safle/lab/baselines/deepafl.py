@@ -73,14 +73,19 @@ class DeepModel:
 
     def predict(self, features: Features) -> NDArray[np.int64]:
         """Class numbers, (samples,)."""
-        found = [self._predict(features[at : at + BATCH]) for at in range(0, len(features), BATCH)]
-        return np.concatenate(found) if found else np.empty(0, np.int64)
+        return np.argmax(self.decision_function(features), axis=1)
 
-    def _predict(self, features: Features) -> NDArray[np.int64]:
+    def decision_function(self, features: Features) -> Features:
+        """Scores, (samples, class_count)."""
+        starts = range(0, max(len(features), 1), BATCH)
+        return np.concatenate([self._scores(features[at : at + BATCH]) for at in starts])
+
+    def _scores(self, features: Features) -> Features:
         state = np.tanh(features @ self.entry)
         for projection, transform in self.layers:
             state = state + transformed(activated(state, projection), transform)
-        return np.argmax(state @ self.classifier, axis=1)
+        scores: Features = state @ self.classifier
+        return scores
 
 
 def activated(state: Features, projection: Features, out: Features | None = None) -> Features:

@@ -85,17 +85,23 @@ class HeadModel:
 
     def predict(self, features: Features) -> NDArray[np.int64]:
         """Class numbers, (samples,)."""
+        best: NDArray[np.int64] = np.argmax(self.decision_function(features), axis=1)
+        return best
+
+    def decision_function(self, features: Features) -> NDArray[np.float32]:
+        """Logarithms of the probabilities, (samples, class_count)."""
         torch = require_torch()
         inputs = torch.from_numpy(np.ascontiguousarray(features)).T[None]
         heads = len(self.parameters[0])
         with torch.no_grad():
             if self.shares is None:
-                scores = forward(self.parameters, inputs)[0][0]
+                scores = torch.log_softmax(forward(self.parameters, inputs)[0][0], dim=0)
             else:
                 scores = torch.zeros(self.parameters[-1].shape[1], len(features))
                 for head in range(heads):
                     own = [parameter[head : head + 1] for parameter in self.parameters]
                     votes = torch.softmax(forward(own, inputs)[0][0], dim=0)
                     scores += float(self.shares[head]) * votes
-            best: NDArray[np.int64] = scores.argmax(dim=0).numpy()
-        return best
+                scores = scores.log()
+        found: NDArray[np.float32] = scores.T.numpy()
+        return found

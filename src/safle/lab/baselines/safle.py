@@ -6,7 +6,8 @@ Nothing is simulated: every client's counts become the bytes of its statistics f
 the server solves their sum. ``columns = "stack"`` puts the linear columns beside the
 tables, ``"linear"`` leaves only those, and ``"random-features"`` has rectified sums in the
 tables' place (safle's default encoder, docs/heads.md); ``head = "discriminant"`` reads the
-same sums as LDA. These four are ours, not the paper's.
+same sums as LDA, and ``"quadratic"``, from linear columns counted ``by_class``, with a
+covariance for each class. These are ours, not the paper's.
 """
 
 from dataclasses import dataclass
@@ -52,6 +53,8 @@ class Settings(Coding):
     ----------
     columns : a kind of encoder
     units : random features, where the columns are those
+    transform : of features, where the columns are linear
+    by_class, fraction_bits : of linear columns, see `safle.encoders.LinearEncoder`
     ridge, criterion, head : as `safle.solve` takes them
     """
 
@@ -60,6 +63,9 @@ class Settings(Coding):
     criterion: str = "gcv"
     head: str = "least-squares"
     units: int | str = "auto"
+    transform: str = "auto"
+    by_class: bool = False
+    fraction_bits: int | str = "auto"
 
 
 class Calibrated:
@@ -168,6 +174,14 @@ def _method(name: str, title: str, settings: Settings, **more: Any) -> Method[Se
 
 _STACK = Settings(columns="stack", buckets=4, head="discriminant")
 _DEFAULT = Settings(columns="random-features", head="auto")
+_SMALLEST = Settings(
+    columns="linear",
+    transform="square-root",
+    by_class=True,
+    fraction_bits=6,
+    head="quadratic",
+)
 METHOD = _method("safle", "SAFLe", Settings(), grid={"buckets": (4, 8)})
 HYBRID = _method("safle-hybrid", "SAFLe + linear (ours)", _STACK)
+SMALLEST = _method("safle-smallest", "safle's smallest (ours)", _SMALLEST)
 DEFAULT = _method("safle-default", "safle's default (ours)", _DEFAULT)

@@ -6,7 +6,7 @@ Deep Networks from Decentralized Data", AISTATS 2017.
 In a round every chosen client starts from the server's head and takes steps of gradient
 descent on its own samples; the server averages, weighted by sample counts. A method
 changes the loss, what is remembered from round to round, or the average (`Algorithm`),
-and nothing else.
+and nothing else; one with stages trains several times (`Trainer`).
 
 All clients train at once: clients are ordered by their number of steps, so those still
 at work are a prefix of every parameter, and a step is one batched product.
@@ -120,6 +120,14 @@ def mean_head(done: Round, *_: Any) -> list[torch.Tensor]:
     return [(weights * local).sum(dim=0, keepdim=True) for local in done.local]
 
 
+def cross_entropies(step: Step, *_: Any) -> torch.Tensor:
+    """Every sample's loss, (active, batch)."""
+    losses: torch.Tensor = require_torch().nn.functional.cross_entropy(
+        step.logits, step.labels, reduction="none"
+    )
+    return losses
+
+
 @dataclass(frozen=True)
 class Algorithm:
     """What a method does differently from FedAvg, as pure functions.
@@ -127,13 +135,17 @@ class Algorithm:
     Attributes
     ----------
     term : (step, settings, memory) -> what is added to the loss, (active,), or None
-    remember : (round, settings, memory) -> the next memory; None before the first round
+    remember : (round, settings, memory) -> the next memory
     aggregate : (round, settings, the next memory) -> the server's next head
+    begin : (task, settings) -> the memory before the first round
+    losses : (step, settings, memory) -> every sample's loss, (active, batch)
     """
 
     term: Callable[[Step, Any, Any], torch.Tensor | None] = lambda *_: None
     remember: Callable[[Round, Any, Any], Any] = lambda *_: None
     aggregate: Callable[[Round, Any, Any], list[torch.Tensor]] = mean_head
+    begin: Callable[[Task, Any], Any] = lambda *_: None
+    losses: Callable[[Step, Any, Any], torch.Tensor] = cross_entropies
 
 
 class Trainer:
@@ -157,7 +169,7 @@ class Trainer:
         self.generator = np.random.default_rng(task.seed)
         # Kept for all steps: fresh memory would take longer than the step itself.
         self.gathered = torch.empty(len(self.parts) * settings.batch, task.feature_dim)
-        self.memory: Any = None
+        self.memory: Any = algorithm.begin(task, settings)
         self.server = initial(
             task.feature_dim, task.class_count, hidden=settings.hidden, seed=task.seed
         )
@@ -205,10 +217,9 @@ class Trainer:
         share = real / real.sum(dim=1, keepdim=True)
         own = [parameter[:active].detach().requires_grad_() for parameter in local]
         logits, representation = forward(own, inputs)
-        losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
-        loss = (losses * share).sum()
         server = shared(self.server, active)
         step = Step(clients, own, server, inputs, labels, share, logits, representation)
+        loss = (self.algorithm.losses(step, self.settings, self.memory) * share).sum()
         term = self.algorithm.term(step, self.settings, self.memory)
         if term is not None:
             loss = loss + term.sum()
@@ -217,29 +228,48 @@ class Trainer:
             parameter[:active].sub_(gradient, alpha=self.settings.rate)
 
 
+class Course:
+    """Rounds as they pass: what they cost a client, and how good the head was after each."""
+
+    def __init__(self, task: Task, rounds: int) -> None:
+        self.task, self.rounds, self.watch = task, rounds, Stopwatch()
+        self.sent, self.curve = 0.0, list[Point]()
+        self.passed = 0
+
+    def advance(self, trainer: Trainer) -> None:
+        """One round of the trainer's clients."""
+        trainer.round()
+        self.passed += 1
+        # Who is not chosen neither receives nor sends.
+        share = trainer.chosen_count / len(self.task.holders)
+        self.sent += share * len(message(arrays(trainer.server)))
+        with self.watch.paused():
+            if self.task.watched is not None:
+                accuracy = self.task.accuracy(HeadModel(trainer.server))
+                self.curve.append(Point(self.passed, accuracy, 2 * self.sent))
+        self.task.progress(self.passed / self.rounds)
+
+    def result(self, server: list[torch.Tensor], **facts: Any) -> Result:
+        """With the server's last head as the model."""
+        return Result(
+            HeadModel(server),
+            rounds=self.passed,
+            bytes_up=self.sent,
+            bytes_down=self.sent,
+            seconds=self.watch.seconds,
+            digest=digest_of(arrays(server)),
+            curve=tuple(self.curve),
+            facts=facts,
+        )
+
+
 def run_rounds(algorithm: Algorithm, task: Task, settings: Rounds) -> Result:
     """All rounds of an algorithm, the accuracy recorded after each."""
-    watch = Stopwatch()
+    course = Course(task, settings.rounds)
     trainer = Trainer(task, settings, algorithm, participation=settings.participation)
-    # Who is not chosen neither receives nor sends.
-    each = len(message(arrays(trainer.server))) * trainer.chosen_count / len(trainer.parts)
-    curve = []
-    for number in range(1, settings.rounds + 1):
-        trainer.round()
-        with watch.paused():
-            if task.watched is not None:
-                accuracy = task.accuracy(HeadModel(trainer.server))
-                curve.append(Point(number, accuracy, 2 * each * number))
-        task.progress(number / settings.rounds)
-    return Result(
-        HeadModel(trainer.server),
-        rounds=settings.rounds,
-        bytes_up=each * settings.rounds,
-        bytes_down=each * settings.rounds,
-        seconds=watch.seconds,
-        digest=digest_of(arrays(trainer.server)),
-        curve=tuple(curve),
-    )
+    for _ in range(settings.rounds):
+        course.advance(trainer)
+    return course.result(trainer.server)
 
 
 def iterative(

@@ -37,12 +37,16 @@ class Discriminators:
 
     def predict(self, features: Features) -> NDArray[np.int64]:
         """Class numbers, (samples,)."""
-        batches = [features[at : at + BATCH] for at in range(0, len(features), BATCH)]
-        return np.concatenate([self._predict(batch) for batch in batches])
+        return np.argmax(self.decision_function(features), axis=1)
 
-    def _predict(self, features: Features) -> NDArray[np.int64]:
+    def decision_function(self, features: Features) -> NDArray[np.int64]:
+        """Discriminators' answers at the threshold that decided, (samples, class_count)."""
+        batches = [features[at : at + BATCH] for at in range(0, len(features), BATCH)]
+        return np.concatenate([self._answers(batch) for batch in batches])
+
+    def _answers(self, features: Features) -> NDArray[np.int64]:
         seen = self.counters[_addresses(self.encoder, features)]
-        best = np.zeros(len(features), np.int64)
+        answers = np.zeros((len(features), self.counters.shape[1]), np.int64)
         undecided = np.arange(len(features))
         threshold = 0
         while len(undecided):
@@ -50,10 +54,10 @@ class Discriminators:
             top = scores.max(axis=1, keepdims=True)
             alive = top[:, 0] > 0
             # Nobody counted that much: the last decision, a tie, stands.
-            best[undecided[alive]] = np.argmax(scores[alive], axis=1)
+            answers[undecided[alive]] = scores[alive]
             undecided = undecided[alive & ((scores == top).sum(axis=1) > 1)]
             threshold = max(threshold + 1, int(threshold * 1.25))
-        return best
+        return answers
 
 
 def _addresses(encoder: EmbeddingEncoder, features: Features) -> NDArray[np.int64]:

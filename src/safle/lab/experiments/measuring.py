@@ -2,12 +2,17 @@
 
 import time
 from dataclasses import replace
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_softmax
+from sklearn.metrics import accuracy_score, recall_score, roc_auc_score
 
 from safle.encoders import Encoder
 from safle.lab.baselines import Task, method_named, safle
+from safle.lab.baselines.base import Predictor, Separate
 from safle.lab.experiments.cells import Cell, Figures, Measure, Progress
 from safle.lab.experiments.data import DataSet
 from safle.lab.label_noise import with_noise
@@ -23,9 +28,8 @@ def task_of(data: DataSet, cell: Cell, progress: Progress) -> Task:
     who, wrong = (np.random.default_rng([cell.seed, part]) for part in (1, 2))
     parts = partition(labels, cell.scenario, clients=cell.clients, generator=who)
     if cell.noise:
-        labels = with_noise(
-            labels, kind=cell.noise, rate=cell.rate, class_count=data.class_count, generator=wrong
-        )
+        noise: dict[str, Any] = {"kind": cell.noise, "rate": cell.rate, "parts": parts}
+        labels = with_noise(labels, class_count=data.class_count, generator=wrong, **noise)
     watched = (data.test, data.test_labels)
     return Task(data.train, labels, parts, data.class_count, cell.seed, watched, progress)
 
@@ -36,17 +40,50 @@ def measure_method(data: DataSet, cell: Cell, progress: Progress) -> Figures:
         data = data.held_out(cell.held_out)
     task = task_of(data, cell, progress)
     result = method_named(cell.method)(task, **cell.settings)
+    mix = class_mix(data.train_labels, task.parts)
     return {
-        "accuracy": task.accuracy(result.model),
+        **judge(result.model, data, mix),
         "rounds": result.rounds,
         "bytes_up": result.bytes_up,
         "bytes_down": result.bytes_down,
         "seconds": result.seconds,
         "digest": result.digest,
         "curve": [[point.rounds, point.accuracy, point.bytes_per_client] for point in result.curve],
-        "partition": summary(class_mix(data.train_labels, task.parts)),
+        "partition": summary(mix),
         **result.facts,
     }
+
+
+def judge(model: Predictor | Separate, data: DataSet, mix: NDArray[np.int64]) -> Figures:
+    """Accuracy and AUC on the test samples, and the accuracy that each client sees.
+
+    A client sees the classes it holds: its accuracy is that on test samples in its own mix
+    of classes (``mix``, see `class_mix`), the mean of the classes' recalls with its shares.
+    The AUC is the mean over the classes, each against the rest, by the softmax of the scores.
+    """
+    members = model.members if isinstance(model, Separate) else [model]
+    right, areas, recalls = zip(*(_judge_one(own, data) for own in members), strict=True)
+    held = mix[mix.sum(axis=1) > 0]
+    own = (held / held.sum(axis=1, keepdims=True) * np.array(recalls)).sum(axis=1)
+    figures = {"accuracy": fmean(right), "auc": fmean(areas), "per_client": own.tolist()}
+    if isinstance(model, Separate):
+        figures |= {"clients_deviation": float(np.std(right)), "worst_client": min(right)}
+    return figures
+
+
+def _judge_one(model: Predictor, data: DataSet) -> tuple[float, float, NDArray[np.float64]]:
+    """Accuracy, AUC and every class's recall."""
+    labels, every = data.test_labels, np.arange(data.class_count)
+    scores = model.decision_function(data.test)
+    known = np.asarray(getattr(model, "class_names", every))
+    found = known[np.argmax(scores, axis=1)]
+    # A class that nobody has is scored minus infinity, which orders but cannot be computed with.
+    ranked = np.isin(known, labels)
+    truth = labels[:, None] == known[ranked]
+    posterior = log_softmax(scores[:, ranked].astype(np.float64), axis=1)
+    area = roc_auc_score(truth, np.nan_to_num(posterior))
+    recalls = recall_score(labels, found, labels=every, average=None, zero_division=0.0)
+    return float(accuracy_score(labels, found)), float(area), recalls
 
 
 def measure_partition(data: DataSet, cell: Cell, progress: Progress) -> Figures:

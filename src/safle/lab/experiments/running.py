@@ -26,7 +26,7 @@ from safle.lab.experiments.cells import Cell, Figures, Progress, Store, versions
 from safle.lab.experiments.data import DataSet
 from safle.lab.experiments.measuring import MEASURES
 from safle.lab.experiments.plan import Experiment, Federation, Plan, Request, Tuning
-from safle.lab.experiments.suite import Settings
+from safle.lab.experiments.suite import MANY_CLASSES, Settings, Table1
 from safle.lab.partitions import POOLED
 
 FORMAT = "safle-experiment-1"
@@ -35,9 +35,14 @@ Measured = Callable[[Cell, int], Figures]
 """A cell and the number of its data -> its figures."""
 
 
-def load_settings(path: Path | None, *, small: bool) -> Settings:
-    """Defaults of features files, or of digits (``small``), with the file's in their place."""
+def load_settings(path: Path | None, *, small: bool, class_count: int = 10) -> Settings:
+    """Defaults of features files, or of digits (``small``), with the file's in their place.
+
+    Of a hundred classes and more, table 1 has the scenarios that the paper has for those.
+    """
     settings = Settings()
+    if class_count >= 100:
+        settings = replace(settings, table1=Table1(scenarios=MANY_CLASSES))
     if small:
         # The methods' own settings are the start here, not the protocol of features files.
         bare = Settings(Federation(seeds_of={}), Tuning(grids={}), methods={})
@@ -182,7 +187,7 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
         scores = [row["accuracy"] for row in members]
         costs = {
             name: fmean(row[name] for row in members)
-            for name in ("rounds", "bytes_up", "bytes_down", "seconds")
+            for name in ("auc", "worst_client", "rounds", "bytes_up", "bytes_down", "seconds")
             if all(name in row for row in members)
         }
         summary.append(

@@ -17,8 +17,12 @@ from safle.lab.partitions import POOLED
 Names = tuple[str, ...]
 Table = dict[str, Any]
 ITERATIVE = ("fedavg", "fedprox", "moon", "feddyn", "fedntd", "fednova")
+ROBUST = ("fednoro", "fedcorr")
+OURS = ("safle", "safle-smallest", "safle-default")
 PROTOCOL = {"rounds": 200, "participation": 0.1, "epochs": 5, "batch": 50}
 """Published with FedNTD for CIFAR-10, whose kinds of partition table 1 has."""
+MANY_CLASSES = ("alpha=0.1", "alpha=0.01", "shards=10", "shards=5")
+"""The paper's scenarios of CIFAR-100 and Tiny-ImageNet."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Table1(Experiment):
     name = "table1"
     title = "Accuracy of every method on non-IID clients"
     question = "Who is how accurate when clients hold few classes each, on the same features?"
-    methods: Names = tuple(method for method in METHODS if method != "safle-default")
+    methods: Names = tuple(method for method in METHODS if method not in ROBUST)
     scenarios: Names = ("alpha=0.1", "alpha=0.05", "shards=4", "shards=2")
     only: dict[str, Names] = field(default_factory=dict)
 
@@ -80,7 +84,7 @@ class Backbones(Experiment):
     name = "backbones"
     title = "Other backbones"
     question = "Does the order of the methods hold on other features?"
-    methods: Names = ("afl", "safle", "safle-hybrid")
+    methods: Names = ("afl", "safle-hybrid", *OURS)
     seeds: int = 1
 
     def requests(self, plan: Plan) -> Iterator[Request]:
@@ -98,7 +102,7 @@ class Rounds(Experiment):
     name = "rounds"
     title = "Accuracy against rounds"
     question = "How many exchanges with clients does an accuracy take?"
-    methods: Names = (*ITERATIVE, "afl", "deepafl", "safle")
+    methods: Names = ("local", *ITERATIVE, "afl", "deepafl", *OURS)
     scenario: str = "alpha=0.1"
 
     def requests(self, plan: Plan) -> Iterator[Request]:
@@ -115,8 +119,8 @@ class Communication(Experiment):
     title = "Accuracy against communication"
     question = "What does an accuracy cost a client, in megabytes really sent and received?"
     methods: Names = (
-        *("fedavg", "feddyn", "one-shot-average", "wisard"),
-        *("fedcgs", "afl", "deepafl", "safle-hybrid"),
+        *("local", "fedavg", "feddyn", "one-shot-average", "wisard", "fedcgs"),
+        *("afl", "deepafl", "safle-hybrid", "safle-smallest", "safle-default"),
     )
     scenario: str = "alpha=0.1"
     encoders: tuple[tuple[int, ...], ...] = ((1, 2), (2, 2), (4, 2), (4, 4), (8, 2))
@@ -145,7 +149,7 @@ class Clients(Experiment):
     name = "clients"
     title = "More and more clients"
     question = "What happens when the same samples are spread over ever more clients?"
-    methods: Names = ("fedavg", "afl", "safle")
+    methods: Names = ("local", "fedavg", "afl", *OURS)
     scenario: str = "alpha=0.1"
     counts: tuple[int, ...] = (100, 500, 1000)
     seeds: int = 1
@@ -154,7 +158,7 @@ class Clients(Experiment):
     def requests(self, plan: Plan) -> Iterator[Request]:
         """Methods x numbers of clients."""
         for method in self.methods:
-            coding = self.encoder if method.startswith("safle") else {}
+            coding = self.encoder if method == "safle" else {}
             for count in self.counts:
                 asked: Table = {"labels": {"clients": count}, "clients": count, "seeds": self.seeds}
                 yield from plan.method(method, self.scenario, settings=coding, **asked)
@@ -193,9 +197,9 @@ class Noise(Experiment):
     name = "noise"
     title = "Wrong labels"
     question = "How much accuracy do wrong labels cost?"
-    kinds: Names = ("symmetric", "pair-flip")
+    kinds: Names = ("symmetric", "pair-flip", "client-dependent")
     rates: tuple[float, ...] = (0.0, 0.2, 0.3, 0.4, 0.6)
-    methods: Names = ("fedavg", "afl", "safle")
+    methods: Names = ("local", "fedavg", *ROBUST, "afl", *OURS)
     scenario: str = "alpha=0.1"
     seeds: int = 1
     encoder: Table = field(default_factory=small_tables)
@@ -204,7 +208,7 @@ class Noise(Experiment):
         """Kinds of noise x methods x rates."""
         for kind in self.kinds:
             for method in self.methods:
-                coding = self.encoder if method.startswith("safle") else {}
+                coding = self.encoder if method == "safle" else {}
                 for rate in self.rates:
                     asked: Table = {"labels": {"noise": kind, "rate": rate}, "seeds": self.seeds}
                     # Clean labels are the same measurement for every kind, and for others.
@@ -261,7 +265,7 @@ class Unlearning(Experiment):
 def method_defaults() -> dict[str, Table]:
     """What features files need of the methods."""
     return {
-        **{name: dict(PROTOCOL) for name in ITERATIVE},
+        **{name: dict(PROTOCOL) for name in (*ITERATIVE, *ROBUST)},
         "moon": {"hidden": 64, **PROTOCOL},
         "safle": {"buckets": 8, "group_size": 2},
         "safle-hybrid": {"buckets": 4, "group_size": 2},

@@ -109,11 +109,14 @@ class Section:
 
 
 def show_score(line: Row, paper: float | None = None, *, strong: bool = False) -> Cell:
-    """Accuracy in percent, ± deviation, the paper's in small print."""
+    """Accuracy in percent, ± deviation; in small print AUC, worst client and the paper's."""
     text = f"{100 * line['accuracy']:.2f}"
     if line["seeds"] > 1:
         text += f" ± {100 * line['deviation']:.2f}"
-    return Cell(text, "" if paper is None else f"paper {paper:.2f}", strong)
+    small = [f"AUC {100 * line['auc']:.1f}"] if "auc" in line else []
+    small += [f"worst {100 * line['worst_client']:.1f}"] if "worst_client" in line else []
+    small += [] if paper is None else [f"paper {paper:.2f}"]
+    return Cell(text, ", ".join(small), strong)
 
 
 def column(name: str, form: str = "", *, scale: float = 1.0) -> Show:

@@ -58,7 +58,10 @@ def _draw_lines(axes: Any, chart: Chart) -> list[Any]:
         x, y = np.asarray(series.x, float), np.asarray(series.y, float)
         marker = MARKERS[number % len(MARKERS)] if len(x) <= 12 else None
         size = 7 if len(x) == 1 else 4.5
-        handles += axes.plot(x, y, color=colour, linewidth=1.6, marker=marker, markersize=size)
+        # A second round of the colours is dashed.
+        line = "-" if number < len(COLOURS) else "--"
+        look = {"color": colour, "linestyle": line, "linewidth": 1.6}
+        handles += axes.plot(x, y, marker=marker, markersize=size, **look)
         if len(series.deviation):
             spread = np.asarray(series.deviation, float)
             axes.fill_between(x, y - spread, y + spread, color=colour, alpha=0.15, linewidth=0)

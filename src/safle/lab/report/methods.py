@@ -51,7 +51,8 @@ def table1(result: Result, paper: Paper) -> Content:
         return "same bytes" if same else f"{len(digests)} model{'s' * (len(digests) > 1)}"
 
     table = Table.of(
-        "Top-1 accuracy in percent, mean ± deviation over seeds; bytes are per client.",
+        "Top-1 accuracy in percent, mean ± deviation over seeds; AUC is the mean over classes, "
+        "each against the rest; bytes are per client.",
         [matching(lines, method=method)[0] for method in distinct(lines, "method")],
         {
             "method": column("method"),
@@ -62,7 +63,26 @@ def table1(result: Result, paper: Paper) -> Content:
         },
     )
     remarks = _protocol_remarks(result["rows"]) + _gap_remarks(lines, scenarios, paper)
-    return Content([table, *_mixes(result)], remarks)
+    return Content([table, *_each_client(result["rows"], scenarios), *_mixes(result)], remarks)
+
+
+def _each_client(rows: Rows, scenarios: Sequence[str]) -> list[Chart]:
+    """Accuracy at every client, worst first, a chart for every scenario."""
+    charts = []
+    for scenario in scenarios:
+        own = [row for row in matching(rows, scenario=scenario, seed=0) if "per_client" in row]
+        series = [
+            Series(row["method"], range(1, len(seen) + 1), seen)
+            for row in own
+            for seen in [[100 * share for share in sorted(row["per_client"])]]
+        ]
+        if series:
+            caption = (
+                f"Accuracy at every client, {in_words(scenario)}: on test samples in the client's "
+                "own mix of classes, worst first. Local: with its own model."
+            )
+            charts.append(Chart(caption, "clients", ACCURACY, series))
+    return charts
 
 
 def _mixes(result: Result) -> list[Mix]:
@@ -183,4 +203,26 @@ def noise(result: Result, _paper: Paper) -> Content:
         )
         for kind in distinct(lines, "noise")
     ]
-    return Content(charts)
+    rates = distinct(lines, "rate")
+
+    def at(rate: float) -> Show:
+        def show(row: Row) -> str | Cell:
+            own = matching(lines, noise=row["noise"], method=row["method"], rate=rate)
+            return show_score(own[0]) if own else "not run"
+
+        return show
+
+    table = Table.of(
+        "Accuracy on clean test labels, in percent.",
+        [
+            matching(lines, noise=kind, method=method)[0]
+            for kind in distinct(lines, "noise")
+            for method in distinct(matching(lines, noise=kind), "method")
+        ],
+        {
+            "method": column("method"),
+            "noise": column("noise"),
+            **{f"ρ = {rate:g}": at(rate) for rate in rates},
+        },
+    )
+    return Content([*charts, table])
