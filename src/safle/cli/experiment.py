@@ -1,11 +1,13 @@
 """``safle experiment``: the paper's tables and figures on a features file."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
+from safle.cli.image_options import BACKBONE, running
 from safle.cli.options import FILE, FOLDER, command, option
 from safle.cli.session import Session
 from safle.errors import InvalidInput
@@ -20,7 +22,11 @@ FEATURES = (
     "Features with the splits train and test, labelled; several for 'backbones'. Without, "
     "scikit-learn's digits."
 )
+DATASET = "Images in place of features: hf:NAME, or a folder or archive with the splits."
+TEST_SPLIT = "What the test split of --dataset is called."
 OUT = "Where results go; by default NAME-results, after the features file."
+UNATTENDED = {"batch": 32, "workers": None, "max_unreadable": 0.01}
+"""How `safle features` runs if it is told nothing."""
 SETTINGS = "TOML with what differs from the defaults; a saved one repeats its run."
 
 
@@ -28,11 +34,15 @@ SETTINGS = "TOML with what differs from the defaults; a saved one repeats its ru
     "Try it",
     "safle experiment table1 --features cifar10.safetensors --out results",
     "safle experiment all && safle report digits-results",
+    "safle experiment table1 --dataset hf:cifar100 --backbone resnet18",
 )
 @click.argument(
     "name", type=click.Choice([*NAMES, ALL]), help="Which experiment; 'all' runs one after another."
 )
 @option("--features features_paths", FEATURES, "FILE", type=FILE, multiple=True)
+@option("--dataset", DATASET, "IMAGES")
+@option("--backbone", BACKBONE, "NAME|FILE.onnx", default="efficientnet_lite0")
+@option("--test-split", TEST_SPLIT, "NAME", default="test")
 @option("--out folder", OUT, "DIR", type=FOLDER)
 @option("--settings settings_path", SETTINGS, "FILE", type=FILE)
 def experiment(
@@ -40,6 +50,9 @@ def experiment(
     /,
     name: str,
     features_paths: tuple[Path, ...],
+    dataset: str | None,
+    backbone: str,
+    test_split: str,
     folder: Path | None,
     settings_path: Path | None,
 ) -> None:
@@ -52,9 +65,11 @@ def experiment(
 
     Settings are chosen on a part of the training samples, never on the test set. Every
     figure is kept as soon as it is measured: run the same command again after an
-    interruption and it goes on. `safle report DIR` makes a page of the results.
+    interruption and it goes on. `safle report DIR` makes a page of the results; with
+    --dataset the same command makes features, figures and page.
     """
     from safle.lab.experiments.data import load_digits, load_features
+    from safle.lab.experiments.images import load_images, name_of
     from safle.lab.experiments.running import Runner, load_settings
 
     if len(features_paths) > 1 and name != "backbones":
@@ -62,21 +77,35 @@ def experiment(
             f"{len(features_paths)} features files for '{name}'; expected one: only "
             "'backbones' compares several"
         )
-    data = [load_features(path) for path in features_paths] or [load_digits()]
-    classes = data[0].class_count
-    settings = load_settings(settings_path, small=not features_paths, class_count=classes)
-    target = folder or Path(f"{data[0].name}-results")
+    if dataset and features_paths:
+        raise InvalidInput("both --dataset and --features; expected images or their features")
+    if dataset:
+        target = folder or Path(f"{name_of(dataset, backbone)}-results")
+        watch = partial(running, session, options=UNATTENDED)
+        place = target / "features"
+        data = [load_images(dataset, backbone, place, test_split=test_split, watch=watch)]
+    else:
+        data = [load_features(path) for path in features_paths] or [load_digits()]
+        target = folder or Path(f"{data[0].name}-results")
+    small = not features_paths and not dataset
+    settings = load_settings(settings_path, small=small, class_count=data[0].class_count)
     target.mkdir(parents=True, exist_ok=True)
     session.announce_compilation()
     for chosen in NAMES if name == ALL else (name,):
-        poorer = chosen == "backbones" and not features_paths
+        poorer = chosen == "backbones" and small
         several = [load_digits(pooled=True)] if poorer else []
         runner = Runner([*data, *several], settings, target)
         with session.progress(chosen) as advance:
             result = runner.run(getattr(settings, chosen), advance)
         session.text([f"{result['title']}: {result['question']}"])
         session.table(*_table(result["summary"]))
-    session.text([f"results: {target}/; next: safle report {target}"])
+    if dataset:
+        from safle.lab.report import write_report
+
+        write_report(target, target / "report.html")
+        session.text([f"results: {target}/; {target / 'report.html'}"])
+    else:
+        session.text([f"results: {target}/; next: safle report {target}"])
 
 
 def _table(summary: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:

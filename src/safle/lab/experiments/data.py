@@ -6,6 +6,7 @@ Hyper-parameters are chosen on `DataSet.held_out`, a part of the training sample
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.data.tables import open_table
+from safle.data.tables import Table, open_table
 from safle.encoders.features import as_features
 from safle.errors import TableError
 
@@ -84,9 +85,14 @@ class DataSet:
 
 def load_features(path: Path) -> DataSet:
     """A file with the splits ``train`` and ``test``, both labelled."""
+    tables = [open_table(path, split=split) for split in ("train", "test")]
+    return join_splits(path.stem, tables, path)
+
+
+def join_splits(name: str, tables: Sequence[Table], path: Path) -> DataSet:
+    """The data of a training and a test table; ``path`` is where they come from."""
     arrays: list[NDArray[Any]] = []
-    for split in ("train", "test"):
-        table = open_table(path, split=split)
+    for split, table in zip(("train", "test"), tables, strict=True):
         if table.labels is None:
             raise TableError(
                 f"{path}: the split {split!r} has no labels; expected '{split}_labels' beside "
@@ -103,10 +109,10 @@ def load_features(path: Path) -> DataSet:
         )
     numbers = np.searchsorted(names, test_labels)
     return DataSet(
-        path.stem,
+        name,
         *(train, places, test, numbers),
         tuple(str(name) for name in names),
-        table.source or path.name,
+        tables[0].source or path.name,
     )
 
 

@@ -1,4 +1,7 @@
-"""A folder of results -> one HTML page that needs nothing else: no script, font or network."""
+"""A folder of results -> one HTML page that needs nothing else: no script, font or network.
+
+Beside it, the tables of every experiment as LaTeX.
+"""
 
 import json
 from pathlib import Path
@@ -10,7 +13,8 @@ from safle.errors import InvalidInput
 from safle.lab.experiments.running import FORMAT, to_toml
 from safle.lab.experiments.suite import EXPERIMENTS
 from safle.lab.report import encoders, methods
-from safle.lab.report.blocks import Section
+from safle.lab.report.blocks import Section, Table
+from safle.lab.report.latex import to_latex
 from safle.lab.report.paper import Paper
 from safle.model.pictures import require_matplotlib
 
@@ -29,7 +33,10 @@ MAKERS = {
 
 
 def write_report(folder: Path, output: Path) -> list[str]:
-    """Write the page of all experiments with results in ``folder``; returns their names."""
+    """Write the page of all experiments with results in ``folder``; returns their names.
+
+    Their tables go into NAME.tex beside the page.
+    """
     require_matplotlib()
     results = [_read(path) for name in EXPERIMENTS if (path := folder / f"{name}.json").exists()]
     if not results:
@@ -46,6 +53,9 @@ def write_report(folder: Path, output: Path) -> list[str]:
             )
     sections = [_section_of(result, folder) for result in results]
     atomic.write_text(output, render(sections, data, results[0]["versions"]))
+    for section in sections:
+        tables = [block for block in section.content.blocks if isinstance(block, Table)]
+        atomic.write_text(output.parent / f"{section.name}.tex", "\n".join(map(to_latex, tables)))
     return [section.name for section in sections]
 
 
