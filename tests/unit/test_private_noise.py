@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from safle import DeclaredRange, LinearEncoder, Model, StackEncoder, count, make_encoder, solve
-from safle.errors import FederationError, InvalidInput, PolicyRefused, SafleError, SettingsError
+from safle.errors import (
+    CountOverflow,
+    FederationError,
+    InvalidInput,
+    PolicyRefused,
+    SafleError,
+    SettingsError,
+)
 from safle.federation.policy import Policy
 from safle.federation.private.answer import Answer
 from safle.federation.private.keyholder import History, explain
 from safle.federation.private.noisy_space import NoisySpace, with_noise
 from safle.federation.private.round import PrivateRound, declare_round, statistics_space
-from safle.federation.private.vector import pack, unpack
+from safle.federation.private.vector import add_vectors, pack, unpack
 from safle.federation.publishing import draw_noise
 from safle.federation.release import Release
 from safle.statistics import sum_statistics
@@ -60,6 +68,17 @@ def test_noise_and_sums_go_the_same_way(encoder):
         assert np.array_equal(part, again)
     lower = unpack(space, hidden).released
     assert (lower.cross < exact.cross).all()
+
+
+def test_more_samples_than_declared_are_noticed_under_noise():
+    space = noisy_space(LINEAR)
+    vector = pack(space, parts_of(LINEAR)[0])
+    for _ in range(16):
+        add_vectors(space.blocks, vector, vector.copy())
+    with pytest.raises(CountOverflow, match=r"1,966,080 samples; the round allows 10,000"):
+        unpack(space, vector)
+    with pytest.raises(CountOverflow, match="declare fewer samples"):
+        replace(space, most_samples=LINEAR.layout.most_samples)
 
 
 @pytest.fixture(scope="module")

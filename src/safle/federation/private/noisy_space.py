@@ -16,13 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.errors import CountOverflow
 from safle.federation.private.statistics_space import StatisticsSpace
-from safle.federation.private.vector import Block, Bytes, add_vectors, pack
+from safle.federation.private.vector import Block, Bytes, add_vectors, check_samples, pack
 from safle.federation.publishing import Draw, draw_discrete_gaussian, draw_noise, plan_noise
 from safle.statistics import Statistics
 from safle.statistics.noisy import FreeColumns, NoisyStatistics, Released
 from safle.statistics.privacy import Privacy
 
+WIDEST = 8
+"""Bytes of a number."""
 REACH = 16
 """Scales of the noise that the modulus has room for: beyond them lies less than 1e-50 of it."""
 
@@ -47,6 +50,11 @@ class NoisySpace(StatisticsSpace):
         super().__post_init__()
         # Refuses a layout without a clip, and promises that cannot be kept.
         self.privacy  # noqa: B018
+        if any(block.width > WIDEST for block in self.blocks):
+            raise CountOverflow(
+                f"at most {self.most_samples} samples, and their noise, take more than {WIDEST} "
+                "bytes a number: declare fewer samples"
+            )
 
     @cached_property
     def privacy(self) -> Privacy:
@@ -62,7 +70,8 @@ class NoisySpace(StatisticsSpace):
             "class sums": self._room(self.privacy.cross * largest),
             "products": self._room(self.privacy.gram * largest**2),
         }
-        exact = [replace(counts, high=self.most_samples), *others]
+        # Wide enough for any number of samples, as without noise.
+        exact = [replace(counts, high=counts.high - rooms[counts.name]), *others]
         return tuple(
             replace(block, low=block.low - rooms[block.name], high=block.high + rooms[block.name])
             for block in exact
@@ -89,6 +98,9 @@ class NoisySpace(StatisticsSpace):
 
     def value(self, arrays: Iterator[NDArray[np.int64]]) -> NoisyStatistics:
         free, counts = len(self._free.places), next(arrays)
+        samples = sum(counts.tolist())
+        if samples > self.most_samples + len(counts) * self._room(self.privacy.counts):
+            check_samples(samples, self.most_samples)
         cross, gram = np.zeros((free, len(counts)), np.int64), np.zeros((free, free), np.int64)
         for group in self._groups:
             cross[self._at(group.places)] = next(arrays).reshape(-1, len(counts))
