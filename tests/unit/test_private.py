@@ -209,6 +209,20 @@ def test_keyholders_who_have_not_seen_every_set_give_nobody_away(cast, files, tm
     assert len(opened) < 3
 
 
+def test_a_second_round_that_tells_few_apart_is_pointed_out(cast, files, tmp_path):
+    path, again = tmp_path / "history", cast.again(SPACE)
+    with History(path) as history:
+        assert "Your history is empty" in "\n".join(explain(cast.gather(files).request, history))
+    cast.answer(0, cast.gather(files), path)
+    second = again.gather([again.mask(at, part) for at, part in enumerate(PARTS[:5])]).request
+    with History(path) as history:
+        told = explain(second, history)
+        assert "empty" not in "".join(told)
+        assert "the difference of the two gives away client-05." in told[-1]
+        fewer = Request(again.declared, dict([*second.heads.items()][:4]))
+        assert "Beware" not in "".join(explain(fewer, history))
+
+
 def test_sets_that_overlap_are_refused_with_what_to_ask_for(cast, files, tmp_path):
     cast.answer(0, cast.gather(files[:4]), tmp_path / "history")
     with pytest.raises(FederationError, match="each has some that the other has not: ask for"):
@@ -313,6 +327,15 @@ def test_keys_stay_with_their_owner(tmp_path):
         key.save(tmp_path / "a.key")
     with pytest.raises(WireError, match="make one with: safle private keys"):
         PrivateKey.load(tmp_path / "a.pub")
+
+
+def test_new_keys_replace_nothing(safle, tmp_path):
+    (tmp_path / "b.pub").write_text("another's")
+    safle("private", "keys", "a", "-o", tmp_path / "a.key")
+    kept = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for name in ("a.key", "b.key", "c.pub"):
+        assert "would be lost" in safle("private", "keys", "a", "-o", tmp_path / name, code=2)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == kept
 
 
 def test_a_policy_sees_who_opens(cast):

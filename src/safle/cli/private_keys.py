@@ -26,6 +26,9 @@ def keys(session: Session, /, name: str, output: Path) -> None:
     from safle.federation.private.keys import PrivateKey
 
     key, public = PrivateKey.new(name), output.with_suffix(".pub")
+    for path in (output, public):
+        if path.exists() or output == public:
+            raise click.UsageError(f"-o {output}: {path} would be lost; name another file")
     key.save(output)
     key.public.save(public)
     facts = {"name": name, "public key": public, "fingerprint": key.public.fingerprint}

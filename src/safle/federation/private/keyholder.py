@@ -57,6 +57,30 @@ class History:
             )
             return [frozenset(json.loads(members)) for (members,) in rows]
 
+    @property
+    def empty(self) -> bool:
+        """Whether it remembers nothing, of any round."""
+        with self._named():
+            return not self._connection.execute("SELECT EXISTS (SELECT * FROM opened)").fetchone()[
+                0
+            ]
+
+    def elsewhere(self, request: Request) -> Iterator[tuple[str, frozenset[str]]]:
+        """Other rounds, and the names of clients whose sum the two would come down to.
+
+        That is so if all the others count the same data in both.
+        """
+        asked = frozenset(request.heads)
+        with self._named():
+            rows = self._connection.execute(
+                "SELECT round, members FROM opened WHERE round != ?", (request.declared.digest,)
+            ).fetchall()
+            for digest, members in rows:
+                names = frozenset(member.split(" ", 1)[1] for member in json.loads(members))
+                for few in (asked - names, names - asked):
+                    if asked & names and 0 < len(few) < request.declared.least:
+                        yield digest, few
+
     def add(self, request: Request) -> None:
         """Check a request against all before it, and note it; on the disk when this returns."""
         with self._named(), self._transaction():
@@ -159,6 +183,8 @@ def explain(request: Request, history: History) -> list[str]:
     already = f"{len(before)} sets of this round were opened before."
     if request.members in before:
         already = "You have opened this very set before: the answer will be the same."
+    if history.empty:
+        already = "Your history is empty: if you have answered before, stop, and name the old file."
     noise = ""
     if isinstance(declared.space, NoisySpace):
         noise = f" You add noise: {declared.space.privacy.promise}, whatever the others do."
@@ -169,7 +195,11 @@ The round opens sums of at least {declared.least} clients, by {declared.needed} 
 keyholders {", ".join(declared.keyholders)}.
 {already}
 What opens is the sum of all these clients, and of none of them alone.{noise}"""
-    return text.strip().splitlines()
+    return text.strip().splitlines() + [
+        f"Beware: you have opened a sum of round {digest[:12]}… too. If the others count the same "
+        f"data in both, the difference of the two gives away {', '.join(sorted(few))}."
+        for digest, few in history.elsewhere(request)
+    ]
 
 
 def answer_on_record(
