@@ -13,6 +13,7 @@ from safle.lab.baselines import (
     fedcgs,
     fedcorr,
     feddyn,
+    fedkd,
     fednoro,
     fednova,
     fedntd,
@@ -27,7 +28,8 @@ from safle.lab.baselines.base import Method, Point, Result, Task
 _ALL = (
     *(fedavg.METHOD, fedprox.METHOD, moon.METHOD, feddyn.METHOD, fedntd.METHOD, fednova.METHOD),
     *(fednoro.METHOD, fedcorr.METHOD),
-    *(oneshot.LOCAL, oneshot.AVERAGE, oneshot.ENSEMBLE, wisard.METHOD, fedcgs.METHOD),
+    *(oneshot.LOCAL, oneshot.AVERAGE, oneshot.ENSEMBLE, fedkd.METHOD),
+    *(wisard.METHOD, fedcgs.METHOD),
     *(afl.METHOD, deepafl.METHOD, safle.METHOD, safle.HYBRID, safle.SMALLEST, safle.DEFAULT),
 )
 METHODS: dict[str, Method[Any]] = {method.name: method for method in _ALL}
