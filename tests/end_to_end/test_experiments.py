@@ -144,7 +144,7 @@ def test_a_second_run_measures_nothing_again(results):
 
 
 def test_a_killed_run_goes_on(tmp_path):
-    command = [BIN / "safle", "experiment", "noise", "--out", tmp_path]
+    command = [BIN / "safle", "experiment", "clients", "--out", tmp_path]
     process = subprocess.Popen(
         command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -156,13 +156,13 @@ def test_a_killed_run_goes_on(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").glob("[0-9a-f]*.json")}
-    assert not (tmp_path / "noise.json").exists()
+    assert not (tmp_path / "clients.json").exists()
 
-    done = safle("experiment", "noise", "--out", tmp_path)
+    done = safle("experiment", "clients", "--out", tmp_path)
 
     assert done.returncode == 0, done.stderr
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    assert (tmp_path / "noise.json").exists()
+    assert (tmp_path / "clients.json").exists()
 
 
 class Outline(html.parser.HTMLParser):

@@ -33,6 +33,7 @@ from safle.federation.summing import (
     open_source,
 )
 from safle.statistics import Accumulator, Statistics
+from safle.statistics.evaluation import Evaluation
 from safle.wire import container, encode, encode_statistics
 from safle.wire.evaluation import from_container as evaluation_from_container
 from safle.wire.histogram import from_container as histogram_from_container
@@ -117,13 +118,14 @@ def sum_evaluations(
     progress: Progress = lambda _share: None,
 ) -> Manifest:
     """Add up evaluation counts of one model and write the sum and its manifest."""
-    limits = limits or Limits()
-    kind = _Kind(
-        container.EVALUATION,
-        evaluation_from_container,
-        lambda found: limits.check_claims(found.sample_count, found.class_names),
-    )
-    return _sum(kind, paths, output, allow_duplicates, limits, progress)
+    allowed = limits or Limits()
+
+    def check(found: Evaluation) -> None:
+        allowed.check_samples(found.sample_count)
+        allowed.check_classes(found.class_names, set())
+
+    kind = _Kind(container.EVALUATION, evaluation_from_container, check)
+    return _sum(kind, paths, output, allow_duplicates, allowed, progress)
 
 
 class _Kind(NamedTuple):
