@@ -22,7 +22,7 @@ KEPT = Release(
     class_counts={"ill": 40, "well": 60},
     encoder="e" * 64,
     masked=True,
-    keyholders=("k1", "k2"),
+    keyholders={"board": "k1", "lawyer": "k2"},
     least_clients=3,
     epsilon=2.0,
 )
@@ -47,7 +47,7 @@ def rule_of(policy: Policy, release: Release) -> str:
         ("most_epsilon", {"epsilon": 2.01}),
         ("most_epsilon", {"epsilon": math.inf}),
         ("least_clients", {"least_clients": 2}),
-        ("keyholders", {"keyholders": ("k1", "stranger")}),
+        ("keyholders", {"keyholders": {"board": "k1", "other": "stranger"}}),
     ],
 )
 def test_each_rule_refuses_by_its_name_and_lets_its_limit_pass(rule, change):

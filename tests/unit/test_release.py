@@ -106,11 +106,13 @@ def test_names_of_classes_cannot_break_a_sheet():
 
 
 def test_masked_sheets_name_who_opens_and_broken_rules_show():
-    release = Release("statistics", 50, 9, {"ill": 50}, masked=True, keyholders=("k1", "k2"),
-                      least_clients=3)  # fmt: skip
+    release = Release("statistics", 50, 9, {"ill": 50}, masked=True, needed=1,
+                      keyholders={"board": "k1" * 32}, least_clients=3, epsilon=2.0)  # fmt: skip
     text = Sheet(release, Policy(least_clients=5), "a", b"", "today").to_text()
     assert "nobody: it is masked" in text
-    assert "at least 3 clients, with the help of the keyholders k1…, k2…" in text
+    assert "at least 3 clients, with noise of epsilon 2, once 1 keyholders agree" in text
+    assert "board (k1k1k1k1k1k1…)" in text
+    assert "Samples of each class, which the file does not show" in text
     assert "broken: 3 (at least 5)" in text
 
 

@@ -147,7 +147,7 @@ class Policy:
         if r.masked and self.least_clients > 1:
             yield self._least("least_clients", r.least_clients)
         if r.masked and self.keyholders:
-            strangers = [key for key in r.keyholders if key not in self.keyholders]
+            strangers = [key for key in r.keyholders.values() if key not in self.keyholders]
             found = f"{strangers[0][:60]} is not" if strangers else "all are"
             yield Verdict("keyholders", "only those that it lists", found, not strangers)
 

@@ -34,7 +34,9 @@ class Release:
     encoder : fingerprint of what statistics were counted with, else empty
     gives_away : the samples that can be worked out, in a sentence; empty if we know of none
     masked : whether only a sum with others can be read, and then
-    keyholders, least_clients : who helps to open it, and with how many others
+    keyholders : who helps to open it: fingerprints of keys, by name
+    needed : keyholders without whom nothing opens
+    least_clients : fewest whose sum is opened
     epsilon : of what is published; infinite where sums are exact
     """
 
@@ -45,7 +47,8 @@ class Release:
     encoder: str = ""
     gives_away: str = ""
     masked: bool = False
-    keyholders: tuple[str, ...] = ()
+    keyholders: Mapping[str, str] = field(default_factory=dict)
+    needed: int = 0
     least_clients: int = 1
     epsilon: float = math.inf
 
@@ -56,13 +59,14 @@ class Release:
 
     def under_masks(self, declared: PrivateRound) -> Release:
         """The same, if it leaves for a private round only."""
-        keyholders = tuple(key.fingerprint for key in declared.keyholders.values())
+        keyholders = {name: key.fingerprint for name, key in declared.keyholders.items()}
         space = declared.space
         return replace(
             self,
             masked=True,
             gives_away="",
             keyholders=keyholders,
+            needed=declared.needed,
             least_clients=declared.least,
             epsilon=space.epsilon if isinstance(space, NoisySpace) else math.inf,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import platform
 import secrets
 from collections.abc import Mapping
@@ -54,9 +55,10 @@ class Sheet:
 
     def sections(self) -> dict[str, Rows]:
         """Titles, and names and values under each."""
+        hidden = ", which the file does not show" * self.release.masked
         return {
             "What leaves": self._what(),
-            "Samples of each class": self._classes(),
+            f"Samples of each class{hidden}": self._classes(),
             "Who can read it": self._readers(),
             "What the site's policy says": self._verdict(),
             "To tell it from others": {
@@ -104,10 +106,13 @@ class Sheet:
         else:
             sums = release.columns * (release.columns + 1) // 2
             what = f"{sums:,} sums of products of {release.columns:,} columns, over {of}"
+        stays = "images and features, but for what is given away as said below"
+        if release.masked:
+            stays = "images, features and every number of yours: only a sum with others opens"
         return {
             "file": f"{_line(self.file)}, {readable(len(self.data))}",
             "holds": f"{release.mode} {release.what}: {what}",
-            "stays here": "images and features, but for what is given away as said below",
+            "stays here": stays,
         }
 
     def _classes(self) -> Rows:
@@ -120,11 +125,14 @@ class Sheet:
     def _readers(self) -> Rows:
         release = self.release
         if release.masked:
-            holders = ", ".join(f"{key[:12]}…" for key in release.keyholders)
+            holders = release.keyholders.items()
+            noise = f", with noise of epsilon {release.epsilon:g}"
             return {
-                "this file": "nobody: it is masked",
-                "a sum": f"the server, of at least {release.least_clients:,} clients, with the "
-                f"help of the keyholders {holders}",
+                "this file": f"nobody: it is masked; the server and {release.needed} of the "
+                "keyholders could if they worked together",
+                "a sum": f"the server, of at least {release.least_clients:,} clients"
+                f"{noise * math.isfinite(release.epsilon)}, once {release.needed} keyholders agree",
+                "keyholders": ", ".join(f"{_line(name)} ({key[:12]}…)" for name, key in holders),
             }
         known = "we know of no way to work samples out"
         return {
