@@ -77,6 +77,8 @@ def test_the_model_is_that_of_plain_contributions(federation, tmp_path, monkeypa
     opened = [row.client for row in report.keyholders if row.status == "accepted"]
     assert len(opened) == 2
     assert set(opened) < {"keyholder-0", "keyholder-1", "keyholder-2"}
+    shown = [row[:3] for row in report.table()]
+    assert {("client-00", "accepted", ""), (opened[0], "opened the sum", "")} <= {*shown}
     assert Report.read(tmp_path / "out/report.json").keyholders == report.keyholders
     assert [event.event for event in read_log(tmp_path / "store" / LOG)] == [
         *["received"] * 4,
@@ -100,6 +102,8 @@ def test_a_client_that_drops_out_costs_nothing(federation, tmp_path):
     report = json.loads((tmp_path / "out/report.json").read_text())
     refused = [row for row in report["keyholders"] if row["client"].startswith("keyholder")]
     assert len(refused) == 3
+    shown = [row[1] for row in Report.read(tmp_path / "out/report.json").table()]
+    assert sum(text.startswith("did not open the sum: with what was") for text in shown) == 2
     assert sum("would tell 1 client apart" in row["reason"] for row in refused) == 2
     assert [row["status"] for row in report["clients"]].count("kept") == 3
 

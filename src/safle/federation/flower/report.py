@@ -89,17 +89,23 @@ class Report:
         return f"{shown}; {out.name}: {out.reason}" if out else shown
 
     def table(self) -> list[tuple[str, ...]]:
-        """For people: client, status, samples, size, seconds; those that are not in first."""
+        """For people: client, status, samples, size, seconds; those that are not in first.
+
+        Of a private round nobody knows the samples of each; who opened the sum comes last.
+        """
         rows = sorted(self.clients, key=lambda row: row.status in WELL)
+        shown = [(row, row.status, "" if self.keyholders else f"{row.samples:,}") for row in rows]
+        opened = {ACCEPTED: "opened the sum", FAILED: "did not open the sum"}
+        shown += [(row, opened[row.status], "") for row in self.keyholders if row.status in opened]
         return [
             (
                 row.name,
-                f"{row.status}: {row.reason}" if row.reason else row.status,
-                f"{row.samples:,}",
+                f"{status}: {row.reason}" if row.reason else status,
+                samples,
                 readable(row.bytes),
                 f"{row.seconds:.1f}",
             )
-            for row in rows
+            for row, status, samples in shown
         ]
 
     def write(self, path: Path) -> None:
