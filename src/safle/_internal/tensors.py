@@ -30,4 +30,6 @@ def read_tensors(data: bytes) -> tuple[str, Arrays]:
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         return str(header["__metadata__"]["safle"]), arrays
     except (SafetensorError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise WireError(f"not a safetensors file of safle: {error!r}") from error
+        raise WireError(
+            f"not a safetensors file of safle, such as an encoder or a model: {error!r}"
+        ) from error

@@ -197,6 +197,12 @@ class Encoder(ABC):
     def __hash__(self) -> int:
         return hash(self.fingerprint)
 
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: {self.feature_dim:,} features, "
+            f"{self.layout.embedding_dim:,} columns, fingerprint {self.fingerprint[:12]}…>"
+        )
+
     def to_bytes(self) -> bytes:
         """The encoder as a safetensors file."""
         arrays = {

@@ -71,7 +71,7 @@ class DeclaredRange:
         return ones * (self.low + self.high) / 2, ones * (self.high - self.low) / np.sqrt(12)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DeclaredMoments:
     """Gaussian quantiles of a declared mean and deviation per feature.
 
@@ -99,6 +99,9 @@ class DeclaredMoments:
     @property
     def feature_dim(self) -> int:
         return len(self.mean)
+
+    def __repr__(self) -> str:
+        return f"<DeclaredMoments: {self.feature_dim:,} features>"
 
     def thresholds(self, count: int) -> Vector:
         # A third of the start-up time of every command, and only this needs it.
@@ -128,6 +131,9 @@ class PublicSample:
     @property
     def feature_dim(self) -> int:
         return int(self._sample.shape[1])
+
+    def __repr__(self) -> str:
+        return f"<PublicSample: {len(self._sample):,} samples, {self.feature_dim:,} features>"
 
     def thresholds(self, count: int) -> Vector:
         return np.quantile(self._sample, _levels(count), axis=0)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safle._internal.arguments import require_type
 from safle.encoders.calibration import Vector, positive
 from safle.encoders.features import as_features, as_integer
 from safle.encoders.kernels.bins import add_to_bins
@@ -62,7 +63,7 @@ class Grid:
         return np.linspace(self.low, self.high, self.bins + 1)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Histogram:
     """A `Calibration` from counts.
 
@@ -105,6 +106,7 @@ class Histogram:
         features: ArrayLike | Iterable[ArrayLike], grid: Grid, *, names: Sequence[str] = ()
     ) -> Histogram:
         """Count one array, or an iterable of batches."""
+        require_type("grid", grid, Grid)
         batches: Iterable[Any] = [features] if hasattr(features, "ndim") else features  # type: ignore[assignment]
         counts: NDArray[np.int64] | None = None
         for batch in batches:
@@ -147,6 +149,10 @@ class Histogram:
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        samples, features = f"{self.sample_count:,} samples", f"{self.feature_dim:,} features"
+        return f"<Histogram: {samples}, {features}, {self.grid}>"
 
     def thresholds(self, count: int) -> Vector:
         """Quantiles, linear inside a bin; beyond the grid, the grid's border."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from safle._internal.arguments import refuse_type
 from safle.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -59,7 +60,10 @@ def make_encoder(calibration: Calibration, kind: str = DEFAULT_KIND, **settings:
     >>> make_encoder(DeclaredRange(0, 16, feature_dim=64), "linear").layout.embedding_dim
     65
     """
-    encoder = kind_named(kind).calibrated(calibration, **settings)
+    chosen = kind_named(kind)
+    if not hasattr(calibration, "moments"):
+        refuse_type("calibration", calibration, "a calibration, such as PublicSample(features)")
+    encoder = chosen.calibrated(calibration, **settings)
     return encoder.with_names(getattr(calibration, "names", ()))
 
 

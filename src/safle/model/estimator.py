@@ -7,8 +7,10 @@ and `SafleClassifier.from_statistics` gives the classifier of the pooled data.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -17,11 +19,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from safle._internal import atomic
+from safle._internal.arguments import require_type
+from safle._internal.places import naming
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
 from safle.encoders.features import as_class_names, as_features, as_labels
 from safle.encoders.registry import DEFAULT_KIND, kind_named
-from safle.errors import InvalidInput, SettingsError
+from safle.errors import InvalidInput, SettingsError, WireError
 from safle.model import Model
 from safle.solver import Solution, solve
 from safle.solver.facade import Criterion, Head
@@ -89,6 +94,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         ``params`` are those of the constructor. `classes_` are int64 or str, as in the
         statistics.
         """
+        require_type("encoder", encoder, Encoder)
         encoder.require(statistics)
         estimator = cls(encoder=encoder, **params)
         estimator.n_features_in_ = encoder.feature_dim
@@ -140,6 +146,37 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     def get_statistics(self) -> Statistics:
         """Everything counted so far: what a client sends, and what adds up with ``+``."""
         return self.statistics_
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted classifier, with what it has counted, atomically."""
+        from safle.model.saving import to_bytes
+
+        check_is_fitted(self)
+        atomic.write_bytes(path, to_bytes(self))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote: it predicts the same, and `partial_fit` goes on.
+
+        Nothing in the file is executed.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from safle import SafleClassifier
+        >>> fitted = SafleClassifier(encoder="linear").fit([[0.0], [0.1], [0.9]], ["a", "a", "b"])
+        >>> with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
+        ...     fitted.save(file.name)
+        ...     SafleClassifier.load(file.name).predict([[0.95]]).tolist()
+        ['b']
+        """
+        from safle.model.saving import MAX_FILE_BYTES, from_bytes
+
+        size = Path(path).stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise WireError(f"{path} has {size} bytes; a classifier has at most {MAX_FILE_BYTES}")
+        with naming(path):
+            return from_bytes(Path(path).read_bytes(), cls)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores, (samples, class_count); with two classes their difference, (samples,)."""

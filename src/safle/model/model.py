@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle._internal import atomic
+from safle._internal.arguments import require_type
 from safle._internal.memory import require
 from safle._internal.tensors import Arrays, read_tensors, write_tensors
 from safle.encoders.base import Encoder, encoder_header, restore_encoder
@@ -72,6 +73,8 @@ class Model:
     """
 
     def __init__(self, encoder: Encoder, solution: Solution) -> None:
+        require_type("encoder", encoder, Encoder)
+        require_type("solution", solution, Solution, advice="what solve gives")
         encoder.require(solution)
         self.encoder = encoder
         self.codes: NDArray[np.int64] = solution.codes
@@ -82,6 +85,12 @@ class Model:
         head = solution.quadratic
         self.squares = None if head is None else Squares(encoder.layout, head)
         self.privacy: Privacy | None = solution.privacy
+
+    def __repr__(self) -> str:
+        return (
+            f"<Model: {len(self.class_names)} classes, {len(self.weights):,} columns, {self.head} "
+            f"head, ridge {self.ridge:.4g}, encoder {self.encoder.fingerprint[:12]}…>"
+        )
 
     @cached_property
     def _step(self) -> float:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._internal.arguments import require_type
 from safle._internal.memory import require
 from safle.errors import InvalidInput, SolveError
 from safle.solver.digits import ExactSolution, System, solve_exactly
@@ -81,6 +82,8 @@ def solve(
     >>> solution.class_names, solution.head
     (('high', 'low'), 'averaged')
     """
+    advice = "read_statistics(path) of a file, sum_statistics of several"
+    require_type("statistics", statistics, Statistics, advice=advice)
     if head not in ("auto", *HEADS):
         raise InvalidInput(f"head {head!r}; expected one of auto, {', '.join(HEADS)}")
     if criterion not in CRITERIA:

@@ -14,7 +14,7 @@ from safle.solver.ridge import RidgeCurve
 from safle.statistics.privacy import Privacy
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """Weights, what a model needs beside them, and how they were obtained.
 
@@ -66,3 +66,10 @@ class Solution:
     def sample_count(self) -> int:
         """How many samples the weights come from."""
         return int(self.class_counts.sum())
+
+    def __repr__(self) -> str:
+        return (
+            f"<Solution: {self.sample_count:,} samples, {len(self.class_names)} classes, "
+            f"{len(self.weights):,} columns, {self.head} head, ridge {self.ridge:.4g}, "
+            f"encoder {self.fingerprint[:12]}…>"
+        )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safle._internal.arguments import refuse_type, require_type
 from safle._internal.memory import require
 from safle.encoders import Encoder
 from safle.encoders.base import Made, require_same
@@ -59,6 +60,8 @@ class Accumulator:
     """
 
     def __init__(self, made: Made, *, classes: Sequence[ClassName] | None = None) -> None:
+        if not isinstance(getattr(made, "layout", None), Layout):
+            refuse_type("made", made, "an encoder, or statistics of one")
         self.fingerprint, self.layout = made.fingerprint, made.layout
         self._encoder = made if isinstance(made, Encoder) else None
         self._declared = None if classes is None else as_class_names(classes)
@@ -75,6 +78,12 @@ class Accumulator:
         self.class_counts = np.zeros(0, np.int64)
         self._by_class: dict[ClassName, Accumulator] = {}
         self._shared = False
+
+    def __repr__(self) -> str:
+        return (
+            f"<Accumulator: {self.sample_count:,} samples, {len(self.class_names)} classes, "
+            f"{self.dim:,} columns, encoder {self.fingerprint[:12]}…>"
+        )
 
     @property
     def dim(self) -> int:
@@ -100,6 +109,7 @@ class Accumulator:
 
     def add(self, other: Statistics) -> None:
         """Add a contribution."""
+        require_type("contribution", other, Margins)
         other.require_exact()
         self.require(other)
         self._count_pending()
@@ -383,6 +393,7 @@ def count(
     >>> count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"]).class_names
     ('ill', 'well')
     """
+    require_type("encoder", encoder, Encoder)
     total = Accumulator(encoder, classes=classes)
     total.add_samples(features, labels)
     return total.snapshot()
@@ -398,6 +409,7 @@ def sum_statistics(contributions: Iterable[Statistics]) -> Statistics:
     >>> sum_statistics(count(encoder, [[x]], [0]) for x in (0.1, 0.5, 0.9)).sample_count
     3
     """
+    require_type("contributions", contributions, Iterable, advice="several statistics")
     total: Accumulator | None = None
     for contribution in contributions:
         total = total or Accumulator(contribution)

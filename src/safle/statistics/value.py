@@ -8,6 +8,7 @@ however they were split.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -218,6 +219,31 @@ class Statistics(Margins):
     def verify(self) -> None:
         """Check the invariants of `safle.statistics.invariants`; raises `InvariantError`."""
         verify(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a statistics file, atomically, as `safle.write_statistics` does."""
+        from safle.wire import write_statistics
+
+        write_statistics(path, self)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str], *, made: Made | None = None) -> Statistics:
+        """Read a statistics file, verified; of the encoder ``made``, if it is given.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from safle import DeclaredRange, LinearEncoder, count
+        >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+        >>> sent = count(encoder, [[0.2], [0.7]], ["ill", "well"])
+        >>> with tempfile.NamedTemporaryFile(suffix=".stats") as file:
+        ...     sent.save(file.name)
+        ...     Statistics.load(file.name, made=encoder) == sent
+        True
+        """
+        from safle.wire import read_statistics
+
+        return read_statistics(path, made=made)
 
     def require_exact(self) -> None:
         """Refuse noisy sums, where those of samples are meant: these are."""

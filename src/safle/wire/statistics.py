@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from safle._internal.arguments import require_type
 from safle._internal.places import naming
 from safle.encoders.base import Made
 from safle.encoders.codes import Layout
@@ -38,6 +39,8 @@ Admit = Callable[[tuple[ClassName, ...]], None]
 
 def encode_statistics(statistics: Statistics) -> bytes:
     """The bytes of a statistics file: equal statistics give equal bytes."""
+    require_type("statistics", statistics, Statistics)
+    statistics.require_exact()
     form, chosen = _choose_form(statistics)
     sections = Sections()
     bitmap = np.zeros(statistics.layout.code_count, np.bool_)

@@ -1,0 +1,137 @@
+"""At the Python prompt: what objects say they are, saving and loading, arguments mixed up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import safle
+
+FEATURES = np.random.default_rng(0).normal(size=(40, 3))
+LABELS = np.where(FEATURES[:, 0] > 0, "ill", "well")
+ENCODER = safle.make_encoder(safle.DeclaredMoments(np.zeros(3), np.ones(3)), units=8)
+STATISTICS = safle.count(ENCODER, FEATURES, LABELS)
+SOLUTION = safle.solve(STATISTICS)
+MODEL = safle.Model(ENCODER, SOLUTION)
+GRID = safle.Grid(-3, 3, bins=4)
+HISTOGRAM = safle.Histogram.of(FEATURES, GRID)
+WIDE = np.zeros(2_000)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (ENCODER, "3 features, 12 columns, fingerprint"),
+        (safle.make_encoder(safle.DeclaredMoments(WIDE, WIDE), "stack"), "2,000 features"),
+        (STATISTICS, "40 samples, 2 classes, 12 columns, encoder"),
+        (safle.Accumulator(ENCODER), "0 samples, 0 classes"),
+        (SOLUTION, "40 samples, 2 classes, 12 columns, averaged head, ridge"),
+        (MODEL, "2 classes, 12 columns, averaged head, ridge"),
+        (HISTOGRAM, "40 samples, 3 features, Grid"),
+        (GRID, "bins=4"),
+        (safle.DeclaredMoments(WIDE, WIDE), "2,000 features"),
+        (safle.DeclaredRange(0, 1, 2_000), "2000"),
+        (safle.PublicSample(FEATURES), "40 samples, 3 features"),
+        (safle.SafleClassifier(encoder=ENCODER), "fingerprint"),
+        (safle.Integer(4), "buckets=4"),
+        (safle.OneHot(4), "buckets=4"),
+        (safle.BinaryOverlap(4), "buckets=4"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_shown_is_short_and_says_what_it_is(value, said):
+    shown = repr(value)
+    assert said in shown
+    assert type(value).__name__ in shown
+    assert len(shown) < 160
+    assert "\n" not in shown
+    assert " object at 0x" not in shown
+
+
+MIXED_UP = {
+    "encoder is a ndarray; expected Encoder": lambda: safle.count(FEATURES, ENCODER, LABELS),
+    "encoder is a str; expected Encoder": lambda: safle.count("e.safetensors", FEATURES, LABELS),
+    "encoder is a Solution; expected Encoder": lambda: safle.Model(SOLUTION, ENCODER),
+    "solution is a Statistics; expected Solution": lambda: safle.Model(ENCODER, STATISTICS),
+    "statistics is a RandomFeatureEncoder": lambda: safle.solve(ENCODER),
+    "read_statistics": lambda: safle.solve("total.stats"),
+    "sum_statistics": lambda: safle.solve([STATISTICS]),
+    "statistics is a Histogram": lambda: safle.write_statistics("x.stats", HISTOGRAM),
+    "statistics is a str": lambda: safle.write_statistics(STATISTICS, "x.stats"),
+    "contributions is a Statistics": lambda: safle.sum_statistics(STATISTICS),
+    "contribution is a Histogram": lambda: safle.sum_statistics([STATISTICS, HISTOGRAM]),
+    "made is a ndarray": lambda: safle.Accumulator(FEATURES),
+    "expected a calibration, such as Pub": lambda: safle.make_encoder(FEATURES),
+    "unknown encoder kind": lambda: safle.make_encoder("linear", safle.DeclaredRange(0, 1, 2)),
+    "grid is a ndarray; expected Grid": lambda: safle.Histogram.of(GRID, FEATURES),
+    "encoder is a Statistics": lambda: safle.SafleClassifier.from_statistics(STATISTICS, ENCODER),
+    "features have shape": lambda: MODEL.predict("new.csv"),
+}
+
+
+@pytest.mark.parametrize("said", MIXED_UP)
+def test_arguments_in_the_wrong_place_are_typed_errors(said):
+    with pytest.raises(safle.SafleError, match=said):
+        MIXED_UP[said]()
+
+
+def test_a_file_of_another_kind_is_a_typed_error_for_every_reader(tmp_path):
+    fitted = safle.SafleClassifier(encoder=ENCODER).fit(FEATURES, LABELS)
+    writers = {
+        safle.load_encoder: ENCODER.save,
+        safle.load_model: MODEL.save,
+        safle.read_histogram: lambda path: safle.write_histogram(path, HISTOGRAM),
+        safle.Statistics.load: STATISTICS.save,
+        safle.SafleClassifier.load: fitted.save,
+        None: lambda path: path.write_text("age,label\n7,ill\n"),
+    }
+    for at, (own, write) in enumerate(writers.items()):
+        path = tmp_path / f"{at}.file"
+        write(path)
+        for reader in filter(None, writers):
+            if reader is own:
+                reader(path)
+            else:
+                with pytest.raises(safle.SafleError, match=str(path)):
+                    reader(path)
+
+
+def test_statistics_come_back_equal(tmp_path):
+    STATISTICS.save(tmp_path / "a.stats")
+    assert safle.Statistics.load(tmp_path / "a.stats", made=ENCODER) == STATISTICS
+
+
+@pytest.mark.parametrize("labels", [LABELS, LABELS == "ill", np.where(LABELS == "ill", 1.0, 2.0)])
+def test_a_classifier_comes_back_whole(tmp_path, labels):
+    fitted = safle.SafleClassifier(settings={"units": 8}, ridge=2.0)
+    fitted.partial_fit(FEATURES[:30], labels[:30], classes=np.unique(labels))
+    fitted.save(tmp_path / "c.safetensors")
+    loaded = safle.SafleClassifier.load(tmp_path / "c.safetensors")
+    assert loaded.get_params() == fitted.get_params()
+    assert loaded.classes_.dtype == fitted.classes_.dtype
+    assert np.array_equal(loaded.predict_proba(FEATURES), fitted.predict_proba(FEATURES))
+    assert np.array_equal(loaded.predict(FEATURES), fitted.predict(FEATURES))
+    for one in (fitted, loaded):
+        one.partial_fit(FEATURES[30:], labels[30:])
+    assert loaded.get_statistics() == fitted.get_statistics()
+    assert loaded.model_.digest == fitted.model_.digest
+    with pytest.raises(safle.SafleError):
+        loaded.partial_fit(FEATURES[:1], np.array(["new"]))
+
+
+def test_damaged_classifiers_are_refused(tmp_path):
+    path = tmp_path / "c.safetensors"
+    safle.SafleClassifier(encoder="linear").fit(FEATURES, LABELS).save(path)
+    whole = path.read_bytes()
+    places = [whole.index(text) for text in (b"ill", b"safle-classifier", b"well", b"gcv")]
+    for place in [*places, len(whole) // 2, len(whole) - 1]:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            loaded = safle.SafleClassifier.load(path)
+        except safle.SafleError:
+            continue
+        # What neither seal covers is a parameter: it is judged where it is used.
+        assert loaded.model_.class_names == ("ill", "well")
+    path.write_bytes(whole[:-9])
+    with pytest.raises(safle.SafleError):
+        safle.SafleClassifier.load(path)
