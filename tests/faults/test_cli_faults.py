@@ -190,7 +190,7 @@ def writing(folder: Path) -> subprocess.Popen[str]:
     process = start(
         folder, "predict", "model.safetensors", "many.npy", "--batch", "64", "--proba", "-o", "old"
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not any(path.stat().st_size for path in folder.glob(".old.*.part")):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline

@@ -140,14 +140,14 @@ def test_many_columns_and_no_samples_take_nothing_of_who_knows_the_encoder(at_mo
     encoder = fixed_encoder("linear")
     data = encode_statistics(wide(14_000))
     assert len(data) < 3_500
-    started = time.perf_counter()
+    started = time.process_time()
     with at_most(MILLION), pytest.raises(EncoderMismatch, match="another layout"):
         decode_statistics(data, made=encoder)
     with at_most(5 * MILLION), pytest.raises(WireError, match="the limit is"):
         decode_statistics(data, limit=10**9)
     said = unfolded_bytes(wide(14_000).layout, 0, 0, 0, form="whole")
     assert peak_of(lambda: decode_statistics(data)) <= said
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_layouts_are_compared_before_anything_unfolds(forge, at_most, monkeypatch):

@@ -7,13 +7,9 @@ import json
 import os
 import re
 import shutil
-import socket
-import ssl
 import stat
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +20,7 @@ from safle.federation.deployment import certificates as certs
 from safle.federation.deployment.checking import check_folder
 from safle.federation.deployment.folder import Deployment, make_folder
 from safle.federation.flower import processes
+from tests.support.network import PATIENCE, answers, eventually
 
 SAFLE = Path(sys.executable).with_name("safle")
 NAMES = ("a", "b", "c")
@@ -223,33 +220,59 @@ def test_shellcheck_finds_nothing_in_the_scripts(folder):
         assert done.returncode == 0, done.stdout
 
 
-def handshake(folder: Path, host: str) -> str | None:
-    """The TLS version of a real connection with strict verification, as Python 3.13 does it."""
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(folder / "server/server.crt", folder / "server/server.key")
-    client = ssl.create_default_context(cafile=str(folder / "nodes/a/ca.crt"))
+# With nothing but the standard library, so that any Python can run it: a real connection with
+# strict verification, which is what Python 3.13 does by itself.
+HANDSHAKE = """
+import contextlib, socket, ssl, sys, threading
+from pathlib import Path
+folder, host = Path(sys.argv[1]), sys.argv[2]
+server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+server.load_cert_chain(folder / "server/server.crt", folder / "server/server.key")
+client = ssl.create_default_context(cafile=str(folder / "nodes/a/ca.crt"))
+if sys.version_info < (3, 13):
     client.verify_flags |= ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+assert client.verify_flags & ssl.VERIFY_X509_STRICT
 
-        def serve() -> None:
-            accepted, _ = listening.accept()
-            with contextlib.suppress(OSError), server.wrap_socket(accepted, server_side=True) as s:
-                s.recv(1)
+def serve():
+    accepted, _ = listening.accept()
+    with contextlib.suppress(OSError), server.wrap_socket(accepted, server_side=True) as secured:
+        secured.recv(1)
 
-        threading.Thread(target=serve, daemon=True).start()
-        with (
-            socket.create_connection(listening.getsockname()) as plain,
-            client.wrap_socket(plain, server_hostname=host) as secured,
-        ):
-            secured.send(b"x")
-            return secured.version()
+with socket.create_server(("127.0.0.1", 0)) as listening:
+    threading.Thread(target=serve, daemon=True).start()
+    with (
+        socket.create_connection(listening.getsockname()) as plain,
+        client.wrap_socket(plain, server_hostname=host) as secured,
+    ):
+        secured.send(b"x")
+        print(secured.version())
+"""
 
 
-def test_certificates_pass_strict_verification(folder):
-    assert handshake(folder, "127.0.0.1") == "TLSv1.3"
-    assert handshake(folder, "localhost") == "TLSv1.3"
-    with pytest.raises(ssl.SSLCertVerificationError, match="match"):
-        handshake(folder, "elsewhere.org")
+def find_python(version: str) -> Path:
+    """A Python of that version, if this machine has one that starts."""
+    found = [shutil.which(f"python{version}"), *Path.home().glob(f".pyenv/versions/{version}.*")]
+    for place in filter(None, found):
+        program = Path(place) / "bin" / "python" if Path(place).is_dir() else Path(place)
+        command = [program, "-c", "import ssl, sys; print(sys.version)"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.stdout.startswith(version):
+            return program
+    pytest.skip(f"needs Python {version}")
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_certificates_pass_strict_verification(folder, version):
+    python = find_python(version)
+
+    def handshake(host: str) -> str:
+        command = [python, "-c", HANDSHAKE, folder, host]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+    assert handshake("127.0.0.1") == "TLSv1.3\n"
+    assert handshake("localhost") == "TLSv1.3\n"
+    assert "CERTIFICATE_VERIFY_FAILED" in handshake("elsewhere.org")
 
 
 def test_an_existing_folder_is_left_alone(folder):
@@ -266,7 +289,7 @@ def script(path: Path, *arguments: str, **variables: str) -> subprocess.Complete
         env=os.environ | {"SAFLE_VENV": sys.prefix} | variables,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=4 * PATIENCE,
         check=False,
     )
 
@@ -314,19 +337,11 @@ def test_a_node_takes_the_options_of_count(folder, tmp_path):
     assert (refused.returncode, "unknown option --nosuch" in refused.stderr) == (2, True)
 
 
-def wait_for_port(port: int) -> None:
-    for _ in range(600):
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-            return
-        time.sleep(0.1)
-    raise AssertionError("the SuperLink did not start")
-
-
 @pytest.mark.slow
 def test_the_scripts_run_a_federation_with_tls_and_known_nodes(federation, tmp_path):
     folder, port = tmp_path / "federation", processes.free_port()
     command = [SAFLE, "deploy", "init", folder, "--host", "127.0.0.1", "--listen", "127.0.0.1"]
-    command += ["--nodes", ",".join(NAMES), "--port", str(port), "--deadline", "90"]
+    command += ["--nodes", ",".join(NAMES), "--port", str(port), "--deadline", str(PATIENCE)]
     command += ["--plain"]
     subprocess.run(command, check=True, capture_output=True)
     server = folder / "server"
@@ -350,7 +365,7 @@ def test_the_scripts_run_a_federation_with_tls_and_known_nodes(federation, tmp_p
             return {"SAFLE_FEATURES": str(federation.table(name))}
 
         start_in_background(server)
-        wait_for_port(port)
+        eventually(lambda: answers(port), explain=lambda: processes.tail(tmp_path / "server.log"))
         registered = script(server / "register.sh")
         assert registered.returncode == 0, registered.stdout + registered.stderr
         for name in NAMES:
@@ -359,7 +374,7 @@ def test_the_scripts_run_a_federation_with_tls_and_known_nodes(federation, tmp_p
         unknown = start_in_background(stranger, **node_settings("d"), **own_port)
         done = script(server / "run.sh")
         assert done.returncode == 0, done.stdout + done.stderr
-        assert unknown.wait(60) != 0
+        assert unknown.wait(PATIENCE) != 0
         check = subprocess.run(
             [SAFLE, "deploy", "check", folder, "--connect"],
             capture_output=True,

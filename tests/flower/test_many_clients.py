@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from safle.federation.flower.adapter import InProcessGrid
+from tests.support.network import PATIENCE
 from tests.support.serving import serve_here
 
 pytestmark = pytest.mark.slow
@@ -45,7 +46,7 @@ def run_server(folder: Path, last: int) -> tuple[int, dict[int, int]]:
         env=os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=4 * PATIENCE,
         check=False,
     )
     lines = [line.split() for line in done.stdout.splitlines()]
@@ -78,7 +79,7 @@ class AllAtOnceGrid(InProcessGrid):
         self.waiting = threading.Barrier(100)
 
     def pull_messages(self, message_ids):
-        self.waiting.wait(60)
+        self.waiting.wait(PATIENCE)
         return super().pull_messages(message_ids)
 
 

@@ -19,7 +19,7 @@ import pytest
 from safle.federation.deployment.checking import check_folder
 from safle.federation.deployment.folder import Deployment, make_folder
 from safle.federation.flower import processes
-from tests.support.network import eventually, half_open
+from tests.support.network import PATIENCE, answers, eventually, half_open
 
 # Debian keeps it where only the administrator looks.
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
@@ -64,12 +64,6 @@ def two_free_ports() -> int:
     raise AssertionError("no two free ports beside each other")
 
 
-def answers(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
-        return True
-    return False
-
-
 class Front:
     """A deployment of one node behind nginx."""
 
@@ -86,7 +80,7 @@ class Front:
             "NUMBA_NUM_THREADS": "1",
         }
         deployment = Deployment(
-            ("a",), "127.0.0.1", self.port, deadline=90.0, prefix=str(self.folder), plain=True
+            ("a",), "127.0.0.1", self.port, deadline=PATIENCE, prefix=str(self.folder), plain=True
         )
         make_folder(self.folder, deployment)
         shutil.copy(federation.encoder_path, self.server)
@@ -114,7 +108,7 @@ class Front:
             env=self.env,
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=4 * PATIENCE,
             check=False,
         )
 
@@ -127,7 +121,9 @@ class Front:
     def post(self, path: str, port: int) -> tuple[int, str]:
         """Status and body that such a client gets."""
         context = self.trust()
-        connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", port, context=context, timeout=PATIENCE
+        )
         with contextlib.closing(connection):
             connection.request("POST", path, body=b"")
             response = connection.getresponse()

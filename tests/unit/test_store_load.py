@@ -62,7 +62,7 @@ def test_the_thousandth_client_costs_the_store_what_the_first_cost(tmp_path):
         env=os.environ | {"NUMBA_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=1200,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
