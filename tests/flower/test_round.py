@@ -486,6 +486,25 @@ def test_a_histogram_of_other_features_does_not_set_the_encoder(deployment, tmp_
     assert Store.open(tmp_path / "store").encoder.feature_dim == 6
 
 
+def test_columns_of_other_names_do_not_set_the_encoder(deployment, tmp_path):
+    tables = {"liar": "ego,dose", "a": "dose,age", "b": "age,dose"}
+    for name, columns in tables.items():
+        (tmp_path / f"{name}.csv").write_text(f"{columns},label\n1,2,0\n3,1,1\n")
+    grid = deployment.grid([*tables])
+    for context, name in zip(grid._contexts.values(), tables, strict=True):
+        context.node_config["features"] = str(tmp_path / f"{name}.csv")
+        context.node_config["label-column"] = "label"
+    settings = {"calibrate": True, "encoder": "", "high": 4.0, "feature-count": 2, "at-once": 1}
+    settings["feature-names"] = "age, dose"
+    report = deployment.run([*tables], grid=grid, **settings)
+    fates = {row.client: row.status for row in report.calibration}
+    assert fates == {"liar": "refused", "a": "accepted", "b": "accepted"}
+    (reason,) = [row.reason for row in report.calibration if row.reason]
+    assert reason == "features: ego; those of this federation are age, dose (feature-names)"
+    assert sorted(report.accepted) == ["a", "b"]
+    assert Store.open(tmp_path / "store").encoder.feature_names == ("age", "dose")
+
+
 def test_all_that_we_use_of_flowers_inside_is_there():
     assert find_changes() == [], "this version of Flower has changed what adapter.py stands on"
     assert Message(RecordDict(), 2, "train.x").metadata.__dict__["_message_id"] == ""

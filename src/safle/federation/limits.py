@@ -101,7 +101,12 @@ if it has more, raise most_samples
         self.check_classes(entry.classes, before)
 
     def check_histogram(
-        self, histogram: Histogram, *, features: int | None = None, grid: Grid | None = None
+        self,
+        histogram: Histogram,
+        *,
+        features: int | None = None,
+        grid: Grid | None = None,
+        names: Sequence[str] = (),
     ) -> None:
         """Refuse a histogram of other features, on another grid or of too many samples."""
         self.check_samples(histogram.sample_count)
@@ -109,6 +114,12 @@ if it has more, raise most_samples
             raise LimitExceeded(f"{histogram.feature_dim} features; this federation has {features}")
         if grid is not None and histogram.grid != grid:
             raise LimitExceeded(f"counted on {histogram.grid}; this federation uses {grid}")
+        if names and {*names} != {*histogram.names}:
+            wrong = sorted({*histogram.names} - {*names}) or ["no names, or too few"]
+            raise LimitExceeded(
+                f"features: {wrong[0]}; those of this federation are {', '.join(names)[:200]} "
+                "(feature-names)"
+            )
 
 
 def _shown(name: ClassName) -> str:

@@ -66,7 +66,7 @@ class HistogramTask:
 
     def __init__(self, run: Run) -> None:
         self._grid = run.calibration.grid()
-        self._features = run.calibration.feature_count
+        self._declared = run.calibration
         self._limits = run.limits
         self._names: list[str] = []
         self.total: Histogram | None = None
@@ -82,7 +82,8 @@ class HistogramTask:
         if client in self._names:
             raise FederationError(f"client {client!r} has sent its histogram already")
         histogram = decode_histogram(data)
-        self._limits.check_histogram(histogram, features=self._features, grid=self._grid)
+        features, names = self._declared.feature_count, self._declared.feature_names
+        self._limits.check_histogram(histogram, features=features, grid=self._grid, names=names)
         self.total = histogram if self.total is None else self.total + histogram
         self._names.append(client)
         return histogram.sample_count, ""

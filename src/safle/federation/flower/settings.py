@@ -111,10 +111,14 @@ class Solve:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Clients' histograms instead of an encoder file: how many features, and on which grid."""
+    """Clients' histograms instead of an encoder file: how many features, and on which grid.
+
+    ``feature_names`` are those that tables must have, in any order; if empty, the first client's.
+    """
 
     calibrate: bool = False
     feature_count: int = 0
+    feature_names: tuple[str, ...] = ()
     low: float = 0.0
     high: float = 0.0
     bins: int = 256
