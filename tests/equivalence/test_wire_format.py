@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import struct
 from fractions import Fraction
 from itertools import combinations, combinations_with_replacement, pairwise, product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +17,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safle.encoders.histogram import Grid, Histogram
-from safle.wire import encode_histogram, encode_statistics
+from safle.wire import container, encode_histogram, encode_statistics
 from tests.support.data_sets import BY_CLASS, KINDS, TABLE_KINDS, data_sets, fixed_data, repeated
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "wire-format.md"
+
+
+def test_the_page_has_every_kind_of_file_and_every_key_of_its_header():
+    text = PAGE.read_text()
+    (kinds,) = re.findall(r"kind: (.*) \|", text)
+    assert [int(number) for number in re.findall(r"(\d+) [a-z]", kinds)] == [*container.KINDS]
+    named = Histogram.of(np.zeros((1, 2)), Grid(0, 1, 2), names=["age", "dose"])
+    (page,) = re.findall(r"## Kind 2: histogram\n(.*?)\n## ", text, re.DOTALL)
+    _, header, _ = open_container(encode_histogram(named))
+    assert {"sections", *re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)} == {*header}
 
 
 def open_container(data):
