@@ -20,7 +20,6 @@ from safle.encoders.histogram import Grid, Histogram
 from safle.wire import container, encode_histogram, encode_statistics
 from tests.support.data_sets import BY_CLASS, KINDS, TABLE_KINDS, data_sets, fixed_data, repeated
 
-
 PAGE = Path(__file__).parents[2] / "docs" / "wire-format.md"
 
 
