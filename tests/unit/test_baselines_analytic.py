@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+from safle.encoders import LinearEncoder
 from safle.errors import InvalidInput, SettingsError
 from safle.lab.baselines import METHODS, Task
 from safle.lab.baselines.afl import (
@@ -20,6 +21,7 @@ from safle.lab.baselines.afl import (
 from safle.lab.baselines.base import one_hot
 from safle.lab.baselines.deepafl import sandwiched
 from safle.lab.baselines.safle import Calibrated, encoder_of
+from safle.lab.baselines.trimmed import residual
 from safle.lab.baselines.wisard import Discriminators, counters_of
 from safle.lab.partitions import dirichlet, iid, shards
 from safle.model import Model
@@ -250,3 +252,36 @@ def test_settings_and_tasks_are_checked(blobs):
         Task(features, labels, [np.arange(600)], 3)
     with pytest.raises(InvalidInput, match="expected \\(samples, features\\)"):
         Task(features[:5], labels, [np.arange(5)], CLASSES)
+
+
+def test_a_residual_is_read_off_statistics(blobs):
+    features, labels = blobs
+    encoder = LinearEncoder(features.mean(axis=0), features.std(axis=0))
+    solution = solve(count(encoder, features, labels), head="least-squares")
+    few = labels[:90] < 2
+
+    found = residual(count(encoder, features[:90][few], labels[:90][few]), solution, encoder)
+
+    scores = Model(encoder, solution).decision_function(features[:90][few])
+    squares = (scores - np.eye(CLASSES)[labels[:90][few]]) ** 2
+    assert found == pytest.approx(squares.sum(axis=1).mean(), rel=1e-5)
+
+
+def test_clients_with_wrong_labels_are_taken_back_to_the_byte(blobs):
+    """The model is that of a federation which the noisy clients never were in."""
+    features, labels = blobs
+    parts = iid(len(labels), clients=10, generator=np.random.default_rng(0))
+    wrong = labels.copy()
+    for part in parts[7:]:
+        wrong[part] = (labels[part] + 1 + part % (CLASSES - 1)) % CLASSES
+    given = {"calibration": "range"}
+
+    trimmed = METHODS["safle-trimmed"](task_of((features, wrong), parts), **given)
+    without = METHODS["safle-trimmed"](task_of((features, wrong), parts[:7]), **given)
+    clean = METHODS["safle-trimmed"](task_of(blobs, parts), **given)
+
+    assert trimmed.facts == {"taken_back": 3}
+    assert trimmed.model.to_bytes() == without.model.to_bytes()
+    assert clean.facts == without.facts == {"taken_back": 0}
+    with pytest.raises(SettingsError, match="expected linear ones"):
+        METHODS["safle-trimmed"](task_of(blobs, parts), columns="embedding")

@@ -21,6 +21,7 @@ from safle.lab.baselines import (
     moon,
     oneshot,
     safle,
+    trimmed,
     wisard,
 )
 from safle.lab.baselines.base import Method, Point, Result, Task
@@ -31,6 +32,7 @@ _ALL = (
     *(oneshot.LOCAL, oneshot.AVERAGE, oneshot.ENSEMBLE, fedkd.METHOD),
     *(wisard.METHOD, fedcgs.METHOD),
     *(afl.METHOD, deepafl.METHOD, safle.METHOD, safle.HYBRID, safle.SMALLEST, safle.DEFAULT),
+    trimmed.METHOD,
 )
 METHODS: dict[str, Method[Any]] = {method.name: method for method in _ALL}
 

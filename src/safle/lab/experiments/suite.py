@@ -17,7 +17,7 @@ from safle.lab.partitions import POOLED
 Names = tuple[str, ...]
 Table = dict[str, Any]
 ITERATIVE = ("fedavg", "fedprox", "moon", "feddyn", "fedntd", "fednova")
-ROBUST = ("fednoro", "fedcorr")
+ROBUST = ("fednoro", "fedcorr", "safle-trimmed")
 OURS = ("safle", "safle-smallest", "safle-default")
 PROTOCOL = {"rounds": 200, "participation": 0.1, "epochs": 5, "batch": 50}
 """Published with FedNTD for CIFAR-10, whose kinds of partition table 1 has."""
@@ -265,7 +265,7 @@ class Unlearning(Experiment):
 def method_defaults() -> dict[str, Table]:
     """What features files need of the methods."""
     return {
-        **{name: dict(PROTOCOL) for name in (*ITERATIVE, *ROBUST)},
+        **{name: dict(PROTOCOL) for name in (*ITERATIVE, "fednoro", "fedcorr")},
         "moon": {"hidden": 64, **PROTOCOL},
         "safle": {"buckets": 8, "group_size": 2},
         "safle-hybrid": {"buckets": 4, "group_size": 2},
