@@ -104,6 +104,16 @@ def test_dense_codes_of_few_samples_are_found_by_lattice_reduction(kind, digits)
     assert (stopped.found, stopped.tried_lattice) == (0, False)
 
 
+def test_classes_with_grams_of_their_own_are_reduced_one_by_one(digits):
+    """48 samples of 33 columns: too many together, and every class gives all of its own."""
+    encoder = make_encoder(DeclaredRange(0, 16, feature_dim=32), "linear", by_class=True)
+    data = DataSet(encoder, digits[0][:48, 16:48], np.arange(48) % 4)
+    found = found_in(data, most_reduced=12)
+    assert (found.by_lattice, found.tried_lattice) == (48, True)
+    pooled = make_encoder(DeclaredRange(0, 16, feature_dim=32), "linear")
+    assert found_in(DataSet(pooled, data.features, data.labels), most_reduced=48).found == 0
+
+
 def test_more_samples_than_columns_are_not_made_up():
     found = found_in(fixed_data("linear", 30))
     assert (found.found, found.tried_lattice) == (0, True)

@@ -5,13 +5,15 @@ Three ways, each on what the ones before have left:
 - a class of one sample: its column of cross is the sample;
 - a code that occurred once: its row of the gram is the sample. What is found is taken off the
   sums, and then other classes and codes are left with one sample (peeling);
-- few samples, whatever their codes: lattice reduction, `safle.federation.attack.lattice`.
+- few samples, whatever their codes, in all or, where grams are by class, of a class: lattice
+  reduction, `safle.federation.attack.lattice`.
 
 Only sums are used, so every kind of encoder is attacked alike.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -65,7 +67,8 @@ def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attac
     Parameters
     ----------
     statistics : a plain contribution
-    most_reduced : samples that lattice reduction, which takes the longest, is tried on
+    most_reduced : samples, of a class or in all, that lattice reduction is tried on; it takes
+        the longest
 
     Examples
     --------
@@ -82,19 +85,26 @@ def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attac
     by = {"class": 0, "code": 0, "lattice": 0}
     _peel(left, by)
     tried = False
-    if 0 < left.samples <= most_reduced:
-        try:
-            for row, owner in reduce_few(left):
-                by["lattice"] += left.take(row, owner)
+    with contextlib.suppress(MissingExtra):
+        for found in _reduce(left, most_reduced):
+            by["lattice"] += sum(left.take(*sample) for sample in found)
             tried = True
-        except MissingExtra:
-            pass
     few = (left.class_counts > 0) & (left.class_counts < FEW)
     close = int(left.class_counts[few].sum())
     names = tuple(statistics.class_names[owner] for owner in left.owners)
     codes = left.codes()
     sizes = statistics.sample_count, by["class"], by["code"], by["lattice"]
     return Attack(*sizes, codes, names, close, tried)
+
+
+def _reduce(left: Residual, most: int) -> Iterator[list[tuple[NDArray[np.int64], int]]]:
+    """Samples by lattice reduction: of each class that has all its sums, then of what is left."""
+    if left.whole.layout.only_by_class:
+        for owner, part in enumerate(left.whole.by_class):
+            if 0 < left.class_counts[owner] <= most:
+                yield [(row, owner) for row, _ in reduce_few(Residual.of(part))]
+    if 0 < left.samples <= most:
+        yield [*reduce_few(left)]
 
 
 def _peel(left: Residual, by: dict[str, int]) -> None:
