@@ -59,8 +59,9 @@ def test_scores_and_posteriors_are_those_of_scikit_learn(kind, ridge):
     assert np.allclose(model.decision_function(data.features), expected, atol=1e-4)
     assert np.array_equal(model.predict(data.features), reference.predict(X))
     posterior = reference.predict_proba(X)
-    assert np.allclose(model.predict_proba(data.features), posterior, atol=1e-5)
-    found = scipy.special.softmax(model.decision_function(data.features), axis=1)
+    scores = model.decision_function(data.features)
+    assert np.allclose(scipy.special.softmax(scores, axis=1), posterior, atol=1e-5)
+    found = scipy.special.softmax(scores / model.temperature, axis=1)
     assert np.allclose(model.predict_proba(data.features), found, atol=1e-12)
 
 

@@ -144,12 +144,20 @@ def privacy_facts(model: Model) -> Facts:
     return {} if model.privacy is None else {"privacy": model.privacy.promise}
 
 
+def calibration_of(model: Model) -> str:
+    """Whether probabilities can be taken at their word."""
+    if model.temperature is None:
+        return "not calibrated: `safle evaluate` says how far they are off"
+    return f"calibrated from the statistics (temperature {model.temperature:.3g})"
+
+
 def model_facts(model: Model, *, size: int) -> Facts:
     """Classes, head, ridge, what was promised, sizes, identity."""
     return {
         "classes": listing(model.class_names),
         "head": model.head,
         "ridge": f"{model.ridge:.6g}",
+        "probabilities": calibration_of(model),
         **privacy_facts(model),
         "encoder kind": model.encoder.kind,
         "features": f"{model.encoder.feature_dim:,}",

@@ -29,6 +29,10 @@ AUTO = (
     "with --ridge or --head."
 )
 CRITERION = "How auto chooses: generalised cross-validation or marginal likelihood."
+PRIORS = (
+    "How frequent classes are where the model is used: all alike, or a .csv of lines "
+    "'class,number'."
+)
 BACKEND = "Who factors; auto takes torch for large systems where it is installed."
 CURVE_SUFFIXES = (".png", ".csv", ".json")
 
@@ -45,11 +49,31 @@ def _ridge(_context: click.Context, _option: click.Parameter, text: str) -> floa
     return number
 
 
+def _priors(_context: click.Context, _option: click.Parameter, text: str | None) -> Any:
+    if text is None or text == "uniform":
+        return text
+    import csv
+
+    from safle.data.tables.labels import parse_labels
+    from safle.errors import InvalidInput
+
+    with Path(text).open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.reader(file) if row]
+    try:
+        names = parse_labels([name.strip() for name, _ in rows], where=text).tolist()
+        return dict(zip(names, (float(number) for _, number in rows), strict=True))
+    except ValueError as error:
+        raise InvalidInput(f"{text}: {error}; expected lines like 'ill,0.1'") from error
+
+
 solve_options = opt.options(
     opt.option("--ridge", RIDGE, "auto|0|NUMBER", callback=_ridge, default="auto"),
     opt.option("--head", HEAD, "NAME", type=HEADS, default="auto"),
     opt.option("--auto", AUTO, is_flag=True),
     opt.option("--criterion", CRITERION, type=click.Choice(["gcv", "evidence"]), default="gcv"),
+    opt.option(
+        "--priors", PRIORS, "uniform|FILE", callback=_priors, show_default="as they were counted"
+    ),
     opt.option("--backend", BACKEND, type=click.Choice(["auto", "scipy", "torch"]), default="auto"),
     opt.written("--curve", "Also write the ridge curve: .png, .csv or .json."),
 )
@@ -172,7 +196,7 @@ def write_curve(curve: Any, path: Path) -> None:
 
 
 def _facts(model: Model, solution: Solution) -> dict[str, object]:
-    from safle.cli.describe import listing, privacy_facts
+    from safle.cli.describe import calibration_of, listing, privacy_facts
 
     chosen = "" if solution.curve is None else f" (chosen by {solution.curve.criterion})"
     if solution.curve is not None and solution.ridge > solution.curve.best:
@@ -183,6 +207,7 @@ def _facts(model: Model, solution: Solution) -> dict[str, object]:
         "classes": listing(model.class_names),
         "head": solution.head,
         "ridge": f"{solution.ridge:.6g}{chosen}",
+        "probabilities": calibration_of(model),
         **privacy_facts(model),
         "residual": f"{solution.residual:.1e}",
         "rank": rank,

@@ -30,6 +30,7 @@ from safle.errors import InvalidInput, SettingsError, WireError
 from safle.model import Model
 from safle.solver import Solution, solve
 from safle.solver.facade import Criterion, Head
+from safle.solver.priors import Priors
 from safle.statistics import Accumulator, Statistics
 
 _FLOATS = (np.float64, np.float32)
@@ -49,6 +50,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     head : "auto", "least-squares", "discriminant", "averaged" or "quadratic", for which the
         kinds that can count by class do
     criterion : "gcv" or "evidence"
+    priors : None for classes as frequent as in the data, "uniform", or a number for each class
 
     Attributes
     ----------
@@ -80,12 +82,14 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         ridge: float | Literal["auto"] = "auto",
         head: Head = "auto",
         criterion: Criterion = "gcv",
+        priors: Priors | None = None,
     ) -> None:
         self.encoder = encoder
         self.settings = settings
         self.ridge = ridge
         self.head = head
         self.criterion = criterion
+        self.priors = priors
 
     @classmethod
     def from_statistics(cls, encoder: Encoder, statistics: Statistics, **params: Any) -> Self:
@@ -203,7 +207,13 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     @cached_property
     def solution_(self) -> Solution:
         check_is_fitted(self)
-        return solve(self.statistics_, ridge=self.ridge, head=self.head, criterion=self.criterion)
+        return solve(
+            self.statistics_,
+            ridge=self.ridge,
+            head=self.head,
+            criterion=self.criterion,
+            priors=self.priors,
+        )
 
     @cached_property
     def model_(self) -> Model:

@@ -50,4 +50,5 @@ def evaluate(model: Model, features: ArrayLike, labels: ArrayLike) -> Evaluation
 def _count(model: Model, features: NDArray[Any], true: NDArray[np.int64]) -> Evaluation:
     scores = model.decision_function(features)
     whose = {"model": model.digest, "class_names": model.class_names}
-    return count_answers(odds(scores, model.head), np.argmax(scores, axis=1), true, **whose)
+    found = odds(scores, model.head, model.temperature or 1.0)
+    return count_answers(found, np.argmax(scores, axis=1), true, **whose)

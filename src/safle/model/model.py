@@ -57,6 +57,8 @@ class Model:
     weights : float32, (seen + dense_dim, class_count)
     intercept : float32, (class_count,)
     squares : `Squares` of the quadratic head, or None where it has no say
+    temperature : that scores are divided by before they become probabilities; None where the
+        statistics did not tell it
     privacy : what is promised to those whose samples it was made of, where they were noisy sums
 
     Examples
@@ -85,6 +87,7 @@ class Model:
         head = solution.quadratic
         self.squares = None if head is None else Squares(encoder.layout, head)
         self.privacy: Privacy | None = solution.privacy
+        self.temperature: float | None = solution.temperature
 
     def __repr__(self) -> str:
         return (
@@ -150,6 +153,11 @@ class Model:
         if self.squares is not None:
             self.squares.add(scores, codes.dense)
 
+    @property
+    def calibrated(self) -> bool:
+        """Whether probabilities are held to what the statistics say of unseen samples."""
+        return self.temperature is not None
+
     def predict(self, features: ArrayLike) -> NDArray[Any]:
         """Class names, (samples,)."""
         return self._names[np.argmax(self.decision_function(features), axis=1)]
@@ -161,12 +169,13 @@ class Model:
     def predict_proba(self, features: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities, (samples, class_count).
 
-        The discriminant and the quadratic head's are their posterior (softmax of the scores);
-        the averaged one's are taken alike. Least-squares scores estimate the one-hot labels;
-        theirs is the nearest point of the probability simplex, which keeps the order of the
-        classes.
+        The discriminant, averaged and quadratic heads' are softmax of the scores, divided by
+        `temperature` where there is one: then they are `calibrated`. Least-squares scores
+        estimate the one-hot labels; theirs is the nearest point of the probability simplex, which
+        keeps the order of the classes.
         """
-        return probabilities(self.decision_function(features), self.head)
+        scores = self.decision_function(features)
+        return probabilities(scores, self.head, self.temperature or 1.0)
 
     def to_bytes(self) -> bytes:
         """The model as a safetensors file; equal models give equal bytes."""
@@ -179,6 +188,8 @@ class Model:
         }
         if self.privacy is not None:
             header["privacy"] = self.privacy.to_json()
+        if self.temperature is not None:
+            header["temperature"] = self.temperature.hex()
         arrays: Arrays = {
             f"encoder.{name}": np.asarray(array, dtype=np.float64)
             for name, array in self.encoder.arrays().items()
@@ -274,6 +285,9 @@ def _restore(header: dict[str, Any], arrays: Arrays) -> Model:
     head, ridge = header["head"], float.fromhex(header["ridge"])
     if head not in HEADS or not 0 <= ridge < np.inf:
         raise WireError(f"head {head!r} and ridge {ridge}; expected one of {', '.join(HEADS)}")
+    temperature = float.fromhex(header["temperature"]) if "temperature" in header else None
+    if temperature is not None and not 0 < temperature < np.inf:
+        raise WireError(f"temperature {temperature}; expected a positive number")
     squares = None
     if "factors" in arrays:
         exponent, worth = header["exponent"], float.fromhex(header["worth"])
@@ -290,6 +304,7 @@ def _restore(header: dict[str, Any], arrays: Arrays) -> Model:
             head=head,
             ridge=ridge,
             quadratic=squares,
+            temperature=temperature,
             privacy=Privacy.from_json(header["privacy"]) if "privacy" in header else None,
         ),
     )

@@ -1,10 +1,11 @@
 """scores -> probabilities and odds, the same on any machine.
 
-The discriminant, averaged and quadratic heads' scores are logarithms of posteriors, up to what
-all classes share: ``p = softmax(scores)``. Least-squares scores estimate the one-hot labels;
-theirs is the nearest point of the probability simplex. Whoever exports probabilities does the
-same. Libraries differ in the last bit of an exponential, which would decide whose bin an answer
-is counted in: here it is a polynomial, with every product and sum in a fixed order.
+The discriminant, averaged and quadratic heads' scores, divided by the model's temperature, are
+logarithms of posteriors, up to what all classes share: ``p = softmax(scores / temperature)``.
+Least-squares scores estimate the one-hot labels; theirs is the nearest point of the probability
+simplex. Whoever exports probabilities does the same. Libraries differ in the last bit of an
+exponential, which would decide whose bin an answer is counted in: here it is a polynomial, with
+every product and sum in a fixed order.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ _LOW = 1.90821492927058770002e-10
 _TERMS = 14
 
 
-def probabilities(scores: Matrix, head: str) -> Matrix:
+def probabilities(scores: Matrix, head: str, temperature: float = 1.0) -> Matrix:
     """Class probabilities, (samples, class_count), of a head's scores."""
     if head == "least-squares":
         return _nearest_probabilities(scores)
-    raised = exponential(scores - scores.max(axis=1, keepdims=True))
+    raised = exponential((scores - scores.max(axis=1, keepdims=True)) / temperature)
     return raised / _sum_in_order(raised)
 
 
-def odds(scores: Matrix, head: str) -> Matrix:
+def odds(scores: Matrix, head: str, temperature: float = 1.0) -> Matrix:
     """``p / (1 - p)``, (samples, class_count), without losing what is left of 1."""
     if head == "least-squares":
         p = _nearest_probabilities(scores)
         with np.errstate(divide="ignore"):
             return p / (1 - p)
-    raised = exponential(scores - scores.max(axis=1, keepdims=True))
+    raised = exponential((scores - scores.max(axis=1, keepdims=True)) / temperature)
     # The largest is 1: it is set aside, or others beside it would drown.
     rows, best = np.arange(len(raised)), np.argmax(scores, axis=1)
     raised[rows, best] = 0.0

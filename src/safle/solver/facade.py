@@ -16,9 +16,10 @@ from safle.solver.digits import ExactSolution, System, solve_exactly
 from safle.solver.heads import HEADS, put_head
 from safle.solver.minimum_norm import minimum_norm
 from safle.solver.noise import noise_ridge, privacy_of
+from safle.solver.priors import Priors, shift_of
 from safle.solver.quadratic import coolness, quadratic
 from safle.solver.reduction import Reduction
-from safle.solver.ridge import CRITERIA, ridge_curve
+from safle.solver.ridge import CRITERIA, degrees_of_freedom, ridge_curve
 from safle.solver.solution import Solution
 from safle.solver.spectrum import spectrum_of
 from safle.solver.tiles import Backend, Cholesky, Progress, ScipyBackend, TiledMatrix
@@ -54,6 +55,7 @@ def solve(
     head: Head = "auto",
     criterion: Criterion = "gcv",
     backend: BackendName = "auto",
+    priors: Priors | None = None,
     progress: Progress | None = None,
 ) -> Solution:
     """Weights from statistics.
@@ -69,6 +71,8 @@ def solve(
         "auto": averaged where there are two classes, and scatter within them to divide by
     criterion : "gcv" or "evidence"
     backend : who factors; "auto" takes torch for large systems where it is installed
+    priors : how frequent classes are where the model is used: "uniform", or a number for each
+        class; as they were counted if None. Not for least squares, whose scores have none.
     progress : called with the finished share, 0 to 1
 
     Examples
@@ -84,23 +88,17 @@ def solve(
     """
     advice = "read_statistics(path) of a file, sum_statistics of several"
     require_type("statistics", statistics, Statistics, advice=advice)
-    if head not in ("auto", *HEADS):
-        raise InvalidInput(f"head {head!r}; expected one of auto, {', '.join(HEADS)}")
     if criterion not in CRITERIA:
         raise InvalidInput(f"criterion {criterion!r}; expected one of {', '.join(CRITERIA)}")
     _check_ridge(ridge, head)
-    if not statistics.sample_count:
-        raise InvalidInput("the statistics hold no samples; nothing can be solved")
-    if len(statistics.class_names) > MOST_CLASSES:
-        raise InvalidInput(
-            f"{len(statistics.class_names)} classes; at most {MOST_CLASSES} are solved at once: "
-            "take out the contributions that brought them, or merge classes before counting"
-        )
+    _check_statistics(statistics)
+    shift = _shift(priors, head, statistics)
     if head == "quadratic":
-        return _solve_quadratic(statistics, None if ridge == "auto" else float(ridge), progress)
+        own = None if ridge == "auto" else float(ridge)
+        return _with_priors(_solve_quadratic(statistics, own, progress), shift)
     reduction = Reduction(statistics)
     progress = _rising(progress)
-    curve, least = None, 0.0
+    curve, least, spectrum = None, 0.0, None
     if ridge == "auto":
         # Before the sweep, not after it: it takes about as long as the factorisation.
         _require(statistics, np.float32)
@@ -118,10 +116,17 @@ def solve(
     begun = 0.6 if curve is not None else 0.0
     tries = NOISY_TRIES if least else 1
     plain = _weights(statistics, reduction, ridge, backend, _share(progress, begun, 0.95), tries)
-    headed = put_head(head, statistics, plain.weights, plain.ridge, reduction.real)
+
+    def freedom() -> float:
+        known = spectrum_of(statistics, reduction) if spectrum is None else spectrum
+        return degrees_of_freedom(known, plain.ridge)
+
+    # What noise does to scores, sums do not tell.
+    told = None if least or privacy_of(statistics) else freedom
+    headed = put_head(head, statistics, plain.weights, plain.ridge, reduction.real, told)
     if progress is not None:
         progress(1.0)
-    return _solution(
+    solution = _solution(
         statistics,
         **vars(headed),
         ridge=plain.ridge,
@@ -131,6 +136,39 @@ def solve(
         precision=plain.precision,
         backend=plain.backend,
     )
+    return _with_priors(solution, shift)
+
+
+def _check_statistics(statistics: Statistics) -> None:
+    if not statistics.sample_count:
+        raise InvalidInput("the statistics hold no samples; nothing can be solved")
+    if len(statistics.class_names) > MOST_CLASSES:
+        raise InvalidInput(
+            f"{len(statistics.class_names)} classes; at most {MOST_CLASSES} are solved at once: "
+            "take out the contributions that brought them, or merge classes before counting"
+        )
+
+
+def _shift(priors: Priors | None, head: str, statistics: Statistics) -> NDArray[np.float64] | None:
+    """What priors add to log posteriors, (class_count,); None as they were counted."""
+    if head not in ("auto", *HEADS):
+        raise InvalidInput(f"head {head!r}; expected one of auto, {', '.join(HEADS)}")
+    if priors is not None and head == "least-squares":
+        raise InvalidInput(
+            "least-squares scores have no priors: take head 'discriminant' or 'averaged', or leave "
+            "priors out"
+        )
+    if priors is None:
+        return None
+    return shift_of(priors, statistics.class_names, statistics.class_counts)
+
+
+def _with_priors(solution: Solution, shift: NDArray[np.float64] | None) -> Solution:
+    # Where "auto" is least squares there is one class, or no ridge: nothing to shift.
+    if shift is None or solution.head == "least-squares":
+        return solution
+    moved = solution.intercept + (solution.temperature or 1.0) * shift
+    return replace(solution, intercept=moved)
 
 
 def _solution(statistics: Statistics, **solved: Any) -> Solution:

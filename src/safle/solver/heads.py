@@ -18,6 +18,7 @@ and no library's: so are the heads.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +28,7 @@ from safle.errors import SolveError
 from safle.solver.kernels import invert_in_order, multiply_in_order
 from safle.solver.logarithms import log_shares
 from safle.solver.quadratic import Quadratic, can_square, coolness, quadratic, share
+from safle.solver.temperature import find_temperature
 from safle.statistics import Statistics
 
 HEADS = ("least-squares", "discriminant", "averaged", "quadratic")
@@ -44,18 +46,25 @@ class Headed:
     weights: Matrix
     intercept: Matrix
     quadratic: Quadratic | None = None
+    temperature: float | None = None
 
 
 def put_head(
-    head: str, statistics: Statistics, weights: Matrix, ridge: float, real: Matrix
+    head: str,
+    statistics: Statistics,
+    weights: Matrix,
+    ridge: float,
+    real: Matrix,
+    freedom: Callable[[], float] | None = None,
 ) -> Headed:
-    """Weights and intercept of the head, from those of least squares.
+    """Weights, intercept and temperature of the head, from the weights of least squares.
 
     Parameters
     ----------
     head : "auto", or one of `HEADS` that takes weights
     weights : least-squares weights B, (dim, class_count), at this ridge
     real : (dim,), the real value of one unit of each column
+    freedom : the degrees of freedom at this ridge; None where no temperature can be had
     """
     classes = len(statistics.class_names)
     without = Headed("least-squares", weights, np.zeros(classes))
@@ -64,14 +73,23 @@ def put_head(
     chosen = "averaged" if head == "auto" else head
     target, counts = statistics.cross * real[:, None], statistics.class_counts
     try:
-        headed = discriminant(weights, target, counts, average=chosen == "averaged")
+        turned, product, intercept = discriminant(
+            weights, target, counts, average=chosen == "averaged"
+        )
     except SolveError:
         if head == "auto":
             return without
         raise
     if chosen == "averaged" and can_square(statistics):
-        return _average_squares(statistics, *headed)
-    return Headed(chosen, *headed)
+        return _average_squares(statistics, multiply_in_order(weights, turned), intercept)
+    temperature = None
+    if freedom is not None:
+        own = multiply_in_order(np.ascontiguousarray(weights.T), weights)
+        temperature = find_temperature(
+            (product.T, own), (turned, intercept), counts, ridge=ridge, freedom=freedom()
+        )
+    weights = multiply_in_order(weights, turned)
+    return Headed(chosen, weights, intercept, temperature=temperature)
 
 
 def _average_squares(statistics: Statistics, weights: Matrix, intercept: Matrix) -> Headed:
@@ -86,8 +104,8 @@ def _average_squares(statistics: Statistics, weights: Matrix, intercept: Matrix)
 
 def discriminant(
     weights: Matrix, target: Matrix, class_counts: NDArray[np.int64], *, average: bool = False
-) -> tuple[Matrix, Matrix]:
-    """Weights, (dim, class_count), and intercept, (class_count,), of the LDA head.
+) -> tuple[Matrix, Matrix, Matrix]:
+    """A, and M'B, (class_count, class_count), and intercept, (class_count,), of the LDA head.
 
     Parameters
     ----------
@@ -101,7 +119,8 @@ def discriminant(
             f"{classes} classes; this head takes at most {MOST_CLASSES}: use head 'least-squares'"
         )
     n = float(class_counts.sum())
-    turned = np.diag(counts) - multiply_in_order(np.ascontiguousarray(target.T), weights)
+    product = multiply_in_order(np.ascontiguousarray(target.T), weights)
+    turned = np.diag(counts) - product
     if not invert_in_order(turned, LEAST_PIVOT * counts):
         raise SolveError("the within-class scatter is singular; use a larger ridge")
     turned *= n
@@ -112,4 +131,4 @@ def discriminant(
         turned = (turned + strength * np.eye(classes)) / 2
         intercept = intercept / 2
     turned -= turned.mean(axis=1, keepdims=True)
-    return multiply_in_order(weights, turned), intercept - intercept.mean()
+    return turned, product, intercept - intercept.mean()

@@ -135,7 +135,7 @@ def invert_in_order(matrix: NDArray[np.float64], least: NDArray[np.float64]) -> 
 
 
 @njit(cache=True, nogil=True)
-def _factor(matrix):  # type: ignore[no-untyped-def]
+def factor(matrix: NDArray[np.float64]) -> bool:
     """``matrix = U' U``: its upper triangle becomes U; False if it is not positive definite.
 
     Rows that lie above are taken off four at a time, so that sums stay in registers.
@@ -191,7 +191,7 @@ def whiten_in_order(matrices: NDArray[np.float64]) -> NDArray[np.bool_]:
     done = np.zeros(len(matrices), np.bool_)
     for index in prange(len(matrices)):
         place = np.int64(index)
-        if _factor(matrices[place]):
+        if factor(matrices[place]):
             _invert_triangle(matrices[place])
             done[place] = True
     return done

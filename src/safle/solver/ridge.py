@@ -84,6 +84,11 @@ def ridge_curve(
     return RidgeCurve(criterion, grid, scores, freedom)
 
 
+def degrees_of_freedom(spectrum: Spectrum, ridge: float) -> float:
+    """Df at one ridge."""
+    return float((spectrum.trace_masses * spectrum.nodes / (spectrum.nodes + ridge)).sum())
+
+
 def _sums(nodes: Vector, masses: Vector, grid: Vector, function: Function) -> Vector:
     return np.array([(masses * function(nodes, ridge)).sum() for ridge in grid])
 

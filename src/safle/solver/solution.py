@@ -34,6 +34,8 @@ class Solution:
     precision : "float32", "float64" or "spectral"
     backend : who factored
     quadratic : what the quadratic head adds to the scores, where it has a say
+    temperature : that scores are divided by before they become probabilities; None where it is
+        not known
     privacy : what was promised, where statistics were noisy
 
     Examples
@@ -61,6 +63,7 @@ class Solution:
     backend: str = ""
     quadratic: Quadratic | None = None
     privacy: Privacy | None = None
+    temperature: float | None = None
 
     @property
     def sample_count(self) -> int:

@@ -1,0 +1,108 @@
+"""The temperature that makes a head's posteriors honest, from the statistics alone.
+
+A head's scores are ``s = A'u + b`` with u = B'x the least-squares scores, and sums know all
+there is to know of u up to second order: its mean in each class, ``B'M / n_c``, and its
+covariance within classes, from ``B'CB = B'M - ridge B'B``. On the samples that B was solved
+from, u is too good: a sample that is left out has ``(u_i - h_i y_i) / (1 - h_i)``. With the mean
+leverage h = df / n for each h_i, as in generalised cross-validation, u given class c then has
+
+    mean ``(mean_c - h e_c) / (1 - h)``, covariance ``covariance / (1 - h)^2``.
+
+Classes are not normal, and differ in their covariances, the more so the more there are: scores are
+drawn from Student's t with four degrees of freedom of that mean and ``2 - 2 / K`` times that
+covariance, for K classes, and T is the temperature of the least expected log loss of
+``softmax(s / T)``. The draws are fixed, and T is chosen from a grid: it does not move with the last
+bits of a sum. How both were found is told in docs/trials.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from safle.solver.kernels import factor, multiply_in_order
+
+Matrix = NDArray[np.float64]
+STEPS_PER_OCTAVE, LOWEST, HIGHEST = 8, -3, 7
+"""The grid, in octaves."""
+MOST_LEVERAGE = 0.9
+"""With more, there is next to nothing left to judge by."""
+MOST_DRAWS, MOST_CELLS = 2_000, 1_000_000
+"""Draws of a class; fewer where all classes' scores would be more than so many numbers."""
+MARGIN = 1e-4
+"""Losses that differ by less than this share are equally good: the largest T has it."""
+
+
+def find_temperature(
+    least_squares: tuple[Matrix, Matrix],
+    head: tuple[Matrix, Matrix],
+    class_counts: NDArray[np.int64],
+    *,
+    ridge: float,
+    freedom: float,
+) -> float | None:
+    """T, or None where scores have no spread that could be told.
+
+    Parameters
+    ----------
+    least_squares : B'M and B'B, (class_count, class_count) each
+    head : A, (class_count, class_count), and b, (class_count,)
+    freedom : degrees of freedom of the fit, df
+    """
+    counts, n = class_counts.astype(np.float64), float(class_counts.sum())
+    (target, weights), (turned, intercept) = least_squares, head
+    classes = len(counts)
+    left = 1 - min(max(freedom / n, 0.0), MOST_LEVERAGE)
+    means = target.T / counts[:, None]
+    squares = target - ridge * weights
+    within = (squares + squares.T) / 2 - multiply_in_order(
+        np.ascontiguousarray((means * counts[:, None]).T), np.ascontiguousarray(means)
+    )
+    within *= (2 - 2 / classes) / (max(n - classes, 1.0) * left**2)
+    root = _root(within)
+    if root is None:
+        return None
+    spread = multiply_in_order(_draw(classes), multiply_in_order(root, turned))
+    centres = multiply_in_order((means - (1 - left) * np.eye(classes)) / left, turned)
+    return _best(centres + intercept, spread, counts / n)
+
+
+def _root(covariance: Matrix) -> Matrix | None:
+    """Upper triangular U with ``U'U`` the covariance, which may be singular, but for rounding."""
+    size = len(covariance)
+    trace = float(np.trace(covariance))
+    if not 0 < trace < np.inf:
+        return None
+    for share in (1e-9, 1e-6, 1e-3):
+        root = covariance + share * trace / size * np.eye(size)
+        if factor(root):
+            return np.triu(root)
+    return None
+
+
+def _draw(classes: int) -> Matrix:
+    """Student's t of unit variance, (draws, class_count), each with its opposite."""
+    draws = int(min(max(MOST_CELLS // classes**2, 2), MOST_DRAWS)) // 2
+    # The generator's bits are the same in every version; what is made of them may not be.
+    bits = np.random.PCG64(0).random_raw(draws * (classes + 2)) >> np.uint64(11)
+    uniform = ((bits.astype(np.float64) + 0.5) * 2.0**-53).reshape(draws, -1)
+    # Chi-square of four degrees of freedom is -2 log(u v); divided by 2, t has variance 1.
+    heavy = np.sqrt(-np.log(uniform[:, :1] * uniform[:, 1:2]))
+    normal: Matrix = ndtri(uniform[:, 2:]) / heavy
+    return np.concatenate([normal, -normal])
+
+
+def _best(centres: Matrix, spread: Matrix, shares: Matrix) -> float:
+    """The T of the grid with the least expected log loss."""
+    steps = np.arange(LOWEST * STEPS_PER_OCTAVE, HIGHEST * STEPS_PER_OCTAVE + 1)
+    grid = 2.0 ** (steps / STEPS_PER_OCTAVE)
+    losses = np.zeros(len(grid))
+    for place, share in enumerate(shares):
+        scores = centres[place] + spread
+        scores -= scores.max(axis=1, keepdims=True)
+        for at, temperature in enumerate(grid):
+            total = np.log(np.exp(scores / temperature).sum(axis=1))
+            losses[at] += share * (total - scores[:, place] / temperature).mean()
+    lowest = losses.min()
+    return float(grid[np.flatnonzero(losses <= lowest + MARGIN * lowest + MARGIN**2)[-1]])

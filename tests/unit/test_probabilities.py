@@ -1,0 +1,130 @@
+"""Probabilities worth the name: calibrated from the statistics alone, and moved by priors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import safle
+from safle.cli.main import run
+from safle.errors import InvalidInput, WireError
+from safle.model import Model
+from safle.solver import solve
+
+BINS = 15
+
+
+def calibration_error(p: np.ndarray, labels: np.ndarray) -> float:
+    """Written down again, from single answers."""
+    sure, right = p.max(axis=1), p.argmax(axis=1) == labels
+    bins = np.minimum((sure * BINS).astype(int), BINS - 1)
+    gaps = [abs((sure - right)[bins == b].sum()) for b in range(BINS)]
+    return float(sum(gaps) / len(labels))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("load", [load_breast_cancer, load_digits])
+def test_the_default_is_calibrated_in_five_folds(load: Any) -> None:
+    features, labels = load(return_X_y=True)
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    p = cross_val_predict(
+        safle.SafleClassifier(), features, labels, cv=folds, method="predict_proba"
+    )
+    logistic = make_pipeline(StandardScaler(), LogisticRegression(max_iter=5000))
+    other = cross_val_predict(logistic, features, labels, cv=folds, method="predict_proba")
+    assert calibration_error(p, labels) <= 0.02
+    assert log_loss(labels, p) <= 1.35 * log_loss(labels, other)
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[safle.Encoder, np.ndarray, np.ndarray]:
+    features, labels = load_digits(return_X_y=True)
+    encoder = safle.make_encoder(safle.DeclaredRange(0, 16, feature_dim=64), units=128)
+    return encoder, features, labels
+
+
+def test_a_temperature_makes_answers_less_sure_and_changes_none(digits: Any) -> None:
+    encoder, features, labels = digits
+    solution = solve(safle.count(encoder, features[:600], labels[:600]))
+    model = Model(encoder, solution)
+    assert model.calibrated
+    assert model.temperature == solution.temperature > 1
+    scores = model.decision_function(features[600:])
+    raised = np.exp(scores - scores.max(axis=1, keepdims=True))
+    plain = raised / raised.sum(axis=1, keepdims=True)
+    p = model.predict_proba(features[600:])
+    assert np.array_equal(p.argmax(axis=1), model.predict(features[600:]))
+    assert calibration_error(p, labels[600:]) < 0.7 * calibration_error(plain, labels[600:])
+    assert log_loss(labels[600:], p) < 0.5 * log_loss(labels[600:], plain)
+
+
+def test_a_saved_temperature_is_kept_and_checked(digits: Any) -> None:
+    encoder, features, labels = digits
+    model = Model(encoder, solve(safle.count(encoder, features[:300], labels[:300])))
+    data = model.to_bytes()
+    again = Model.from_bytes(data)
+    assert (again.temperature, again.to_bytes()) == (model.temperature, data)
+    written = f'\\"temperature\\":\\"{model.temperature.hex()}\\"'.encode()
+    assert data.count(written) == 1
+    negative = written.replace(b"0x1.", b"-0x1")[: len(written)]
+    with pytest.raises(WireError):
+        Model.from_bytes(data.replace(written, negative))
+
+
+def test_least_squares_says_that_it_is_not_calibrated(digits: Any) -> None:
+    encoder, features, labels = digits
+    counted = safle.count(encoder, features[:100], labels[:100])
+    assert not Model(encoder, solve(counted, head="least-squares")).calibrated
+
+
+@pytest.mark.parametrize("head", ["averaged", "discriminant"])
+def test_priors_are_those_of_bayes(digits: Any, head: Any) -> None:
+    encoder, features, labels = digits
+    some = np.isin(labels, (3, 8, 9)) & ~((labels == 3) & (np.arange(len(labels)) > 400))
+    counted = safle.count(encoder, features[some], labels[some])
+    plain = Model(encoder, solve(counted, head=head))
+    priors = {3: 0.5, 8: 0.25, 9: 0.25}
+    moved = Model(encoder, solve(counted, head=head, priors=priors))
+    weights = np.array([priors[name] for name in (3, 8, 9)]) / counted.class_counts
+    expected = plain.predict_proba(features) * weights
+    expected /= expected.sum(axis=1, keepdims=True)
+    assert moved.predict_proba(features) == pytest.approx(expected, abs=1e-5)
+    alike = solve(counted, head=head, priors="uniform")
+    assert Model(encoder, alike).to_bytes() == (
+        Model(encoder, solve(counted, head=head, priors=dict.fromkeys(priors, 1.0))).to_bytes()
+    )
+
+
+def test_priors_that_cannot_be_meant_are_refused(digits: Any, tmp_path: Path) -> None:
+    encoder, features, labels = digits
+    counted = safle.count(encoder, features[:100], labels[:100])
+    for priors, words in (
+        ({3: 0.5}, "one for each class"),
+        (dict.fromkeys(range(10), -1.0), "positive number"),
+        ("even", "expected 'uniform'"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            solve(counted, priors=priors)
+    with pytest.raises(InvalidInput, match="no priors"):
+        solve(counted, head="least-squares", priors="uniform")
+    encoder.save(tmp_path / "encoder.safetensors")
+    safle.write_statistics(tmp_path / "total.stats", counted)
+    (tmp_path / "priors.csv").write_text("".join(f"{name},{name + 1}\n" for name in range(10)))
+    (tmp_path / "bad.csv").write_text("0;1\n")
+    for name, code in (("priors.csv", 0), ("bad.csv", 1), ("nowhere.csv", 1)):
+        files = ["total.stats", "encoder.safetensors", "model.safetensors", name]
+        total, made, model, priors = (str(tmp_path / file) for file in files)
+        with pytest.raises(SystemExit) as ended:
+            run(["solve", total, "--encoder", made, "--priors", priors, "-o", model])
+        assert ended.value.code == code
+    asked = {name: float(name + 1) for name in range(10)}
+    assert Path(model).read_bytes() == Model(encoder, solve(counted, priors=asked)).to_bytes()
