@@ -43,6 +43,22 @@ def test_the_demo_leaves_pictures(report: Path) -> None:
         assert (report / name).read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_demo_ends_with_one_page_that_needs_nothing_else(report: Path) -> None:
+    page = (report / "index.html").read_text()
+    assert not re.findall(r"(?:src|href)=\"(?!data:|#)[^\"]*", page)
+    default = json.loads((report / "results.json").read_text())["results"][-1]
+    assert page.count(default["digest"][:32]) == len(default["digests"]) == 4
+    assert page.count("the same</b>") == 4
+    assert page.count("<svg") == 3
+    for words in (
+        "Who held what",
+        "What each client sent",
+        "The ridge",
+        "Rows are what was written",
+    ):
+        assert words in page
+
+
 def shell_examples(document: Path) -> list[str]:
     """The commands of all shell blocks that use the demo's files."""
     blocks = re.findall(r"```sh\n(.*?)```", document.read_text(), re.DOTALL)

@@ -6,7 +6,7 @@ from safle.cli import options as opt
 from safle.cli.session import Session
 from safle.errors import SafleError
 
-OUT = "Where pictures, results and the federation's files go."
+OUT = "Where the page, pictures, results and the federation's files go."
 
 
 @opt.command("Try it", "safle demo --out demo-report")
@@ -20,12 +20,12 @@ def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: in
     Splits the digits over very unequal clients, lets each count its own file, sums and
     solves: with a linear encoder (AFL), with the paper's (SAFLe) and with our default. Then
     does the same with a single client and in another order, and compares the models' bytes.
+    What came out is one page to show to others.
     """
     from safle.lab.demo import run_demo
 
     session.announce_compilation()
-    with session.progress("one round of federated learning") as advance:
-        results = run_demo(folder, clients=clients, alpha=alpha, seed=seed, progress=advance)
+    results = run_demo(folder, clients=clients, alpha=alpha, seed=seed, say=session.note)
     figures = [
         (
             r.method,
@@ -42,6 +42,6 @@ def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: in
     session.table(["method", "split", "model digest"], digests)
     same = all(result.same_model for result in results)
     verdict = ["identical model bytes for every split"] if same else []
-    session.text([*verdict, f"pictures and files: {folder}/"])
+    session.text([*verdict, f"to look at and to show: {folder / 'index.html'}"])
     if not same:
         raise SafleError("equal data gave different models")

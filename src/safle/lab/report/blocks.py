@@ -80,12 +80,13 @@ class Mix:
 
     Attributes
     ----------
-    counts : samples, (clients, class_count)
+    counts : samples, or another ``unit``, (clients, class_count)
     """
 
     caption: str
-    counts: Sequence[Sequence[int]]
+    counts: Sequence[Sequence[float]]
     classes: Sequence[str]
+    unit: str = "samples"
     template: ClassVar[str] = "figure.html.j2"
 
 

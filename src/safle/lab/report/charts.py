@@ -36,7 +36,7 @@ def draw(block: Chart | Mix, name: str) -> Picture:
     if isinstance(block, Mix):
         handles, labels = stack_bars(axes, np.asarray(block.counts), block.classes)
         axes.set_xlabel("client")
-        axes.set_ylabel("samples")
+        axes.set_ylabel(block.unit)
         axes.grid(visible=False, axis="x")
         axes.margins(x=0.01)
         axes.xaxis.get_major_locator().set_params(integer=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from safle._internal import atomic
-from safle._internal.optional import require
 from safle.errors import InvalidInput
 from safle.lab.experiments.running import FORMAT, to_toml
 from safle.lab.experiments.suite import EXPERIMENTS
@@ -16,6 +15,7 @@ from safle.lab.report import encoders, methods
 from safle.lab.report.blocks import Section, Table
 from safle.lab.report.latex import to_latex
 from safle.lab.report.paper import Paper
+from safle.lab.report.rendering import render_page
 from safle.model.pictures import require_matplotlib
 
 MAKERS = {
@@ -60,20 +60,13 @@ def write_report(folder: Path, output: Path) -> list[str]:
 
 
 def render(sections: list[Section], data: dict[str, Any], versions: dict[str, str]) -> str:
-    """The page, by the templates beside this module; whatever they are given is escaped."""
-    jinja2 = require("jinja2", "lab", "writing a report")
-    from safle.lab.report.charts import draw
-
-    loader, strict = jinja2.PackageLoader("safle.lab.report"), jinja2.StrictUndefined
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=strict, trim_blocks=True
-    )
-    return environment.get_template("page.html.j2").render(
+    """The page of the sections."""
+    return render_page(
+        "page.html.j2",
         title=f"Federated learning on {data['name']}: the paper's experiments",
         sections=sections,
         data=data,
         versions=", ".join(f"{name} {number}" for name, number in versions.items()),
-        draw=draw,
     )
 
 
