@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import signal
 import subprocess
@@ -219,3 +220,30 @@ def test_a_named_data_set(place: Path, features: Path, tmp_path: Path) -> None:
         found, expected = open_table(output), open_table(features)
         assert (found.features[:] == expected.features[:]).all()
         assert found.labels.tolist() == expected.labels.tolist()
+
+
+def test_images_all_the_way(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Added once, a backbone calibrates, counts, evaluates and predicts by its name alone."""
+    monkeypatch.setenv("SAFLE_CACHE", str(tmp_path / "cache"))
+    photographs = tmp_path / "photographs"
+    for name in CLASSES:
+        (photographs / name).mkdir(parents=True)
+        for path in sorted((place / "photographs" / name).iterdir())[:8]:
+            (photographs / name / path.name).write_bytes(path.read_bytes())
+    safle("backbones", "add", place / "tiny.onnx", "--name", "mine", "--images", photographs)
+    assert "added: mine" in safle("backbones").stdout
+    encoder, model = tmp_path / "e.safetensors", tmp_path / "m.safetensors"
+    safle("encoder", "make", "--backbone", "mine", "--kind", "linear", "-o", encoder)
+    safle("count", photographs, "--encoder", encoder, "-o", tmp_path / "a.stats")
+    safle("solve", tmp_path / "a.stats", "--encoder", encoder, "-o", model)
+    broken = sorted((photographs / "bird").iterdir())[0]
+    broken.write_bytes(b"nothing")
+    allowed = ("--max-unreadable", 0.1)
+    done = safle("evaluate", model, photographs, *allowed)
+    assert f"bird/{broken.name} is left out" in done.stderr
+    safle("predict", model, photographs, *allowed, "-o", tmp_path / "p.csv")
+    header, *lines = (tmp_path / "p.csv").read_text().splitlines()
+    assert header == "sample,class"
+    left = [p for p in sorted(photographs.rglob("*.png")) if p != broken]
+    named = [next(csv.reader([line]))[0] for line in lines]
+    assert named == [str(path.relative_to(photographs)) for path in left]

@@ -13,16 +13,12 @@ from safle.cli.releasing import masking_options, policy_option, release_statisti
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
+    from safle.data.backbones import Backbone
     from safle.encoders import Encoder
     from safle.statistics import Statistics
 
-DATA = (
-    "A table of features (.npz, .npy, .safetensors, .parquet, .csv), or images: a folder, an "
-    "archive, hf:NAME, or with --backbone a .csv or .parquet file of them."
-)
 CLASSES = "The only labels there may be; anything else is refused."
 BATCH = "Samples taken at a time; the result does not depend on it."
-ONLY_TABLES = ("features_key", "labels_key", "ignore", "id_column", "classes")
 TABLE_BATCH = 4096
 
 
@@ -32,7 +28,7 @@ TABLE_BATCH = 4096
     "safle count x.npy --labels y.npy --encoder encoder.safetensors -o b.stats",
     "safle count photographs/ --encoder encoder.safetensors -o c.stats",
 )
-@click.argument("features", type=click.Path(path_type=Path), metavar="DATA", help=DATA)
+@click.argument("features", type=click.Path(path_type=Path), metavar="DATA", help=img.DATA)
 @opt.encoder_file()
 @opt.table_options(labels=True)
 @opt.option("--classes", CLASSES, "A,B,C", show_default="all")
@@ -65,10 +61,10 @@ def count(
     session.announce_compilation()
     facts: dict[str, object] = {}
     if img.are_images(features, options):
-        opt.refuse_given(ONLY_TABLES, "a table")
-        name = options["backbone"] or img.backbone_of(encoder.source, encoder_path)
+        opt.refuse_given(img.ONLY_TABLES, "a table")
+        network = img.backbone_for(encoder, encoder_path, options)
         statistics, facts["unreadable"] = _count_images(
-            session, features, encoder, output, options | {"backbone": name}
+            session, features, encoder, network, output, options
         )
     else:
         opt.refuse_given(img.ONLY_IMAGES, "images")
@@ -94,14 +90,18 @@ def _count_table(
 
 
 def _count_images(
-    session: Session, path: Path, encoder: Encoder, output: Path, options: dict[str, Any]
+    session: Session,
+    path: Path,
+    encoder: Encoder,
+    network: Backbone,
+    output: Path,
+    options: dict[str, Any],
 ) -> tuple[Statistics, str]:
     """The statistics, and how many images could not be read."""
     from safle.data.backbones.writing import count_images
     from safle.encoders.source import check_source
 
     source = img.choose_images(session, path, options)
-    network = img.choose_backbone(options["backbone"], options)
     trusted = options["trust_features"]
     check_source(encoder.source, network.source, where=str(path), trusted=trusted)
     options |= {"batch": options["batch"] or img.BATCH_SIZE}

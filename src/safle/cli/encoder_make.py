@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 EXAMPLES = opt.examples(
     "safle encoder make --range 0 16 --features 64 -o encoder.safetensors",
+    "safle encoder make --backbone efficientnet_lite0 -o encoder.safetensors",
     "safle encoder make --histogram total.hist --megabytes 5 -o encoder.safetensors",
     "safle encoder make --sample public.npz --kind embedding -o encoder.safetensors",
 )
 RANGE = "Calibrate by a declared range, the same for every feature; needs --features."
 MEAN = "Calibrate by moments: a number (needs --features) or a .npy or .txt file."
+BACKBONE = "Calibrate by public images that this backbone has seen, and only for its features."
 HISTOGRAM = "Calibrate by the clients' summed histograms."
 SOURCE = "Only for features made by the same backbone as those in this file."
 MEGABYTES = "As many random features as a client of --samples samples can send in so many MB."
@@ -33,7 +35,7 @@ PUBLISHABLE = (
     "and the norm clip that suit the features, unless they are given."
 )
 OUTPUT = "The encoder file to write; give it to every client."
-SOURCES = ("range", "mean", "sample", "histogram")
+SOURCES = ("range", "backbone", "mean", "sample", "histogram")
 
 
 class MakeCommand(opt.Command):
@@ -58,6 +60,7 @@ def _most(names: str, text: str, metavar: str, **settings: Any) -> opt.Decorator
 @click.command(cls=MakeCommand, panels=[], epilog=EXAMPLES)
 @_most("--range", RANGE, "LOW HIGH", type=(float, float))
 @_most("--features", "How many features.", "D", type=opt.COUNT)
+@_most("--backbone", BACKBONE, "NAME|FILE.onnx")
 @_most("--sample", "Calibrate by a table of public features.", "FILE", type=opt.FILE)
 @_most("--histogram", HISTOGRAM, "FILE", type=opt.FILE)
 @_most("--mean", MEAN, "NUMBER|FILE")
@@ -75,10 +78,10 @@ def _most(names: str, text: str, metavar: str, **settings: Any) -> opt.Decorator
 @opt.table_options(labels=False, panel="How the sample is read")
 @click.pass_context
 def make(context: click.RichContext, /, output: Path, kind: str, **options: Any) -> None:
-    """Make an encoder, calibrated by exactly one of --range, --mean, --sample, --histogram.
+    """Make an encoder, calibrated by one of --range, --backbone, --sample, --histogram, --mean.
 
-    Thresholds must not come from one client's private data: declare them, take a public
-    sample, or let every client send a histogram ([b]safle histogram[/b]) and sum those.
+    Thresholds must not come from one client's private data: declare them, take a backbone's or
+    a public sample, or let every client send a histogram ([b]safle histogram[/b]) and sum those.
     """
     from safle.cli.describe import encoder_facts
     from safle.cli.kind_options import given_settings
@@ -91,7 +94,7 @@ def make(context: click.RichContext, /, output: Path, kind: str, **options: Any)
     settings = given_settings(kind, options)
     for name in ("sample", "histogram", "features_source"):
         opt.refuse_overwriting(output, options[name])
-    calibration = _calibration(options)
+    calibration, source = _calibration(options), _source(options)
     session = context.find_object(Session) or Session()
     if options["megabytes"] is not None:
         settings["units"] = _units(session, calibration, kind, settings, options)
@@ -99,7 +102,7 @@ def make(context: click.RichContext, /, output: Path, kind: str, **options: Any)
         encoder = LinearEncoder.publishable(calibration, **settings)
     else:
         encoder = make_encoder(calibration, kind, **settings)
-    encoder = encoder.with_source(_source(options))
+    encoder = encoder.with_source(source)
     encoder.save(output)
     session.facts(f"{output}: encoder", encoder_facts(encoder))
 
@@ -156,6 +159,8 @@ def _check_usage(options: dict[str, Any]) -> None:
         raise click.UsageError("--mean and --deviation go together")
     if options["megabytes"] is not None and options["units"] is not None:
         raise click.UsageError("--megabytes chooses the units: leave out --units")
+    if given == ["backbone"] and options["features_source"] is not None:
+        raise click.UsageError("--backbone says what makes the features: leave --features-source")
     if given == ["range"] and options["features"] is None:
         raise click.UsageError("--range needs --features, the number of features")
 
@@ -169,6 +174,10 @@ def _calibration(options: dict[str, Any]) -> Calibration:
     if options["range"] is not None:
         low, high = options["range"]
         return DeclaredRange(low, high, options["features"])
+    if options["backbone"] is not None:
+        from safle.data.backbones.calibration import calibration_of
+
+        return _checked(calibration_of(options["backbone"])[0], options)
     if options["mean"] is not None:
         return _moments(options["mean"], options["deviation"], options["features"])
     if options["sample"] is not None:
@@ -189,6 +198,10 @@ def _source(options: dict[str, Any]) -> str:
     from safle.errors import TableError
 
     declared = options["features_source"]
+    if options["backbone"] is not None:
+        from safle.data.backbones.calibration import calibration_of
+
+        return calibration_of(options["backbone"])[1]
     path = declared or options["sample"]
     # Only its metadata count here: any split of the file will do.
     source = "" if path is None else _table(path, options).source

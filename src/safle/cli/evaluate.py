@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from safle.cli import image_options as img
 from safle.cli import options as opt
 from safle.cli.releasing import masking_options, policy_option, release
 from safle.cli.session import Session
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from safle.encoders.features import ClassName
     from safle.statistics.evaluation import Evaluation
 
-FILES = "A model and a labelled table; or counts that --counts wrote, of one or several sites."
+FILES = (
+    "A model and a labelled table, or images; or counts that --counts wrote, of one or several "
+    "sites."
+)
 COUNTS = "Write the counts of this table, for `safle sum`: no sample, no score of its own leaves."
 POSITIVE = "Of two classes, the one whose sensitivity and specificity are shown."
 
@@ -25,16 +29,18 @@ POSITIVE = "Of two classes, the one whose sensitivity and specificity are shown.
 @opt.command(
     opt.FIRST,
     "safle evaluate model.safetensors test.npz --png confusion.png",
+    "safle evaluate model.safetensors photographs/ --split test",
     "safle evaluate model.safetensors ward.csv --counts hospital_a.eval",
     "safle evaluate hospital_a.eval hospital_b.eval --json figures.json",
 )
-@click.argument("files", nargs=-1, required=True, type=opt.FILE, help=FILES)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), help=FILES)
 @opt.written("--counts", COUNTS)
 @opt.written("--png", "Also draw the confusion matrix.")
 @opt.written("--json json_path", "Also write all figures.")
 @opt.option("--positive", POSITIVE, "CLASS", show_default="the last")
 @opt.table_options(labels=True)
 @opt.batch_option
+@img.backbone_options(default=None, shown="the model's", panel="Of images")
 @policy_option
 @masking_options
 def evaluate(
@@ -48,7 +54,7 @@ def evaluate(
     policy_path: Path | None,
     **reading: Any,
 ) -> None:
-    """Evaluate a model on labelled features, or show what several sites have counted.
+    """Evaluate a model on labelled features or images, or show what several sites have counted.
 
     Every figure has an interval of 95 %. A class that the model has never seen counts as an
     error. With --counts, a site writes integers that add up over sites: the confusion matrix, and
@@ -83,13 +89,17 @@ def evaluate(
     _show(session, scores, " on ".join(path.name for path in files) if not told_apart else "")
 
 
-def _count(session: Session, model: Path, table: Path, batch: int, **selection: Any) -> Evaluation:
+def _count(session: Session, model: Path, data: Path, **options: Any) -> Evaluation:
     from safle.cli.scores import score
     from safle.model import load_model
 
     session.announce_compilation()
-    with session.progress(f"evaluating on {table.name}") as advance:
-        return score(session, load_model(model), table, batch, advance, **selection)
+    classifier = load_model(model)
+    with (
+        img.as_table(session, data, classifier.encoder, model, options) as (table, selection),
+        session.progress(f"evaluating on {data.name}") as advance,
+    ):
+        return score(session, classifier, table, options["batch"], advance, **selection)
 
 
 def _read_sites(files: tuple[Path, ...]) -> dict[str, Evaluation]:

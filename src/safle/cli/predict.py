@@ -6,6 +6,9 @@ import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import rich_click as click
+
+from safle.cli import image_options as img
 from safle.cli import options as opt
 from safle.cli.session import Session
 
@@ -15,59 +18,81 @@ if TYPE_CHECKING:
     from safle.model import Model
 
 
-@opt.command("With a model", "safle predict model.safetensors new.csv --proba -o predictions.csv")
+@opt.command(
+    "With a model",
+    "safle predict model.safetensors new.csv --proba -o predictions.csv",
+    "safle predict model.safetensors photographs/ -o predictions.csv",
+)
 @opt.model_argument
-@opt.features_argument
+@click.argument("features", type=click.Path(path_type=Path), metavar="DATA", help=img.DATA)
 @opt.option("--proba", "Add a column with each class's probability.", is_flag=True)
 @opt.table_options(labels=False)
 @opt.batch_option
+@img.backbone_options(default=None, shown="the model's", panel="Of images")
 @opt.output("The .csv file to write: one line a sample.")
 def predict(
     session: Session,
     /,
     model: Path,
     features: Path,
-    proba: bool,
-    batch: int,
     output: Path,
-    **selection: Any,
+    **options: Any,
 ) -> None:
-    """Predict the class of every sample of a table.
+    """Predict the class of every sample of a table, or of every image.
 
     Columns are matched by name, in any order, where the encoder knows names. Labels are not
     needed; a column of labels is ignored. A class whose name begins like a
     spreadsheet's formula (= + - @) gets an apostrophe in front, as does one that begins
-    with an apostrophe: take one away to have the name back.
+    with an apostrophe: take one away to have the name back. Predictions of images have the
+    images' names.
     """
-    from safle._internal.atomic import replacing
-    from safle._internal.spreadsheet import neutralise
-    from safle.cli.reading import batches, match
-    from safle.data.tables import open_table
     from safle.model import load_model
 
     opt.refuse_overwriting(output, model, features)
     classifier = load_model(model)
-    table = open_table(features, **selection)
-    table = match(session, table, classifier.encoder, features, trusted=True)
+    # Whether images have labels does not matter here, nor where.
+    options |= {"label_column": ""} if img.are_images(features, options) else {}
+    session.announce_compilation()
+    with img.as_table(session, features, classifier.encoder, model, options) as (path, selection):
+        samples = _predict(session, classifier, path, output, options, **selection)
+    session.facts(f"{output}: predictions", {"samples": f"{samples:,}"})
+
+
+def _predict(
+    session: Session,
+    classifier: Model,
+    path: Path,
+    output: Path,
+    options: dict[str, Any],
+    **selection: Any,
+) -> int:
+    """Write the predictions of a table; how many there are."""
+    from safle._internal.atomic import replacing
+    from safle._internal.spreadsheet import neutralise
+    from safle.cli.reading import batches, match
+    from safle.data.tables import open_table
+
+    table = open_table(path, **selection)
+    table = match(session, table, classifier.encoder, path, trusted=True)
+    proba = options["proba"]
     names = [f"probability_{name}" for name in classifier.class_names] if proba else []
     ids = None if table.ids is None else table.ids.tolist()
     called = iter(range(len(table)) if ids is None else map(neutralise, ids))
-    session.announce_compilation()
     with (
-        session.progress(f"predicting {features.name}") as advance,
+        session.progress(f"predicting {path.name}") as advance,
         replacing(output) as scratch,
         scratch.open("w", encoding="utf-8", newline="") as file,
     ):
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([selection["id_column"] or "sample", "class", *names])
-        for block, _, named in batches(features, table, batch, advance):
+        writer.writerow([options["id_column"] or "sample", "class", *names])
+        for block, _, named in batches(path, table, options["batch"], advance):
             with named():
                 rows = _rows(classifier, block, proba=proba)
             writer.writerows(
                 [name, neutralise(row[0]), *row[1:]]
                 for row, name in zip(rows, called, strict=False)
             )
-    session.facts(f"{output}: predictions", {"samples": f"{len(table):,}"})
+    return len(table)
 
 
 def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any]]:

@@ -5,6 +5,7 @@ file. It runs in ONNX Runtime; torch is needed once, to export it. Its identity 
 of its weights, preprocessing) goes with the features, and from there into the encoder.
 """
 
+from safle.data.backbones.adding import add_backbone, export_backbone
 from safle.data.backbones.catalogue import CARDS, DEFAULT, Card
 from safle.data.backbones.extraction import Batch, default_workers, extract
 from safle.data.backbones.loading import Backbone, load_backbone
@@ -20,7 +21,9 @@ __all__ = [
     "Card",
     "Preprocessing",
     "Unreadables",
+    "add_backbone",
     "default_workers",
+    "export_backbone",
     "extract",
     "load_backbone",
     "write_features",

@@ -119,6 +119,7 @@ def card_of(name: str) -> Card:
     """The card of a backbone by name."""
     if name not in CARDS:
         raise BackboneError(
-            f"no backbone {name!r}; expected one of {', '.join(CARDS)}, or an .onnx file"
+            f"no backbone {name!r}; expected one of {', '.join(CARDS)}, one that was added, "
+            "or an .onnx file"
         )
     return CARDS[name]

@@ -8,14 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from safle._internal.optional import require
-from safle.data.backbones.catalogue import Card, card_of
+from safle.data.backbones.catalogue import CARDS, Card, card_of
 from safle.data.backbones.networks import Network, OnnxNetwork, TorchNetwork, gpu, settle_slots
 from safle.data.backbones.preprocessing import Preprocessing
-from safle.data.backbones.weights import build, digest_of, export_network, get_weights
+from safle.data.backbones.weights import (
+    added_file,
+    build,
+    digest_of,
+    export_network,
+    find_added,
+    get_weights,
+)
 from safle.errors import BackboneError
 
 DECLARED = "safle.preprocessing"
 """Under this name an ONNX file's metadata may declare its preprocessing, as JSON."""
+CALIBRATED = "safle.calibration"
+"""And under this one the moments of its features over public images."""
 LARGEST_ONNX = 2 * 2**30
 
 
@@ -44,7 +53,7 @@ def load_backbone(
     source: str = "",
     device: str = "auto",
 ) -> Backbone:
-    """A backbone by its name in the catalogue, or from an ``.onnx`` file.
+    """A backbone by its name in the catalogue, one that was added, or from an ``.onnx`` file.
 
     Parameters
     ----------
@@ -67,6 +76,8 @@ def load_backbone(
         if weights is not None:
             raise BackboneError(f"{name} has its weights inside; leave --weights out")
         return _load_onnx(Path(name), changes, source)
+    if name not in CARDS and added_file(name).is_file():
+        return _load_onnx(added_file(name), changes, source)
     card = card_of(name)
     if "crop" in changes:
         raise BackboneError(f"the input of {name} is {card.preprocessing.crop} pixels; keep --crop")
@@ -74,6 +85,24 @@ def load_backbone(
     chosen = _prepared(card.preprocessing, changes, source)
     network = _run_on(card, path, digest, device)
     return Backbone(name, source_of(name, digest, chosen), chosen, network, card.feature_dim)
+
+
+def name_in(source: str) -> str | None:
+    """What to load for features of a source; None if it is not on this machine.
+
+    A name of the catalogue, or of an added file with these weights.
+
+    Examples
+    --------
+    >>> name_in("mobilenet_v2 weights=b0353104")
+    'mobilenet_v2'
+    """
+    name, _, rest = source.partition(" ")
+    if name in CARDS:
+        return name
+    digest = rest.partition(" ")[0].removeprefix("weights=")
+    added = find_added() if name == "onnx" else {}
+    return next((known for known, path in added.items() if digest_onnx(path) == digest), None)
 
 
 def source_of(name: str, digest: str, preprocessing: Preprocessing) -> str:
@@ -122,13 +151,13 @@ def digest_onnx(path: Path) -> str:
     beside the model: other weights there are another backbone.
     """
     digest = digest_of(path)
-    parts = [(name, digest_of(path.parent / name)) for name in _external_files(path)]
+    parts = [(name, digest_of(path.parent / name)) for name in external_files(path)]
     if not parts:
         return digest
     return hashlib.sha256(json.dumps([digest, *parts]).encode()).hexdigest()
 
 
-def _external_files(path: Path) -> list[str]:
+def external_files(path: Path) -> list[str]:
     """The names of the files that tensors are in, each a regular file beside the model."""
     outside = (t for t in _tensors(_read_onnx(path)) if t.data_location)
     names = {e.value for tensor in outside for e in tensor.external_data if e.key == "location"}

@@ -30,6 +30,16 @@ def cache_folder(*parts: str) -> Path:
     return Path(home, "safle", *parts)
 
 
+def added_file(name: str) -> Path:
+    """Where a backbone is that ``safle backbones add`` gave this name; it may not be there."""
+    return cache_folder("added", f"{name}.onnx")
+
+
+def find_added() -> dict[str, Path]:
+    """The names and files of backbones that were added."""
+    return {path.stem: path for path in sorted(cache_folder("added").glob("*.onnx"))}
+
+
 def digest_of(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
