@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
 from itertools import product
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from safle import DeclaredRange, LinearEncoder, Model, Statistics, count, make_encoder, solve
+from safle.data.tables import write_table
 from safle.encoders.codes import Layout
 from safle.errors import InvalidInput, SettingsError
 from safle.federation.publishing import (
@@ -208,6 +210,18 @@ def test_noisy_sums_solve_with_a_ridge_as_large_as_their_noise(total):
     truth = np.repeat(["ill", "well"], 2000)
     assert (model.predict(features) == truth).mean() > 0.9
     assert Model(encoder, solve(exact)).privacy is None
+
+
+def test_an_evaluation_says_what_was_promised(total, safle, tmp_path):
+    encoder, exact, features = total
+    noisy = publish(exact, plan_noise(exact.layout, 2, DELTA), ["ill", "well"], draw=seeded(1))
+    write_table(tmp_path / "test.npz", features, np.repeat(["ill", "well"], 2000))
+    for name, statistics, said in (("noisy", noisy, True), ("exact", exact, False)):
+        Model(encoder, solve(statistics)).save(tmp_path / name)
+        shown = safle("evaluate", tmp_path / name, tmp_path / "test.npz", "--json", tmp_path / "f")
+        assert ("epsilon 2, delta 1e-05" in shown) == said
+        written = json.loads((tmp_path / "f").read_text())
+        assert written.get("privacy") == ("epsilon 2, delta 1e-05" if said else None)
 
 
 def test_even_hopeless_noise_solves(total):

@@ -16,6 +16,7 @@ from safle.cli.session import Session
 if TYPE_CHECKING:
     from safle.cli.scores import Scores
     from safle.encoders.features import ClassName
+    from safle.model import Model
     from safle.statistics.evaluation import Evaluation
 
 FILES = (
@@ -61,20 +62,24 @@ def evaluate(
     how many samples of each class were given which probability.
     """
     from safle._internal import atomic
+    from safle.cli.describe import privacy_facts
     from safle.cli.scores import Scores
-    from safle.model import pictures
+    from safle.model import load_model, pictures
     from safle.wire import peek_kind
 
     if png is not None:
         pictures.require_matplotlib()
     for path in (counts, png, json_path):
         opt.refuse_overwriting(path, *files, reading["labels"], policy_path)
+    promised: dict[str, Any] = {}
     if peek_kind(files[0]) == "evaluation counts":
         if counts is not None:
             raise click.UsageError("--counts needs a model and a table; to add up, use 'safle sum'")
         sites = _read_sites(files)
     elif len(files) == 2:
-        sites = {files[1].name: _count(session, *files, **reading)}
+        model = load_model(files[0])
+        sites = {files[1].name: _count(session, model, *files, **reading)}
+        promised = privacy_facts(model)
     else:
         raise click.UsageError(f"{len(files)} files; expected a model and a table, or counts")
     total = sum([*sites.values()][1:], start=next(iter(sites.values())))
@@ -85,21 +90,20 @@ def evaluate(
     if png is not None:
         pictures.confusion(scores.matrix, scores.names, png)
     if json_path is not None:
-        atomic.write_text(json_path, json.dumps(scores.to_json(), indent=1) + "\n")
-    _show(session, scores, " on ".join(path.name for path in files) if not told_apart else "")
+        atomic.write_text(json_path, json.dumps(scores.to_json() | promised, indent=1) + "\n")
+    title = " on ".join(path.name for path in files) if not told_apart else ""
+    _show(session, scores, title, promised)
 
 
-def _count(session: Session, model: Path, data: Path, **options: Any) -> Evaluation:
+def _count(session: Session, model: Model, path: Path, data: Path, **options: Any) -> Evaluation:
     from safle.cli.scores import score
-    from safle.model import load_model
 
     session.announce_compilation()
-    classifier = load_model(model)
     with (
-        img.as_table(session, data, classifier.encoder, model, options) as (table, selection),
+        img.as_table(session, data, model.encoder, path, options) as (table, selection),
         session.progress(f"evaluating on {data.name}") as advance,
     ):
-        return score(session, classifier, table, options["batch"], advance, **selection)
+        return score(session, model, table, options["batch"], advance, **selection)
 
 
 def _read_sites(files: tuple[Path, ...]) -> dict[str, Evaluation]:
@@ -130,9 +134,9 @@ def _class_named(counts: Evaluation, text: str | None) -> ClassName | None:
     raise InvalidInput(f"--positive {text}; the model's classes are {known}")
 
 
-def _show(session: Session, scores: Scores, title: str) -> None:
+def _show(session: Session, scores: Scores, title: str, promised: dict[str, Any]) -> None:
     together = f"{len(scores.sites)} sites together"
-    session.facts(title or together, {"model": scores.counts.model} | scores.facts())
+    session.facts(title or together, {"model": scores.counts.model} | promised | scores.facts())
     for titles, *rows in scores.site_tables():
         session.table(titles, rows)
     columns = ["class", "precision", "sensitivity", "specificity", "F1", "AUC", "samples"]
