@@ -13,8 +13,9 @@ PAGE = "reference/commands.md"
 INTRODUCTION = """# Commands
 
 This page is made from the commands themselves: it says what `safle COMMAND --help` says.
-Every command also takes `--quiet` (only results and errors) and `--debug` (where an error
-comes from). A command that fails prints one line and exits with 1, or with 2 for wrong usage
+Every command also takes `--quiet` (only results and errors), `--debug` (where an error
+comes from) and `--force` (overwrite a file of another kind, which is refused otherwise).
+A command that fails prints one line and exits with 1, or with 2 for wrong usage
 and 130 for Ctrl-C.
 """
 

@@ -135,6 +135,24 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(folder: Path)
     assert done.stderr == "error: nowhere: no such directory\n"
 
 
+def test_a_file_of_another_kind_is_overwritten_only_by_force(folder: Path) -> None:
+    make = ("encoder", "make", "--range", "0", "1", "--features", "3", "--kind", "linear", "-o")
+    data = (folder / "a.npz").read_bytes()
+    done = safle(*make, "a.npz", folder=folder)
+    assert (done.returncode, (folder / "a.npz").read_bytes()) == (2, data)
+    assert "a.npz is there, and is no file of this kind" in done.stderr
+    (folder / "old.safetensors").write_bytes((folder / "encoder.safetensors").read_bytes())
+    assert safle(*make, "old.safetensors", folder=folder).returncode == 0
+    count = ("count", "a.npz", "--encoder", "encoder.safetensors", "-o", "old.safetensors")
+    done = safle(*count, folder=folder)
+    assert done.returncode == 2
+    assert "is a file of kind encoder" in done.stderr
+    assert safle(*count, "--force", folder=folder).returncode == 0
+    assert (
+        "old.safetensors: statistics" in safle("inspect", "old.safetensors", folder=folder).stdout
+    )
+
+
 def test_names_in_files_cannot_drive_the_terminal(folder: Path) -> None:
     write_table(folder / "odd.npz", np.eye(3), np.array(["\x1b[2J", "a\nb", "plain"]))
     done = safle("inspect", "odd.npz", folder=folder)

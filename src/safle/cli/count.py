@@ -37,7 +37,9 @@ TABLE_BATCH = 4096
 @policy_option
 @img.backbone_options(default=None, shown="the encoder's", panel="Of images")
 @masking_options
-@opt.output("The statistics file to write; send it to the server.")
+@opt.output(
+    "The statistics file to write; send it to the server.", "statistics", "masked contribution"
+)
 def count(
     session: Session,
     /,

@@ -65,7 +65,7 @@ def _most(names: str, text: str, metavar: str, **settings: Any) -> opt.Decorator
 @_most("--histogram", HISTOGRAM, "FILE", type=opt.FILE)
 @_most("--mean", MEAN, "NUMBER|FILE")
 @_most("--deviation", "Goes with --mean.", "NUMBER|FILE")
-@opt.written("-o --output", OUTPUT, required=True, panel=MOST)
+@opt.written("-o --output", OUTPUT, "encoder", required=True, panel=MOST)
 @_most("--megabytes", MEGABYTES, "MB", type=opt.POSITIVE)
 @opt.client_options("--megabytes", FINER)
 @opt.option("--publishable", PUBLISHABLE, is_flag=True, panel=FINER)

@@ -35,7 +35,7 @@ POSITIVE = "Of two classes, the one whose sensitivity and specificity are shown.
     "safle evaluate hospital_a.eval hospital_b.eval --json figures.json",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), help=FILES)
-@opt.written("--counts", COUNTS)
+@opt.written("--counts", COUNTS, "evaluation counts", "masked contribution")
 @opt.written("--png", "Also draw the confusion matrix.")
 @opt.written("--json json_path", "Also write all figures.")
 @opt.option("--positive", POSITIVE, "CLASS", show_default="the last")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @opt.batch_option
 @policy_option
 @masking_options
-@opt.output("The histogram file to write.")
+@opt.output("The histogram file to write.", "histogram", "masked contribution")
 def histogram(
     session: Session,
     /,

@@ -1,12 +1,12 @@
 """``safle inspect``: what any file of ours is, and whether it is sound."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
+from safle.cli.kinds import kind_of
 from safle.cli.options import FILE, client_options, command, table_options
 from safle.cli.session import Session
 
@@ -29,40 +29,13 @@ def inspect_file(
     Works on every file that safle writes, and on tables of features. Of an encoder it also
     says what a client would send, how long that takes here, and what it gives away.
     """
-    kind = _kind(file)
+    kind = kind_of(file)
     if kind == "table":
         _table(session, file, **selection)
     elif kind == "encoder":
         _encoder(session, file, samples, classes)
     else:
         _SHOWS.get(kind, _private)(session, file)
-
-
-def _kind(path: Path) -> str:
-    from safle.federation.manifest import SUFFIX
-    from safle.wire import peek_kind
-
-    if path.suffix == ".safetensors":
-        return _safetensors_kind(path)
-    if path.name.endswith(SUFFIX):
-        return "manifest"
-    return peek_kind(path) or "table"
-
-
-def _safetensors_kind(path: Path) -> str:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with path.open("rb"), safe_open(path, framework="numpy") as file:
-            header = json.loads((file.metadata() or {}).get("safle", "{}"))
-        found = str(header.get("format"))
-    except (SafetensorError, ValueError, AttributeError):
-        found = ""
-    # By prefix: a file of a later version is told apart by its own reader.
-    for kind in ("encoder", "model"):
-        if found.startswith(f"safle-{kind}-"):
-            return kind
-    return "table"
 
 
 def _encoder(session: Session, path: Path, samples: int, classes: int) -> None:
@@ -90,6 +63,16 @@ def _model(session: Session, path: Path) -> None:
 
     facts = model_facts(load_model(path), size=path.stat().st_size)
     session.facts(f"{path}: model", facts | {"checks": "sizes, codes, finite weights"})
+
+
+def _classifier(session: Session, path: Path) -> None:
+    from safle.cli.describe import model_facts
+    from safle.model.estimator import SafleClassifier
+
+    fitted = SafleClassifier.load(path)
+    facts: dict[str, object] = {"samples": f"{fitted.statistics_.sample_count:,}"}
+    facts |= model_facts(fitted.model_, size=path.stat().st_size)
+    session.facts(f"{path}: classifier", facts | {"checks": "those of its model and statistics"})
 
 
 def _statistics(session: Session, path: Path) -> None:
@@ -226,6 +209,7 @@ def _table(session: Session, path: Path, **selection: Any) -> None:
 
 _SHOWS: dict[str, Callable[[Session, Path], None]] = {
     "model": _model,
+    "classifier": _classifier,
     "statistics": _statistics,
     "noisy statistics": _noisy,
     "histogram": _histogram,

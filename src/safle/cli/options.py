@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -60,27 +61,36 @@ def _remember(context: click.Context, option: click.Parameter, value: bool) -> N
 
 
 def session_options(*, hidden: bool) -> list[click.Option]:
-    """--quiet and --debug."""
+    """--quiet, --debug and --force."""
     explained = {
         "--quiet": "Only results and errors: no notes, no progress.",
         "--debug": "Show where an error comes from.",
+        "--force": "Overwrite a file of another kind.",
     }
     return [
         click.RichOption(
-            [name], is_flag=True, expose_value=False, callback=_remember, help=text, hidden=hidden
+            [name],
+            is_flag=True,
+            # Before the options that name files.
+            is_eager=True,
+            expose_value=False,
+            callback=_remember,
+            help=text,
+            hidden=hidden,
         )
         for name, text in explained.items()
     ]
 
 
 class Command(click.RichCommand):
-    """A command; it takes --quiet and --debug after its own name as well."""
+    """A command; it takes --quiet, --debug and --force after its own name as well."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         # What every call needs comes before what some call for.
         first = [click.RichOptionPanel(name) for name in ("Arguments", "Options")]
         super().__init__(*args, **{"panels": first, **settings})
-        self.params += session_options(hidden=True)
+        own = {name for parameter in self.params for name in parameter.opts}
+        self.params += [o for o in session_options(hidden=True) if not own & {*o.opts}]
 
 
 def command(
@@ -96,11 +106,14 @@ def command(
 
 
 def _check_place(
-    _context: click.Context, _option: click.Parameter, path: Path | None
+    kinds: tuple[str, ...], context: click.Context, _option: click.Parameter, path: Path | None
 ) -> Path | None:
     """Refuse a place that cannot be written to before the work, not after it."""
     if path is None:
         return None
+    session = context.find_object(Session)
+    if path.is_file() and path.stat().st_size and not (session and session.force):
+        _check_kind(path, kinds)
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such directory", str(path.parent))
     if not os.access(path.parent, os.W_OK):
@@ -108,14 +121,29 @@ def _check_place(
     return path
 
 
-def written(names: str, text: str, **settings: Any) -> Decorator:
-    """An option that names a file to write."""
-    return option(names, text, "FILE", type=FILE, callback=_check_place, **settings)
+def _check_kind(path: Path, kinds: tuple[str, ...]) -> None:
+    from safle.cli.kinds import kind_of
+
+    found = kind_of(path)
+    if found not in kinds:
+        shown = "no file of this kind" if found == "table" else f"a file of kind {found}"
+        raise click.UsageError(
+            f"{path} is there, and is {shown}: choose another name, or overwrite it with --force"
+        )
 
 
-def output(text: str) -> Decorator:
-    """-o FILE."""
-    return written("-o --output", text, required=True)
+def written(names: str, text: str, *kinds: str, **settings: Any) -> Decorator:
+    """An option that names a file to write, of one of ``kinds``: it replaces no other.
+
+    Without any, it replaces what is none of our files.
+    """
+    check = partial(_check_place, kinds or ("table",))
+    return option(names, text, "FILE", type=FILE, callback=check, **settings)
+
+
+def output(text: str, *kinds: str) -> Decorator:
+    """-o FILE; see `written`."""
+    return written("-o --output", text, *kinds, required=True)
 
 
 def encoder_file(text: str = "The encoder that all clients share.") -> Decorator:

@@ -22,7 +22,7 @@ HISTORY = "What you have opened before; always the same file, and never an older
 @round_options(required=True)
 @option("--history history_path", HISTORY, "FILE", type=FILE, required=True)
 @option("--yes", "Answer without asking back.", is_flag=True)
-@output("The answer to write; send it to the server.")
+@output("The answer to write; send it to the server.", "keyholder's answer")
 @click.pass_obj
 def answer(
     session: Session,

@@ -22,7 +22,13 @@ EXAMPLES = examples(
 @click.argument("masked_sum", type=FILE, metavar="SUM", help="The masked sum.")
 @click.argument("answers", type=FILE, nargs=-1, required=True, help="The keyholders' answers.")
 @round_options(key=False, required=True)
-@output("The total to write: an ordinary statistics or histogram file.")
+@output(
+    "The total to write: an ordinary statistics or histogram file.",
+    "statistics",
+    "histogram",
+    "evaluation counts",
+    "noisy statistics",
+)
 @click.pass_obj
 def open_total(
     session: Session,

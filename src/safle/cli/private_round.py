@@ -50,7 +50,7 @@ EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
 @option("--keyholder keyholders", KEYHOLDER, "FILE", **EACH)
 @option("--least", LEAST, "N", type=click.IntRange(min=2), default=3)
 @option("--key key_path", KEY, "FILE", type=FILE, required=True)
-@output("The round file to write; everybody gets it.")
+@output("The round file to write; everybody gets it.", "private round")
 @click.pass_obj
 def declare(
     session: Session,

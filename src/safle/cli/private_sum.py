@@ -21,8 +21,8 @@ REQUEST = "The request to write; every keyholder gets a copy."
 @click.command("sum", cls=Command, epilog=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, help=FILES)
 @round_options(key=False, required=True)
-@written("--request", REQUEST, required=True)
-@output("The masked sum to write; it stays here until the keyholders have answered.")
+@written("--request", REQUEST, "request to keyholders", required=True)
+@output("The masked sum to write; it stays here until the keyholders have answered.", "masked sum")
 @click.pass_obj
 def add_up(
     session: Session,

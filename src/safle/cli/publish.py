@@ -58,7 +58,7 @@ BESIDE = "SUM.releases, or releases.sqlite in a store"
 )
 @option("--most-epsilon", "Of all releases together; refuses more.", "E", type=POSITIVE)
 @option("--ledger", LEDGER, "FILE", type=FILE, show_default=BESIDE)
-@output("The noisy statistics to write.")
+@output("The noisy statistics to write.", "noisy statistics")
 @click.pass_obj
 def publish(
     session: Session,

@@ -12,7 +12,7 @@ from safle.cli.session import Session
 @click.argument("total", type=FILE, help="The sum.")
 @click.argument("client", type=FILE, help="The contribution to take back.")
 @option("--force", "Even if the sum's manifest does not list it.", is_flag=True)
-@output("The sum without the client; may be TOTAL itself.")
+@output("The sum without the client; may be TOTAL itself.", "statistics")
 def remove(session: Session, /, total: Path, client: Path, force: bool, output: Path) -> None:
     """Take a client's contribution back out of a sum.
 

@@ -28,6 +28,7 @@ class Session:
 
     quiet: bool = False
     debug: bool = False
+    force: bool = False
     masking: dict[str, Path] = field(default_factory=dict)
     """The files of a private round that what leaves is masked for."""
 

@@ -88,7 +88,7 @@ solve_options = opt.options(
 @click.argument("total", type=opt.FILE, help="Summed statistics.")
 @opt.encoder_file("The encoder the clients counted with; the model carries a copy.")
 @solve_options
-@opt.output("The model file to write.")
+@opt.output("The model file to write.", "model")
 def solve(
     session: Session,
     /,

@@ -190,9 +190,9 @@ def verify(session: Session, /, folder: Path) -> None:
 
 @store.command(cls=Command, epilog=EXAMPLES)
 @store_argument
-@written("--sum total", "Also write the sum, with its manifest beside it.")
+@written("--sum total", "Also write the sum, with its manifest beside it.", "statistics")
 @solve_options
-@output("The model file to write.")
+@output("The model file to write.", "model")
 @click.pass_obj
 def solve(
     session: Session,

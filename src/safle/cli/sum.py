@@ -39,7 +39,12 @@ FIRST: dict[str, Any] = {"show_default": "the first file's"}
 @option("--features", FEATURES, "N", type=COUNT, **FIRST)
 @option("--grid", GRID, "LOW HIGH BINS", type=(float, float, int), **FIRST)
 @limit_options
-@output("The sum to write; FILE.manifest.json beside it lists the contributions.")
+@output(
+    "The sum to write; FILE.manifest.json beside it lists the contributions.",
+    "statistics",
+    "histogram",
+    "evaluation counts",
+)
 def add_up(
     session: Session,
     /,

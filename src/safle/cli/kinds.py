@@ -1,0 +1,30 @@
+"""Which kind of file is there: for whoever shows it, or would overwrite it."""
+
+import json
+from pathlib import Path
+
+
+def kind_of(path: Path) -> str:
+    """One of our kinds of file, by what is in it; "table" for all others."""
+    from safle.federation.manifest import SUFFIX
+    from safle.wire import peek_kind
+
+    if path.name.endswith(SUFFIX):
+        return "manifest"
+    return peek_kind(path) or _safetensors_kind(path)
+
+
+def _safetensors_kind(path: Path) -> str:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with path.open("rb"), safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get("safle", "{}"))
+        found = str(header.get("format"))
+    except (SafetensorError, ValueError, AttributeError):
+        found = ""
+    # By prefix: a file of a later version is told apart by its own reader.
+    for kind in ("encoder", "model", "classifier"):
+        if found.startswith(f"safle-{kind}-"):
+            return kind
+    return "table"
