@@ -204,7 +204,7 @@ def test_inspect_tells_every_file(solved: Run, folder: Path) -> None:
 def test_a_client_knows_before_it_sends(counted: Run, folder: Path, data: dict[str, Any]) -> None:
     shown = counted("inspect", ENCODER[1], "--samples", "150")
     assert "a client of 150 samples and 10 classes" in shown
-    assert "What can be worked out from it:" in shown
+    assert "warning: all 150 samples can be worked out exactly" in shown
     before = sorted(folder.iterdir())
     shown = counted("rehearse", "b.safetensors", *ENCODER)
     assert sorted(folder.iterdir()) == before
@@ -212,9 +212,12 @@ def test_a_client_knows_before_it_sends(counted: Run, folder: Path, data: dict[s
     assert readable((folder / "b.stats").stat().st_size) in shown
     assert "columns: with no more samples than columns" in shown
     assert "hard to work out" not in shown
-    assert "warning" not in shown
+    # One warning, with what helps, and nothing beside it that says otherwise.
+    assert shown.count("warning: ") == 1
+    assert "Count more samples, take fewer columns" in shown.split("warning: ")[1]
+    assert "a lattice reduction, which was not run, works out more" in shown
     write_table(folder / "other.npz", 1000 + data["b"][0], data["b"][1])
-    assert "Were these features made by the backbone" in counted("rehearse", "other.npz", *ENCODER)
+    assert "for images the backbone" in counted("rehearse", "other.npz", *ENCODER)
     write_table(folder / "few.npz", data["b"][0][:20], data["b"][1][:20])
     shown = counted("rehearse", "few.npz", *ENCODER)
     assert "The sums of such a class are that sample" in shown

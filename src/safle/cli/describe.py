@@ -52,15 +52,26 @@ def contribution_facts(sent: Rehearsal, *, about: str = "") -> Facts:
     """What a client sends, what that takes, and what it gives away."""
     return {
         "sends": f"{about}{readable(sent.bytes)}, once: {sent.numbers:,} sums over its samples",
-        "takes": f"{sent.seconds:.1f} s to encode, count and pack here, beside its features",
-        "keeps": "images, features, and what of them cannot be worked out from the sums",
-        "gives away": "samples of each class, sums and sums of products of columns",
+        "takes": f"{sent.seconds:.1f} s to encode, count and pack features here",
+        "says": "how many samples each class has, sums of columns and of products of two columns",
+        "hides": "what the codes do not say"
+        if sent.warning
+        else "every single sample, as far as we know",
     }
 
 
-def worked_out(found: Sequence[str]) -> list[str]:
-    """What `safle.federation.disclosure` says, as lines."""
-    return ["What can be worked out from it:", *(f"  - {text}" for text in found)]
+def worked_out(found: Sequence[str], warning: str = "") -> list[str]:
+    """What `safle.federation.disclosure` says, as lines; with what it warns of, first."""
+    heading = f"warning: {warning}" if warning else "What can be worked out from it:"
+    return [heading, *(f"  - {text}" for text in found)]
+
+
+def attack_text(found: Attack, warning: str) -> str:
+    """What an attack that was run found, beside what a ``warning`` says it could have."""
+    text = f"{found.found:,} of {found.samples:,} samples were worked out here, exactly"
+    if warning and found.found < found.samples and not found.tried_lattice:
+        text += "; a lattice reduction, which was not run, works out more"
+    return text
 
 
 def attack_facts(found: Attack) -> Facts:

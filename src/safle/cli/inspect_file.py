@@ -54,7 +54,7 @@ def _encoder(session: Session, path: Path, samples: int, classes: int) -> None:
         f"a client of {samples:,} samples and {classes:,} classes (rehearsed on made-up features)"
     )
     session.facts(title, contribution_facts(sent, about="about "))
-    session.text(worked_out(sent.gives_away))
+    session.text(worked_out(sent.gives_away, sent.warning))
 
 
 def _model(session: Session, path: Path) -> None:
@@ -79,7 +79,7 @@ def _statistics(session: Session, path: Path) -> None:
     from safle._internal.places import naming
     from safle.cli.describe import statistics_facts, worked_out
     from safle.federation.contribution import Contribution
-    from safle.federation.disclosure import disclosures
+    from safle.federation.disclosure import disclosures, name_given_away
     from safle.federation.manifest import read_manifest
 
     session.announce_compilation()
@@ -94,7 +94,7 @@ def _statistics(session: Session, path: Path) -> None:
     session.table(["class", "samples"], [[n, f"{c:,}"] for n, c in counts[:CLASSES_SHOWN]])
     if len(counts) > CLASSES_SHOWN:
         session.text([f"and {len(counts) - CLASSES_SHOWN} more classes"])
-    session.text(worked_out(disclosures(statistics)))
+    session.text(worked_out(disclosures(statistics), name_given_away(statistics)))
 
 
 def _noisy(session: Session, path: Path) -> None:

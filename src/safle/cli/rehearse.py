@@ -30,7 +30,7 @@ def rehearse(
     """
     import numpy as np
 
-    from safle.cli.describe import attack_facts, contribution_facts, listing, worked_out
+    from safle.cli.describe import attack_text, contribution_facts, listing, worked_out
     from safle.cli.reading import match, open_labelled
     from safle.encoders import load_encoder
     from safle.federation.rehearsal import fitting_share, weigh, worth
@@ -54,9 +54,9 @@ def rehearse(
     }
     facts |= contribution_facts(sent)
     if sent.attacked is not None:
-        facts["attacked"] = attack_facts(sent.attacked)["worked out"]
+        facts["attacked"] = attack_text(sent.attacked, sent.warning)
     session.facts(f"{features}: a contribution", facts)
-    session.text(worked_out(sent.gives_away))
+    session.text(worked_out(sent.gives_away, sent.warning))
     session.text([f"warning: {text}" for text in _warnings(fit, alone)])
 
 
@@ -64,8 +64,8 @@ def _warnings(fit: float, alone: Worth) -> list[str]:
     found = []
     if fit < LEAST_FIT:
         found.append(
-            f"only {fit:.0%} of the columns fit; expected nearly all. Were these features made by "
-            "the backbone that the encoder was calibrated for?"
+            f"only {fit:.0%} of the columns fit; expected nearly all. Are these the columns and "
+            "units, or for images the backbone, that the encoder was calibrated for?"
         )
     if alone.largest_class < 1 and alone.accuracy + 2 * alone.error < alone.largest_class:
         found.append(

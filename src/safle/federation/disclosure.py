@@ -28,6 +28,7 @@ def disclosures(statistics: Statistics) -> list[str]:
     single, few = int((counts == 1).sum()), int(((counts > 1) & (counts < FEW)).sum())
     told, size = count_told_apart(statistics), f"{samples:,} samples, {dim:,} columns"
     apart = count_by_class(statistics)
+    others = "the others" if single or told or apart else "any of them"
     found = {
         f"classes with one sample: {single:,}. The sums of such a class are that sample, code by "
         "code. Leave it out, or wait until there are more": single,
@@ -40,9 +41,10 @@ def disclosures(statistics: Statistics) -> list[str]:
         f"{apart:,} of {samples:,}. Each of these classes can be worked out by itself, exactly. "
         "Count more samples, or do not count by class (by_class)": apart,
         f"{size}: with no more samples than columns, all of them can be worked out exactly, "
-        "because codes are whole numbers (a lattice). Count more samples, take fewer columns, or "
-        "add the file to those of others you trust before it leaves": 0 < samples <= dim,
-        f"{size}: with more samples than columns we know no way to work out the others, which does "
+        "because codes are whole numbers (a lattice). Count more samples, take fewer columns, add "
+        "the file to those of others you trust before it leaves, or send it under masks (a private "
+        "sum)": 0 < samples <= dim,
+        f"{size}: with more samples than columns we know no way to work out {others}, which does "
         "not prove that there is none. Send it only to a server that you trust": samples > dim,
     }
     return [text for text, applies in found.items() if applies]

@@ -23,7 +23,7 @@ from safle._internal.memory import readable
 from safle.encoders import Encoder
 from safle.errors import InvalidInput, SettingsError
 from safle.federation.attack import Attack, attack
-from safle.federation.disclosure import disclosures
+from safle.federation.disclosure import disclosures, name_given_away
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import Statistics, count
@@ -49,6 +49,7 @@ class Rehearsal:
     bytes : of the file
     seconds : to encode, count and pack it on this machine
     gives_away : what can be worked out from it, from `safle.federation.disclosure`
+    warning : the samples among it that can be worked out, in one sentence; empty if none
     attacked : what `safle.federation.attack` worked out; None if it was not run
     """
 
@@ -58,6 +59,7 @@ class Rehearsal:
     bytes: int
     seconds: float
     gives_away: tuple[str, ...]
+    warning: str
     attacked: Attack | None = None
 
 
@@ -95,9 +97,10 @@ def weigh(
     pooled = 0 if statistics.layout.only_by_class else triangle.packed_size(statistics.dim)
     numbers = pooled + statistics.cross.size + len(statistics.class_names)
     numbers += sum(triangle.packed_size(part.dim) for part in statistics.by_class)
-    told = tuple(disclosures(statistics))
+    told, warning = tuple(disclosures(statistics)), name_given_away(statistics)
     found = attack(statistics) if attacked else None
-    return Rehearsal(statistics.sample_count, statistics.dim, numbers, size, seconds, told, found)
+    samples, dim = statistics.sample_count, statistics.dim
+    return Rehearsal(samples, dim, numbers, size, seconds, told, warning, found)
 
 
 def rehearse(encoder: Encoder, *, samples: int, classes: int) -> Rehearsal:
