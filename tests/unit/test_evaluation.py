@@ -12,9 +12,19 @@ from sklearn import metrics
 from sklearn.datasets import load_breast_cancer, load_digits
 
 import safle
-from safle.errors import EncoderMismatch, InvalidInput, InvariantError, PolicyRefused, WireError
+from safle.errors import (
+    CountOverflow,
+    EncoderMismatch,
+    InvalidInput,
+    InvariantError,
+    PolicyRefused,
+    WireError,
+)
+from safle.federation.evaluation_page import write_page
 from safle.federation.files import sum_evaluations
 from safle.federation.policy import Policy
+from safle.federation.private.evaluation_space import EvaluationSpace
+from safle.federation.private.rehearsal import add_privately
 from safle.federation.release import Release
 from safle.model.probabilities import exponential, odds, probabilities
 from safle.wire import container, decode_evaluation, encode_evaluation
@@ -131,8 +141,35 @@ def test_odds_keep_what_probabilities_lose() -> None:
 
 def test_a_policy_applies_to_counts(answered: Answered) -> None:
     counts = safle.evaluate(*answered)
-    Policy(least_samples=400 if counts.sample_count == 400 else 1).check(Release.of(counts))
+    Policy(least_samples=counts.sample_count).check(Release.of(counts))
     with pytest.raises(PolicyRefused, match="least_per_class"):
         Policy(least_per_class=300).check(Release.of(counts))
     with pytest.raises(PolicyRefused, match="mode"):
         Policy(mode="masked").check(Release.of(counts))
+
+
+def test_under_masks_the_sum_is_the_same(answered: Answered) -> None:
+    model, features, labels = answered
+    parts = [safle.evaluate(model, features[at::3], labels[at::3]) for at in range(3)]
+    space = EvaluationSpace(model.digest, model.class_names, most_samples=400)
+    clients = {f"site-{at}": lambda part=part: part for at, part in enumerate(parts)}
+    pooled = safle.evaluate(model, features, labels)
+    assert add_privately(space, clients) == pooled
+    with pytest.raises(CountOverflow):
+        add_privately(replace(space, most_samples=10), clients)
+    with pytest.raises(EncoderMismatch):
+        add_privately(replace(space, model="0" * 64), clients)
+
+
+def test_a_page_shows_all_and_asks_no_host(answered: Answered) -> None:
+    counts = safle.evaluate(*answered)
+    names = ("<script>", *(f"class {at}" for at in range(1, len(counts.class_names))))
+    counts = replace(counts, class_names=names)
+    figures = safle.Figures.of(counts)
+    page = write_page(counts, figures, {"<b>": (counts, figures)})
+    assert "<script" not in page
+    assert "<b>" not in page
+    assert "&lt;script&gt;" in page
+    assert "http" not in page
+    assert page.count("<polyline") == 2 * (1 if len(names) == 2 else len(names))
+    assert page.count(f"{figures.auc.value:.3f}<small>") >= 2

@@ -32,12 +32,13 @@ POSITIVE = "Of two classes, the one whose sensitivity and specificity are shown.
     "safle evaluate model.safetensors test.npz --png confusion.png",
     "safle evaluate model.safetensors photographs/ --split test",
     "safle evaluate model.safetensors ward.csv --counts hospital_a.eval",
-    "safle evaluate hospital_a.eval hospital_b.eval --json figures.json",
+    "safle evaluate hospital_a.eval hospital_b.eval --html evaluation.html",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), help=FILES)
 @opt.written("--counts", COUNTS, "evaluation counts", "masked contribution")
 @opt.written("--png", "Also draw the confusion matrix.")
 @opt.written("--json json_path", "Also write all figures.")
+@opt.written("--html", "Also write a page: figures, curves, reliability, confusion matrix.")
 @opt.option("--positive", POSITIVE, "CLASS", show_default="the last")
 @opt.table_options(labels=True)
 @opt.batch_option
@@ -51,6 +52,7 @@ def evaluate(
     counts: Path | None,
     png: Path | None,
     json_path: Path | None,
+    html: Path | None,
     positive: str | None,
     policy_path: Path | None,
     **reading: Any,
@@ -69,7 +71,7 @@ def evaluate(
 
     if png is not None:
         pictures.require_matplotlib()
-    for path in (counts, png, json_path):
+    for path in (counts, png, json_path, html):
         opt.refuse_overwriting(path, *files, reading["labels"], policy_path)
     promised: dict[str, Any] = {}
     if peek_kind(files[0]) == "evaluation counts":
@@ -91,6 +93,8 @@ def evaluate(
         pictures.confusion(scores.matrix, scores.names, png)
     if json_path is not None:
         atomic.write_text(json_path, json.dumps(scores.to_json() | promised, indent=1) + "\n")
+    if html is not None:
+        atomic.write_text(html, scores.to_html())
     title = " on ".join(path.name for path in files) if not told_apart else ""
     _show(session, scores, title, promised)
 

@@ -23,7 +23,7 @@ EXAMPLES = examples(
 @click.argument("answers", type=FILE, nargs=-1, required=True, help="The keyholders' answers.")
 @round_options(key=False, required=True)
 @output(
-    "The total to write: an ordinary statistics or histogram file.",
+    "The total to write: an ordinary file of what was added up.",
     "statistics",
     "histogram",
     "evaluation counts",
@@ -50,8 +50,15 @@ def open_total(
     from safle.federation.log import write_log
     from safle.federation.private.answer import Answer
     from safle.federation.private.gathering import MaskedSum
+    from safle.statistics.evaluation import Evaluation
     from safle.statistics.noisy import NoisyStatistics
-    from safle.wire import container, encode_histogram, encode_noisy, encode_statistics
+    from safle.wire import (
+        container,
+        encode_evaluation,
+        encode_histogram,
+        encode_noisy,
+        encode_statistics,
+    )
 
     refuse_overwriting(output, masked_sum, *answers)
     declared = load_round(round_path, operator_path)
@@ -69,6 +76,9 @@ def open_total(
     elif isinstance(value, Histogram):
         data, kind = encode_histogram(value), "histogram"
         facts = histogram_facts(value)
+    elif isinstance(value, Evaluation):
+        data, kind = encode_evaluation(value), "evaluation counts"
+        facts = {"samples": f"{value.sample_count:,}", "model": value.model}
     else:
         data, kind = encode_statistics(value), "statistics"
         digest = container.declared_digest(data)

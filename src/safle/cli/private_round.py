@@ -19,7 +19,10 @@ EXAMPLES = examples(
     f"{PARTIES} -o round.private",
     "safle private round --grid 0 16 256 --features 64 --most-samples 10000 "
     f"{PARTIES} -o round.private",
+    f"safle private round --model model.safetensors --most-samples 10000 {PARTIES} "
+    "-o evaluation.private",
 )
+MODEL = "Of evaluation counts: the model that all sites evaluate."
 CLASSES = "Of statistics: every class that any client may have."
 GRID = "Of histograms: the grid that all clients count on."
 FEATURES = "Of histograms: how many features there are, if they have no names."
@@ -42,6 +45,7 @@ EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
 @option("--grid", GRID, "LOW HIGH BINS", type=(float, float, int))
 @option("--features", FEATURES, "N", type=COUNT)
 @option("--columns", COLUMNS, "A,B,C")
+@option("--model model_path", MODEL, "FILE", type=FILE)
 @option("--most-samples", SAMPLES, "N", type=COUNT, required=True)
 @option("--epsilon", EPSILON, "E", type=POSITIVE)
 @option("--delta", "Goes with --epsilon.", "D", type=POSITIVE)
@@ -60,6 +64,7 @@ def declare(
     grid: tuple[float, float, int] | None,
     features: int | None,
     columns: str | None,
+    model_path: Path | None,
     most_samples: int,
     epsilon: float | None,
     delta: float | None,
@@ -72,8 +77,8 @@ def declare(
 ) -> None:
     """Declare a private round: who adds up what, and who opens it.
 
-    Of statistics (--encoder, --classes) or of histograms for a calibration (--grid, and
-    --columns or --features). Clients who stay away cost nothing.
+    Of statistics (--encoder, --classes), of histograms for a calibration (--grid, and
+    --columns or --features), or of evaluation counts (--model). Clients who stay away cost nothing.
     """
     from safle._internal.memory import readable
     from safle.federation.private.keys import PrivateKey, PublicKey
@@ -82,7 +87,10 @@ def declare(
     from safle.federation.private.statistics_space import StatisticsSpace
     from safle.wire import container
 
-    space = _space(encoder_path, classes, grid, features, columns, most_samples)
+    if model_path is not None and (encoder_path, classes, grid, features, columns) == (None,) * 5:
+        space = _evaluation_space(model_path, most_samples)
+    else:
+        space = _space(encoder_path, classes, grid, features, columns, most_samples)
     if epsilon and delta and calibration and isinstance(space, StatisticsSpace):
         space = with_noise(space, epsilon, delta, calibration, len(keyholders))
     elif epsilon or delta or calibration:
@@ -104,6 +112,14 @@ def declare(
         "round": declared.digest,
     }
     session.facts(f"{output}: private round", facts)
+
+
+def _evaluation_space(model: Path, most_samples: int) -> Space:
+    from safle.federation.private.evaluation_space import EvaluationSpace
+    from safle.model import load_model
+
+    loaded = load_model(model)
+    return EvaluationSpace(loaded.digest, loaded.class_names, most_samples)
 
 
 def _space(
@@ -128,4 +144,6 @@ def _space(
     width = features or len(called)
     if grid and width and encoder_path is None and names is None:
         return HistogramSpace(Grid(*grid), width, most_samples, as_names(called, width))
-    raise click.UsageError("say --encoder and --classes, or --grid and --columns or --features")
+    raise click.UsageError(
+        "say --encoder and --classes, or --grid and --columns or --features, or --model alone"
+    )

@@ -137,6 +137,13 @@ class Scores:
             ),
         ]
 
+    def to_html(self) -> str:
+        """A page of all of it."""
+        from safle.federation.evaluation_page import write_page
+
+        sites = {name: (self.sites[name], of) for name, of in self.figures_of_sites.items()}
+        return write_page(self.counts, self.figures, sites, self.positive)
+
     def to_json(self) -> dict[str, Any]:
         """All figures; null where one is not defined."""
         columns = [[None if x != x else x for x in row] for row in self._by_class().T.tolist()]

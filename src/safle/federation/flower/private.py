@@ -178,7 +178,7 @@ def add_up_privately(
     declared = PrivateRound.load(run.places.path("round").read_bytes(), operator)
     if type(declared.space) is not StatisticsSpace:
         raise SettingsError(
-            "this round is one of histograms, or opens with noise; name one of exact statistics"
+            "this round is not one of statistics, or opens with noise; name one of exact statistics"
         )
     require_same(declared.space, encoder)
     folder = run.places.path("store")

@@ -106,7 +106,7 @@ class MaskedSum(Request):
         return Request(self.declared, self.heads)
 
     def open(self, answers: Iterable[Answer]) -> Any:
-        """The value of the sum, verified: statistics, or a histogram."""
+        """The value of the sum, verified: statistics, a histogram or evaluation counts."""
         masks: dict[int, Answer] = {}
         named = set()
         for answer in answers:

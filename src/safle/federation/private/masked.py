@@ -52,7 +52,7 @@ class Masked:
 
 
 def mask(declared: PrivateRound, key: PrivateKey, value: Any) -> Masked:
-    """Statistics, or a histogram, under fresh masks: what a client sends to the server."""
+    """What a round adds up, under fresh masks: what a client sends to the server."""
     client = key.name
     _require_member(client, declared)
     if declared.clients[client] != key.public:

@@ -15,6 +15,7 @@ from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.encoders.histogram import MAX_SAMPLES, Grid
 from safle.encoders.names import as_names
 from safle.errors import FederationError, SafleError, SettingsError, WireError
+from safle.federation.private.evaluation_space import EvaluationSpace
 from safle.federation.private.keys import PrivateKey, PublicKey
 from safle.federation.private.masks import shares
 from safle.federation.private.noisy_space import NoisySpace
@@ -213,7 +214,9 @@ def _write_space(space: Space) -> dict[str, Any]:
             promise = [float(space.epsilon).hex(), float(space.delta).hex(), space.calibration]
             content["promise"] = promise
         return content
-    assert isinstance(space, HistogramSpace), "a round adds up statistics or histograms"
+    if isinstance(space, EvaluationSpace):
+        return {"model": space.model, "classes": [*space.class_names]}
+    assert isinstance(space, HistogramSpace), "nothing else is added up"
     grid = [float(space.grid.low).hex(), float(space.grid.high).hex(), space.grid.bins]
     names = {"names": [*space.names]} if space.names else {}
     return {"grid": grid, "features": space.feature_dim, **names}
@@ -230,6 +233,11 @@ def _read_space(content: Any, most_samples: int, keyholders: int) -> Space:
         epsilon, delta, calibration = content["promise"]
         promise = float.fromhex(epsilon), float.fromhex(delta), calibration
         return NoisySpace(*exact, *promise, keyholders)
+    if set(content) == {"model", "classes"}:
+        classes = tuple(content["classes"])
+        if not is_digest(content["model"]) or as_class_names(classes) != classes:
+            raise WireError("expected a model's digest, and classes in ascending order")
+        return EvaluationSpace(content["model"], classes, most_samples)
     low, high, bins = content["grid"]
     grid = Grid(float.fromhex(low), float.fromhex(high), bins)
     features = _number(content["features"], 1)
