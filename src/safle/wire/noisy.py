@@ -73,6 +73,9 @@ def _restore(opened: container.Container, made: Made | None, limit: int) -> Nois
     container.check_memory(noisy_bytes(layout), layout.embedding_dim, limit)
     sections, free = Sections(opened, planes=header["planes"]), FreeColumns(layout)
     counts = sections.read("counts", (len(classes),))
+    # Written as 1 where the noise makes it less: two texts would be two identities of one release.
+    if (counts < 1).any():
+        raise WireError("a class counts less than one sample; expected at least 1")
     cross = sections.read("cross", (len(free.places), len(classes)))
     upper = np.zeros(free.pairs.shape, np.int64)
     upper[free.pairs] = sections.read("products", (int(free.pairs.sum()),))
