@@ -169,6 +169,20 @@ def test_a_ray_cluster_gives_the_same_bytes_also_when_a_task_is_killed(folder: P
         sum_files(files, folder / "total", workers=2, ray="local")
 
 
+def test_a_ray_cluster_that_does_not_start_in_time_is_started_again(monkeypatch) -> None:
+    ray = pytest.importorskip("ray")
+    begun: list[str] = []
+
+    def start(address: str, **_options: object) -> None:
+        begun.append(address)
+        raise Exception("The current node timed out during startup.")  # as Ray does
+
+    monkeypatch.setattr(ray, "init", start)
+    with pytest.raises(FederationError, match="no Ray cluster at 'local': The current node timed"):
+        summing.RayCluster("local", 2)
+    assert begun == ["local"] * summing.ATTEMPTS
+
+
 def test_a_folder_stands_for_its_files_and_not_for_its_manifests(folder: Path) -> None:
     clients = folder / "clients"
     names = [path.name for path in sorted(clients.iterdir())]

@@ -217,12 +217,20 @@ class RayCluster:
             import ray
         except ImportError as error:
             raise MissingExtra("ray", "flower", "summing on a Ray cluster") from error
-        try:
-            ray.init(address, log_to_driver=False, logging_level="ERROR")
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise FederationError(f"no Ray cluster at {address!r}: {error}") from error
         self._ray = ray
+        self._join(address, ATTEMPTS)
         self.workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+    def _join(self, address: str, attempts: int) -> None:
+        try:
+            self._ray.init(address, log_to_driver=False, logging_level="ERROR")
+        except Exception as error:
+            # Ray gives a cluster 30 s to start, which a busy machine may not have, and raises
+            # nothing better than this then.
+            if "timed out" not in str(error) or attempts == 1:
+                raise FederationError(f"no Ray cluster at {address!r}: {error}") from error
+            self._ray.shutdown()
+            self._join(address, attempts - 1)
 
     def run(
         self, work: Work, rules: Rules, batches: Sequence[Sequence[Any]]
