@@ -21,15 +21,24 @@ FIGURES = {
         "speedup_over_dense": SHAPES,
         "increments_per_second": SHAPES,
     },
-    "products": {"speedup_over_float64": None, "time_over_float32_product": None},
-    "encoding": {"speedup": None},
-    "solving": {"speedup": None, "residual": None, "peak_bytes_over_d2": None},
+    "products": {
+        "speedup_over_float32": None,
+        "speedup_over_float64": None,
+        "time_over_float32_product": None,
+    },
+    "encoding": {"speedup": None, "default_speedup": None},
+    "solving": {
+        "speedup": None,
+        "auto_over_given": None,
+        "residual": None,
+        "peak_bytes_over_d2": None,
+    },
     "wire": {
         prefix + key: SAMPLES
         for prefix in ("", "default_")
         for key in ("bytes", "zstd_bytes", "encode_seconds", "decode_seconds", "zstd_seconds")
     },
-    "prediction": {"speedup": None},
+    "prediction": {"speedup": None, "default_speedup": None},
     "federation": {
         "overhead": None,
         "client_seconds": None,
