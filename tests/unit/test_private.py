@@ -273,15 +273,25 @@ def test_the_masked_sum_survives_its_file(cast, total):
 
 def test_a_box_opens_for_its_own_client_round_and_file_only(cast, files):
     heads = cast.gather(files[:2]).heads
-    boxes = [head.fields["boxes"] for head in heads.values()]
-    moved = {**heads["client-00"].fields, "boxes": boxes[1]}
-    head = replace(heads["client-00"], fields=moved)
-    signed = type(head)(moved, cast.clients[0].sign(_canonical(moved)))
-    request = Request(cast.declared, {**heads, "client-00": signed})
-    with History(":memory:") as history:
-        with pytest.raises(FederationError, match="a box does not open"):
-            answer(request, cast.keyholders[0], history)
-        assert history.opened(cast.declared.digest) == []
+    head, holder, other = heads["client-00"], cast.keyholders[0], cast.again(SPACE).declared
+    own, digest = cast.declared, head.payload_digest
+    bindings = [
+        other.bound_to("client-00", digest, holder.name),
+        own.bound_to("client-01", digest, holder.name),
+        own.bound_to("client-00", heads["client-01"].payload_digest, holder.name),
+        own.bound_to("client-00", digest, "keyholder-1"),
+    ]
+    for binding in bindings:
+        boxes = head.fields["boxes"] | {
+            holder.name: holder.public.seal_box(bytes(64), binding).hex()
+        }
+        fields = {**head.fields, "boxes": boxes}
+        signed = type(head)(fields, cast.clients[0].sign(_canonical(fields)))
+        request = Request(own, {**heads, "client-00": signed})
+        with History(":memory:") as history:
+            with pytest.raises(FederationError, match="a box does not open"):
+                answer(request, holder, history)
+            assert history.opened(own.digest) == []
 
 
 def _canonical(fields):
