@@ -220,7 +220,8 @@ if wide:
 for kind, encoder in encoders.items():
     for name, (samples, classes) in cases.items():
         statistics = count(encoder, samples, classes)
-        for head in ("least-squares", "discriminant", "averaged"):
+        heads = ["least-squares", "discriminant", "averaged"]
+        for head in heads + ["quadratic"] * (kind == "by class"):
             for criterion in ("gcv", "evidence") if wide else ("gcv",):
                 solution = solve(statistics, head=head, criterion=criterion, backend=backend)
                 digest = Model(encoder, solution).digest
@@ -244,7 +245,7 @@ def models_of(backend, width, *, threads, kernel):
 
 def test_threads_and_blas_kernels_do_not_change_the_model():
     one = models_of("scipy", "narrow", threads="1", kernel="Haswell")
-    assert len(one) == 3 * 4 * 3
+    assert len(one) == 3 * 4 * 3 + 4
     assert models_of("scipy", "narrow", threads="2", kernel="Sandybridge") == one
 
 
@@ -252,7 +253,7 @@ def test_threads_and_blas_kernels_do_not_change_the_model():
 def test_threads_kernels_and_libraries_do_not_change_the_model():
     pytest.importorskip("torch")
     expected = models_of("scipy", "wide", threads="1", kernel="Haswell")
-    assert len(expected) == 5 * 5 * 3 * 2
+    assert len(expected) == (5 * 5 * 3 + 5) * 2
     # With the one above, every two of library, threads and kernel meet in every combination.
     for backend, threads, kernel in (
         ("scipy", "2", "Sandybridge"),
