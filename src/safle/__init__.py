@@ -17,12 +17,14 @@ if TYPE_CHECKING:
         LinearEncoder,
         RandomFeatureEncoder,
         StackEncoder,
+        TableEncoder,
         load_encoder,
     )
     from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot
     from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
     from safle.encoders.histogram import Grid, Histogram
     from safle.encoders.registry import make_encoder
+    from safle.encoders.schema import Column, Schema, merge_schemas
     from safle.errors import SafleError
     from safle.model import Model, load_model
     from safle.model.estimator import SafleClassifier
@@ -48,11 +50,13 @@ _HOMES = {
         "EmbeddingEncoder",
         "Encoder",
         "StackEncoder",
+        "TableEncoder",
         "LinearEncoder",
         "RandomFeatureEncoder",
         "load_encoder",
     ),
     "safle.encoders.registry": ("make_encoder",),
+    "safle.encoders.schema": ("Column", "Schema", "merge_schemas"),
     "safle.errors": ("SafleError",),
     "safle.model.estimator": ("SafleClassifier",),
     "safle.encoders.histogram": ("Grid", "Histogram"),
@@ -75,6 +79,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "Accumulator",
     "BinaryOverlap",
+    "Column",
     "DeclaredMoments",
     "DeclaredRange",
     "EmbeddingEncoder",
@@ -91,14 +96,17 @@ __all__ = [
     "RandomFeatureEncoder",
     "SafleClassifier",
     "SafleError",
+    "Schema",
     "Solution",
     "StackEncoder",
     "Statistics",
+    "TableEncoder",
     "count",
     "evaluate",
     "load_encoder",
     "load_model",
     "make_encoder",
+    "merge_schemas",
     "read_evaluation",
     "read_histogram",
     "read_statistics",

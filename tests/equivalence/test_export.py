@@ -30,6 +30,7 @@ CASES = {
     "one-hot": {"bucketing": "one-hot", "buckets": 4, "group_size": 5},
     "binary-overlap": {"bucketing": "binary-overlap", "buckets": 4, "group_size": 5},
     "wide-integer": {"bucketing": "integer", "buckets": 200, "group_size": 2},
+    "table": {"units": 20, "buckets": 3},
     "stack": {"parts": "embedding,linear,random-features", "units": 20, "buckets": 3},
 }
 """Settings of every kind of encoder, and of every way to bucket."""

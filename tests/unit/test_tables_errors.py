@@ -245,7 +245,11 @@ def test_label_files_that_are_not_text_or_not_there(tmp_path):
         ("label\n1\n", "no column but label"),
         ("label,a,label\n1,2,3\n", "2 columns are called 'label'"),
         ('a,b\n1,"2\n', "line 2: unexpected end of data"),
-        ("a;b\n1;2\n", "line 2, column 'a;b' is '1;2'"),
+        ("a;b\n1;2\n1,5;2.5\n", "',' in line 3 and '.' in line 3; expected one of them"),
+        ("a,b\n1,NA\n", "is 'NA'; expected a number .*value is missing.*'safle schema'"),
+        ("a,b\n1,2024-05-31\n", "looks like a date: turn it into an age"),
+        ('a,b\n1,"2,5"\n', "looks like a decimal comma"),
+        ("a,b\n1,5.1 mmol/l\n", "has the unit 'mmol/l'"),
         ("\n1\n", "column without a name"),
     ],
 )

@@ -78,11 +78,12 @@ def count(
 def _count_table(
     session: Session, path: Path, encoder: Encoder, options: dict[str, Any]
 ) -> Statistics:
-    from safle.cli.reading import batches, declared_classes, match, open_labelled
+    from safle.cli.reading import batches, declared_classes, open_matching
     from safle.statistics import Accumulator
 
-    table = open_labelled(path, **opt.selected(options))
-    table = match(session, table, encoder, path, trusted=options["trust_features"])
+    table = open_matching(
+        session, encoder, path, trusted=options["trust_features"], **opt.selected(options)
+    )
     total = Accumulator(encoder, classes=declared_classes(options["classes"], table))
     with session.progress(f"counting {path.name}") as advance:
         for block, labels, named in batches(path, table, options["batch"] or TABLE_BATCH, advance):

@@ -10,9 +10,10 @@ import numpy as np
 
 from safle._internal.memory import readable
 from safle.encoders import Encoder
-from safle.encoders.features import ClassName
+from safle.encoders.features import ClassName, near_duplicates
 
 if TYPE_CHECKING:
+    from safle.cli.session import Session
     from safle.encoders.histogram import Histogram
     from safle.federation.attack import Attack
     from safle.federation.manifest import Manifest
@@ -43,6 +44,8 @@ def encoder_facts(encoder: Encoder) -> Facts:
         facts["gram of each class"] = f"{readable(2 * width * (width + 1))} ({width:,} columns)"
     if encoder.feature_names:
         facts["columns by name"] = ", ".join(encoder.feature_names)
+    if encoder.classes:
+        facts["only for classes"] = listing(encoder.classes)
     if encoder.source:
         facts["only for features of"] = encoder.source
     return facts | {"fingerprint": encoder.fingerprint}
@@ -191,6 +194,16 @@ def manifest_facts(manifest: Manifest) -> Facts:
     if manifest.removed:
         facts["removed by force"] = f"{len(manifest.removed):,}"
     return facts
+
+
+def warn_of_classes(session: Session, names: Sequence[ClassName]) -> None:
+    """Say which classes are probably one: hospitals write labels in their own ways."""
+    for alike in near_duplicates(names):
+        session.warn(
+            f"classes {alike} differ in case or spaces only; if they are one, write the label one "
+            "way at every client and count again (--only-classes A,B,C of 'safle encoder make' "
+            "refuses others)"
+        )
 
 
 def listing(names: Sequence[ClassName]) -> str:

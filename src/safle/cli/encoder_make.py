@@ -22,11 +22,14 @@ EXAMPLES = opt.examples(
     "safle encoder make --range 0 16 --features 64 -o encoder.safetensors",
     "safle encoder make --backbone efficientnet_lite0 -o encoder.safetensors",
     "safle encoder make --histogram total.hist --megabytes 5 -o encoder.safetensors",
+    "safle encoder make --schema schema.toml -o encoder.safetensors",
     "safle encoder make --sample public.npz --kind embedding -o encoder.safetensors",
 )
 RANGE = "Calibrate by a declared range, the same for every feature; needs --features."
 MEAN = "Calibrate by moments: a number (needs --features) or a .npy or .txt file."
 BACKBONE = "Calibrate by public images that this backbone has seen, and only for its features."
+SCHEMA = "Calibrate by the ranges and levels of a schema, for tables of categories and gaps."
+CLASSES = "The only labels there may be: every client refuses others."
 HISTOGRAM = "Calibrate by the clients' summed histograms."
 SOURCE = "Only for features made by the same backbone as those in this file."
 MEGABYTES = "As many random features as a client of --samples samples can send in so many MB."
@@ -35,7 +38,7 @@ PUBLISHABLE = (
     "and the norm clip that suit the features, unless they are given."
 )
 OUTPUT = "The encoder file to write; give it to every client."
-SOURCES = ("range", "backbone", "mean", "sample", "histogram")
+SOURCES = ("range", "backbone", "mean", "sample", "histogram", "schema")
 
 
 class MakeCommand(opt.Command):
@@ -63,11 +66,13 @@ def _most(names: str, text: str, metavar: str, **settings: Any) -> opt.Decorator
 @_most("--backbone", BACKBONE, "NAME|FILE.onnx")
 @_most("--sample", "Calibrate by a table of public features.", "FILE", type=opt.FILE)
 @_most("--histogram", HISTOGRAM, "FILE", type=opt.FILE)
+@_most("--schema", SCHEMA, "FILE", type=opt.FILE)
 @_most("--mean", MEAN, "NUMBER|FILE")
 @_most("--deviation", "Goes with --mean.", "NUMBER|FILE")
 @opt.written("-o --output", OUTPUT, "encoder", required=True, panel=MOST)
 @_most("--megabytes", MEGABYTES, "MB", type=opt.POSITIVE)
 @opt.client_options("--megabytes", FINER)
+@opt.option(*("--only-classes", CLASSES, "A,B,C"), show_default="the schema's, or any", panel=FINER)
 @opt.option("--publishable", PUBLISHABLE, is_flag=True, panel=FINER)
 @opt.option(
     *("--features-source", SOURCE, "FILE"),
@@ -78,21 +83,22 @@ def _most(names: str, text: str, metavar: str, **settings: Any) -> opt.Decorator
 @opt.table_options(labels=False, panel="How the sample is read")
 @click.pass_context
 def make(context: click.RichContext, /, output: Path, kind: str, **options: Any) -> None:
-    """Make an encoder, calibrated by one of --range, --backbone, --sample, --histogram, --mean.
+    """Make an encoder, by --range, --backbone, --sample, --histogram, --schema or --mean.
 
     Thresholds must not come from one client's private data: declare them, take a backbone's or
     a public sample, or let every client send a histogram ([b]safle histogram[/b]) and sum those.
     """
     from safle.cli.describe import encoder_facts
     from safle.cli.kind_options import given_settings
+    from safle.cli.reading import declared_classes
     from safle.encoders import Encoder, LinearEncoder, make_encoder
 
     encoder: Encoder
     _check_usage(options)
-    if options["publishable"]:
-        kind = _publishable_kind(context, kind, options)
+    if options["publishable"] or options["schema"] is not None:
+        kind = _implied_kind(context, kind, options)
     settings = given_settings(kind, options)
-    for name in ("sample", "histogram", "features_source"):
+    for name in ("sample", "histogram", "schema", "features_source"):
         opt.refuse_overwriting(output, options[name])
     calibration, source = _calibration(options), _source(options)
     session = context.find_object(Session) or Session()
@@ -103,23 +109,30 @@ def make(context: click.RichContext, /, output: Path, kind: str, **options: Any)
     else:
         encoder = make_encoder(calibration, kind, **settings)
     encoder = encoder.with_source(source)
+    if options["only_classes"] is not None:
+        encoder = encoder.with_classes(declared_classes(options["only_classes"]) or ())
     encoder.save(output)
     session.facts(f"{output}: encoder", encoder_facts(encoder))
 
 
-def _publishable_kind(context: click.Context, kind: str, options: dict[str, Any]) -> str:
-    """Linear, unless what was asked for cannot be published at a useful amount of noise."""
+def _implied_kind(context: click.Context, kind: str, options: dict[str, Any]) -> str:
+    """Of --schema, table; of --publishable, linear: others need too much noise."""
     from click.core import ParameterSource
 
     given = context.get_parameter_source("kind") is not ParameterSource.DEFAULT
-    if given and kind != "linear":
-        raise click.UsageError(f"--publishable makes a linear encoder; leave out --kind {kind}")
+    option, implied = ("publishable", "linear") if options["publishable"] else ("schema", "table")
+    if given and kind != implied:
+        raise click.UsageError(f"--{option} makes a {implied} encoder; leave out --kind {kind}")
+    if options["schema"] is not None:
+        if options["publishable"]:
+            raise click.UsageError("--publishable does not go with --schema")
+        return implied
     if options["histogram"] is not None:
         raise click.UsageError(
             "--publishable does not go with --histogram: what the clients' histograms say about "
             "their data is not covered by the noise; use --range, --mean or --sample"
         )
-    return "linear"
+    return implied
 
 
 def _units(
@@ -169,6 +182,7 @@ def _calibration(options: dict[str, Any]) -> Calibration:
     import numpy as np
 
     from safle.encoders.calibration import DeclaredRange, PublicSample
+    from safle.encoders.schema import Schema
     from safle.wire import read_histogram
 
     if options["range"] is not None:
@@ -184,6 +198,8 @@ def _calibration(options: dict[str, Any]) -> Calibration:
         table = _table(options["sample"], options)
         table = table.arranged(sorted(table.names), where=str(options["sample"]))
         return _checked(PublicSample(np.asarray(table.features), names=table.names), options)
+    if options["schema"] is not None:
+        return _checked(Schema.read(options["schema"]), options)
     return _checked(read_histogram(options["histogram"]), options)
 
 

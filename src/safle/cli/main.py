@@ -34,6 +34,7 @@ from safle.cli.publish import publish
 from safle.cli.rehearse import rehearse
 from safle.cli.remove import remove
 from safle.cli.report import report
+from safle.cli.schema import schema
 from safle.cli.session import Session, printable
 from safle.cli.simulate import simulate
 from safle.cli.solve import solve
@@ -43,7 +44,7 @@ from safle.errors import SafleError
 
 COMMANDS = (
     *(encoder, rehearse, count, store, evaluate),
-    *(histogram, backbones, features, attack, approve, show_log),
+    *(schema, histogram, backbones, features, attack, approve, show_log),
     *(add_up, remove, solve, publish, private),
     *(predict, card, export, inspect_file),
     *(simulate, deploy, bundle, demo, experiment, report),

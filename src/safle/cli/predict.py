@@ -69,11 +69,10 @@ def _predict(
     """Write the predictions of a table; how many there are."""
     from safle._internal.atomic import replacing
     from safle._internal.spreadsheet import neutralise
-    from safle.cli.reading import batches, match
-    from safle.data.tables import open_table
+    from safle.cli.reading import batches, open_matching
 
-    table = open_table(path, **selection)
-    table = match(session, table, classifier.encoder, path, trusted=True)
+    selection |= {"labelled": False, "trusted": True}
+    table = open_matching(session, classifier.encoder, path, **selection)
     proba = options["proba"]
     names = [f"probability_{name}" for name in classifier.class_names] if proba else []
     ids = None if table.ids is None else table.ids.tolist()

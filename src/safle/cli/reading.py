@@ -20,19 +20,22 @@ Named = Callable[[], AbstractContextManager[None]]
 """Opens a block in which errors name the file and the batch."""
 
 
-def open_labelled(path: Path, **selection: Any) -> Table:
-    """A table that has labels."""
-    table = open_table(path, **selection)
-    if table.labels is None:
+def open_matching(
+    session: Session,
+    encoder: Encoder,
+    path: Path,
+    *,
+    trusted: bool,
+    labelled: bool = True,
+    **selection: Any,
+) -> Table:
+    """A table with the encoder's columns in its order; says so where names cannot tell."""
+    table = open_table(path, schema=encoder.schema, **selection)
+    if labelled and table.labels is None:
         raise TableError(
             f"{path}: has no labels; expected one a sample: name them with --labels FILE, "
             "--labels-key or --label-column"
         )
-    return table
-
-
-def match(session: Session, table: Table, encoder: Encoder, path: Path, *, trusted: bool) -> Table:
-    """The table with the encoder's columns in its order; says so where names cannot tell."""
     check_source(encoder.source, table.source, where=str(path), trusted=trusted)
     if encoder.feature_names and not table.names:
         session.note(f"{path}: its columns have no names: they are matched by position")

@@ -31,13 +31,12 @@ def rehearse(
     import numpy as np
 
     from safle.cli.describe import attack_text, contribution_facts, listing, worked_out
-    from safle.cli.reading import match, open_labelled
+    from safle.cli.reading import open_matching
     from safle.encoders import load_encoder
     from safle.federation.rehearsal import fitting_share, weigh, worth
 
     encoder = load_encoder(encoder_path)
-    table = open_labelled(features, **selection)
-    table = match(session, table, encoder, features, trusted=trust_features)
+    table = open_matching(session, encoder, features, trusted=trust_features, **selection)
     values, labels = np.asarray(table.features), np.asarray(table.labels)
     session.announce_compilation()
     with session.progress(f"rehearsing {features.name}") as advance:

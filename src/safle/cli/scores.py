@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.cli.reading import batches, match, open_labelled
+from safle.cli.reading import batches, open_matching
 from safle.cli.session import Advance, Session
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
@@ -175,7 +175,7 @@ def score(
 ) -> Evaluation:
     """Counts of a model's answers on a labelled table, read batch by batch."""
     # What does not say is let pass here: nothing is added to anyone's sum.
-    table = match(session, open_labelled(path, **selection), model.encoder, path, trusted=True)
+    table = open_matching(session, model.encoder, path, trusted=True, **selection)
     if table.labels is None or not len(table):
         raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")
     counts = Evaluation.none(model.digest, model.class_names)

@@ -6,6 +6,7 @@ from safle.encoders.linear import LinearEncoder
 from safle.encoders.random_features import RandomFeatureEncoder
 from safle.encoders.registry import kinds, make_encoder
 from safle.encoders.stack import StackEncoder
+from safle.encoders.table import TableEncoder
 
 __all__ = [
     "EmbeddingEncoder",
@@ -13,6 +14,7 @@ __all__ = [
     "LinearEncoder",
     "RandomFeatureEncoder",
     "StackEncoder",
+    "TableEncoder",
     "kinds",
     "load_encoder",
     "make_encoder",

@@ -19,10 +19,11 @@ from safle._internal import atomic
 from safle._internal.tensors import Arrays, read_tensors, write_tensors
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import Codes, Layout
-from safle.encoders.features import as_features
+from safle.encoders.features import ClassName, as_class_names, as_features
 from safle.encoders.names import as_names
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
 from safle.encoders.registry import kind_named, register
+from safle.encoders.schema import Schema
 from safle.encoders.settings import Setting, Settings
 from safle.encoders.source import as_source
 from safle.errors import EncoderMismatch, SafleError, SettingsError, WireError
@@ -61,12 +62,19 @@ class Encoder(ABC):
     """One line for people who choose between kinds."""
     settings_type: ClassVar[type[Settings]] = Settings
 
+    gaps: ClassVar[bool] = False
+    """Whether features may be missing: NaN."""
+
     settings: Settings
     feature_dim: int
     source: str = ""
     """What makes the features: empty, or a backbone's name, weights and preprocessing."""
     feature_names: tuple[str, ...] = ()
     """What the features are called, in order: empty, or a name for each."""
+    classes: tuple[ClassName, ...] = ()
+    """The only labels that are counted: empty if any are."""
+    schema: Schema | None = None
+    """What the columns of its tables are, where that was declared."""
 
     def __init_subclass__(cls) -> None:
         register(cls)
@@ -143,11 +151,18 @@ class Encoder(ABC):
         with np.errstate(over="ignore"):
             made = self.express(NumpyOperations(), features.astype(np.float64))
         symbols, dense = (np.empty((len(features), 0)) if x is None else x for x in made)
-        return Codes(symbols.astype(self.layout.symbol_type), dense.astype(np.int16))
+        # In the order of memory that kernels expect, whatever the operations left.
+        return Codes(
+            symbols.astype(self.layout.symbol_type, order="C"), dense.astype(np.int16, order="C")
+        )
 
     def encode(self, features: ArrayLike) -> Codes:
         """Codes of features, (samples, feature_dim)."""
-        return self.encode_checked(as_features(features, self.feature_dim))
+        return self.encode_checked(self.check(features))
+
+    def check(self, features: ArrayLike) -> NDArray[Any]:
+        """Features as `encode_checked` takes them, (samples, feature_dim)."""
+        return as_features(features, self.feature_dim, gaps=self.gaps)
 
     def with_source(self, source: str) -> Self:
         """The same encoder for the features of one source only; its fingerprint differs."""
@@ -164,6 +179,21 @@ class Encoder(ABC):
         ('age', 'dose')
         """
         return self._declared("feature_names", as_names(names, self.feature_dim))
+
+    def with_classes(self, classes: Sequence[ClassName]) -> Self:
+        """The same encoder for these labels only; its fingerprint differs.
+
+        Examples
+        --------
+        >>> from safle import DeclaredRange, count, make_encoder
+        >>> encoder = make_encoder(DeclaredRange(0, 1, feature_dim=1), kind="linear")
+        >>> count(encoder.with_classes(["ill", "well"]), [[0.5]], ["wel"])
+        Traceback (most recent call last):
+            ...
+        safle.errors.InvalidInput: labels contain 'wel', which are not among the declared classes \
+'ill', 'well'
+        """
+        return self._declared("classes", as_class_names(classes))
 
     def _declared(self, name: str, value: object) -> Self:
         other = copy.copy(self)
@@ -224,12 +254,12 @@ class Encoder(ABC):
 
 
 def encoder_header(encoder: Encoder) -> str:
-    """All but the arrays as canonical JSON; without a source or names where there are none.
+    """All but the arrays as canonical JSON; without source, names, classes where there are none.
 
     The layout follows from the rest. It is there so that another version of safle, in which
     it follows differently, refuses the encoder instead of misreading statistics.
     """
-    content = {
+    content: dict[str, Any] = {
         "format": FORMAT,
         "kind": encoder.kind,
         "settings": encoder.header(),
@@ -237,6 +267,7 @@ def encoder_header(encoder: Encoder) -> str:
     }
     content |= {"source": encoder.source} if encoder.source else {}
     content |= {"features": [*encoder.feature_names]} if encoder.feature_names else {}
+    content |= {"classes": [*encoder.classes]} if encoder.classes else {}
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
 
@@ -251,6 +282,7 @@ def restore_encoder(header: str, arrays: Arrays) -> Encoder:
         encoder = restore_kind(content["kind"], content["settings"], arrays)
         encoder = encoder.with_source(content.get("source", ""))
         encoder = encoder.with_names(content.get("features", ()))
+        encoder = encoder.with_classes(content.get("classes", ()))
     except WireError:
         raise
     except (SafleError, ValueError, TypeError, KeyError, RecursionError) as error:

@@ -43,32 +43,54 @@ def positive(deviation: Vector) -> Vector:
     return np.where(deviation > 0, deviation, 1.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DeclaredRange:
-    """Thresholds spread evenly over [low, high], the same for every feature.
+    """Thresholds spread evenly over [low, high]: one range for all features, or one for each.
+
+    Parameters
+    ----------
+    low, high : a number, or float64, (feature_dim,)
+    feature_dim : how many features there are; not needed where there is a range for each
+    names : of the features, or empty
 
     >>> DeclaredRange(0, 16, feature_dim=2).thresholds(3).T.tolist()
     [[4.0, 8.0, 12.0], [4.0, 8.0, 12.0]]
+    >>> DeclaredRange([0, 100], [1, 500], names=["ratio", "platelets"]).thresholds(1).tolist()
+    [[0.5, 300.0]]
     """
 
-    low: float
-    high: float
-    feature_dim: int
+    low: ArrayLike
+    high: ArrayLike
+    feature_dim: int = 0
+    names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
-            raise InvalidInput(f"range [{self.low}, {self.high}]; expected finite low < high")
-        if self.feature_dim < 1:
-            raise InvalidInput(f"feature_dim is {self.feature_dim}; expected at least 1")
+        low, high = (np.asarray(end, np.float64) for end in (self.low, self.high))
+        dims = {end.size for end in (low, high) if end.ndim}
+        dims |= {self.feature_dim} if self.feature_dim or not dims else set()
+        if len(dims) > 1 or min(dims) < 1 or max(low.ndim, high.ndim) > 1:
+            raise InvalidInput(
+                f"feature_dim is {self.feature_dim}, low has shape {low.shape}, high {high.shape}; "
+                "expected feature_dim at least 1, and one range or as many as there are features"
+            )
+        (dim,) = dims
+        low, high = np.broadcast_to(low, dim), np.broadcast_to(high, dim)
+        wrong = ~(np.isfinite(low) & np.isfinite(high) & (low < high))
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise InvalidInput(f"range [{low[at]:g}, {high[at]:g}]; expected finite low < high")
+        for name, value in (("low", low), ("high", high), ("feature_dim", dim)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "names", as_names(self.names, dim))
 
     def thresholds(self, count: int) -> Vector:
-        column = self.low + (self.high - self.low) * _levels(count)
-        return np.repeat(column[:, None], self.feature_dim, axis=1)
+        low, high = np.asarray(self.low), np.asarray(self.high)
+        return low + (high - low) * _levels(count)[:, None]
 
     def moments(self) -> tuple[Vector, Vector]:
-        ones = np.ones(self.feature_dim)
+        low, high = np.asarray(self.low), np.asarray(self.high)
         # Mean and deviation of the uniform distribution on the range.
-        return ones * (self.low + self.high) / 2, ones * (self.high - self.low) / np.sqrt(12)
+        return (low + high) / 2, (high - low) / np.sqrt(12)
 
 
 @dataclass(frozen=True, repr=False)

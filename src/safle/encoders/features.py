@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,12 @@ def as_integer(name: str, value: Any) -> int:
         raise SettingsError(f"{name} is {value!r}; expected an integer") from error
 
 
-def as_features(features: ArrayLike, feature_dim: int | None = None) -> NDArray[Any]:
+def as_features(
+    features: ArrayLike, feature_dim: int | None = None, *, gaps: bool = False
+) -> NDArray[Any]:
     """Features as finite float32 or float64, (samples, feature_dim), C-contiguous.
+
+    With ``gaps``, some may be missing: NaN.
 
     float16 becomes float32 and integers become float64: both hold every value
     (integers up to 2**53) exactly, so codes do not depend on how a file stored them.
@@ -42,11 +46,13 @@ def as_features(features: ArrayLike, feature_dim: int | None = None) -> NDArray[
         raise InvalidInput(f"features are {array.dtype}; expected real numbers")
     exact = np.float32 if array.dtype in (np.float16, np.float32) else np.float64
     array = np.ascontiguousarray(array, dtype=exact)
-    if not np.isfinite(array).all():
-        sample, column = np.argwhere(~np.isfinite(array))[0]
+    wrong = np.isinf(array) if gaps else ~np.isfinite(array)
+    if wrong.any():
+        sample, column = np.argwhere(wrong)[0]
         raise InvalidInput(
             f"features contain {array[sample, column]} at sample {sample}, column {column}; "
-            "expected finite numbers: drop the sample or repair the backbone's output"
+            "expected finite numbers: drop the sample, repair the backbone's output, or take an "
+            "encoder of kind table, which knows gaps"
         )
     return array
 
@@ -91,6 +97,18 @@ def as_class_names(names: Sequence[Any]) -> tuple[ClassName, ...]:
     if len(set(plain)) != len(plain):
         raise InvalidInput("class names repeat; expected each once")
     return tuple(sorted(plain))
+
+
+def near_duplicates(names: Iterable[ClassName]) -> list[str]:
+    """Names that differ in case or spaces only, each group as text.
+
+    >>> near_duplicates(["Benign", "benign ", "malignant"])
+    ["'Benign' and 'benign '"]
+    """
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault("".join(str(name).split()).casefold(), []).append(repr(name))
+    return [" and ".join(group) for group in groups.values() if len(group) > 1]
 
 
 def _check_name(name: ClassName) -> None:

@@ -41,6 +41,9 @@ class Operations(Protocol[T]):
     def compose(self, x: T, places: Array) -> T:
         """``sum_i x[:, i * columns + j] * places[i, j]``, for places (digits, columns)."""
 
+    def fill(self, x: T, value: Array | float) -> T:
+        """``value``, a number or one per column, where x is missing (NaN)."""
+
     def root(self, x: T) -> T:
         """``sign(x) sqrt(|x|)``."""
 
@@ -88,6 +91,9 @@ class NumpyOperations:
     def compose(self, x: Array, places: Array) -> Array:
         composed: Array = (x.reshape(-1, *places.shape) * places).sum(axis=1)
         return composed
+
+    def fill(self, x: Array, value: Array | float) -> Array:
+        return np.where(np.isnan(x), value, x)
 
     def root(self, x: Array) -> Array:
         # Correctly rounded on any machine, unlike a power.

@@ -23,7 +23,7 @@ from safle._internal.arguments import require_type
 from safle._internal.memory import require
 from safle._internal.tensors import Arrays, read_tensors, write_tensors
 from safle.encoders.base import Encoder, encoder_header, restore_encoder
-from safle.encoders.features import ClassName, as_class_names, as_features
+from safle.encoders.features import ClassName, as_class_names
 from safle.errors import SafleError, WireError
 from safle.model.dense import DenseScores
 from safle.model.kernels.tables import MOST_BITS, look_up, padded
@@ -134,7 +134,7 @@ class Model:
 
     def decision_function(self, features: ArrayLike) -> NDArray[np.float64]:
         """Scores, float64, (samples, class_count)."""
-        checked = as_features(features, self.encoder.feature_dim)
+        checked = self.encoder.check(features)
         rows = DENSE_BATCH // max(1, self.encoder.layout.dense_dim)
         rows = min(max(rows, SMALLEST_BATCH), BATCH)
         scores = np.empty((len(checked), len(self.class_names)))

@@ -18,7 +18,7 @@ from safle._internal.memory import require
 from safle.encoders import Encoder
 from safle.encoders.base import Made, require_same
 from safle.encoders.codes import Codes, Layout
-from safle.encoders.features import ClassName, as_class_names, as_features, as_labels
+from safle.encoders.features import ClassName, as_class_names, as_labels
 from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics import counting
 from safle.statistics.factor import Factor
@@ -64,7 +64,13 @@ class Accumulator:
             refuse_type("made", made, "an encoder, or statistics of one")
         self.fingerprint, self.layout = made.fingerprint, made.layout
         self._encoder = made if isinstance(made, Encoder) else None
-        self._declared = None if classes is None else as_class_names(classes)
+        own: Sequence[ClassName] = () if self._encoder is None else self._encoder.classes
+        self._declared = as_class_names(own if classes is None else classes)
+        if own and not {*self._declared} <= {*own}:
+            raise InvalidInput(
+                f"classes {_listing(self._declared)}; the encoder is for {_listing(own)} only"
+            )
+        self._all_declared = bool(own) or classes is not None
         self._found: set[ClassName] = set()
         self._pending: list[tuple[Codes, NDArray[Any]]] = []
         self._pending_samples = 0
@@ -97,7 +103,7 @@ class Accumulator:
         """Count a batch, (samples, feature_dim) and (samples,); all of it or nothing."""
         if self._encoder is None:
             raise InvalidInput("samples need an encoder: start from Accumulator(encoder)")
-        checked = as_features(features, self._encoder.feature_dim)
+        checked = self._encoder.check(features)
         names = as_labels(labels, len(checked))
         found = self._check_names(names)
         self.reserve(len(checked))
@@ -278,7 +284,7 @@ class Accumulator:
 
     def _check_names(self, labels: NDArray[Any]) -> set[ClassName]:
         found = set(labels.tolist())
-        if self._declared is not None and not found <= set(self._declared):
+        if self._all_declared and not found <= set(self._declared):
             unknown = sorted(found - set(self._declared), key=str)
             raise InvalidInput(
                 f"labels contain {_listing(unknown)}, which are not among the declared classes "

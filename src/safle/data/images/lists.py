@@ -18,7 +18,7 @@ from safle.data.images.files import (
     plain_name,
 )
 from safle.data.images.sources import Label, Selection, counted
-from safle.data.tables.delimited import read_header, read_rows
+from safle.data.tables.delimited import find_form, read_header, read_rows
 from safle.data.tables.labels import parse_labels
 from safle.errors import ImageError
 
@@ -84,7 +84,8 @@ def read_label_file(path: Path, names: Sequence[str], selection: Selection) -> l
 def _read_list(path: Path, selection: Selection) -> list[Row]:
     """All rows of a CSV file, each with a path and, where there is a column, a label."""
     with as_image_error():
-        header, found = read_header(path), list(read_rows(path))
+        form = find_form(path)
+        header, found = read_header(path, form), list(read_rows(path, form))
     paths = _image_column(path, header, selection.image_column)
     columns = paths, _label_column(path, header, paths, selection.label_column), "split"
     places = [header.index(name) if name in header else None for name in columns]

@@ -1,7 +1,7 @@
 """Parquet files: numeric columns, or one column of lists, streamed in batches (needs pyarrow)."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from safle._internal.optional import require
 from safle.data.common import listed
+from safle.data.tables.cells import Reader, cell_readers, read_cells
 from safle.data.tables.selection import Contents, Selection
 from safle.data.tables.table import Rows
 from safle.errors import TableError
@@ -85,6 +86,21 @@ class ParquetRows(Rows):
             )
 
 
+class DeclaredRows(ParquetRows):
+    """Columns of a schema, cell by cell as the same text in a CSV file would be read."""
+
+    readers: Sequence[Reader] = ()
+
+    def _matrix(self, rows: Any, start: int) -> NDArray[Any]:
+        matrix = np.empty((rows.num_rows, self.shape[1]))
+        lines = range(start, start + rows.num_rows)
+        for at, name in enumerate(self._columns):
+            texts = _texts(rows.column(name))
+            read = self.readers[at]
+            matrix[:, at] = read_cells(read, texts, lines, name=name, where=self._path)
+        return matrix
+
+
 def read_parquet_table(path: Path, selection: Selection) -> Contents:
     """Features and labels from the columns of a Parquet file."""
     selection.refuse(path, "split", "labels_key")
@@ -92,6 +108,8 @@ def read_parquet_table(path: Path, selection: Selection) -> Contents:
         schema = file.schema_arrow
         label_column = selection.label_in(path, schema.names)
         others = {label_column, *selection.passed_over(path, schema.names)}
+        if selection.schema is not None:
+            return _declared(path, file, selection, label_column, others)
         columns = _feature_columns(path, schema, selection.features_key, others)
         kind = schema.field(columns[0]).type
         if _is_list(kind):
@@ -103,6 +121,31 @@ def read_parquet_table(path: Path, selection: Selection) -> Contents:
         labels = None if label_column is None else _labels(path, file, label_column)
         ids = None if selection.id_column is None else _ids(file, selection.id_column)
     return Contents(features, labels, names=() if _is_list(kind) else (*columns,), ids=ids)
+
+
+def _declared(
+    path: Path, file: Any, selection: Selection, label_column: str | None, others: set[str | None]
+) -> Contents:
+    """The columns that a schema declares, whatever their types."""
+    assert selection.schema is not None
+    present = [name for name in file.schema_arrow.names if not name.startswith(_INDEX_PREFIX)]
+    names = selection.arrange(path, [name for name in present if name not in others])
+    rows = DeclaredRows(path, names, (file.metadata.num_rows, len(names)), np.dtype(np.float64))
+    rows.readers = cell_readers(selection.schema)
+    labels = None if label_column is None else _labels(path, file, label_column)
+    ids = None if selection.id_column is None else _ids(file, selection.id_column)
+    return Contents(rows, labels, names=(*names,), ids=ids)
+
+
+def read_parquet_columns(path: Path) -> dict[str, list[str]]:
+    """All cells as text, by column; empty where there is no value."""
+    with _opened(path) as file:
+        present = [n for n in file.schema_arrow.names if not n.startswith(_INDEX_PREFIX)]
+        return {name: _texts(file.read(columns=[name]).column(name)) for name in present}
+
+
+def _texts(column: Any) -> list[str]:
+    return ["" if value is None else str(value) for value in column.to_pylist()]
 
 
 def _ids(file: Any, name: str) -> NDArray[np.str_]:

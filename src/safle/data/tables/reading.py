@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from safle.data.common import LABEL_COLUMN, existing_file
 from safle.data.tables.arrays import read_npy_table, read_npz_table, read_safetensors_table
-from safle.data.tables.delimited import read_csv_table
+from safle.data.tables.delimited import read_csv_columns, read_csv_table
 from safle.data.tables.labels import as_labels, name_labels, read_label_file
-from safle.data.tables.parquet import read_parquet_table
+from safle.data.tables.parquet import read_parquet_columns, read_parquet_table
 from safle.data.tables.selection import Contents, Selection
 from safle.data.tables.table import Table, check_features
+from safle.encoders.schema import Schema
 from safle.errors import TableError
 
 _READERS: dict[str, Callable[[Path, Selection], Contents]] = {
@@ -35,6 +36,7 @@ def open_table(
     label_column: str = LABEL_COLUMN,
     ignore: Sequence[str] = (),
     id_column: str | None = None,
+    schema: Schema | None = None,
 ) -> Table:
     """Open a file of features, with labels if there are any.
 
@@ -58,6 +60,9 @@ def open_table(
     id_column
         The column that says what each sample is called (.parquet, .csv): no feature, kept
         as the table's ``ids``.
+    schema
+        What the columns (.parquet, .csv) are, as an encoder of kind ``table`` declares it:
+        levels become numbers, and what is missing NaN.
 
     Returns
     -------
@@ -83,7 +88,8 @@ def open_table(
     >>> table.features[:].tolist(), table.labels.tolist()
     ([[46.0, 4.5], [60.0, 23.0]], ['cat', 'dog'])
     """
-    selection = Selection(split, features_key, labels_key, label_column, tuple(ignore), id_column)
+    names = label_column, tuple(ignore), id_column
+    selection = Selection(split, features_key, labels_key, *names, schema)
     file = existing_file(path, TableError)
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
@@ -104,6 +110,15 @@ def open_table(
         contents.names,
         contents.ids,
     )
+
+
+def read_columns(path: Path) -> dict[str, list[str]]:
+    """All cells of a .csv or .parquet table as text, by column; empty where there is no value."""
+    readers = {".csv": read_csv_columns, ".parquet": read_parquet_columns}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise TableError(f"{path}: columns have names in {' and '.join(readers)} files only")
+    return reader(path)
 
 
 def _labels(found: NDArray[Any], contents: Contents, *, where: str) -> NDArray[Any]:

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from safle.data.common import LABEL_COLUMN, choose_split, find_label, listed, refuse_options
 from safle.data.tables.table import Rows
+from safle.encoders.names import find_places
+from safle.encoders.schema import Schema
 from safle.errors import TableError
 
 COLUMN_OPTIONS = ("label_column", "ignore", "id_column")
@@ -38,6 +40,7 @@ class Selection:
     label_column: str = LABEL_COLUMN
     ignore: tuple[str, ...] = ()
     id_column: str | None = None
+    schema: Schema | None = None
 
     def refuse(self, path: Path, *options: str) -> None:
         """Raise if one of ``options``, which this kind of file has no use for, was given."""
@@ -56,7 +59,15 @@ class Selection:
         """Columns that are neither features nor labels."""
         if self.id_column is not None:
             _existing(path, self.id_column, names, "id_column")
-        return {*self.ignore, *([] if self.id_column is None else [self.id_column])}
+        declared = () if self.schema is None else self.schema.ignore
+        return {*self.ignore, *declared, *([] if self.id_column is None else [self.id_column])}
+
+    def arrange(self, path: Path, found: list[str]) -> list[str]:
+        """The columns that are features, in order: as declared, or else as ``found``."""
+        if self.schema is None:
+            return found
+        find_places(self.schema.names, found, where=str(path))
+        return [*self.schema.names]
 
     def label_in(self, path: Path, names: list[str]) -> str | None:
         """The column of labels among ``names``; only the default may be missing."""

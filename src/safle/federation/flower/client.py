@@ -18,6 +18,7 @@ from safle.data.tables import Table, open_table
 from safle.encoders import Encoder, load_encoder
 from safle.encoders.features import as_features
 from safle.encoders.histogram import Grid, Histogram
+from safle.encoders.schema import Schema
 from safle.encoders.source import check_source
 from safle.errors import EncoderMismatch, SettingsError, TableError
 from safle.federation.flower import messages
@@ -52,6 +53,7 @@ class Client:
     rows : sample numbers of the table that are this client's; None for all
     pinned : the only encoder that this client counts with, if it has a copy
     policy : what it lets out; None for everything
+    reading : the configuration that the table was opened by, if it can be opened again
     """
 
     name: str
@@ -61,6 +63,7 @@ class Client:
     trusted: bool = False
     pinned: Path | None = None
     policy: Policy | None = None
+    reading: Settings | None = None
 
     def release(
         self, counted: Statistics | Histogram, data: bytes, declared: PrivateRound | None = None
@@ -77,6 +80,12 @@ class Client:
         if self.policy is None and found.gives_away:
             log.warning("safle: this plain contribution gives samples away: %s", found.gives_away)
         return answer
+
+    def fitting(self, encoder: Encoder) -> Client:
+        """The same client, its table as the encoder declares it."""
+        if encoder.schema is None or self.reading is None:
+            return self.with_columns(encoder.feature_names)
+        return replace(self, table=open_configured(self.reading, encoder.schema))
 
     def with_columns(self, names: Sequence[str]) -> Client:
         """The same client, its features in the order of ``names``."""
@@ -111,6 +120,7 @@ def open_client(node_id: int, node: Settings, run: Settings) -> Client:
             name,
             open_configured(node),
             str(node["features"]),
+            reading=node,
             trusted=bool(node.get("trust-features", False)),
             pinned=Path(str(node["encoder"])) if "encoder" in node else None,
             policy=Policy.find(str(node.get("policy", ""))),
@@ -121,11 +131,13 @@ def open_client(node_id: int, node: Settings, run: Settings) -> Client:
     )
 
 
-def open_configured(config: Settings) -> Table:
+def open_configured(config: Settings, schema: Schema | None = None) -> Table:
     """The table that a node's configuration names, or a simulation's."""
-    selection = {name: str(config[key]) for key, name in SELECTION.items() if config.get(key)}
+    selection: dict[str, Any] = {
+        name: str(config[key]) for key, name in SELECTION.items() if config.get(key)
+    }
     ignored = [*filter(None, map(str.strip, str(config.get("ignore", "")).split(",")))]
-    return open_table(str(config["features"]), **selection, ignore=ignored)
+    return open_table(str(config["features"]), **selection, ignore=ignored, schema=schema)
 
 
 def answer_count(client: Client, settings: Settings, payload: bytes) -> Answer:
@@ -144,7 +156,7 @@ def count_table(client: Client, encoder: Encoder) -> Statistics:
             f"with {load_encoder(client.pinned).fingerprint[:12]}… ({client.pinned.name})"
         )
     check_source(encoder.source, client.table.source, where=client.where, trusted=client.trusted)
-    client = client.with_columns(encoder.feature_names)
+    client = client.fitting(encoder)
     total = Accumulator(encoder)
     for features, labels in client.batches():
         if labels is None:

@@ -34,7 +34,9 @@ def open_share(node_id: int, node: Settings, run: Settings) -> Client:
     simulation = settings.simulation
     table, parts = _split(simulation, settings.rules.clients or int(node["num-partitions"]))
     rows = parts[int(node["partition-id"])]
-    return Client(client_name(node_id, node), table, simulation.features, rows, trusted=True)
+    reading = Run(simulation=simulation).to_flat()
+    own = {"rows": rows, "trusted": True, "reading": reading}
+    return Client(client_name(node_id, node), table, simulation.features, **own)
 
 
 def find_papers(node: Settings, run: Settings) -> Papers:

@@ -90,6 +90,9 @@ class OnnxOperations:
         axis = self.graph.constant([1], np.int64)
         return self.graph.add("ReduceSum", valued, axis, keepdims=0)
 
+    def fill(self, x: str, value: Array | float) -> str:
+        return self.graph.add("Where", self.graph.add("IsNaN", x), self._number(value), x)
+
     def root(self, x: str) -> str:
         root = self.graph.add("Sqrt", self.graph.add("Abs", x))
         return self.graph.add("Mul", root, self.graph.add("Sign", x))

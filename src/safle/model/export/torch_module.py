@@ -57,6 +57,9 @@ class TorchOperations:
     def compose(self, x: Value, places: Array) -> Value:
         return (x.unflatten(1, places.shape) * self.buffer(places)).sum(1)
 
+    def fill(self, x: Value, value: Array | float) -> Value:
+        return torch.where(x.isnan(), self.buffer(value), x)
+
     def root(self, x: Value) -> Value:
         return x.abs().sqrt() * x.sign()
 
