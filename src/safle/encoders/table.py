@@ -149,8 +149,9 @@ class TableEncoder(Encoder):
 
     @classmethod
     def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
-        declared = {n: value for n, value in settings.items() if n != "schema"}
-        schema = Schema.from_json(settings["schema"]) if "schema" in settings else None
+        declared = {**settings}
+        content = declared.pop("schema", None)
+        schema = None if content is None else Schema.from_json(content)
         return cls(**arrays, schema=schema, **declared)
 
     def facts(self) -> dict[str, str]:

@@ -3,6 +3,7 @@
 A node has only a number; the run's configuration says which table is split, and how.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,8 @@ def open_share(node_id: int, node: Settings, run: Settings) -> Client:
     simulation = settings.simulation
     table, parts = _split(simulation, settings.rules.clients or int(node["num-partitions"]))
     rows = parts[int(node["partition-id"])]
-    reading = Run(simulation=simulation).to_flat()
-    own = {"rows": rows, "trusted": True, "reading": reading}
-    return Client(client_name(node_id, node), table, simulation.features, **own)
+    client = Client(client_name(node_id, node), table, simulation.features, rows, trusted=True)
+    return replace(client, reading=Run(simulation=simulation).to_flat())
 
 
 def find_papers(node: Settings, run: Settings) -> Papers:
