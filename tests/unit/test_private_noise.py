@@ -24,7 +24,7 @@ from safle.federation.private.keyholder import History, explain
 from safle.federation.private.noisy_space import NoisySpace, with_noise
 from safle.federation.private.round import PrivateRound, declare_round, statistics_space
 from safle.federation.private.vector import add_vectors, pack, unpack
-from safle.federation.publishing import draw_noise
+from safle.federation.publishing import draw_noise, epsilon_of
 from safle.federation.release import Release
 from safle.statistics import sum_statistics
 from safle.statistics.noisy import FreeColumns
@@ -124,6 +124,25 @@ def test_a_second_answer_is_the_first(played, tmp_path):
     cast, total, _ = played
     place = tmp_path / "history.sqlite"
     assert cast.answer(0, total, place) == cast.answer(0, total, place)
+
+
+def test_rounds_of_a_keyholder_add_up(played, tmp_path):
+    cast, total, _ = played
+    place = tmp_path / "history.sqlite"
+    for _ in range(2):
+        cast.answer(0, total, place)
+    with History(place) as history:
+        spent = history.ledger.releases()
+        assert [(row.epsilon, row.rho) for row in spent] == [(2.0, cast.declared.space.privacy.rho)]
+        assert "before:" not in explain(total.request, history)[-1]
+        again = cast.again(cast.declared.space)
+        files = [again.mask(at, part) for at, part in enumerate(parts_of(LINEAR))]
+        told = explain(again.gather(files).request, history)[-1]
+    together = epsilon_of(2 * spent[0].rho, 1e-5)
+    assert (
+        f"opened before: 1; all together, of the same people, they make epsilon {together:.3g}."
+        in told
+    )
 
 
 def test_a_round_opens_one_set(played, tmp_path):

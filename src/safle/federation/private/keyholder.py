@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from safle.errors import FederationError, StoreError
+from safle.federation.ledger import Ledger
 from safle.federation.log import log_refusal, write_log
 from safle.federation.private.answer import Answer
 from safle.federation.private.gathering import Request
@@ -23,6 +24,7 @@ from safle.federation.private.masked import open_seeds
 from safle.federation.private.masks import add_masks
 from safle.federation.private.noisy_space import NoisySpace
 from safle.federation.private.vector import new_vector
+from safle.federation.publishing import epsilon_of
 
 _TABLE = """CREATE TABLE IF NOT EXISTS opened (
     round TEXT NOT NULL, request TEXT NOT NULL, members TEXT NOT NULL, at TEXT NOT NULL,
@@ -33,10 +35,16 @@ _ANSWERS = """CREATE TABLE IF NOT EXISTS answers (
 
 
 class History:
-    """Which sets of clients a keyholder has opened, in SQLite; flushed at every commit."""
+    """Which sets of clients a keyholder has opened, in SQLite; flushed at every commit.
+
+    Attributes
+    ----------
+    ledger : the rounds with noise among them, in the same file
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.ledger = Ledger(path)
         with self._named():
             self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
             self._connection.execute("PRAGMA synchronous=FULL")
@@ -188,6 +196,12 @@ def explain(request: Request, history: History) -> list[str]:
     noise = ""
     if isinstance(declared.space, NoisySpace):
         noise = f" You add noise: {declared.space.privacy.promise}, whatever the others do."
+        if not before and (spent := history.ledger.releases()):
+            rho = sum((release.rho for release in spent), declared.space.privacy.rho)
+            noise += (
+                f" Rounds with noise that you have opened before: {len(spent)}; all together, of "
+                f"the same people, they make epsilon {epsilon_of(rho, declared.space.delta):.3g}."
+            )
     text = f"""
 {declared.operator.name} asks you to open the sum of {len(clients)} of {len(declared.clients)} \
 clients of round {declared.digest[:12]}…: {", ".join(clients)}.
@@ -236,6 +250,8 @@ def answer(request: Request, key: PrivateKey, history: History) -> Answer:
     made = Answer(key.name, declared.digest, request.digest, vectors)
     if not isinstance(declared.space, NoisySpace):
         return made
+    space = declared.space
+    history.ledger.spend(space, space.epsilon, space.delta)
     for masks in vectors.values():
-        declared.space.hide(masks)
+        space.hide(masks)
     return Answer.from_bytes(history.keep(request, made.to_bytes(key)), declared)
