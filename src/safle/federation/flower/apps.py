@@ -27,6 +27,7 @@ from safle.federation.flower.client import (
     client_name,
     open_client,
 )
+from safle.federation.flower.evaluation import answer_evaluation
 from safle.federation.flower.messages import Answer
 from safle.federation.flower.private import Papers, answer_mask, answer_request
 from safle.federation.flower.server import serve
@@ -63,6 +64,13 @@ def make_client_app(
     @app.query("histogram")
     def histogram(message: Message, context: Context) -> Message:
         return _reply(message, context, lambda *asked: answer_histogram(find(context), *asked))
+
+    @app.evaluate("counts")
+    def evaluation(message: Message, context: Context) -> Message:
+        node = context.node_config
+        return _reply(
+            message, context, lambda *asked: answer_evaluation(find(context), node, *asked)
+        )
 
     @app.train("mask")
     def mask(message: Message, context: Context) -> Message:

@@ -24,7 +24,7 @@ from safle.errors import EncoderMismatch, SettingsError, TableError
 from safle.federation.flower import messages
 from safle.federation.flower.messages import Answer
 from safle.federation.policy import Policy, let_out
-from safle.federation.release import Release
+from safle.federation.release import Counted, Release
 from safle.statistics import Accumulator, Statistics
 from safle.wire import encode_histogram, encode_statistics
 
@@ -66,7 +66,7 @@ class Client:
     reading: Settings | None = None
 
     def release(
-        self, counted: Statistics | Histogram, data: bytes, declared: PrivateRound | None = None
+        self, counted: Counted, data: bytes, declared: PrivateRound | None = None
     ) -> Answer:
         """The answer with ``data``, which is masked if ``declared``, if the policy lets it out."""
         answer = Answer(self.name, messages.SENT, data=data)

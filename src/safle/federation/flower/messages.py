@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 COUNT, HISTOGRAM = "train.count", "query.histogram"
 MASK, REQUEST = "train.mask", "query.request"
+EVALUATE = "evaluate.counts"
 """Message types: what a client is asked for."""
 SENT, KNOWN, FAILED, KEYHOLDER = "sent", "known", "failed", "keyholder"
 STYPE = "safle.bytes"

@@ -63,6 +63,7 @@ class Report:
     clients: Sequence[ClientReport] = ()
     calibration: Sequence[ClientReport] = ()
     keyholders: Sequence[ClientReport] = ()
+    evaluation: Sequence[ClientReport] = ()
     rules: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     round_seconds: float = 0.0
@@ -119,7 +120,7 @@ class Report:
         try:
             content = json.loads(path.read_text())
             del content["format"], content["accepted"]
-            for name in ("clients", "calibration", "keyholders"):
+            for name in ("clients", "calibration", "keyholders", "evaluation"):
                 content[name] = [ClientReport(**row) for row in content[name]]
             return Report(**content)
         except FileNotFoundError:

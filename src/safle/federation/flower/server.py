@@ -18,6 +18,7 @@ from safle.federation.contribution import Contribution
 from safle.federation.database import DATABASE
 from safle.federation.files import write_sum
 from safle.federation.flower import messages
+from safle.federation.flower.evaluation import EvaluationTask
 from safle.federation.flower.private import add_up_privately
 from safle.federation.flower.report import KEPT, Report
 from safle.federation.flower.round import Progress, Round
@@ -119,7 +120,9 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
             _check_enough(store, run, found)
             statistics = task.total.snapshot()
             write_sum(output / TOTAL, statistics, store.members.values())
-            _solve(encoder, statistics, output, run, found)
+            model = _solve(encoder, statistics, output, run, found)
+        if run.after.evaluate:
+            _evaluate(grid, model, output, run, found)
     except BaseException as error:
         why = str(error) if isinstance(error, SafleError) else f"{type(error).__name__}: {error}"
         found.error = messages.printable(why)
@@ -140,6 +143,11 @@ def _check(run: Run) -> Path:
             raise SettingsError("calibrate and encoder exclude each other; leave one out")
     else:
         run.places.path("encoder")
+    if run.after.evaluate and run.places.round:
+        raise SettingsError(
+            "evaluate asks for plain counts; after a private round, declare one of evaluation "
+            "counts (safle private round --model) and leave evaluate out"
+        )
     run.rules.check()
     run.places.path("store")
     return run.places.path("output")
@@ -191,7 +199,20 @@ def _check_enough(store: Store, run: Run, found: Report) -> None:
         )
 
 
-def _solve(encoder: Encoder, statistics: Statistics, output: Path, run: Run, found: Report) -> None:
+def _evaluate(grid: Grid, model: Model, output: Path, run: Run, found: Report) -> None:
+    """Ask for evaluation counts; whoever sends none is named, and the model stays as it is."""
+    task = EvaluationTask(model, run.limits)
+    asking = Round(grid, task, run.rules)
+    try:
+        asking.run()
+    finally:
+        found.evaluation = asking.rows()
+    task.write(output)
+
+
+def _solve(
+    encoder: Encoder, statistics: Statistics, output: Path, run: Run, found: Report
+) -> Model:
     with (output / TOTAL).open("rb") as file:
         found.total = container.declared_digest(file.read(64))
     log.info("solving %d columns for %d samples", statistics.dim, statistics.sample_count)
@@ -199,12 +220,12 @@ def _solve(encoder: Encoder, statistics: Statistics, output: Path, run: Run, fou
     model = Model(encoder, solution)
     model.save(output / MODEL)
     found.model, found.samples = model.digest, statistics.sample_count
+    return model
 
 
 def _finish(found: Report, output: Path, begun: float) -> None:
-    found.bytes_received = sum(
-        row.bytes for row in (*found.clients, *found.calibration, *found.keyholders)
-    )
+    answers = found.clients, found.calibration, found.keyholders, found.evaluation
+    found.bytes_received = sum(row.bytes for rows in answers for row in rows)
     found.seconds = round(time.monotonic() - begun, 3)
     # Linux counts kilobytes, macOS bytes.
     unit = 1 if sys.platform == "darwin" else 1024

@@ -110,6 +110,13 @@ class Solve:
 
 
 @dataclass(frozen=True)
+class After:
+    """What clients are asked for once the model is there: ``evaluate``, counts of its answers."""
+
+    evaluate: bool = False
+
+
+@dataclass(frozen=True)
 class Calibration:
     """Clients' histograms instead of an encoder file: how many features, and on which grid.
 
@@ -177,6 +184,7 @@ class Run:
     rules: Rules = Rules()
     limits: Limits = field(default_factory=Limits)
     solve: Solve = Solve()
+    after: After = After()
     calibration: Calibration = Calibration()
     new_encoder: NewEncoder = NewEncoder()
     simulation: Simulation = Simulation()

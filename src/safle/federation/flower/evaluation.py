@@ -1,0 +1,94 @@
+"""A second message, after the model: how good its answers are at each client.
+
+A client answers with evaluation counts of a table that its node's configuration names,
+``test="/data/held-out.csv"``, and that was not counted for the model.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safle._internal import atomic
+from safle.encoders import load_encoder
+from safle.encoders.source import check_source
+from safle.errors import EncoderMismatch, FederationError, SettingsError, TableError
+from safle.federation.evaluation_page import write_page
+from safle.federation.flower import messages
+from safle.federation.flower.client import Client, Settings, open_configured
+from safle.federation.flower.messages import Answer
+from safle.federation.limits import Limits
+from safle.model import Model
+from safle.model.evaluating import evaluate
+from safle.model.figures import FIGURES, Figures
+from safle.statistics.evaluation import Evaluation
+from safle.wire import decode_evaluation, encode_evaluation, write_evaluation
+
+if TYPE_CHECKING:
+    from flwr.app import RecordDict
+
+log = logging.getLogger("flwr")
+COUNTS, PAGE = "evaluation.eval", "evaluation.html"
+
+
+def answer_evaluation(client: Client, node: Settings, settings: Settings, payload: bytes) -> Answer:
+    """Count the answers of the server's model on this node's test table."""
+    del settings
+    if not node.get("test"):
+        raise SettingsError('this node has nothing to test on; configure test="/path/to/table"')
+    where = str(node["test"])
+    client = replace(client, table=open_configured({**node, "features": where}), where=where)
+    model = Model.from_bytes(payload)
+    if client.pinned is not None and load_encoder(client.pinned) != model.encoder:
+        raise EncoderMismatch("the server's model is of another encoder than this client's")
+    check_source(model.encoder.source, client.table.source, where=where, trusted=client.trusted)
+    client = client.with_columns(model.encoder.feature_names)
+    counts = Evaluation.none(model.digest, model.class_names)
+    for features, labels in client.batches():
+        if labels is None:
+            raise TableError(f"{where}: has no labels; expected one a sample")
+        counts += evaluate(model, features, labels)
+    return client.release(counts, encode_evaluation(counts))
+
+
+class EvaluationTask:
+    """Evaluation counts of one model, added up as they come."""
+
+    message_type = messages.EVALUATE
+
+    def __init__(self, model: Model, limits: Limits) -> None:
+        self._model, self._limits, self._payload = model, limits, model.to_bytes()
+        self.sites: dict[str, Evaluation] = {}
+
+    def content(self) -> RecordDict:
+        return messages.question({}, self._payload)
+
+    def names(self) -> Collection[str]:
+        return self.sites
+
+    def take(self, client: str, data: bytes) -> tuple[int, str]:
+        if client in self.sites:
+            raise FederationError(f"client {client!r} has sent its counts already")
+        counts = decode_evaluation(data)
+        counts.require(self._model.digest, self._model.class_names)
+        self._limits.check_samples(counts.sample_count)
+        self.sites[client] = counts
+        return counts.sample_count, ""
+
+    def write(self, folder: Path) -> None:
+        """The sum, and a page of all sites; nothing where nobody has a sample."""
+        sites = {name: counts for name, counts in self.sites.items() if counts.sample_count}
+        if not sites:
+            log.warning("nobody has evaluated the model")
+            return
+        none = Evaluation.none(self._model.digest, self._model.class_names)
+        total = sum(sites.values(), start=none)
+        figures = Figures.of(total)
+        write_evaluation(folder / COUNTS, total)
+        each: Mapping[str, Any] = {name: (of, Figures.of(of)) for name, of in sites.items()}
+        atomic.write_text(folder / PAGE, write_page(total, figures, each))
+        for name, title in FIGURES.items():
+            log.info("%s: %s", title, getattr(figures, name))
