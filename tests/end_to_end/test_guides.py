@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import rich_click as click
 
 import safle
-from safle.cli.main import run
+from safle.cli.main import app, run
+from safle.cli.session import Session
 
 ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "docs/guides").glob("*.md"))
@@ -39,6 +41,38 @@ def run_line(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit) as ended:
         run(arguments)
     assert ended.value.code == 0, line
+
+
+def parse_line(line: str) -> None:
+    """Read a command and its options as ``safle`` does, without running it."""
+    words, name = shlex.split(line, comments=True)[1:], "safle"
+    command: click.Command | None = app
+    context = None
+    while command is not None:
+        context = command.make_context(name, words, parent=context, obj=Session())
+        if not isinstance(command, click.Group):
+            return
+        words = [*context._protected_args, *context.args]
+        name, command, words = command.resolve_command(context, words) if words else ("", None, [])
+
+
+def test_every_command_of_the_docs_has_the_options_it_is_shown_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a command cannot be run here: it needs a network, or another's weights."""
+    monkeypatch.chdir(tmp_path)
+    pages = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
+    shown = [block for page in pages for block in blocks(page, "(?:sh|console|text)")]
+    lines = "\n".join(shown).replace("\\\n", " ")
+    commands = re.findall(r"^(?:\$ )?(safle .*)", lines, re.MULTILINE)
+    assert len(commands) > 50
+    for line in commands:
+        try:
+            parse_line(line)
+        except click.ClickException as error:
+            pytest.fail(f"{line}: {error.format_message()}")
+    with pytest.raises(click.NoSuchOption):
+        parse_line("safle backbones add x.onnx --no-such-option")
 
 
 @pytest.fixture
