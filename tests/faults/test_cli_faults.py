@@ -103,7 +103,7 @@ def test_bad_input_is_one_line_and_changes_nothing(
     folder: Path, arguments: list[str], said: str
 ) -> None:
     before = contents(folder)
-    done = safle(folder, *arguments, "-o", "old")
+    done = safle(folder, "--force", *arguments, "-o", "old")
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = [text for text in done.stderr.splitlines() if not text.startswith("compiling")]
     assert line.startswith("error: ")
@@ -145,7 +145,7 @@ def test_a_full_disk_is_one_line_and_changes_nothing(folder: Path, arguments: li
         resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, SMALL))
 
     before = contents(folder)
-    done = safle(folder, "--quiet", *arguments, "-o", "old", preexec_fn=fill_disk)
+    done = safle(folder, "--quiet", *arguments, "--force", "-o", "old", preexec_fn=fill_disk)
     assert (done.returncode, done.stdout) == (1, "")
     # Whoever counts is told what the file would have given away, quiet or not.
     told = [line for line in done.stderr.splitlines() if not line.startswith("warning: this plain")]
@@ -217,7 +217,9 @@ def test_a_stopped_command_cleans_up(folder: Path, number: int, code: int, said:
 @pytest.mark.slow
 def test_ctrl_c_while_solving(folder: Path) -> None:
     before = contents(folder)
-    process = start(folder, "solve", "total.stats", *ENCODER, "--ridge", "0", "-o", "old")
+    process = start(
+        folder, "solve", "total.stats", *ENCODER, "--ridge", "0", "--force", "-o", "old"
+    )
     assert process.stderr is not None
     first = process.stderr.readline()
     while not first.startswith("solving"):
