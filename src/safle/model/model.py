@@ -23,6 +23,7 @@ from safle._internal.arguments import require_type
 from safle._internal.memory import require
 from safle._internal.tensors import Arrays, read_tensors, write_tensors
 from safle.encoders.base import Encoder, encoder_header, restore_encoder
+from safle.encoders.codes import Codes
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import SafleError, WireError
 from safle.model.dense import DenseScores
@@ -36,7 +37,7 @@ from safle.statistics.privacy import Privacy
 
 FORMAT = "safle-model-3"
 MAX_FILE_BYTES = 1 << 32
-BATCH, SMALLEST_BATCH = 16_384, 256
+BATCH, SMALLEST_BATCH = 8_192, 256
 DENSE_BATCH = 1 << 22
 """Dense integers of a batch, so that they are still in the cache when they meet the weights."""
 _MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
@@ -135,23 +136,31 @@ class Model:
     def decision_function(self, features: ArrayLike) -> NDArray[np.float64]:
         """Scores, float64, (samples, class_count)."""
         checked = self.encoder.check(features)
-        rows = DENSE_BATCH // max(1, self.encoder.layout.dense_dim)
-        rows = min(max(rows, SMALLEST_BATCH), BATCH)
         scores = np.empty((len(checked), len(self.class_names)))
         scores[:] = self.intercept
-        for first in range(0, len(checked), rows):
-            self._add_scores(checked[first : first + rows], scores[first : first + rows])
+        for first in range(0, len(checked), BATCH):
+            self._add_scores(checked[first : first + BATCH], scores[first : first + BATCH])
         return scores
 
     def _add_scores(self, features: NDArray[Any], scores: NDArray[np.float64]) -> None:
-        codes, layout = self.encoder.encode_checked(features), self.encoder.layout
+        rows = max(DENSE_BATCH // max(1, self.encoder.layout.dense_dim), SMALLEST_BATCH)
+        squared = []
+        for first in range(0, len(features), rows):
+            codes = self.encoder.encode_checked(features[first : first + rows])
+            self._add_weights(codes, scores[first : first + rows])
+            if self.squares is not None:
+                squared.append(codes.dense[:, self.squares.columns])
+        if self.squares is not None:
+            # Of many samples together: a class's triangle is unfolded once for all of them.
+            self.squares.add(scores, np.concatenate(squared))
+
+    def _add_weights(self, codes: Codes, scores: NDArray[np.float64]) -> None:
+        layout = self.encoder.layout
         if layout.experts:
             steps = look_up(codes.symbols, layout.bases, self._table_steps)
             scores += steps[:, : len(self.class_names)] * self._step
         if layout.dense_dim and self._weighs:
             self._dense_scores.add(scores, codes.dense)
-        if self.squares is not None:
-            self.squares.add(scores, codes.dense)
 
     @property
     def calibrated(self) -> bool:

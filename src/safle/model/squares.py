@@ -8,6 +8,8 @@ as well: in any order, by any library, on any machine.
 from __future__ import annotations
 
 import math
+from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from safle.encoders.codes import Layout
 from safle.errors import WireError
 from safle.solver.quadratic import OFFSET_BITS, Quadratic, squared_columns
 
+ROWS = 512
+"""Samples whose products with a block of columns are still in the cache when they are squared."""
 AT_A_TIME = 128
 """Columns of a triangle that are multiplied together: what lies below it is left out."""
 TOGETHER = 8_192
@@ -51,25 +55,36 @@ class Squares:
         self.most = math.isqrt((1 << 53) // d)
         self.worth = -head.worth / 2 / (1 << 2 * OFFSET_BITS)
 
+    @cached_property
+    def _upper(self) -> NDArray[np.int64]:
+        """Where the entries of a triangle lie in a square, row by row."""
+        d = len(self.columns)
+        return np.flatnonzero(np.triu(np.ones((d, d), np.bool_)))
+
     def factor(self, place: int) -> NDArray[np.float64]:
         """Integers of V, (d, d), of a class."""
         d = len(self.columns)
-        square = np.zeros((d, d))
-        square[np.triu_indices(d)] = self.head.factors[place]
-        return square
+        square = np.zeros(d * d)
+        square[self._upper] = self.head.factors[place]
+        return square.reshape(d, d)
 
-    def add(self, scores: NDArray[np.float64], dense: NDArray[np.int16]) -> None:
-        """Add to ``scores``, (samples, class_count), in place."""
-        codes, d = dense[:, self.columns].astype(np.float64), len(self.columns)
+    def add(self, scores: NDArray[np.float64], codes: NDArray[np.int16]) -> None:
+        """Add to ``scores``, (samples, class_count), in place.
+
+        Parameters
+        ----------
+        codes : int16, (samples, d), dense codes of `columns`
+        """
+        d, real = len(self.columns), codes.astype(np.float64)
         for place in range(scores.shape[1]):
-            factor, sums = self.factor(place), np.zeros(len(codes))
-            for left in range(0, d, AT_A_TIME):
-                right = min(left + AT_A_TIME, d)
-                values = codes[:, :right] @ factor[:right, left:right]
+            factor, sums = self.factor(place), np.zeros(len(real))
+            for top, left in product(range(0, len(real), ROWS), range(0, d, AT_A_TIME)):
+                rows, some = slice(top, top + ROWS), slice(left, min(left + AT_A_TIME, d))
+                values = real[rows, : some.stop] @ factor[: some.stop, some]
                 np.rint(np.multiply(values, self.step, out=values), out=values)
-                values -= self.head.offsets[place, left:right]
+                values -= self.head.offsets[place, some]
                 np.clip(values, -self.most, self.most, out=values)
-                sums += np.einsum("ij,ij->i", values, values)
+                sums[rows] += np.einsum("ij,ij->i", values, values)
             scores[:, place] += sums * self.worth
 
     def express(self, ops: Any, dense: Any) -> Any:
