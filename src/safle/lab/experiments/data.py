@@ -6,7 +6,7 @@ Hyper-parameters are chosen on `DataSet.held_out`, a part of the training sample
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -85,11 +85,12 @@ class DataSet:
 
 def load_features(path: Path) -> DataSet:
     """A file with the splits ``train`` and ``test``, both labelled."""
-    tables = [open_table(path, split=split) for split in ("train", "test")]
+    # One after the other: what is wrong with the first is said before the second is missed.
+    tables = (open_table(path, split=split) for split in ("train", "test"))
     return join_splits(path.stem, tables, path)
 
 
-def join_splits(name: str, tables: Sequence[Table], path: Path) -> DataSet:
+def join_splits(name: str, tables: Iterable[Table], path: Path) -> DataSet:
     """The data of a training and a test table; ``path`` is where they come from."""
     arrays: list[NDArray[Any]] = []
     for split, table in zip(("train", "test"), tables, strict=True):
@@ -112,7 +113,7 @@ def join_splits(name: str, tables: Sequence[Table], path: Path) -> DataSet:
         name,
         *(train, places, test, numbers),
         tuple(str(name) for name in names),
-        tables[0].source or path.name,
+        table.source or path.name,
     )
 
 
