@@ -110,7 +110,7 @@ def test_masked_sheets_name_who_opens_and_broken_rules_show():
                       keyholders={"board": "k1" * 32}, least_clients=3, epsilon=2.0)  # fmt: skip
     text = Sheet(release, Policy(least_clients=5), "a", b"", "today").to_text()
     assert "nobody: it is masked" in text
-    assert "at least 3 clients, with noise of epsilon 2, once 1 keyholders agree" in text
+    assert "at least 3 clients, with noise of epsilon 2, opened by the keyholder" in text
     assert "board (k1k1k1k1k1k1…)" in text
     assert "Samples of each class, which the file does not show" in text
     assert "broken: 3 (at least 5)" in text
