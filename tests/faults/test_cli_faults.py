@@ -113,7 +113,12 @@ def test_bad_input_is_one_line_and_changes_nothing(
 
 def test_an_empty_client_changes_nothing_and_may_come_twice(folder: Path, tmp_path: Path) -> None:
     empty, total = str(tmp_path / "empty.stats"), str(tmp_path / "total.stats")
-    assert safle(folder, "count", "empty.npz", *ENCODER, "-o", empty).returncode == 0
+    nothing = ("count", "empty.npz", *ENCODER, "-o", empty)
+    refused = safle(folder, *nothing)
+    assert refused.returncode == 1
+    assert "has no samples" in refused.stderr
+    assert not Path(empty).exists()
+    assert safle(folder, *nothing, "--allow-empty").returncode == 0
     done = safle(folder, "sum", empty, "a.stats", empty, "b.stats", "-o", total)
     assert done.returncode == 0, done.stderr
     assert Path(total).read_bytes() == (folder / "total.stats").read_bytes()

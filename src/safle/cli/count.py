@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from safle.statistics import Statistics
 
 CLASSES = "The only labels there may be; anything else is refused."
+EMPTY = "Write a file that counts no samples; it changes nothing in a sum."
 BATCH = "Samples taken at a time; the result does not depend on it."
 TABLE_BATCH = 4096
 
@@ -32,6 +33,7 @@ TABLE_BATCH = 4096
 @opt.encoder_file()
 @opt.table_options(labels=True)
 @opt.option("--classes", CLASSES, "A,B,C", show_default="all")
+@opt.option("--allow-empty", EMPTY, is_flag=True)
 @opt.option("--batch", BATCH, "N", type=opt.COUNT, show_default="4096 rows or 32 images")
 @opt.trust_option
 @policy_option
@@ -56,6 +58,7 @@ def count(
     features never reach the disk; a run that is interrupted goes on where it was.
     """
     from safle.encoders import load_encoder
+    from safle.errors import InvalidInput
 
     given = features, encoder_path, options["labels"], options["weights"], policy_path
     opt.refuse_overwriting(output, *given)
@@ -71,6 +74,11 @@ def count(
     else:
         opt.refuse_given(img.ONLY_IMAGES, "images")
         statistics = _count_table(session, features, encoder, options)
+    if not statistics.sample_count and not options["allow_empty"]:
+        raise InvalidInput(
+            f"{features}: has no samples, so there is nothing to send; is it the right file? If it "
+            "is, say --allow-empty"
+        )
     title, counted = release_statistics(session, statistics, output, policy_path)
     session.facts(title, counted | facts)
 

@@ -126,8 +126,12 @@ def _add_file(store: Store, client: str, file: Path, *, allow_duplicates: bool) 
 
 
 def _show(session: Session, folder: Path, store: Store, **more: object) -> None:
-    facts = {"clients": len(store.members), "samples": f"{store.sample_count:,}", **more}
-    session.facts(f"{folder}: store", facts)
+    from safle.cli.describe import listing, warn_of_classes
+
+    classes = sorted({name for member in store.members.values() for name in member.classes})
+    facts = {"clients": len(store.members), "samples": f"{store.sample_count:,}"}
+    session.facts(f"{folder}: store", facts | {"classes": listing(classes), **more})
+    warn_of_classes(session, classes)
 
 
 @store.command(cls=Command, epilog=EXAMPLES)

@@ -66,6 +66,7 @@ def add_up(
     """
     from safle._internal.memory import readable
     from safle._internal.places import find_files
+    from safle.cli.describe import listing, warn_of_classes
     from safle.encoders import load_encoder
     from safle.encoders.histogram import Grid
     from safle.federation.files import sum_evaluations, sum_files, sum_histograms
@@ -92,11 +93,14 @@ def add_up(
         else:
             made = load_encoder(encoder_path) if encoder_path else None
             manifest = sum_files(sources, output, made=made, workers=workers, ray=ray, **options)
-    facts = {
+    classes = sorted({name for entry in manifest.contributions for name in entry.classes})
+    facts: dict[str, object] = {
         "files": len(sources),
         "contributions": len(manifest.contributions),
         "samples": f"{manifest.samples:,}",
+        **({"classes": listing(classes)} if classes else {}),
         "file": readable(output.stat().st_size),
         "digest": manifest.digest,
     }
     session.facts(f"{output}: sum of {manifest.kind}", facts)
+    warn_of_classes(session, classes)

@@ -50,6 +50,9 @@ def as_labels(values: ArrayLike, *, where: str) -> NDArray[Any]:
             array = np.strings.decode(array, "utf-8")
         except UnicodeDecodeError as error:
             raise TableError(f"{where} has bytes that are not UTF-8 ({error}); save text") from None
+    if array.dtype.kind == "U":
+        # Spaces around it would make a class of its own.
+        array = np.strings.strip(array)
     try:
         return features.as_labels(array, len(array))
     except InvalidInput as error:
@@ -66,7 +69,7 @@ def parse_labels(texts: Sequence[str], *, where: str) -> NDArray[Any]:
                 f"{where} has an integer label that does not fit in 64 signed bits; "
                 "put a letter before the numbers to make them names"
             ) from None
-    return np.array(texts, dtype=np.str_)
+    return np.array([text.strip() for text in texts], dtype=np.str_)
 
 
 def name_labels(labels: NDArray[Any], names: tuple[str, ...], *, where: str) -> NDArray[Any]:
