@@ -68,13 +68,13 @@ def run_torch(model, features):
     return scores, np.array(model.class_names)[scores.argmax(1)]
 
 
-def run_onnx(proto, features):
+def run_onnx(proto, features, outputs=("scores", "label")):
     runtime = pytest.importorskip("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     data = proto if isinstance(proto, bytes) else proto.SerializeToString()
     session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    return session.run(["scores", "label"], {"features": features})
+    return session.run([*outputs], {"features": features})
 
 
 def runtimes(model, features):
@@ -98,6 +98,17 @@ def test_same_classes_for_any_batch(kind, head, classes):
     model = make_model(encoder_of(kind, PublicSample(features)), features, labels, head)
     for batch in (0, 1, 150):
         assert_same(model, features[:batch])
+
+
+@pytest.mark.parametrize("head", [*HEADS, "discriminant"])
+def test_onnx_gives_the_same_probabilities(head):
+    pytest.importorskip("onnx")
+    features, labels = random_data()
+    model = make_model(encoder_of("linear", PublicSample(features)), features, labels, head)
+    for batch in (0, 1, 150):
+        part = features[:batch]
+        (found,) = run_onnx(to_onnx(model), part, ["probabilities"])
+        np.testing.assert_allclose(found, model.predict_proba(part), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("together", [1, 1 << 13])

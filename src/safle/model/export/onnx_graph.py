@@ -36,10 +36,11 @@ class Graph:
         self.constants.append(numpy_helper.from_array(array, name))
         return name
 
-    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Append a node; gives the name of its output."""
+    def add(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
+        """Append a node; gives the name of its first output."""
         name = f"{operator.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, inputs, [name], **attributes))
+        names = [name, *(f"{name}_{at}" for at in range(1, outputs))]
+        self.nodes.append(helper.make_node(operator, inputs, names, **attributes))
         return name
 
     def name(self, value: str, name: str) -> None:
@@ -190,11 +191,27 @@ def build(model: Model, metadata: dict[str, str]) -> onnx.ModelProto:
     best = graph.add("ArgMax", scores, axis=1, keepdims=0)
     names = _class_names(graph, model)
     graph.name(scores, "scores")
+    graph.name(_probabilities(graph, model, scores), "probabilities")
     graph.name(graph.add("Gather", names, best), "label")
     proto = _proto(graph, model)
     helper.set_model_props(proto, metadata)
     onnx.checker.check_model(proto)
     return proto
+
+
+def _probabilities(graph: Graph, model: Model, scores: str) -> str:
+    """As `safle.model.probabilities`, to about the last bit."""
+    if model.head != "least-squares":
+        temperature = graph.constant(model.temperature or 1.0, np.float64)
+        return graph.add("Softmax", graph.add("Div", scores, temperature), axis=1)
+    count = len(model.class_names)
+    ordered = graph.add("TopK", scores, graph.constant([count], np.int64), outputs=2, axis=1)
+    sums = graph.add("CumSum", ordered, graph.constant(1, np.int64))
+    beyond = graph.add("Sub", sums, graph.constant(1.0, np.float64))
+    shares = graph.add("Div", beyond, graph.constant(np.arange(1, count + 1), np.float64))
+    threshold = graph.add("ReduceMax", shares, axes=[1], keepdims=1)
+    nearest = graph.add("Sub", scores, threshold)
+    return graph.add("Max", nearest, graph.constant(0.0, np.float64))
 
 
 def _class_names(graph: Graph, model: Model) -> str:
@@ -212,6 +229,7 @@ def _proto(graph: Graph, model: Model) -> onnx.ModelProto:
         [
             _value("scores", TensorProto.DOUBLE, len(model.class_names)),
             _value("label", label),
+            _value("probabilities", TensorProto.DOUBLE, len(model.class_names)),
         ],
         graph.constants,
     )
