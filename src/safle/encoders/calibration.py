@@ -53,6 +53,8 @@ class DeclaredRange:
     feature_dim : how many features there are; not needed where there is a range for each
     names : of the features, or empty
 
+    Examples
+    --------
     >>> DeclaredRange(0, 16, feature_dim=2).thresholds(3).T.tolist()
     [[4.0, 8.0, 12.0], [4.0, 8.0, 12.0]]
     >>> DeclaredRange([0, 100], [1, 500], names=["ratio", "platelets"]).thresholds(1).tolist()
