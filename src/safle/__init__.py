@@ -8,6 +8,7 @@ counts and solves one linear system. Names are imported where they are first use
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ _HOMES = {
         "write_statistics",
     ),
 }
+# What goes on is said to the logger "safle": it is silent until a program asks for it.
+logging.getLogger("safle").addHandler(logging.NullHandler())
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [

@@ -135,3 +135,11 @@ def test_damaged_classifiers_are_refused(tmp_path):
     path.write_bytes(whole[:-9])
     with pytest.raises(safle.SafleError):
         safle.SafleClassifier.load(path)
+
+
+def test_what_goes_on_is_logged_for_who_asks(caplog):
+    caplog.set_level("INFO", "safle")
+    solution = safle.solve(STATISTICS)
+    assert [(r.name, r.getMessage()) for r in caplog.records] == [
+        ("safle.solver.facade", f"solved: {solution!r}")
+    ]

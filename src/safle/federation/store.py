@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -49,6 +50,8 @@ from safle.federation.database import (
 )
 from safle.federation.limits import Limits
 from safle.statistics import Accumulator, Statistics
+
+_log = logging.getLogger(__name__)
 
 Progress = Callable[[float], None]
 """Called with the finished share, 0 to 1."""
@@ -208,6 +211,7 @@ class Store:
                 total.subtract(statistics)
             raise
         self._index(entry)
+        _log.info("%s: took %s, %d samples", self.folder, entry.client, entry.samples)
         return self._members[entry.client]
 
     def remove(self, client: str) -> Member:
@@ -226,6 +230,7 @@ class Store:
         # Another client's file, where two sent the same.
         if not self._digests[member.digest]:
             self._path(member).unlink(missing_ok=True)
+        _log.info("%s: removed %s", self.folder, client)
         return member
 
     def contributions(self, progress: Progress | None = None) -> Iterator[Statistics]:

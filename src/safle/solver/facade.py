@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
@@ -26,6 +27,7 @@ from safle.solver.tiles import Backend, Cholesky, Progress, ScipyBackend, TiledM
 from safle.solver.torch_backend import TorchBackend, installed
 from safle.statistics import Statistics
 
+log = logging.getLogger(__name__)
 Head = Literal["auto", "least-squares", "discriminant", "averaged", "quadratic"]
 Criterion = Literal["gcv", "evidence"]
 BackendName = Literal["auto", "scipy", "torch"]
@@ -172,7 +174,7 @@ def _with_priors(solution: Solution, shift: NDArray[np.float64] | None) -> Solut
 
 
 def _solution(statistics: Statistics, **solved: Any) -> Solution:
-    return Solution(
+    made = Solution(
         fingerprint=statistics.fingerprint,
         layout=statistics.layout,
         codes=statistics.codes,
@@ -181,6 +183,8 @@ def _solution(statistics: Statistics, **solved: Any) -> Solution:
         privacy=privacy_of(statistics),
         **solved,
     )
+    log.info("solved: %r", made)
+    return made
 
 
 def _solve_quadratic(

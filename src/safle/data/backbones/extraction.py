@@ -4,6 +4,7 @@ Workers are threads: Pillow and ONNX Runtime let go of the interpreter, so one w
 while another is in the network. Only a few batches are ever between reading and the caller.
 """
 
+import logging
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,7 @@ from safle.data.backbones.loading import Backbone
 from safle.data.images import Label, Record, decode
 from safle.errors import BackboneError, ImageError
 
+log = logging.getLogger(__name__)
 DEFAULT_BATCH = 32
 MOST_BYTES = 32 * 2**20
 """Encoded images a batch: large photographs make smaller batches."""
@@ -121,6 +123,7 @@ def _features(backbone: Backbone, records: list[Record]) -> Batch:
         try:
             preprocessing.normalise(preprocessing.fit(decode(record.data)), images[filled])
         except ImageError as error:
+            log.info("%s: left out: %s", record.name, error)
             unreadable.append((record.name, str(error)))
         else:
             names.append(record.name)
