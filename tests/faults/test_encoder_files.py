@@ -175,6 +175,9 @@ def test_model_headers_must_make_sense(models, path, kind):
             path.write_bytes(put_together({**header, name: lie}, arrays))
             with pytest.raises(WireError):
                 load_model(path)
+        if name == "temperature":
+            # Without it, it is a model that is not calibrated.
+            continue
         path.write_bytes(put_together({k: v for k, v in header.items() if k != name}, arrays))
         with pytest.raises(WireError):
             load_model(path)
