@@ -138,7 +138,7 @@ def registered_names(server: Path) -> dict[str, str]:
     """Flower's numbers of the nodes that ``register.sh`` has registered, and their names."""
     path = server / "registered.txt"
     lines = path.read_text().splitlines() if path.exists() else []
-    return {number: name for name, number in (line.split() for line in lines)}
+    return {number: name for name, _, number in (line.partition(" ") for line in lines)}
 
 
 def _renderer(deployment: Deployment) -> Render:
