@@ -88,8 +88,8 @@ def test_other_features_do_not_fit(kind):
     assert fitting_share(data.encoder, data.features) > 0.9
     assert fitting_share(data.encoder, 1_000 + 0 * data.features) == 0
     if kind != "embedding":
-        # Which cannot tell large from very large.
-        assert fitting_share(data.encoder, 1_000 * data.features) < 0.7
+        # Buckets cannot tell large from very large.
+        assert fitting_share(data.encoder, 1_000 * data.features) < 0.75
 
 
 @pytest.mark.parametrize("most", [30e3, 200e3])

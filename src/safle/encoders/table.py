@@ -67,6 +67,7 @@ class TableEncoder(Encoder):
     kind = "table"
     summary = "for tables: levels of categories, gaps, and numbers as in random-features"
     gaps = True
+    worth = 1 << WORTH_BITS
     settings_type: ClassVar[type[TableSettings]] = TableSettings
     settings: TableSettings
 
