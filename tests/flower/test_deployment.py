@@ -383,10 +383,17 @@ def test_the_scripts_run_a_federation_with_tls_and_known_nodes(federation, tmp_p
         )
         assert check.returncode == 0, check.stdout
         assert "the control API answers from here without a login" in check.stdout
-        status = script(server / "status.sh")
-        assert status.returncode == 0, status.stderr
-        assert "finished" in status.stdout
-        assert len(re.findall(r"^[abc] +online", status.stdout, re.MULTILINE)) == 3
+        said = [""]
+
+        def are_online() -> bool:
+            status = script(server / "status.sh")
+            assert status.returncode == 0, status.stderr
+            said.append(status.stdout)
+            found = re.findall(r"^([abc]) +online", status.stdout, re.MULTILINE)
+            return sorted(found) == [*NAMES] and "finished" in status.stdout
+
+        # A node of a busy machine that is late with its heartbeat is offline until the next one.
+        eventually(are_online, explain=lambda: said[-1])
     report = json.loads((server / "results" / "report.json").read_text())
     assert sorted(report["accepted"]) == ["a", "b", "c"]
     assert {row["client"] for row in report["clients"]} == {"a", "b", "c"}

@@ -19,7 +19,7 @@ def test_a_policy_refuses_and_only_its_rule_travels(federation, tmp_path):
         "output": str(tmp_path / "results"),
         "encoder": str(federation.encoder_path),
         "clients": len(nodes),
-        "deadline": 60.0,
+        "deadline": 600.0,
     }
     report = serve(InProcessGrid(client_app, nodes, Run().to_flat()), Run.from_flat(config))
     rows = {row.client: row for row in report.clients}

@@ -51,7 +51,7 @@ def federation(tmp_path):
     names = {"encoder": "encoder.safetensors", "round": "round.private"}
     names |= {"operator": "operator.pub", "store": "store", "output": "out"}
     places = Places(**{name: str(tmp_path / path) for name, path in names.items()})
-    return Run(places, Rules(clients=4, deadline=60)), nodes
+    return Run(places, Rules(clients=4, deadline=600)), nodes
 
 
 def play(run, nodes):

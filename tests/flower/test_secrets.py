@@ -41,7 +41,7 @@ def run(federation, folder, node):
         "output": str(folder / "results"),
         "encoder": str(federation.encoder_path),
         "clients": 2,
-        "deadline": 60.0,
+        "deadline": 600.0,
         "least": 1,
     }
     grid = Listening(apps.client_app, nodes, Run().to_flat())
@@ -79,7 +79,7 @@ def test_an_error_that_nobody_foresaw_says_its_class(federation, tmp_path, monke
         "output": str(tmp_path / "results"),
         "encoder": str(federation.encoder_path),
         "clients": 1,
-        "deadline": 60.0,
+        "deadline": 600.0,
         "least": 1,
     }
     with pytest.raises(apps.FederationError):
