@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -112,18 +114,40 @@ def test_forged_rounds(cast):
     assert 0 < accepted < FILES / 2
 
 
-def test_forged_contributions(cast, total):
-    g, accepted = np.random.default_rng(2), 0
-    masked = Masked.from_bytes(cast.mask(0, PARTS[0]), cast.declared)
-    for number in range(FILES):
+def forged_contributions(g, cast, true, files):
+    """Files of the first client, truly sealed and signed, with something in them changed."""
+    masked = Masked.from_bytes(true, cast.declared)
+    for number in range(files):
         payload = masked.vector.tobytes()
         if number % 4 == 0:
             payload = payload[: g.integers(len(payload))] + bytes(g.integers(3))
         fields = Head.sign(cast.clients[0], "masked", payload).fields
         fields = change(g, {**masked.head.fields, **fields})
-        data = signed(cast.clients[0], container.MASKED, fields, payload)
-        accepted += attempt(lambda data=data: Masked.from_bytes(data, cast.declared))
+        yield signed(cast.clients[0], container.MASKED, fields, payload)
+
+
+def test_forged_contributions(cast):
+    forged = forged_contributions(np.random.default_rng(2), cast, cast.mask(0, PARTS[0]), FILES)
+    accepted = sum(attempt(partial(Masked.from_bytes, data, cast.declared)) for data in forged)
     assert 0 < accepted < FILES / 2
+
+
+def test_a_forged_contribution_takes_no_more_memory_than_a_true_one():
+    data = fixed_data("linear", 30, feature_dim=150)
+    cast = Cast.of(statistics_space(data.encoder, [0, 1, 2], 1000), 3, least=2)
+    true = cast.mask(0, data.count())
+    most = peak(cast, true)
+    for forged in forged_contributions(np.random.default_rng(5), cast, true, 100):
+        assert peak(cast, forged) <= 1.5 * most
+
+
+def peak(cast, data):
+    tracemalloc.start()
+    try:
+        attempt(partial(Masked.from_bytes, data, cast.declared))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def test_forged_requests(cast, total):
