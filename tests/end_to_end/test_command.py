@@ -135,6 +135,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(folder: Path)
     assert done.stderr == "error: nowhere: no such directory\n"
 
 
+@pytest.mark.slow
 def test_a_file_of_another_kind_is_overwritten_only_by_force(folder: Path) -> None:
     make = ("encoder", "make", "--range", "0", "1", "--features", "3", "--kind", "linear", "-o")
     data = (folder / "a.npz").read_bytes()

@@ -16,6 +16,7 @@ from safle.errors import SolveError
 from safle.federation.store import Store
 from tests.support.data_sets import fixed_data
 
+pytestmark = pytest.mark.slow
 SAFLE = Path(sys.executable).with_name("safle")
 NAMES = ("a", "b", "c")
 

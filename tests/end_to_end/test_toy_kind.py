@@ -63,6 +63,7 @@ def safle(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_it_goes_through_the_commands(folder, digits):
     assert "--reach" in safle(folder, "encoder", "make", "--help")
     made = ["--range", "0", "16", "--features", "64", "--kind", "toy", "--reach", "1"]

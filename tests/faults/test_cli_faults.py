@@ -21,6 +21,7 @@ from safle.solver import solve
 from safle.statistics import count
 from safle.wire import read_statistics, write_statistics
 
+pytestmark = pytest.mark.slow
 SAFLE = Path(sys.executable).with_name("safle")
 WORDS = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
 ENCODER = ["--encoder", "encoder.safetensors"]
@@ -219,7 +220,6 @@ def test_a_stopped_command_cleans_up(folder: Path, number: int, code: int, said:
     assert contents(folder) == before
 
 
-@pytest.mark.slow
 def test_ctrl_c_while_solving(folder: Path) -> None:
     before = contents(folder)
     process = start(

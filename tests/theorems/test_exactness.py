@@ -243,6 +243,7 @@ def models_of(backend, width, *, threads, kernel):
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_threads_and_blas_kernels_do_not_change_the_model():
     one = models_of("scipy", "narrow", threads="1", kernel="Haswell")
     assert len(one) == 3 * 4 * 3 + 4

@@ -125,6 +125,7 @@ def test_counts_of_symbols() -> None:
     assert np.array_equal(gram, (phi.T @ phi)[np.triu_indices(643)])
 
 
+@pytest.mark.slow
 def test_theorems_hold_with_plain_kernels(request: pytest.FixtureRequest) -> None:
     folder = request.config.rootpath / "tests" / "theorems"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
