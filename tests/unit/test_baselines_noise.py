@@ -203,3 +203,10 @@ def test_fedcorr_restores_labels_and_both_methods_beat_fedavg(task):
 def test_iterations_need_rounds_after_them(task):
     with pytest.raises(SettingsError, match="10 iterations of 10 rounds"):
         METHODS["fedcorr"](task, **SHORT, iterations=10)
+
+
+@pytest.mark.parametrize("name", ["fednoro", "fedcorr"])
+def test_the_rate_is_chosen_for_the_method_and_not_for_fedavg(name):
+    """Wrong labels want another rate where the loss forgives them."""
+    assert METHODS[name].grid["rate"] == METHODS["fedavg"].grid["rate"]
+    assert not METHODS[name].tuned_like

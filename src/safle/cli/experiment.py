@@ -24,6 +24,7 @@ FEATURES = (
 )
 DATASET = "Images in place of features: hf:NAME, or a folder or archive with the splits."
 TEST_SPLIT = "What the test split of --dataset is called."
+TEXTS = "Embeddings of texts, labelled with the class that each describes: for TOFA."
 OUT = "Where results go; by default NAME-results, after the features file."
 UNATTENDED = {"batch": 32, "workers": None, "max_unreadable": 0.01}
 """How `safle features` runs if it is told nothing."""
@@ -43,6 +44,7 @@ SETTINGS = "TOML with what differs from the defaults; a saved one repeats its ru
 @option("--dataset", DATASET, "IMAGES")
 @option("--backbone", BACKBONE, "NAME|FILE.onnx", default="efficientnet_lite0")
 @option("--test-split", TEST_SPLIT, "NAME", default="test")
+@option("--texts texts_path", TEXTS, "FILE", type=FILE)
 @option("--out folder", OUT, "DIR", type=FOLDER)
 @option("--settings settings_path", SETTINGS, "FILE", type=FILE)
 def experiment(
@@ -53,6 +55,7 @@ def experiment(
     dataset: str | None,
     backbone: str,
     test_split: str,
+    texts_path: Path | None,
     folder: Path | None,
     settings_path: Path | None,
 ) -> None:
@@ -68,7 +71,7 @@ def experiment(
     interruption and it goes on. `safle report DIR` makes a page of the results; with
     --dataset the same command makes features, figures and page.
     """
-    from safle.lab.experiments.data import load_digits, load_features
+    from safle.lab.experiments.data import describe_classes, load_digits, load_features
     from safle.lab.experiments.images import load_images, name_of
     from safle.lab.experiments.running import Runner, load_settings
 
@@ -87,6 +90,8 @@ def experiment(
     else:
         data = [load_features(path) for path in features_paths] or [load_digits()]
         target = folder or Path(f"{data[0].name}-results")
+    if texts_path:
+        data = [describe_classes(one, texts_path) for one in data]
     small = not features_paths and not dataset
     settings = load_settings(settings_path, small=small, class_count=data[0].class_count)
     target.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from typing import Any
 from safle.errors import SettingsError
 from safle.lab.baselines import (
     afl,
+    coboosting,
     deepafl,
     fedavg,
     fedcgs,
@@ -21,6 +22,7 @@ from safle.lab.baselines import (
     moon,
     oneshot,
     safle,
+    tofa,
     trimmed,
     wisard,
 )
@@ -29,8 +31,8 @@ from safle.lab.baselines.base import Method, Point, Result, Task
 _ALL = (
     *(fedavg.METHOD, fedprox.METHOD, moon.METHOD, feddyn.METHOD, fedntd.METHOD, fednova.METHOD),
     *(fednoro.METHOD, fedcorr.METHOD),
-    *(oneshot.LOCAL, oneshot.AVERAGE, oneshot.ENSEMBLE, fedkd.METHOD),
-    *(wisard.METHOD, fedcgs.METHOD),
+    *(oneshot.LOCAL, oneshot.AVERAGE, oneshot.ENSEMBLE, fedkd.METHOD, coboosting.METHOD),
+    *(wisard.METHOD, fedcgs.METHOD, tofa.METHOD),
     *(afl.METHOD, deepafl.METHOD, safle.METHOD, safle.HYBRID, safle.SMALLEST, safle.DEFAULT),
     trimmed.METHOD,
 )

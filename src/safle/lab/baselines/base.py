@@ -60,6 +60,8 @@ class Task:
     watched : features and labels whose accuracy is recorded on the way; nothing is
         decided by it
     progress : called with the finished share, 0 to 1
+    texts : embeddings of texts that describe the classes, (class_count, texts, feature_dim),
+        the plainest of each class first; only vision-language methods look at them
     """
 
     features: Features
@@ -69,6 +71,7 @@ class Task:
     seed: int = 0
     watched: tuple[Features, Labels] | None = None
     progress: Progress = lambda _: None
+    texts: Features | None = None
 
     def __post_init__(self) -> None:
         if self.features.ndim != 2 or self.labels.shape != self.features.shape[:1]:
@@ -83,6 +86,11 @@ class Task:
             )
         if not any(len(part) for part in self.parts):
             raise InvalidInput("no client holds any sample; nothing can be learned")
+        if self.texts is not None and self.texts.shape[::2] != (self.class_count, self.feature_dim):
+            raise InvalidInput(
+                f"texts of shape {self.texts.shape}; expected ({self.class_count}, texts, "
+                f"{self.feature_dim}): as many classes and features as the samples have"
+            )
 
     @property
     def feature_dim(self) -> int:
@@ -170,6 +178,7 @@ class Method(Generic[S]):
     grid : candidates of the settings that are chosen on held-out training data
     tuned_like : a method whose choice is the start of this one's
     invariant : whether its model does not depend on who holds what
+    described : whether it needs texts that describe the classes
     """
 
     name: str
@@ -180,6 +189,7 @@ class Method(Generic[S]):
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     tuned_like: str = ""
     invariant: bool = False
+    described: bool = False
 
     def settings(self, given: Mapping[str, Any]) -> S:
         """Defaults with ``given`` in their place; an unknown name is an error."""

@@ -30,7 +30,7 @@ from safle.lab.baselines.base import Features, Labels, Method, Result, Task
 from safle.lab.baselines.fednoro import adjusted_losses, log_priors
 from safle.lab.baselines.fedprox import squared_distance
 from safle.lab.baselines.heads import HeadModel, require_torch
-from safle.lab.baselines.training import Algorithm, Course, Round, Rounds, Step, Trainer
+from safle.lab.baselines.training import RATES, Algorithm, Course, Round, Rounds, Step, Trainer
 
 if TYPE_CHECKING:
     import torch
@@ -200,4 +200,4 @@ def _average(
     return trainer.server
 
 
-METHOD = Method("fedcorr", "FedCorr+LA", "iterative", run, Settings(), tuned_like="fedavg")
+METHOD = Method("fedcorr", "FedCorr+LA", "iterative", run, Settings(), {"rate": RATES})

@@ -27,7 +27,7 @@ from sklearn.mixture import GaussianMixture
 
 from safle.lab.baselines.base import Task
 from safle.lab.baselines.heads import HeadModel, Parameters, forward, require_torch
-from safle.lab.baselines.training import Algorithm, Round, Rounds, Step, iterative, mean_head
+from safle.lab.baselines.training import RATES, Algorithm, Round, Rounds, Step, iterative, mean_head
 
 if TYPE_CHECKING:
     import torch
@@ -180,4 +180,4 @@ def distance_aware(done: Round, _settings: Settings, memory: Memory) -> list[tor
 ALGORITHM = Algorithm(
     remember=remember, aggregate=distance_aware, begin=begin, losses=distilled_losses
 )
-METHOD = iterative("fednoro", "FedNoRo", ALGORITHM, Settings())
+METHOD = iterative("fednoro", "FedNoRo", ALGORITHM, Settings(), {"rate": RATES})

@@ -19,6 +19,7 @@ from typing import Any
 
 from safle._internal import atomic
 from safle.errors import InvalidInput
+from safle.lab.baselines import method_named
 from safle.lab.experiments.data import DataSet
 
 Figures = dict[str, Any]
@@ -58,6 +59,8 @@ class Cell:
     def key(self, data: DataSet) -> str:
         """The name of its file."""
         asked = {"cell": asdict(self), "data": data.fingerprint}
+        if self.kind == "method" and method_named(self.method).described:
+            asked["texts"] = data.texts_fingerprint
         text = json.dumps(asked, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -32,6 +32,7 @@ class DataSet:
     train, test : float32, (samples, feature_dim)
     train_labels, test_labels : int64, positions in class_names
     source : where they come from, in words
+    texts : embeddings of texts that describe the classes, (class_count, texts, feature_dim)
     """
 
     name: str
@@ -41,15 +42,17 @@ class DataSet:
     test_labels: NDArray[np.int64]
     class_names: tuple[str, ...]
     source: str
+    texts: NDArray[np.float32] | None = None
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of all arrays."""
-        digest = hashlib.sha256()
-        for array in (self.train, self.train_labels, self.test, self.test_labels):
-            digest.update(f"{array.shape} {array.dtype}\n".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
+        """SHA-256 of all samples and labels."""
+        return _digest(self.train, self.train_labels, self.test, self.test_labels)
+
+    @cached_property
+    def texts_fingerprint(self) -> str:
+        """SHA-256 of the texts' embeddings; "" where there are none."""
+        return "" if self.texts is None else _digest(self.texts)
 
     @property
     def class_count(self) -> int:
@@ -81,6 +84,14 @@ class DataSet:
             "features": int(self.train.shape[1]),
             "classes": list(self.class_names),
         }
+
+
+def _digest(*arrays: NDArray[Any]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.shape} {array.dtype}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def load_features(path: Path) -> DataSet:
@@ -115,6 +126,32 @@ def join_splits(name: str, tables: Iterable[Table], path: Path) -> DataSet:
         tuple(str(name) for name in names),
         table.source or path.name,
     )
+
+
+def describe_classes(data: DataSet, path: Path) -> DataSet:
+    """The data with texts that describe their classes.
+
+    Parameters
+    ----------
+    path : a table of the texts' embeddings, each labelled with the class it describes; the
+        plainest text of a class ("a photo of a dog") stands before its others
+    """
+    table = open_table(path)
+    if table.labels is None:
+        raise TableError(f"{path}: no labels; expected the class that each text describes")
+    rows = as_features(np.asarray(table.features, np.float32))
+    labels = table.labels.astype(str)
+    texts = [rows[labels == name] for name in data.class_names]
+    unknown = np.setdiff1d(labels, data.class_names)
+    counts = sorted({len(own) for own in texts})
+    if len(unknown) or len(counts) > 1 or 0 in counts or rows.shape[1] != data.train.shape[1]:
+        others = f", and of {unknown[:5].tolist()}, which no sample has" if len(unknown) else ""
+        raise TableError(
+            f"{path}: {' or '.join(map(str, counts))} texts for a class, of {rows.shape[1]} "
+            f"features{others}; expected equally many for each of the {data.class_count} classes, "
+            f"of {data.train.shape[1]} features"
+        )
+    return replace(data, texts=np.stack(texts))
 
 
 def load_digits(*, seed: int = 0, pooled: bool = False) -> DataSet:

@@ -31,7 +31,8 @@ def task_of(data: DataSet, cell: Cell, progress: Progress) -> Task:
         noise: dict[str, Any] = {"kind": cell.noise, "rate": cell.rate, "parts": parts}
         labels = with_noise(labels, class_count=data.class_count, generator=wrong, **noise)
     watched = (data.test, data.test_labels)
-    return Task(data.train, labels, parts, data.class_count, cell.seed, watched, progress)
+    held = (data.train, labels, parts, data.class_count)
+    return Task(*held, cell.seed, watched, progress, texts=data.texts)
 
 
 def measure_method(data: DataSet, cell: Cell, progress: Progress) -> Figures:
