@@ -9,7 +9,8 @@ twin in plain Numba or NumPy with the same results, for machines that cannot bui
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -51,19 +52,30 @@ def _build_trial() -> bool:
         return False
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Kernels in here run on one thread: for short ones between products of a BLAS.
+
+    A BLAS keeps its threads spinning for some 20 ms, in case there is more to multiply; a
+    kernel on as many threads waits for those.
+    """
+    from numba import get_num_threads, set_num_threads
+
+    threads = get_num_threads()
+    set_num_threads(1)
+    try:
+        yield
+    finally:
+        set_num_threads(threads)
+
+
 def run_kernel(kernel: Callable[..., Any], *arguments: Any, nanoseconds: float) -> None:
     """Call a parallel kernel, on one thread where it takes about so long or less.
 
     Waking another thread takes some microseconds, or a time slice where it has to wait.
     """
-    from numba import get_num_threads, set_num_threads
-
-    threads = get_num_threads()
-    set_num_threads(threads if nanoseconds > WORTH_A_THREAD else 1)
-    try:
+    with nullcontext() if nanoseconds > WORTH_A_THREAD else one_thread():
         kernel(*arguments)
-    finally:
-        set_num_threads(threads)
 
 
 def when_compiling(say: Callable[[], None]) -> None:

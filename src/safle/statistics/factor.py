@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
+from safle._internal.compiling import one_thread
 from safle.errors import InvariantError
 from safle.statistics.kernels.rounding import add_integers, round_tile
 
@@ -116,6 +117,17 @@ class Factor:
         Tile by tile, so that it is never held whole. `InvariantError` if an entry is not
         close to an integer or not possible; then ``gram`` is as it was.
         """
+        with one_thread():
+            self._add_tiles(gram, dim, positions, bounds, sign)
+
+    def _add_tiles(
+        self,
+        gram: NDArray[np.signedinteger[Any]],
+        dim: int,
+        positions: NDArray[np.int64],
+        bounds: Bounds,
+        sign: int,
+    ) -> None:
         done: list[tuple[int, int]] = []
         lengths = np.sqrt(self.diagonal(bounds.total).astype(np.float64))
         for top in range(0, self.dim, TILE):
