@@ -185,13 +185,24 @@ def test_torch_is_only_needed_where_it_is_asked_for(monkeypatch):
         solve(statistics, ridge=1.0, backend="torch")
 
 
-def test_large_systems_use_torch_where_it_is_installed(monkeypatch):
+def test_large_systems_use_torch_where_it_is_installed_and_faster(monkeypatch):
     pytest.importorskip("torch")
     statistics = fixed_data().count()
     assert torch_backend.installed()
     assert solve(statistics, ridge=1.0).backend == "scipy"
     monkeypatch.setattr(facade, "TORCH_WORTHWHILE", 1)
-    assert solve(statistics, ridge=1.0).backend == "torch"
+    for faster, backend in ((True, "torch"), (False, "scipy")):
+        torch_backend.multiplies_faster.cache_clear()
+        found = iter([1.0, 2.0] if faster else [2.0, 1.0])
+        monkeypatch.setattr(torch_backend, "_product_seconds", lambda _, found=found: next(found))
+        assert solve(statistics, ridge=1.0).backend == backend
+    torch_backend.multiplies_faster.cache_clear()
+
+
+def test_both_libraries_multiply_a_tile():
+    pytest.importorskip("torch")
+    for backend in (torch_backend.TorchBackend(), tiles.ScipyBackend()):
+        assert torch_backend._product_seconds(backend) > 0
 
 
 def test_a_solution_says_how_it_was_obtained():

@@ -24,7 +24,7 @@ from safle.solver.ridge import CRITERIA, degrees_of_freedom, ridge_curve
 from safle.solver.solution import Solution
 from safle.solver.spectrum import spectrum_of
 from safle.solver.tiles import Backend, Cholesky, Progress, ScipyBackend, TiledMatrix
-from safle.solver.torch_backend import TorchBackend, installed
+from safle.solver.torch_backend import TorchBackend, installed, multiplies_faster
 from safle.statistics import Statistics
 
 log = logging.getLogger(__name__)
@@ -300,7 +300,8 @@ def solve_bytes(size: int, classes: int = 1, itemsize: int = 4) -> int:
 
 
 def _backend(name: BackendName, size: int) -> Backend:
-    if name == "torch" or (name == "auto" and size >= TORCH_WORTHWHILE and installed()):
+    worthwhile = size >= TORCH_WORTHWHILE and installed()
+    if name == "torch" or (name == "auto" and worthwhile and multiplies_faster()):
         return TorchBackend()
     if name not in ("auto", "scipy"):
         raise InvalidInput(f"backend {name!r}; expected auto, scipy or torch")

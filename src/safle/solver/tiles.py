@@ -38,7 +38,7 @@ class Backend(Protocol):
         """``tile @ inverse(factor).T``."""
 
     def subtract_product(self, target: Tile, left: Tile, right: Tile) -> Tile:
-        """``target - left @ right.T``."""
+        """``target - left @ right.T``; where both are one tile, the lower half is enough."""
 
 
 class ScipyBackend:
@@ -68,8 +68,12 @@ class ScipyBackend:
     def subtract_product(
         self, target: NDArray[Any], left: NDArray[Any], right: NDArray[Any]
     ) -> NDArray[Any]:
-        (gemm,) = blas.get_blas_funcs(("gemm",), (target,))
-        result: NDArray[Any] = gemm(-1.0, left, right, beta=1.0, c=target, trans_b=1, overwrite_c=1)
+        gemm, syrk = blas.get_blas_funcs(("gemm", "syrk"), (target,))
+        result: NDArray[Any]
+        if left is right:
+            result = syrk(-1.0, left, beta=1.0, c=target, lower=1, overwrite_c=1)
+        else:
+            result = gemm(-1.0, left, right, beta=1.0, c=target, trans_b=1, overwrite_c=1)
         return result
 
 
