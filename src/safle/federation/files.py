@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 from safle._internal.atomic import write_together
 from safle._internal.places import StrPath, as_path, find_files, naming
@@ -34,9 +34,10 @@ from safle.federation.summing import (
 )
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.evaluation import Evaluation
-from safle.wire import container, encode, encode_statistics
-from safle.wire.evaluation import from_container as evaluation_from_container
-from safle.wire.histogram import from_container as histogram_from_container
+from safle.wire import container, encode_statistics
+from safle.wire.evaluation import EVALUATIONS
+from safle.wire.files import FileKind
+from safle.wire.histogram import HISTOGRAMS
 from safle.wire.statistics import read_declared
 
 
@@ -101,12 +102,9 @@ def sum_histograms(
     features, grid : that every histogram must have; None for those of the first
     """
     limits = limits or Limits()
-    kind = _Kind(
-        container.HISTOGRAM,
-        histogram_from_container,
-        lambda found: limits.check_histogram(found, features=features, grid=grid),
-    )
-    return _sum(kind, paths, output, allow_duplicates, limits, progress)
+    received = Received(limits, allow_duplicates=allow_duplicates)
+    check = partial(limits.check_histogram, features=features, grid=grid)
+    return _sum(HISTOGRAMS, check, paths, output, received, progress)
 
 
 def sum_evaluations(
@@ -124,47 +122,35 @@ def sum_evaluations(
         allowed.check_samples(found.sample_count)
         allowed.check_classes(found.class_names, set())
 
-    kind = _Kind(container.EVALUATION, evaluation_from_container, check)
-    return _sum(kind, paths, output, allow_duplicates, allowed, progress)
-
-
-class _Kind(NamedTuple):
-    """Files of small values that add up with ``+``."""
-
-    number: int
-    open: Callable[[container.Container], Any]
-    check: Callable[[Any], None]
-
-    @property
-    def name(self) -> str:
-        return container.KINDS[self.number]
+    received = Received(allowed, allow_duplicates=allow_duplicates)
+    return _sum(EVALUATIONS, check, paths, output, received, progress)
 
 
 def _sum(
-    kind: _Kind,
+    kind: FileKind[Any],
+    check: Callable[[Any], None],
     paths: Iterable[StrPath],
     output: StrPath,
-    allow_duplicates: bool,
-    limits: Limits,
+    received: Received,
     progress: Progress,
 ) -> Manifest:
-    total, received = None, Received(limits, allow_duplicates=allow_duplicates)
+    """Add up files of small values that know ``+``."""
+    total = None
     sources = find_files(paths, except_for=BESIDE)
     for done, source in enumerate(sources, start=1):
         with naming(source):
             data = container.read_limited(source)
-            opened = container.from_bytes(data, kind=kind.number)
-            found = kind.open(opened)
-            itself = Entry(as_path(source).name, opened.digest, found.sample_count, len(data))
+            found, digest = kind.open(data)
+            itself = Entry(as_path(source).name, digest, found.sample_count, len(data))
             listed = Listed.of(source, kind.name, itself)
-            kind.check(found)
+            check(found)
         received.add(listed)
         with naming(source):
             total = found if total is None else total + found
         progress(done / len(sources))
     if total is None:
         raise InvalidInput(f"nothing to sum; expected at least one file of {kind.name}")
-    data = encode(total)
+    data = kind.encode(total)
     manifest = Manifest(kind.name, container.declared_digest(data), tuple(received.contributions))
     _write(output, data, manifest)
     return manifest

@@ -59,6 +59,7 @@ class Container:
     ----------
     digest : over header and sections, as declared; true once `finish` has passed
     frames : compressed section and raw size by name, in the order of the file
+    limit : most bytes that it may unfold to
     """
 
     kind: int
@@ -66,6 +67,7 @@ class Container:
     digest: str
     text: bytes
     frames: dict[str, tuple[memoryview, int]]
+    limit: int
     _unfolded: dict[str, bytes] = field(default_factory=dict)
 
     @property
@@ -151,7 +153,7 @@ def from_bytes(data: bytes | memoryview, *, kind: int, limit: int = DEFAULT_LIMI
     for (name, raw), size in zip(table, sizes, strict=True):
         frames[name] = (view[at : at + size], raw)
         at += size
-    return Container(kind, header, digest.hex(), text, frames)
+    return Container(kind, header, digest.hex(), text, frames, limit)
 
 
 def _check_prefix(view: memoryview, kind: int, limit: int) -> tuple[int, bytes]:

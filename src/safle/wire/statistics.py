@@ -8,20 +8,18 @@ statistics have one digest.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from safle._internal.arguments import require_type
-from safle._internal.places import naming
+from safle._internal.places import StrPath, naming
 from safle.encoders.base import Made
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName, as_class_names
-from safle.errors import EncoderMismatch, LimitExceeded, SafleError, WireError
+from safle.errors import EncoderMismatch, WireError
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.accumulator import add_up
 from safle.statistics.factor import Factor
@@ -30,6 +28,7 @@ from safle.statistics.kernels import triangle
 from safle.statistics.value import Margins
 from safle.wire import columns, container, whole
 from safle.wire.classes import read_classes, write_classes
+from safle.wire.files import FileKind, typed_errors
 from safle.wire.sections import Sections
 
 FIELDS = {"fingerprint", "layout", "classes", "seen", "form", "planes"}
@@ -37,12 +36,10 @@ WHOLE, COLUMNS, CLASSES = "whole", "columns", "classes"
 Admit = Callable[[tuple[ClassName, ...]], None]
 
 
-def encode_statistics(statistics: Statistics) -> bytes:
-    """The bytes of a statistics file: equal statistics give equal bytes."""
+def _describe(statistics: Statistics, sections: Sections) -> dict[str, Any]:
     require_type("statistics", statistics, Statistics)
     statistics.require_exact()
     form, chosen = _choose_form(statistics)
-    sections = Sections()
     bitmap = np.zeros(statistics.layout.code_count, np.bool_)
     bitmap[statistics.codes] = True
     sections.raw["codes"] = np.packbits(bitmap, bitorder="little").tobytes()
@@ -55,15 +52,13 @@ def encode_statistics(statistics: Statistics) -> bytes:
         whole.write_gram(statistics, sections)
     if statistics.by_class:
         write_classes(statistics, sections)
-    header = {
+    return {
         "fingerprint": statistics.fingerprint,
         "layout": statistics.layout.to_json(),
         "classes": list(statistics.class_names),
         "seen": len(statistics.codes),
         "form": form,
-        "planes": sections.planes,
     }
-    return container.to_bytes(container.STATISTICS, header, sections.raw)
 
 
 def _choose_form(statistics: Statistics) -> tuple[str, columns.Chosen | None]:
@@ -74,7 +69,25 @@ def _choose_form(statistics: Statistics) -> tuple[str, columns.Chosen | None]:
     return (WHOLE if chosen is None else COLUMNS), chosen
 
 
-def write_statistics(path: str | os.PathLike[str], statistics: Statistics) -> None:
+def _restore(
+    opened: container.Container,
+    made: Made | None = None,
+    admit: Admit = lambda _classes: None,
+    multiply_out: bool = True,
+) -> Statistics:
+    layout = _check_header(opened, made)
+    admit(tuple(opened.header["classes"]))
+    statistics = _unfold(opened, layout)
+    if multiply_out:
+        statistics.multiply_out()
+    return statistics
+
+
+STATISTICS = FileKind(container.STATISTICS, _describe, _restore)
+encode_statistics = STATISTICS.encode
+
+
+def write_statistics(path: StrPath, statistics: Statistics) -> None:
     """Write a statistics file, atomically.
 
     Examples
@@ -88,7 +101,7 @@ def write_statistics(path: str | os.PathLike[str], statistics: Statistics) -> No
     ...     read_statistics(file.name, made=encoder) == sent
     True
     """
-    container.write_file(path, encode_statistics(statistics))
+    STATISTICS.write(path, statistics)
 
 
 def decode_statistics(
@@ -101,10 +114,7 @@ def decode_statistics(
     made : the encoder (or statistics of it); others are refused before anything unfolds
     limit : most bytes the file may unfold to
     """
-    statistics, _ = open_statistics(data, made=made, limit=limit)
-    with typed_errors():
-        statistics.multiply_out()
-    return statistics
+    return STATISTICS.decode(data, made=made, limit=limit)
 
 
 def open_statistics(
@@ -124,14 +134,10 @@ def open_statistics(
     made, limit : as of `decode_statistics`
     admit : raises `LimitExceeded` for classes that are not wanted, before anything unfolds
     """
-    opened = container.from_bytes(data, kind=container.STATISTICS, limit=limit)
-    with typed_errors():
-        layout = _check_header(opened, made)
-        admit(tuple(opened.header["classes"]))
-        return _restore(opened, layout, limit), opened.digest
+    return STATISTICS.open(data, made=made, limit=limit, admit=admit, multiply_out=False)
 
 
-def read_declared(path: str | os.PathLike[str]) -> tuple[str, Layout]:
+def read_declared(path: StrPath) -> tuple[str, Layout]:
     """Fingerprint and layout of the encoder that a statistics file declares; no sums are read."""
     opened = container.read_file(path, kind=container.STATISTICS)
     with naming(path), typed_errors():
@@ -171,10 +177,7 @@ def add_contribution(
 
 
 def read_statistics(
-    path: str | os.PathLike[str],
-    *,
-    made: Made | None = None,
-    limit: int = container.DEFAULT_LIMIT,
+    path: StrPath, *, made: Made | None = None, limit: int = container.DEFAULT_LIMIT
 ) -> Statistics:
     """Read a statistics file, verified; see `decode_statistics` and the example of its twin.
 
@@ -182,27 +185,12 @@ def read_statistics(
     Traceback (most recent call last):
     FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.stats'
     """
-    data = container.read_limited(path, limit=limit)
-    with naming(path):
-        return decode_statistics(data, made=made, limit=limit)
+    return STATISTICS.read(path, made=made, limit=limit)
 
 
-@contextmanager
-def typed_errors() -> Iterator[None]:
-    """Whatever bad bytes raise is a `WireError`, but for another encoder's and unwanted ones."""
-    try:
-        yield
-    except (WireError, EncoderMismatch, LimitExceeded):
-        raise
-    except (SafleError, MemoryError) as error:
-        raise WireError(str(error)) from error
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise WireError(f"the header is not valid: {error!r}") from error
-
-
-def _restore(opened: container.Container, layout: Layout, limit: int) -> Statistics:
+def _unfold(opened: container.Container, layout: Layout) -> Statistics:
     """Statistics whose margins are verified, and their gram as far as it is there."""
-    header = opened.header
+    header, limit = opened.header, opened.limit
     sizes = header["seen"], len(header["classes"]), opened.raw_bytes
     taken = unfolded_bytes(layout, *sizes, form=header["form"])
     container.check_memory(taken, header["seen"] + layout.dense_dim, limit)
