@@ -90,7 +90,7 @@ def _packing(bits: int) -> tuple[Any, Any]:
             packed[first + index] = byte
 
     @njit(nogil=True)
-    def split(packed, first, size, entries):  # type: ignore[no-untyped-def]
+    def split(entries, packed, first, size):  # type: ignore[no-untyped-def]
         for index in range(size):
             byte = packed[first + index]
             for k in range(len(shifts)):
@@ -99,39 +99,25 @@ def _packing(bits: int) -> tuple[Any, Any]:
     return join, split
 
 
-(_join_1, _split_1), (_join_2, _split_2), (_join_4, _split_4), (_join_8, _split_8) = map(
-    _packing, (1, 2, 4, 8)
-)
+def _by_width(one: Any, two: Any, four: Any, eight: Any) -> Any:
+    """Code that moves ``count`` entries, and those that pad the last byte, of any width."""
+
+    @njit(nogil=True)
+    def move(entries, count, bits, packed, first):  # type: ignore[no-untyped-def]
+        first, size = np.uint64(first), np.uint64(_bytes_of(count, bits))
+        if bits == 1:
+            one(entries, packed, first, size)
+        elif bits == 2:
+            two(entries, packed, first, size)
+        elif bits == 4:
+            four(entries, packed, first, size)
+        else:
+            eight(entries, packed, first, size)
+
+    return move
 
 
-@njit(cache=True, nogil=True)
-def _join(entries, count, bits, packed, first):  # type: ignore[no-untyped-def]
-    """The first ``count`` entries into bytes of ``packed``."""
-    for place in range(np.uint64(count), np.uint64(count + SPARE)):
-        entries[place] = 0
-    first, size = np.uint64(first), np.uint64(_bytes_of(count, bits))
-    if bits == 1:
-        _join_1(entries, packed, first, size)
-    elif bits == 2:
-        _join_2(entries, packed, first, size)
-    elif bits == 4:
-        _join_4(entries, packed, first, size)
-    else:
-        _join_8(entries, packed, first, size)
-
-
-@njit(cache=True, nogil=True)
-def _split(packed, first, count, bits, entries):  # type: ignore[no-untyped-def]
-    """``count`` entries out of ``packed``, and those that pad the last byte."""
-    first, size = np.uint64(first), np.uint64(_bytes_of(count, bits))
-    if bits == 1:
-        _split_1(packed, first, size, entries)
-    elif bits == 2:
-        _split_2(packed, first, size, entries)
-    elif bits == 4:
-        _split_4(packed, first, size, entries)
-    else:
-        _split_8(packed, first, size, entries)
+_join, _split = (_by_width(*codes) for codes in zip(*map(_packing, (1, 2, 4, 8)), strict=True))
 
 
 @njit(cache=True, nogil=True)
@@ -206,6 +192,8 @@ def pack_rows(
                 over += _gather(
                     gram, base, rows.members, rows.class_ends[q] - count, count, most, entries
                 )
+                for place in range(np.uint64(count), np.uint64(count + SPARE)):
+                    entries[place] = 0
                 _join(entries, count, width, packed, rows.starts[row, q])
         overflows[row] = over
 
@@ -230,7 +218,7 @@ def excess_of_rows(
         for q in range(len(rows.class_ends)):
             count, width = rows.lengths[row, q], rows.bits[rows.classes_of[row] + q]
             most, first = (1 << width) - 1, rows.class_ends[q] - count
-            _split(packed, rows.starts[row, q], count, width, entries)
+            _split(entries, count, width, packed, rows.starts[row, q])
             for place in range(count):
                 if entries[place] == most:
                     excess[at] = gram[base + rows.members[first + place]] - most
@@ -318,7 +306,7 @@ def unpack_rows(
                     count, width = rows.lengths[row, q], rows.bits[rows.classes_of[row] + q]
                     if count:
                         first = rows.class_ends[q] - count
-                        _split(packed, rows.starts[row, q], count, width, entries)
+                        _split(entries, count, width, packed, rows.starts[row, q])
                         _scatter(entries, rows.members, first, count, gram, base)
                         at = _add_excess(
                             entries, rows.members, first, count, width, excess, at, gram, base

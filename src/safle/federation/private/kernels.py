@@ -27,8 +27,11 @@ def add_tiles(
     size: int,
     width: int,
     carry: NDArray[np.uint8],
+    subtract: bool = False,
 ) -> None:
-    """``target += stream``, both tiles of ``size`` entries of ``width`` bytes in all."""
+    """``target += stream``, both tiles of ``size`` entries of ``width`` bytes in all; or -=."""
+    # Modulo 2^(8 w), a - b is the complement of what the complement of a and b add up to.
+    flip = np.uint8(255 if subtract else 0)
     for first in range(0, size, TILE):
         tile = min(TILE, size - first)
         carry[:tile] = 0
@@ -36,34 +39,11 @@ def add_tiles(
             at = first * width + plane * tile
             totals, added = target[at : at + tile], stream[at : at + tile]
             for k in range(tile):
-                before = totals[k]
+                before = np.uint8(totals[k] ^ flip)
                 half = np.uint8(before + added[k])
                 whole = np.uint8(half + carry[k])
                 carry[k] = np.uint8(half < before) | np.uint8(whole < half)
-                totals[k] = whole
-
-
-@njit(cache=True, nogil=True)
-def subtract_tiles(
-    target: NDArray[np.uint8],
-    stream: NDArray[np.uint8],
-    size: int,
-    width: int,
-    carry: NDArray[np.uint8],
-) -> None:
-    """``target -= stream``, both tiles of ``size`` entries of ``width`` bytes in all."""
-    for first in range(0, size, TILE):
-        tile = min(TILE, size - first)
-        carry[:tile] = 0
-        for plane in range(width):
-            at = first * width + plane * tile
-            totals, taken = target[at : at + tile], stream[at : at + tile]
-            for k in range(tile):
-                before = totals[k]
-                half = np.uint8(before - taken[k])
-                whole = np.uint8(half - carry[k])
-                carry[k] = np.uint8(half > before) | np.uint8(whole > half)
-                totals[k] = whole
+                totals[k] = np.uint8(whole ^ flip)
 
 
 @njit(cache=True, nogil=True, parallel=True)

@@ -84,9 +84,8 @@ def tiles(blocks: Iterable[Block]) -> Iterator[tuple[slice, int, int]]:
 def add_vectors(blocks: Sequence[Block], target: Bytes, other: Bytes, sign: int = 1) -> None:
     """``target += sign * other``, entry by entry, each modulo its block's."""
     carry = np.empty(kernels.TILE, np.uint8)
-    step = kernels.add_tiles if sign > 0 else kernels.subtract_tiles
     for place, size, width in tiles(blocks):
-        step(target[place], other[place], size, width, carry)
+        kernels.add_tiles(target[place], other[place], size, width, carry, sign < 0)
 
 
 def pack(space: Space, value: Any) -> Bytes:
