@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from safle.encoders import LinearEncoder
 from safle.errors import SolveError
 from safle.solver import facade, solve, tiles
-from safle.solver.intermediary import aggregate, regularize, solve_regularized, solve_restored
-from safle.statistics import count
+from safle.statistics import count, sum_statistics
 from tests.support.data_sets import KINDS, data_sets, fixed_data, model_bytes, repeated
 from tests.support.reference import phi
 
@@ -201,32 +200,22 @@ def test_the_papers_protocol_with_dense_matrices_gives_the_same(real_phi, kind):
     sent = [(Phi[a:b], Y[a:b]) for a, b in pairwise(bounds)]
     C = sum(P.T @ P + gamma * identity for P, _ in sent)
     M = sum(P.T @ labels for P, labels in sent)
-    total = aggregate(regularize(part.count(), gamma) for part in parts)
-    assert total.intermediary == len(parts) * gamma
-    regularised, restored = solve_regularized(total), solve_restored(total)
-    found = full_weights(data, regularised, total.statistics)
-    assert close(found, np.linalg.inv(C) @ M)
-    assert close(
-        found,
-        full_weights(data, solve(data.count(), ridge=1.0, head="least-squares"), data.count()),
-    )
-    found = full_weights(data, restored, total.statistics)
+    total = sum_statistics(part.count() for part in parts)
+    regularised = solve(total, ridge=len(parts) * gamma, head="least-squares")
+    assert close(full_weights(data, regularised, total), np.linalg.inv(C) @ M)
+    found = full_weights(data, solve(total, ridge=0), total)
     assert close(found, np.linalg.pinv(C - len(parts) * gamma * identity, 1e-10) @ M, 1e-6)
     assert close(found, np.linalg.pinv(Phi) @ Y, 1e-6)
-    two = regularize(parts[0].count(), gamma) + regularize(parts[1].count(), gamma)
-    assert two.intermediary == 2 * gamma
 
 
 @pytest.fixture
 def only_float64(monkeypatch):
-    factored = facade._factored
-
-    def refuse(system, reduction, backend, dtype, progress):
-        if np.dtype(dtype) == np.float32:
+    def refuse(matrix, backend, progress):
+        if matrix.tiles[0, 0].dtype == np.float32:
             raise SolveError("float32 is not allowed in this test")
-        return factored(system, reduction, backend, dtype, progress)
+        return tiles.Cholesky(matrix, backend, progress)
 
-    monkeypatch.setattr(facade, "_factored", refuse)
+    monkeypatch.setattr(facade, "Cholesky", refuse)
 
 
 @pytest.mark.parametrize("kind", KINDS)

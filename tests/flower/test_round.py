@@ -267,7 +267,7 @@ def test_a_client_with_a_pinned_encoder_counts_with_no_other(deployment, federat
     pinned = deployment.folder / "mine.safetensors"
     fixed_encoder("linear").save(pinned)
     grid = deployment.grid(["a", "b"])
-    grid._contexts[3].node_config["encoder"] = str(pinned)
+    grid.contexts[3].node_config["encoder"] = str(pinned)
     report = deployment.run(["a", "b"], grid=grid)
     assert statuses(report) == {"a": "accepted", "b": "failed"}
     assert "EncoderMismatch" in reasons(report)["b"]
@@ -439,9 +439,9 @@ class Broken(InProcessGrid):
     """Flower itself fails after the first answer."""
 
     def push_messages(self, messages):
-        if self._contexts[2].node_config.get("asked"):
+        if self.contexts[2].node_config.get("asked"):
             raise RuntimeError("the SuperLink is gone\nsecond line")
-        self._contexts[2].node_config["asked"] = True
+        self.contexts[2].node_config["asked"] = True
         return super().push_messages(messages)
 
 
@@ -477,7 +477,7 @@ def test_a_histogram_of_other_features_does_not_set_the_encoder(deployment, tmp_
     liar = tmp_path / "liar.npz"
     write_table(liar, np.zeros((9, 1)), np.zeros(9, np.int64))
     grid = deployment.grid(["liar", "a", "b"])
-    grid._contexts[2].node_config["features"] = str(liar)
+    grid.contexts[2].node_config["features"] = str(liar)
     settings = {"calibrate": True, "encoder": "", "low": -3.0, "high": 3.0, "feature-count": 6}
     report = deployment.run(["liar", "a", "b"], grid=grid, **settings, **{"at-once": 1})
     fates = {row.client: row.status for row in report.calibration}
@@ -491,7 +491,7 @@ def test_columns_of_other_names_do_not_set_the_encoder(deployment, tmp_path):
     for name, columns in tables.items():
         (tmp_path / f"{name}.csv").write_text(f"{columns},label\n1,2,0\n3,1,1\n")
     grid = deployment.grid([*tables])
-    for context, name in zip(grid._contexts.values(), tables, strict=True):
+    for context, name in zip(grid.contexts.values(), tables, strict=True):
         context.node_config["features"] = str(tmp_path / f"{name}.csv")
         context.node_config["label-column"] = "label"
     settings = {"calibrate": True, "encoder": "", "high": 4.0, "feature-count": 2, "at-once": 1}

@@ -37,9 +37,7 @@ class RegisteredGrid(InProcessGrid):
     """Its nodes are known by name, as those of a deployment are: who is in is not asked again."""
 
     def get_nodes(self) -> list[SimpleNamespace]:
-        names = {
-            number: context.node_config["client"] for number, context in self._contexts.items()
-        }
+        names = {number: context.node_config["client"] for number, context in self.contexts.items()}
         return [SimpleNamespace(node_id=number, name=name) for number, name in names.items()]
 
 

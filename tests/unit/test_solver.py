@@ -13,7 +13,6 @@ from safle._internal import memory
 from safle.errors import InvalidInput, MissingExtra, NotEnoughMemory, SolveError
 from safle.model import Model
 from safle.solver import facade, heads, solve, solve_bytes, spectrum, tiles, torch_backend
-from safle.solver.intermediary import regularize
 from safle.statistics import Statistics
 from tests.support.data_sets import KINDS, fixed_data, fixed_encoder, repeated
 
@@ -36,12 +35,6 @@ RIDGES = [0, 0.5, 100.0, "auto"]
 def test_options_that_make_no_sense_are_refused(options, found):
     with pytest.raises(InvalidInput, match=found):
         solve(fixed_data().count(), **options)
-
-
-@pytest.mark.parametrize("gamma", [0.0, -1.0, np.nan])
-def test_an_intermediary_must_be_positive(gamma):
-    with pytest.raises(InvalidInput, match="positive"):
-        regularize(fixed_data().count(), gamma)
 
 
 @pytest.mark.parametrize("kind", KINDS)

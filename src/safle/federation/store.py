@@ -18,24 +18,16 @@ import hashlib
 import json
 import logging
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 from safle._internal import atomic
 from safle.encoders import Encoder, load_encoder
-from safle.encoders.features import ClassName
-from safle.errors import (
-    CountOverflow,
-    DuplicateContribution,
-    EncoderMismatch,
-    SafleError,
-    StoreError,
-    WireError,
-)
+from safle.errors import EncoderMismatch, SafleError, StoreError, WireError
 from safle.federation.contribution import Contribution, Entry
 from safle.federation.database import (
     CONTRIBUTIONS,
@@ -49,6 +41,7 @@ from safle.federation.database import (
     is_ours,
 )
 from safle.federation.limits import Limits
+from safle.federation.membership import Membership
 from safle.statistics import Accumulator, Statistics
 
 _log = logging.getLogger(__name__)
@@ -86,15 +79,11 @@ class Store:
             if making is not None and not database.facts():
                 _make(folder, making, database)
             self.encoder, self.limits, self.roster = _read_facts(folder, database.facts())
-            self._members = {member.client: member for member in database.members()}
-            self._classes: Counter[ClassName] = Counter()
-            self._digests: Counter[str] = Counter()
-            self._samples = 0
-            for member in self._members.values():
-                self._index(member)
+            self.members = Membership(database.members())
             self._database = None if lock is None else database
             if lock is not None:
-                self._sweep()
+                for path in self._unnamed():
+                    path.unlink(missing_ok=True)
                 self._held = stack.pop_all()
 
     @staticmethod
@@ -141,19 +130,15 @@ class Store:
         self._held.close()
 
     @property
-    def members(self) -> Mapping[str, Member]:
-        return self._members
-
-    @property
     def sample_count(self) -> int:
-        return self._samples
+        return self.members.samples
 
     def declare(self, limits: Limits) -> None:
         """Set what clients may claim from now on; refused if those who are in claim more."""
         database = self._writable()
-        for client, member in self._members.items():
+        for client, member in self.members.items():
             try:
-                limits.check_join(member, self._classes.keys())
+                self.members.check_limits(limits, member)
             except SafleError as error:
                 raise StoreError(f"client {client!r}, who is in, has {error}") from error
         database.set_fact("limits", json.dumps(asdict(limits)))
@@ -191,9 +176,13 @@ class Store:
         """
         database, sent = self._writable(), hashlib.sha256(contribution.data).hexdigest()
         try:
-            statistics, entry = contribution.open(self.encoder, self._admit)
+            admit = partial(self.members.check_classes, self.limits)
+            statistics, entry = contribution.open(self.encoder, admit)
             approver = self._check_approved(contribution)
-            self._check_fits(entry, allow_duplicates=allow_duplicates)
+            most = self.encoder.layout.most_samples
+            self.members.check_fits(
+                entry, self.limits, most_samples=most, allow_duplicates=allow_duplicates
+            )
             # Whether all sums are integers shows when they are multiplied out: into the total,
             # where there is one.
             if total is None:
@@ -205,31 +194,26 @@ class Store:
             raise
         try:
             atomic.write_bytes(self._path(entry), contribution.data)
-            self._members[entry.client] = database.add(entry, sent, approver)
+            member = database.add(entry, sent, approver)
         except BaseException:
             if total is not None:
                 total.subtract(statistics)
             raise
-        self._index(entry)
-        _log.info("%s: took %s, %d samples", self.folder, entry.client, entry.samples)
-        return self._members[entry.client]
+        self.members.join(member)
+        _log.info("%s: took %s, %d samples", self.folder, member.client, member.samples)
+        return member
 
     def remove(self, client: str) -> Member:
         """Unlearn a client: the store is as if it had never sent anything."""
-        member = self._members.get(client)
+        member = self.members.get(client)
         if member is None:
-            raise StoreError(f"{self.folder} has no client {client!r}; {self._listing()}")
+            raise StoreError(f"{self.folder} has no client {client!r}; {self.members.describe()}")
         path = self._path(member)
         sent = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
         self._writable().remove(member, sent)
-        del self._members[client]
-        self._classes.subtract(member.classes)
-        self._classes += Counter()
-        self._digests[member.digest] -= 1
-        self._samples -= member.samples
         # Another client's file, where two sent the same.
-        if not self._digests[member.digest]:
-            self._path(member).unlink(missing_ok=True)
+        if self.members.leave(client):
+            path.unlink(missing_ok=True)
         _log.info("%s: removed %s", self.folder, client)
         return member
 
@@ -269,10 +253,10 @@ class Store:
         return sorted(path for path in self._place.iterdir() if not is_ours(path))
 
     def _each(self, progress: Progress | None) -> Iterator[Member]:
-        for done, member in enumerate(self._members.values(), start=1):
+        for done, member in enumerate(self.members.values(), start=1):
             yield member
             if progress is not None:
-                progress(done / len(self._members))
+                progress(done / len(self.members))
 
     def _read(self, expected: Member) -> Statistics:
         path, client = self._path(expected), expected.client
@@ -307,45 +291,10 @@ class Store:
 
         return f"signed by {check_approved(self.roster, contribution.data, contribution.approval)}"
 
-    def _admit(self, classes: tuple[ClassName, ...]) -> None:
-        """Before a contribution is unfolded: so many classes would take long to verify."""
-        self.limits.check_classes(classes, self._classes.keys())
-
-    def _check_fits(self, added: Entry, *, allow_duplicates: bool) -> None:
-        """Whatever would keep the sum from being made is refused before it is kept."""
-        before = self._members.get(added.client)
-        if before is not None:
-            same = "the same" if before.digest == added.digest else "another"
-            raise DuplicateContribution(
-                f"client {added.client!r} has sent {same} contribution on {before.received}; to "
-                "replace it, remove the client first"
-            )
-        # Nothing, twice, is nothing: empty clients all have the same digest.
-        if added.samples and not allow_duplicates and self._digests[added.digest]:
-            sent = (name for name, kept in self._members.items() if kept.digest == added.digest)
-            raise DuplicateContribution(
-                f"{added.digest[:12]}… is the contribution of client {next(sent)!r} already; if "
-                "two clients really hold the same data, use --allow-duplicates "
-                "(allow_duplicates= in Python)"
-            )
-        self.limits.check_join(added, self._classes.keys())
-        held, most = self.sample_count, self.encoder.layout.most_samples
-        if held + added.samples > most:
-            raise CountOverflow(
-                f"{held} + {added.samples} samples exceed the {most} that this gram's integers can "
-                "count: split the federation"
-            )
-
     def _writable(self) -> Database:
         if self._database is None:
             raise StoreError(f"{self.folder} is open for reading only")
         return self._database
-
-    def _index(self, entry: Entry) -> None:
-        """What the next contribution is held against, however many are in, at the same cost."""
-        self._classes.update(entry.classes)
-        self._digests[entry.digest] += 1
-        self._samples += entry.samples
 
     @property
     def _place(self) -> Path:
@@ -357,21 +306,11 @@ class Store:
     def _path(self, entry: Entry) -> Path:
         return self._place / f"{entry.digest}.stats"
 
-    def _sweep(self) -> None:
-        for path in self._unnamed():
-            path.unlink(missing_ok=True)
-
     def _unnamed(self) -> list[Path]:
         """Our own files that are not in: those of removed clients and of crashes."""
-        named = {f"{member.digest}.stats" for member in self._members.values()}
+        named = {f"{member.digest}.stats" for member in self.members.values()}
         found = (path for path in self._place.iterdir() if path.name not in named)
         return sorted(path for path in found if is_ours(path))
-
-    def _listing(self) -> str:
-        names = [*self._members][:8]
-        more = len(self._members) - len(names)
-        shown = ", ".join(map(repr, names)) + (f" and {more} more" if more else "")
-        return f"it has {shown}" if names else "it is empty"
 
 
 def _make(place: Path, encoder: Encoder, database: Database) -> None:

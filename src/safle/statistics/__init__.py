@@ -1,6 +1,7 @@
 """Statistics: codes and labels -> (Phi'Phi, Phi'Y, class counts), exact integers."""
 
-from safle.statistics.accumulator import Accumulator, count, sum_statistics
+from safle.statistics.accumulator import Accumulator
+from safle.statistics.sums import count, sum_statistics
 from safle.statistics.value import Statistics
 
 __all__ = ["Accumulator", "Statistics", "count", "sum_statistics"]

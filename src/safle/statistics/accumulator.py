@@ -24,7 +24,7 @@ from safle.statistics import counting
 from safle.statistics.factor import Factor
 from safle.statistics.invariants import Bounds
 from safle.statistics.kernels import triangle
-from safle.statistics.samples import Samples
+from safle.statistics.pending import Pending
 from safle.statistics.value import Margins, Statistics
 
 GATHERED = 8_192
@@ -72,8 +72,7 @@ class Accumulator:
             )
         self._all_declared = bool(own) or classes is not None
         self._found: set[ClassName] = set()
-        self._pending: list[tuple[Codes, NDArray[Any]]] = []
-        self._pending_samples = 0
+        self._pending = Pending()
         dense = self.layout.dense_dim
         self.codes = np.empty(0, np.int64)
         self.gram: NDArray[np.signedinteger[Any]] = np.zeros(triangle.packed_size(dense), np.int32)
@@ -97,7 +96,7 @@ class Accumulator:
 
     @property
     def sample_count(self) -> int:
-        return int(self.class_counts.sum()) + self._pending_samples
+        return int(self.class_counts.sum()) + len(self._pending)
 
     def add_samples(self, features: ArrayLike, labels: ArrayLike) -> None:
         """Count a batch, (samples, feature_dim) and (samples,); all of it or nothing."""
@@ -153,9 +152,9 @@ class Accumulator:
     def snapshot(self) -> Statistics:
         """What has been gathered so far; the accumulator can go on."""
         if self._pending and not self.class_names:
-            few = self._few_samples()
-            if 2 * few.sample_count <= few.dim:
-                return few
+            margins, few = self._pending.as_few(self)
+            if 2 * margins.sample_count <= margins.dim:
+                return margins.with_gram(few, self._class_values(margins.class_names))
         self._count_pending()
         return self._as_value()
 
@@ -295,8 +294,7 @@ class Accumulator:
 
     def _gather(self, codes: Codes, labels: NDArray[Any], most: int) -> None:
         """Put samples aside until there are ``most`` to count at once; each class its own."""
-        self._pending.append((codes, labels))
-        self._pending_samples += len(labels)
+        self._pending.add(codes, labels)
         block = self.layout.class_layout
         if block is not None:
             dense = codes.dense[:, slice(*self.layout.by_class)]
@@ -305,23 +303,13 @@ class Accumulator:
                 share = Codes(codes.symbols[own][:, :0], dense[own])
                 # As many as are no larger than their gram.
                 self._by_class[name.item()]._gather(share, labels[own], block.dense_dim)
-        if self._pending_samples >= most:
+        if len(self._pending) >= most:
             self._count_pending()
-
-    def _gathered(self) -> tuple[Codes, list[ClassName], NDArray[np.int64]]:
-        """Pending samples as one batch: codes, class names, and labels as places in them."""
-        codes = [part for part, _ in self._pending]
-        symbols = np.concatenate([part.symbols for part in codes])
-        dense = np.concatenate([part.dense for part in codes])
-        labels = np.concatenate([labels for _, labels in self._pending])
-        names, places = np.unique(labels, return_inverse=True)
-        return Codes(symbols, dense), names.tolist(), places
 
     def _count_pending(self) -> None:
         if not self._pending:
             return
-        codes, names, labels = self._gathered()
-        self._pending, self._pending_samples = [], 0
+        codes, names, labels = self._pending.take()
         self.widen(names, counting.seen_codes(codes.symbols, self.layout))
         labels = self._class_places(names, self.class_names)[labels]
         self.class_counts += np.bincount(labels, minlength=len(self.class_counts))
@@ -330,18 +318,6 @@ class Accumulator:
         self._make_room(counting.largest_square(codes, self.layout))
         offsets = np.searchsorted(self.codes, self.layout.bases).astype(np.int64)
         counting.add_gram(self.gram, rows, codes.dense, offsets)
-
-    def _few_samples(self) -> Statistics:
-        codes, names, labels = self._gathered()
-        seen = counting.seen_codes(codes.symbols, self.layout)
-        rows = counting.rows_of(codes.symbols, self.layout, seen)
-        cross = np.zeros((len(seen) + self.layout.dense_dim, len(names)), np.int64)
-        counting.add_cross(cross, rows, codes.dense, labels)
-        samples = Samples(rows, codes.dense, len(seen))
-        counts = np.bincount(labels, minlength=len(names))
-        classes = as_class_names(names)
-        margins = Margins(self.fingerprint, self.layout, seen, cross, classes, counts)
-        return margins.with_gram(samples, self._class_values(classes))
 
     def _class_values(self, names: Sequence[ClassName]) -> tuple[Statistics, ...]:
         chosen = names if self.layout.class_layout else ()
@@ -366,14 +342,9 @@ class Accumulator:
         self.gram = self.gram.astype(dtype, copy=False)
         # The value is not ours to change: the next change is made to a copy.
         self._shared = True
-        return Margins(
-            self.fingerprint,
-            self.layout,
-            self.codes,
-            self.cross,
-            self.class_names,
-            self.class_counts,
-        ).with_gram(self.gram, self._class_values(self.class_names))
+        sums = self.codes, self.cross, self.class_names, self.class_counts, self.gram
+        by_class = self._class_values(self.class_names)
+        return Statistics(self.fingerprint, self.layout, *sums, by_class)
 
     def _own(self) -> None:
         """Before a change: a copy of what a snapshot holds too."""
@@ -381,48 +352,6 @@ class Accumulator:
             self.gram, self.cross = self.gram.copy(), self.cross.copy()
             self.class_counts = self.class_counts.copy()
             self._shared = False
-
-
-def count(
-    encoder: Encoder,
-    features: ArrayLike,
-    labels: ArrayLike,
-    *,
-    classes: Sequence[ClassName] | None = None,
-) -> Statistics:
-    """Statistics of one array of features, (samples, feature_dim), and its labels.
-
-    Examples
-    --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
-    >>> count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"]).class_names
-    ('ill', 'well')
-    """
-    require_type("encoder", encoder, Encoder)
-    total = Accumulator(encoder, classes=classes)
-    total.add_samples(features, labels)
-    return total.snapshot()
-
-
-def sum_statistics(contributions: Iterable[Statistics]) -> Statistics:
-    """The sum of at least one contribution, in memory that does not grow with their number.
-
-    Examples
-    --------
-    >>> from safle import DeclaredRange, LinearEncoder, count, sum_statistics
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
-    >>> sum_statistics(count(encoder, [[x]], [0]) for x in (0.1, 0.5, 0.9)).sample_count
-    3
-    """
-    require_type("contributions", contributions, Iterable, advice="several statistics")
-    total: Accumulator | None = None
-    for contribution in contributions:
-        total = total or Accumulator(contribution)
-        total.add(contribution)
-    if total is None:
-        raise InvalidInput("nothing to sum; expected at least one contribution")
-    return total.snapshot()
 
 
 def add_up(parts: Sequence[Statistics]) -> NDArray[np.signedinteger[Any]]:

@@ -91,16 +91,8 @@ class Margins:
         by_class: tuple[Statistics, ...] = (),
     ) -> Statistics:
         """These margins with the grams that belong to them."""
-        return Statistics(
-            self.fingerprint,
-            self.layout,
-            self.codes,
-            self.cross,
-            self.class_names,
-            self.class_counts,
-            gram,
-            by_class,
-        )
+        sums = self.codes, self.cross, self.class_names, self.class_counts, gram
+        return Statistics(self.fingerprint, self.layout, *sums, by_class)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -204,15 +196,6 @@ class Statistics(Margins):
         """
         return self.by_class[place].gram_square()
 
-    @property
-    def class_grams(self) -> NDArray[np.signedinteger[Any]]:
-        """All class grams, packed: int32 or int64, (class_count, d (d + 1) / 2); a copy."""
-        block = self.layout.class_layout
-        if not self.by_class:
-            size = triangle.packed_size(block.dense_dim if block else 0)
-            return np.zeros((len(self.class_names), size), np.int32)
-        return np.stack([part.gram for part in self.by_class])
-
     def gram_square(self) -> NDArray[np.int64]:
         """The gram as a full matrix, int64, (dim, dim); for small ones."""
         return triangle.to_square(self.gram, self.dim)
@@ -249,7 +232,7 @@ class Statistics(Margins):
     def __add__(self, other: Statistics) -> Statistics:
         if not isinstance(other, Statistics):
             return NotImplemented
-        from safle.statistics.accumulator import sum_statistics
+        from safle.statistics.sums import sum_statistics
 
         return sum_statistics([self, other])
 

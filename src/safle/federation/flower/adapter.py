@@ -112,7 +112,7 @@ def check_size(data: bytes, largest: int) -> None:
 
 
 class InProcessGrid(Grid):
-    """A grid whose nodes are calls of a ClientApp; node i has ``node_configs[i]``."""
+    """A grid whose nodes are calls of a ClientApp, each with its own of the ``contexts``."""
 
     def __init__(
         self, client_app: ClientApp, node_configs: Sequence[Config], run_config: Config
@@ -120,7 +120,7 @@ class InProcessGrid(Grid):
         from flwr.supercore.task_identity import TaskIdentity
 
         self._app = client_app
-        self._contexts = {
+        self.contexts = {
             number: Context(RUN, number, dict(node), RecordDict(), dict(run_config))
             for number, node in enumerate(node_configs, start=2)
         }
@@ -129,7 +129,7 @@ class InProcessGrid(Grid):
         TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = RUN, 1, SERVER
 
     def get_node_ids(self) -> Iterable[int]:
-        return [*self._contexts]
+        return [*self.contexts]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Each client answers at once, and its answer waits to be pulled."""
@@ -147,7 +147,7 @@ class InProcessGrid(Grid):
         return [_unpacked(packed) for packed in found if packed is not None]
 
     def _answer(self, message: Message) -> Message:
-        context = self._contexts[message.metadata.dst_node_id]
+        context = self.contexts[message.metadata.dst_node_id]
         try:
             return self._app(message, context)
         except Exception as error:

@@ -90,23 +90,6 @@ def add_tile(
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def largest_over_bound(packed: NDArray[np.int64], bounds: NDArray[np.float64]) -> float:
-    """The largest ``|packed[i, j]| / (bounds_i bounds_j)``; an entry over a zero bound is inf."""
-    dim = len(bounds)
-    worst = np.zeros(dim)
-    for index in prange(dim):
-        row = np.int64(index)
-        values = packed[start(row, dim) + row : start(row, dim) + dim]
-        most = 0.0
-        for k in range(len(values)):
-            value, bound = abs(float(values[k])), bounds[row] * bounds[row + k]
-            if value > most * bound:
-                most = value / bound if bound > 0 else np.inf
-        worst[row] = most
-    return worst.max() if dim else 0.0
-
-
-@njit(cache=True, nogil=True, parallel=True)
 def take(
     source: NDArray[np.integer],
     source_dim: int,
