@@ -7,19 +7,18 @@ each row carries a seal of its own.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import re
-import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from safle._internal.sqlite import SqliteFile
 from safle.errors import StoreError
 from safle.federation import log
 from safle.federation.contribution import Entry
@@ -32,7 +31,6 @@ _LOOKS_PER_SECOND = 20
 _OURS = re.compile(r"[0-9a-f]{64}\.stats|\.[0-9a-f]{64}\.stats\.\w+\.part")
 _PARTS = re.compile(rf"{ENCODER}|{CONTRIBUTIONS}|{LOCK}|{DATABASE}(-\w+)?|\.{ENCODER}\.\w+\.part")
 _TABLES = f"""
-BEGIN IMMEDIATE;
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE contributions (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -90,25 +88,17 @@ class Database:
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self._path = folder / DATABASE
-        with self._named():
-            uri = f"{self._path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
-            log = folder / f"{DATABASE}-wal"
-            if not create and not log.exists() and not os.access(folder, os.W_OK):
-                # A copy to read only: no log can be opened beside it, and none is needed.
-                uri = uri.replace("mode=rw", "immutable=1")
-            self._connection = sqlite3.connect(uri, uri=True, timeout=60, isolation_level=None)
-        if create:
-            self._run("PRAGMA journal_mode=WAL")
-        self._run("PRAGMA synchronous=FULL")
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        uri = f"{self._path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+        beside = folder / f"{DATABASE}-wal"
+        if not create and not beside.exists() and not os.access(folder, os.W_OK):
+            # A copy to read only: no log can be opened beside it, and none is needed.
+            uri = uri.replace("mode=rw", "immutable=1")
+        self._base = SqliteFile(self._path, address=uri, log=create)
+        self._run, self.close = self._base.run, self._base.close
 
     def create(self, **facts: str) -> None:
         """Make the tables of a new store, with what is true of it, in one step."""
-        with self._named(), self._connection:
-            self._connection.executescript(_TABLES)
+        with self._base.transaction(_TABLES):
             for name, value in {"format": FORMAT, **facts}.items():
                 self._run("INSERT INTO facts VALUES (?, ?)", name, value)
 
@@ -174,31 +164,19 @@ class Database:
                 *(removed, _seal(text, received, removed), member.number),
             )
 
-    @contextlib.contextmanager
+    @contextmanager
     def _logged(self, event: str, who: str, digest: str, note: str = "") -> Iterator[None]:
         """A change and its row in the log: both or none."""
-        self._run("BEGIN IMMEDIATE")
-        with self._named(), self._connection:
+        with self._base.transaction():
             yield
-            log.append(self._connection, event, who=who, digest=digest, note=note)
-
-    def _run(self, statement: str, *values: Any) -> list[Any]:
-        with self._named():
-            return self._connection.execute(statement, values).fetchall()
-
-    @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StoreError(f"{self._path}: {error}") from error
+            log.append(self._base, event, who=who, digest=digest, note=note)
 
 
 def count_members(folder: Path) -> int:
     """How many are in, for whoever watches a store that may not have been made yet."""
     if not (folder / DATABASE).exists():
         return 0
-    with contextlib.closing(Database(folder)) as database:
+    with closing(Database(folder)) as database:
         return len([*database.members()]) if database.facts() else 0
 
 

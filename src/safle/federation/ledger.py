@@ -7,17 +7,17 @@ share of what may be spent, but never hide one.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from safle._internal.sqlite import SqliteFile
 from safle.encoders.base import Made
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput, PrivacyBudgetSpent, StoreError
@@ -76,8 +76,8 @@ class Ledger:
         """All there were, the first one first; `StoreError` if a row was changed."""
         if not self._path.exists():
             return []
-        with self._opened() as connection:
-            return self._read(connection)
+        with self._opened() as base:
+            return self._read(base)
 
     def spend(
         self,
@@ -102,8 +102,8 @@ class Ledger:
             All releases together would promise less than ``most_epsilon``.
         """
         planned = plan_noise(made.layout, epsilon, delta)
-        with self._opened() as connection:
-            before = self._read(connection)
+        with self._opened() as base:
+            before = self._read(base)
             total = epsilon_of(sum((spent.rho for spent in before), planned.rho), delta)
             total = max(total, float(epsilon))
             if most_epsilon is not None and total > most_epsilon:
@@ -115,9 +115,7 @@ class Ledger:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             cost = planned.epsilon, planned.delta, planned.rho
             row = Spent(len(before) + 1, now, made.fingerprint, *cost)
-            connection.execute(
-                "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", (*astuple(row), row.sealed)
-            )
+            base.run("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", *astuple(row), row.sealed)
         fields = planned.to_json() | {"releases": len(before) + 1, "total_epsilon": total} | facts
         return Privacy.from_json(fields)
 
@@ -150,9 +148,9 @@ class Ledger:
         )
         return publish(total, privacy, names, draw=draw)
 
-    def _read(self, connection: sqlite3.Connection) -> list[Spent]:
+    def _read(self, base: SqliteFile) -> list[Spent]:
         found: list[Spent] = []
-        for *fields, sealed in connection.execute("SELECT * FROM releases ORDER BY number"):
+        for *fields, sealed in base.run("SELECT * FROM releases ORDER BY number"):
             spent = Spent(*fields)
             if spent.sealed != sealed or spent.number != len(found) + 1:
                 raise StoreError(
@@ -162,15 +160,8 @@ class Ledger:
             found.append(spent)
         return found
 
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    @contextmanager
+    def _opened(self) -> Iterator[SqliteFile]:
         """A transaction of its own: two at a time would each miss the other's release."""
-        try:
-            connection = sqlite3.connect(self._path, timeout=60, isolation_level=None)
-            with contextlib.closing(connection), connection:
-                connection.execute("PRAGMA synchronous=FULL")
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute(_TABLE)
-                yield connection
-        except sqlite3.Error as error:
-            raise StoreError(f"{self._path}: {error}") from error
+        with closing(SqliteFile(self._path, _TABLE)) as base, base.transaction():
+            yield base

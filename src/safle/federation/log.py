@@ -7,22 +7,23 @@ put in by other means breaks the chain. Rows cut off at the end do not: note the
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import hashlib
 import json
 import os
-import sqlite3
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from safle._internal.sqlite import SqliteFile
 from safle.errors import SafleError, StoreError
 
 LOG = "log.sqlite"
 VARIABLE = "SAFLE_LOG"
 """The environment variable that names a site's log."""
+_UNUSABLE = f"the log cannot be used: {{error}}; name another with ${VARIABLE}"
 LONGEST = 500
 TABLE = """
 CREATE TABLE IF NOT EXISTS log (
@@ -63,15 +64,12 @@ class Event:
     seal: str
 
 
-def append(
-    connection: sqlite3.Connection, event: str, *, who: str, digest: str = "", note: str = ""
-) -> None:
+def append(base: SqliteFile, event: str, *, who: str, digest: str = "", note: str = "") -> None:
     """Add a row, within the transaction that is open."""
-    last = connection.execute("SELECT number, seal FROM log ORDER BY number DESC LIMIT 1")
-    number, before = last.fetchone() or (0, "")
+    last = base.run("SELECT number, seal FROM log ORDER BY number DESC LIMIT 1")
+    number, before = last[0] if last else (0, "")
     fields = (number + 1, now(), event, _line(who), digest, _line(note))
-    row = (*fields, _seal(before, *fields))
-    connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    base.run("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", *fields, _seal(before, *fields))
 
 
 def read_log(path: str | os.PathLike[str]) -> list[Event]:
@@ -80,8 +78,8 @@ def read_log(path: str | os.PathLike[str]) -> list[Event]:
     if not place.is_file():
         raise StoreError(f"{place}: no log; expected a file that safle wrote, or a store")
     address = f"{place.absolute().as_uri()}?mode=ro"
-    with _named(place), contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
-        rows = connection.execute("SELECT * FROM log ORDER BY number").fetchall()
+    with closing(SqliteFile(place, address=address, message=_UNUSABLE)) as base:
+        rows = base.run("SELECT * FROM log ORDER BY number")
     events, before = [Event(*row) for row in rows], ""
     for number, event in enumerate(events, start=1):
         *fields, seal = vars(event).values()
@@ -102,20 +100,18 @@ def write_log(
     ``who`` is by default the user who runs this, and ``place`` this site's own log.
     """
     place = place or site_log()
-    with _named(place):
+    try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.closing(
-            sqlite3.connect(place, timeout=60, isolation_level=None)
-        ) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-            connection.executescript(TABLE)
-            connection.execute("BEGIN IMMEDIATE")
-            with connection:
-                append(connection, event, who=who or _user(), digest=digest, note=note)
+    except OSError as error:
+        raise StoreError(f"{place}: {_UNUSABLE.format(error=error)}") from error
+    with (
+        closing(SqliteFile(place, TABLE, log=True, message=_UNUSABLE)) as base,
+        base.transaction(),
+    ):
+        append(base, event, who=who or _user(), digest=digest, note=note)
 
 
-@contextlib.contextmanager
+@contextmanager
 def log_refusal(
     *, who: str = "", digest: str = "", note: str = "", place: Path | None = None
 ) -> Iterator[None]:
@@ -157,13 +153,3 @@ def _user() -> str:
     except (KeyError, OSError):
         # A container's user may have no name.
         return f"user {os.getuid()}"
-
-
-@contextlib.contextmanager
-def _named(place: Path) -> Iterator[None]:
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        raise StoreError(
-            f"{place}: the log cannot be used: {error}; name another with ${VARIABLE}"
-        ) from error

@@ -5,16 +5,15 @@ What was opened is on the disk before any mask is added up, so a crash cannot ma
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from safle.errors import FederationError, StoreError
+from safle._internal.sqlite import SqliteFile
+from safle.errors import FederationError
 from safle.federation.ledger import Ledger
 from safle.federation.log import log_refusal, write_log
 from safle.federation.private.answer import Answer
@@ -26,12 +25,15 @@ from safle.federation.private.noisy_space import NoisySpace
 from safle.federation.private.vector import new_vector
 from safle.federation.publishing import epsilon_of
 
-_TABLE = """CREATE TABLE IF NOT EXISTS opened (
+_TABLES = """
+CREATE TABLE IF NOT EXISTS opened (
     round TEXT NOT NULL, request TEXT NOT NULL, members TEXT NOT NULL, at TEXT NOT NULL,
-    PRIMARY KEY (round, request))"""
-_ANSWERS = """CREATE TABLE IF NOT EXISTS answers (
+    PRIMARY KEY (round, request));
+CREATE TABLE IF NOT EXISTS answers (
     round TEXT NOT NULL, request TEXT NOT NULL, answer BLOB NOT NULL,
-    PRIMARY KEY (round, request))"""
+    PRIMARY KEY (round, request));
+"""
+_UNUSABLE = "{error}; without its history a keyholder must not answer"
 
 
 class History:
@@ -43,35 +45,25 @@ class History:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self.ledger = Ledger(path)
-        with self._named():
-            self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
-            self._connection.execute("PRAGMA synchronous=FULL")
-            self._connection.execute(_TABLE)
-            self._connection.execute(_ANSWERS)
+        self._base = SqliteFile(path, _TABLES, message=_UNUSABLE)
 
     def __enter__(self) -> History:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._connection.close()
+        self._base.close()
 
     def opened(self, round_digest: str) -> list[frozenset[str]]:
         """The sets that were opened in a round, or are about to be."""
-        with self._named():
-            rows = self._connection.execute(
-                "SELECT members FROM opened WHERE round = ?", (round_digest,)
-            )
+        rows = self._base.run("SELECT members FROM opened WHERE round = ?", round_digest)
+        with self._base.naming():
             return [frozenset(json.loads(members)) for (members,) in rows]
 
     @property
     def empty(self) -> bool:
         """Whether it remembers nothing, of any round."""
-        with self._named():
-            return not self._connection.execute("SELECT EXISTS (SELECT * FROM opened)").fetchone()[
-                0
-            ]
+        return not self._base.run("SELECT 1 FROM opened LIMIT 1")
 
     def elsewhere(self, request: Request) -> Iterator[tuple[str, frozenset[str]]]:
         """Other rounds, and the names of clients whose sum the two would come down to.
@@ -79,10 +71,9 @@ class History:
         That is so if all the others count the same data in both.
         """
         asked = frozenset(request.heads)
-        with self._named():
-            rows = self._connection.execute(
-                "SELECT round, members FROM opened WHERE round != ?", (request.declared.digest,)
-            ).fetchall()
+        others = "SELECT round, members FROM opened WHERE round != ?"
+        rows = self._base.run(others, request.declared.digest)
+        with self._base.naming():
             for digest, members in rows:
                 names = frozenset(member.split(" ", 1)[1] for member in json.loads(members))
                 for few in (asked - names, names - asked):
@@ -91,7 +82,7 @@ class History:
 
     def add(self, request: Request) -> None:
         """Check a request against all before it, and note it; on the disk when this returns."""
-        with self._named(), self._transaction():
+        with self._base.transaction():
             before = self.opened(request.declared.digest)
             if request.members in before:
                 return
@@ -103,50 +94,27 @@ class History:
             check_apart([*before, request.members], request.declared.least)
             members, now = json.dumps(sorted(request.members)), datetime.now(UTC).isoformat()
             row = (request.declared.digest, request.digest, members, now)
-            self._connection.execute("INSERT INTO opened VALUES (?, ?, ?, ?)", row)
+            self._base.run("INSERT INTO opened VALUES (?, ?, ?, ?)", *row)
 
     def keep(self, request: Request, data: bytes) -> bytes:
         """The first answer that was made to a request; the disk has it when this returns.
 
         Noise that is drawn twice could be averaged away.
         """
-        row = request.declared.digest, request.digest
-        with self._named(), self._transaction():
-            self._connection.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?)", (*row, data))
+        row = request.declared.digest, request.digest, data
+        with self._base.transaction():
+            self._base.run("INSERT OR IGNORE INTO answers VALUES (?, ?, ?)", *row)
         kept = self.kept(request)
         assert kept is not None, "it was just noted"
         return kept
 
     def kept(self, request: Request) -> bytes | None:
         """The answer to a request that was made before, where it has noise."""
-        with self._named():
-            found = self._connection.execute(
-                "SELECT answer FROM answers WHERE round = ? AND request = ?",
-                (request.declared.digest, request.digest),
-            ).fetchone()
-        return found[0] if found else None
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        # Immediate: two processes of one keyholder must not both find nothing opened yet.
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("COMMIT")
-
-    @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, ValueError, TypeError) as error:
-            if isinstance(error, FederationError):
-                raise
-            raise StoreError(
-                f"{self._path}: {error}; without its history a keyholder must not answer"
-            ) from error
+        found = self._base.run(
+            "SELECT answer FROM answers WHERE round = ? AND request = ?",
+            *(request.declared.digest, request.digest),
+        )
+        return found[0][0] if found else None
 
 
 def check_apart(sets: Iterable[frozenset[str]], least: int) -> None:
