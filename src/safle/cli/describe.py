@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from safle._internal.memory import readable
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName, near_duplicates
+from safle.encoders.histogram import Histogram
+from safle.statistics import Statistics
+from safle.statistics.noisy import NoisyStatistics
 
 if TYPE_CHECKING:
     from safle.cli.session import Session
-    from safle.encoders.histogram import Histogram
     from safle.federation.attack import Attack
     from safle.federation.manifest import Manifest
     from safle.federation.rehearsal import Rehearsal
     from safle.model import Model
-    from safle.statistics import Statistics
-    from safle.statistics.noisy import NoisyStatistics
 
 Facts = dict[str, object]
 NAMES_SHOWN = 12
@@ -133,6 +133,20 @@ def histogram_facts(histogram: Histogram) -> Facts:
         "grid": f"{grid.bins:,} bins over {grid.low:g} to {grid.high:g}",
         "values outside": f"{share:.2%}" + (" (widen the grid)" if share > 0.01 else ""),
     }
+
+
+def counts_facts(value: Any, *, size: int, digest: str) -> Facts:
+    """Of statistics, exact or noisy, of a histogram or of evaluation counts; size, identity."""
+    if isinstance(value, NoisyStatistics):
+        return noisy_facts(value, size=size, digest=digest)
+    if isinstance(value, Statistics):
+        return statistics_facts(value, size=size, digest=digest)
+    if isinstance(value, Histogram):
+        facts = histogram_facts(value)
+    else:
+        classes = listing(value.class_names)
+        facts = {"samples": f"{value.sample_count:,}", "classes": classes, "model": value.model}
+    return facts | {"digest": digest, "file": readable(size)}
 
 
 def noisy_facts(noisy: NoisyStatistics, *, size: int, digest: str) -> Facts:

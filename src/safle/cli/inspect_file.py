@@ -97,46 +97,19 @@ def _statistics(session: Session, path: Path) -> None:
     session.text(worked_out(disclosures(statistics), name_given_away(statistics)))
 
 
-def _noisy(session: Session, path: Path) -> None:
-    from safle.cli.describe import noisy_facts
-    from safle.wire import container, read_noisy
+def _counts(session: Session, path: Path) -> None:
+    """Noisy statistics, histograms or evaluation counts."""
+    from safle._internal.places import naming
+    from safle.cli.describe import counts_facts
+    from safle.wire import container, kind_named
 
-    with path.open("rb") as file:
-        digest = container.declared_digest(file.read(64))
-    facts = noisy_facts(read_noisy(path), size=path.stat().st_size, digest=digest)
-    session.facts(f"{path}: noisy statistics", facts | {"checks": "checksum, digest, sizes"})
-
-
-def _histogram(session: Session, path: Path) -> None:
-    from safle._internal.memory import readable
-    from safle.cli.describe import histogram_facts
-    from safle.wire import container, read_histogram
-
-    facts = histogram_facts(read_histogram(path))
-    with path.open("rb") as file:
-        facts["digest"] = container.declared_digest(file.read(64))
-    facts["file"] = readable(path.stat().st_size)
-    checks = "checksum, digest, sizes, every feature counts all samples"
-    session.facts(f"{path}: histogram", facts | {"checks": checks})
-
-
-def _evaluation(session: Session, path: Path) -> None:
-    from safle._internal.memory import readable
-    from safle.cli.describe import listing
-    from safle.wire import container, read_evaluation
-
-    counts = read_evaluation(path)
-    with path.open("rb") as file:
-        digest = container.declared_digest(file.read(64))
-    facts = {
-        "samples": f"{counts.sample_count:,}",
-        "classes": listing(counts.class_names),
-        "model": counts.model,
-        "file": readable(path.stat().st_size),
-        "digest": digest,
-        "checks": "checksum, digest, sizes, every part counts all samples",
-    }
-    session.facts(f"{path}: evaluation counts", facts)
+    kind, data = kind_of(path), container.read_limited(path)
+    reader = kind_named(kind)
+    assert reader is not None, "the others have functions of their own"
+    with naming(path):
+        value, digest = reader.open(data)
+    facts = counts_facts(value, size=len(data), digest=digest)
+    session.facts(f"{path}: {kind}", facts | {"checks": f"checksum, digest, sizes{_MORE[kind]}"})
 
 
 def _private(session: Session, path: Path) -> None:
@@ -211,8 +184,11 @@ _SHOWS: dict[str, Callable[[Session, Path], None]] = {
     "model": _model,
     "classifier": _classifier,
     "statistics": _statistics,
-    "noisy statistics": _noisy,
-    "histogram": _histogram,
-    "evaluation counts": _evaluation,
     "manifest": _manifest,
 }
+_MORE = {
+    "noisy statistics": "",
+    "histogram": ", every feature counts all samples",
+    "evaluation counts": ", every part counts all samples",
+}
+_SHOWS |= dict.fromkeys(_MORE, _counts)

@@ -45,20 +45,11 @@ def open_total(
     say whose file was wrong: keep everything, and begin a new round.
     """
     from safle._internal.places import naming
-    from safle.cli.describe import histogram_facts, noisy_facts, statistics_facts
-    from safle.encoders.histogram import Histogram
+    from safle.cli.describe import counts_facts
     from safle.federation.log import write_log
     from safle.federation.private.answer import Answer
     from safle.federation.private.gathering import MaskedSum
-    from safle.statistics.evaluation import Evaluation
-    from safle.statistics.noisy import NoisyStatistics
-    from safle.wire import (
-        container,
-        encode_evaluation,
-        encode_histogram,
-        encode_noisy,
-        encode_statistics,
-    )
+    from safle.wire import container, kind_for
 
     refuse_overwriting(output, masked_sum, *answers)
     declared = load_round(round_path, operator_path)
@@ -70,20 +61,9 @@ def open_total(
         with naming(path):
             opened.append(Answer.from_bytes(container.read_limited(path), declared))
     value = total.open(opened)
-    if isinstance(value, NoisyStatistics):
-        data, kind = encode_noisy(value), "noisy statistics"
-        facts = noisy_facts(value, size=len(data), digest=container.declared_digest(data))
-    elif isinstance(value, Histogram):
-        data, kind = encode_histogram(value), "histogram"
-        facts = histogram_facts(value)
-    elif isinstance(value, Evaluation):
-        data, kind = encode_evaluation(value), "evaluation counts"
-        facts = {"samples": f"{value.sample_count:,}", "model": value.model}
-    else:
-        data, kind = encode_statistics(value), "statistics"
-        digest = container.declared_digest(data)
-        facts = statistics_facts(value, size=len(data), digest=digest)
-    clients = ", ".join(total.heads)
-    write_log("opened", digest=hashlib.sha256(data).hexdigest(), note=f"{kind} of {clients}")
+    kind = kind_for(value)
+    data, clients = kind.encode(value), ", ".join(total.heads)
+    write_log("opened", digest=hashlib.sha256(data).hexdigest(), note=f"{kind.name} of {clients}")
     container.write_file(output, data)
-    session.facts(f"{output}: {kind}", {"clients": clients, **facts})
+    facts = counts_facts(value, size=len(data), digest=container.declared_digest(data))
+    session.facts(f"{output}: {kind.name}", {"clients": clients, **facts})

@@ -3,24 +3,31 @@
 The format is written down in docs/wire-format.md.
 """
 
+from typing import Any
+
 from safle.encoders.histogram import Histogram
 from safle.statistics import Statistics
 from safle.statistics.evaluation import Evaluation
+from safle.statistics.noisy import NoisyStatistics
 from safle.wire.container import peek_kind
 from safle.wire.evaluation import (
+    EVALUATIONS,
     decode_evaluation,
     encode_evaluation,
     read_evaluation,
     write_evaluation,
 )
+from safle.wire.files import FileKind
 from safle.wire.histogram import (
+    HISTOGRAMS,
     decode_histogram,
     encode_histogram,
     read_histogram,
     write_histogram,
 )
-from safle.wire.noisy import decode_noisy, encode_noisy, read_noisy
+from safle.wire.noisy import NOISY, decode_noisy, encode_noisy, read_noisy
 from safle.wire.statistics import (
+    STATISTICS,
     Added,
     add_contribution,
     decode_statistics,
@@ -42,6 +49,8 @@ __all__ = [
     "encode_histogram",
     "encode_noisy",
     "encode_statistics",
+    "kind_for",
+    "kind_named",
     "open_statistics",
     "peek_kind",
     "read_evaluation",
@@ -54,8 +63,28 @@ __all__ = [
 ]
 
 
+_BY_TYPE: dict[type, FileKind[Any]] = {
+    NoisyStatistics: NOISY,
+    Histogram: HISTOGRAMS,
+    Evaluation: EVALUATIONS,
+    Statistics: STATISTICS,
+}
+
+
+def kind_for(value: Statistics | Histogram | Evaluation) -> FileKind[Any]:
+    """The kind of file that a value is written as."""
+    return next(kind for of, kind in _BY_TYPE.items() if isinstance(value, of))
+
+
+def kind_named(name: str | None) -> FileKind[Any] | None:
+    """The kind of file that `peek_kind` has found, if it is one of values; None for others.
+
+    >>> kind_named("histogram").number, kind_named("private round")
+    (2, None)
+    """
+    return next((kind for kind in _BY_TYPE.values() if kind.name == name), None)
+
+
 def encode(value: Statistics | Histogram | Evaluation) -> bytes:
     """The bytes of a file of whatever can leave a site."""
-    if isinstance(value, Histogram):
-        return encode_histogram(value)
-    return encode_evaluation(value) if isinstance(value, Evaluation) else encode_statistics(value)
+    return kind_for(value).encode(value)
