@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from safle._internal.texts import split_names
 from safle.cli.limit_options import chosen_limits, limit_options
 from safle.cli.options import FOLDER, Command, deadline_option, examples, option
 from safle.cli.session import Session
@@ -57,7 +58,7 @@ def init(
     """
     from safle.federation.deployment.folder import Deployment, make_folder
 
-    names = tuple(name.strip() for name in nodes.split(",") if name.strip())
+    names = split_names(nodes)
     limits = chosen_limits(settings)
     make_folder(folder, Deployment(names, host, port, limits=limits, **settings))
     facts = {

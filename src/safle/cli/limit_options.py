@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from safle._internal.texts import split_names
 from safle.cli.options import COUNT, Decorator, option, options
 
 if TYPE_CHECKING:
@@ -36,6 +37,5 @@ def chosen_limits(options: dict[str, Any], before: Limits | None = None) -> Limi
     named = ("most_samples", "most_classes", "only_classes", "class_type")
     given = {name: value for name in named if (value := options.pop(name)) is not None}
     if "only_classes" in given:
-        names = (name.strip() for name in given.pop("only_classes").split(","))
-        given["classes"] = tuple(name for name in names if name)
+        given["classes"] = split_names(given.pop("only_classes"))
     return replace(before or Limits(), **given)

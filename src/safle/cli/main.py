@@ -11,6 +11,7 @@ from typing import Any
 
 import rich_click as click
 
+from safle._internal.texts import printable
 from safle.cli.approve import approve
 from safle.cli.attack import attack
 from safle.cli.backbones import backbones
@@ -35,7 +36,7 @@ from safle.cli.rehearse import rehearse
 from safle.cli.remove import remove
 from safle.cli.report import report
 from safle.cli.schema import schema
-from safle.cli.session import Session, printable
+from safle.cli.session import Session
 from safle.cli.simulate import simulate
 from safle.cli.solve import solve
 from safle.cli.store import store

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from safle._internal.texts import split_names
 from safle.cli.options import COUNT, FILE, POSITIVE, Command, examples, option, output
 from safle.cli.session import Session
 
@@ -138,7 +139,7 @@ def _space(
     from safle.federation.private.vector import HistogramSpace
 
     names = declared_classes(classes)
-    called = tuple(sorted(name.strip() for name in columns.split(","))) if columns else ()
+    called = tuple(sorted(split_names(columns or "")))
     if encoder_path and names and grid is None and not (features or called):
         return statistics_space(load_encoder(encoder_path), names, most_samples)
     width = features or len(called)

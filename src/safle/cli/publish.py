@@ -114,8 +114,8 @@ def _read(path: Path) -> Statistics:
 
 def _names(classes: str, statistics: Statistics) -> tuple[ClassName, ...]:
     """The declared names, of the type that the sum's are."""
+    from safle._internal.texts import split_names
     from safle.federation.limits import Limits
 
     whole = all(isinstance(name, int) for name in statistics.class_names)
-    names = tuple(name.strip() for name in classes.split(",") if name.strip())
-    return Limits(classes=names, class_type="int" if whole else "str").classes
+    return Limits(classes=split_names(classes), class_type="int" if whole else "str").classes

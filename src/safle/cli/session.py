@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from safle._internal.texts import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -113,13 +115,6 @@ class Session:
                 self.note(f"{title}: {pace}")
 
         return advance
-
-
-def printable(text: str) -> str:
-    """``text`` on one line and without control characters: names in files are not ours."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
 
 
 def _console(file: TextIO) -> Console:

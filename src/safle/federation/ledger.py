@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from safle._internal.sqlite import SqliteFile
 from safle.encoders.base import Made
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput, PrivacyBudgetSpent, StoreError
+from safle.federation.log import now
 from safle.federation.publishing import (
     Draw,
     check_declared,
@@ -112,9 +112,8 @@ class Ledger:
                     f"{total:.4g}; at most {most_epsilon:.4g} is allowed: publish less often, or "
                     "with a smaller epsilon"
                 )
-            now = datetime.now(UTC).isoformat(timespec="seconds")
             cost = planned.epsilon, planned.delta, planned.rho
-            row = Spent(len(before) + 1, now, made.fingerprint, *cost)
+            row = Spent(len(before) + 1, now(), made.fingerprint, *cost)
             base.run("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", *astuple(row), row.sealed)
         fields = planned.to_json() | {"releases": len(before) + 1, "total_epsilon": total} | facts
         return Privacy.from_json(fields)

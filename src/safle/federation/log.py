@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from safle._internal.sqlite import SqliteFile
+from safle._internal.texts import printable
 from safle.errors import SafleError, StoreError
 
 LOG = "log.sqlite"
@@ -143,8 +144,7 @@ def _seal(before: str, *fields: object) -> str:
 
 def _line(text: object) -> str:
     """Anybody's text on one line, short, and such that SQLite can hold it."""
-    shown = "".join(char if char.isprintable() else " " for char in str(text)[:LONGEST])
-    return shown.strip()
+    return printable(str(text)[:LONGEST], " ").strip()
 
 
 def _user() -> str:

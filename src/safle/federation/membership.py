@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from safle._internal.texts import name_some
 from safle.encoders.features import ClassName
 from safle.errors import CountOverflow, DuplicateContribution
 from safle.federation.contribution import Entry
@@ -91,7 +92,4 @@ class Membership(Mapping[str, Member]):
 
     def describe(self) -> str:
         """Some of their names."""
-        names = [*self._members][:8]
-        more = len(self) - len(names)
-        shown = ", ".join(map(repr, names)) + (f" and {more} more" if more else "")
-        return f"it has {shown}" if names else "it is empty"
+        return f"it has {name_some(self)}" if self else "it is empty"

@@ -15,6 +15,7 @@ import numpy as np
 
 from safle._internal.atomic import write_together
 from safle._internal.memory import readable
+from safle._internal.texts import printable
 from safle.federation.contribution import PAGE, TEXT
 from safle.federation.log import now
 from safle.federation.policy import Policy, let_out
@@ -168,5 +169,5 @@ def write_release(
 
 def _line(text: object) -> str:
     """Anybody's text on one line, short."""
-    shown = "".join(char if char.isprintable() else " " for char in str(text))
+    shown = printable(text, " ")
     return shown if len(shown) <= LONGEST_TEXT else f"{shown[:LONGEST_TEXT]}…"

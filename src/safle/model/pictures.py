@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from safle._internal.atomic import replacing
+from safle._internal.texts import printable
 from safle.errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def shown(name: object, longest: int = 18) -> str:
     >>> print(shown(r"$\frac{$"))
     \$\frac{\$
     """
-    text = "".join(char if char.isprintable() else "�" for char in str(name))
+    text = printable(name, "�")
     if len(text) > longest:
         # From the middle: long names tend to differ at their ends.
         half = longest // 2

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle._internal.arguments import refuse_type, require_type
 from safle._internal.memory import require
+from safle._internal.texts import name_some
 from safle.encoders import Encoder
 from safle.encoders.base import Made, require_same
 from safle.encoders.codes import Codes, Layout
@@ -68,7 +69,7 @@ class Accumulator:
         self._declared = as_class_names(own if classes is None else classes)
         if own and not {*self._declared} <= {*own}:
             raise InvalidInput(
-                f"classes {_listing(self._declared)}; the encoder is for {_listing(own)} only"
+                f"classes {name_some(self._declared)}; the encoder is for {name_some(own)} only"
             )
         self._all_declared = bool(own) or classes is not None
         self._found: set[ClassName] = set()
@@ -286,8 +287,8 @@ class Accumulator:
         if self._all_declared and not found <= set(self._declared):
             unknown = sorted(found - set(self._declared), key=str)
             raise InvalidInput(
-                f"labels contain {_listing(unknown)}, which are not among the declared classes "
-                f"{_listing(self._declared)}"
+                f"labels contain {name_some(unknown)}, which are not among the declared classes "
+                f"{name_some(self._declared)}"
             )
         as_class_names([*{*self.class_names, *self._found, *found}])
         return found
@@ -362,8 +363,3 @@ def add_up(parts: Sequence[Statistics]) -> NDArray[np.signedinteger[Any]]:
         total._add_gram(part)
     dtype = triangle.entry_type(triangle.diagonal(total.gram, total.dim))
     return total.gram.astype(dtype, copy=False)
-
-
-def _listing(names: Sequence[ClassName]) -> str:
-    shown = ", ".join(map(repr, names[:8]))
-    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from safle._internal import atomic
 from safle._internal.optional import require
+from safle._internal.texts import reason_of
 from safle.data.backbones.calibration import ImageMoments
 from safle.data.backbones.catalogue import CARDS
 from safle.data.backbones.extraction import extract
@@ -33,7 +33,7 @@ from safle.data.backbones.loading import (
 from safle.data.backbones.networks import OnnxNetwork
 from safle.data.backbones.origins import Origin, open_hugging_face, open_timm
 from safle.data.backbones.preprocessing import Preprocessing
-from safle.data.backbones.weights import OPSET, added_file
+from safle.data.backbones.weights import added_file, export_module
 from safle.data.images import ImageSource, Record
 from safle.errors import BackboneError
 
@@ -149,25 +149,12 @@ def export_backbone(module: Any, preprocessing: Preprocessing, path: Path) -> fl
     BackboneError
         torch cannot export it, or the file gives other features.
     """
-    torch = require("torch", "torch", "exporting a network")
-    module, side = module.eval(), preprocessing.crop
+    torch, module = require("torch", "torch", "exporting a network"), module.eval()
     try:
-        with warnings.catch_warnings(), torch.inference_mode():
-            # The tracing exporter is deprecated, but needs no further package.
-            warnings.simplefilter("ignore")
-            torch.onnx.export(
-                module,
-                (torch.zeros(1, 3, side, side),),
-                str(path),
-                dynamo=False,
-                opset_version=OPSET,
-                input_names=["images"],
-                output_names=["features"],
-                dynamic_axes={"images": {0: "batch"}, "features": {0: "batch"}},
-            )
+        with torch.inference_mode():
+            export_module(module, preprocessing.crop, path)
     except Exception as error:  # whatever a network's code leads torch to
-        text = " ".join(str(error).split())[:300] or type(error).__name__
-        raise BackboneError(f"torch cannot export the network ({text})") from error
+        raise BackboneError(f"torch cannot export the network ({reason_of(error)})") from error
     _stamp(path, {DECLARED: preprocessing.to_json()}, path)
     return _compare_networks(_in_torch(module), load_backbone(str(path)))
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle._internal.optional import require
+from safle._internal.texts import reason_of
 from safle.data.backbones.preprocessing import INTERPOLATIONS, Preprocessing, Triple
 from safle.errors import BackboneError
 
@@ -154,8 +155,7 @@ def _triple(values: Any, scale: float) -> Triple:
 
 
 def _failed(what: str, error: Exception) -> BackboneError:
-    text = " ".join(str(error).split())[:300] or type(error).__name__
     return BackboneError(
-        f"{what} could not be loaded ({text}); check its name, or download it on another machine "
-        "and name its folder"
+        f"{what} could not be loaded ({reason_of(error)}); check its name, or download it on "
+        "another machine and name its folder"
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self, TypedDict
 
 from safle._internal import atomic
+from safle._internal.texts import printable
 from safle.data.backbones.extraction import DEFAULT_BATCH, Batch, extract
 from safle.data.backbones.journal import Journal
 from safle.data.backbones.loading import Backbone
@@ -72,7 +73,7 @@ class Unreadables:
         if not self.found:
             self.report.unlink(missing_ok=True)
             return
-        lines = [f"{_on_one_line(name)}\t{_on_one_line(reason)}\n" for name, reason in self.found]
+        lines = [f"{printable(name)}\t{printable(reason)}\n" for name, reason in self.found]
         atomic.write_text(self.report, "".join(lines))
 
 
@@ -135,9 +136,3 @@ class Run:
         """Write the report and delete the journal: the output is there."""
         self.unreadable.write()
         self.journal.remove()
-
-
-def _on_one_line(text: str) -> str:
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )

@@ -141,26 +141,31 @@ def export_network(card: Card, weights: Path, digest: str) -> Path:
     if target.is_file():
         return target
     network = build(card, weights)
-    import torch
-
     from safle.data.backbones.architectures.base import Embedding
 
     target.parent.mkdir(parents=True, exist_ok=True)
-    size = card.preprocessing.crop
-    with atomic.replacing(target) as scratch, warnings.catch_warnings():
-        # The tracing exporter is deprecated, but needs no further package and traces all of ours.
+    with atomic.replacing(target) as scratch:
+        export_module(Embedding(network).eval(), card.preprocessing.crop, scratch)
+    return target
+
+
+def export_module(module: Any, side: int, path: Path) -> None:
+    """Write a network in torch, of images (batch, 3, side, side), as an ONNX file."""
+    import torch
+
+    with warnings.catch_warnings():
+        # The tracing exporter is deprecated, but needs no further package.
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            Embedding(network).eval(),
-            (torch.zeros(1, 3, size, size),),
-            str(scratch),
+            module,
+            (torch.zeros(1, 3, side, side),),
+            str(path),
             dynamo=False,
             opset_version=OPSET,
             input_names=["images"],
             output_names=["features"],
             dynamic_axes={"images": {0: "batch"}, "features": {0: "batch"}},
         )
-    return target
 
 
 def _first_line(error: Exception, lines: int = 1) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from safle._internal.optional import require
+from safle._internal.texts import reason_of
 from safle.data.common import find_label, listed
 from safle.data.images.files import Member, path_inside
 from safle.data.images.sources import Label, Record, Selection, Unreadable, describe, listing_digest
@@ -280,8 +281,7 @@ def _reading(where: str) -> Iterator[None]:
         raise
     # The library, pyarrow and the hub's client share no base of their errors.
     except Exception as error:
-        text = " ".join(str(error).split())[:300] or type(error).__name__
         raise ImageError(
-            f"{where}: cannot be read ({text}); it is not a whole data set of images: copy or "
-            "download it again"
+            f"{where}: cannot be read ({reason_of(error)}); it is not a whole data set of images: "
+            "copy or download it again"
         ) from error

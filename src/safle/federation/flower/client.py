@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._internal.texts import split_names
 from safle.data.tables import Table, open_table
 from safle.encoders import Encoder, load_encoder
 from safle.encoders.features import as_features
@@ -136,7 +137,7 @@ def open_configured(config: Settings, schema: Schema | None = None) -> Table:
     selection: dict[str, Any] = {
         name: str(config[key]) for key, name in SELECTION.items() if config.get(key)
     }
-    ignored = [*filter(None, map(str.strip, str(config.get("ignore", "")).split(",")))]
+    ignored = split_names(str(config.get("ignore", "")))
     return open_table(str(config["features"]), **selection, ignore=ignored, schema=schema)
 
 

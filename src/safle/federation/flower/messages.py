@@ -13,6 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from safle._internal import texts
 from safle.errors import WireError
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ def mark(salt: str, name: str) -> str:
 
 def printable(text: object) -> str:
     """A client's text, on one line, short and without control characters."""
-    shown = "".join(char if char.isprintable() else " " for char in str(text or ""))
-    return shown[:LONGEST_REASON].strip()
+    return texts.printable(text or "", " ")[:LONGEST_REASON].strip()
 
 
 def _content(name: str, fields: dict[str, Any], payload: bytes) -> RecordDict:

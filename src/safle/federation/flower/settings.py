@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from safle._internal.texts import split_names
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.histogram import Grid, Histogram
 from safle.encoders.registry import DEFAULT_KIND, read_settings
@@ -223,7 +224,7 @@ def _parse(name: str, value: Value, default: Any) -> Any:
     """A value of the default's type; `SettingsError` for another."""
     kind = type(default)
     if kind is tuple:
-        return tuple(part.strip() for part in str(value).split(",") if part.strip())
+        return split_names(str(value))
     if kind is str:
         return str(value)
     if kind is float and type(value) in (int, float):
