@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from safle._internal.templates import templates_of
 from safle.errors import InvalidInput
 from safle.federation.contribution import Entry
 from safle.model import Model
 
 Mode = Literal["plain", "masked"]
-READ = {
-    "plain": "Plain contributions: whoever ran the server could work samples out of them.",
-    "masked": "Masked contributions: nobody but its own site read one, only their sum was opened.",
-}
-LIMITS = (
-    "Wrong or made-up data of a site are in it until the site is removed and the sum solved again.",
-    "It knows the classes above and no others: every sample gets one of them, however strange.",
-    "Figures hold for samples like those they were measured on. Measure again where it is used.",
-    "It is no medical or safety device by itself; that takes an assessment of its own.",
-)
 
 
 def write_card(
@@ -54,7 +45,11 @@ def write_card(
     """
     listed = list(sites)
     _check_classes(model, listed)
-    return "\n".join(_lines(model, listed, mode, figures or {})) + "\n"
+    pages = templates_of("safle.federation", lstrip_blocks=True, keep_trailing_newline=True)
+    pages.filters["plain"] = _plain
+    return pages.get_template("card.md.j2").render(
+        model=model, encoder=model.encoder, sites=listed, mode=mode, figures=figures or {}
+    )
 
 
 def _check_classes(model: Model, sites: Sequence[Entry]) -> None:
@@ -65,46 +60,6 @@ def _check_classes(model: Model, sites: Sequence[Entry]) -> None:
             f"{len(model.class_names)}, not all the same; name the store or the sum that it was "
             "solved from"
         )
-
-
-def _lines(
-    model: Model, sites: Sequence[Entry], mode: Mode | None, figures: Mapping[str, object]
-) -> Iterator[str]:
-    encoder = model.encoder
-    source = f" of {_plain(encoder.source)}" if encoder.source else ""
-    facts = {
-        "digest": f"`{model.digest}`",
-        "classes": ", ".join(_plain(name) for name in model.class_names),
-        "features": f"{encoder.feature_dim:,}{source}",
-        "encoder": f"{encoder.kind}, `{encoder.fingerprint}`",
-        "head and ridge": f"{model.head}, {model.ridge:.6g}",
-    }
-    yield "# Model card"
-    yield from _table(facts)
-    yield "\n## Data"
-    if sites:
-        yield f"\n{sum(site.samples for site in sites):,} samples of {len(sites):,} sites.\n"
-        yield from ("| site | samples | classes | contribution |", "|---|---|---|---|")
-        for site in sites:
-            known = ", ".join(_plain(name) for name in site.classes)
-            yield f"| {_plain(site.client)} | {site.samples:,} | {known} | `{site.digest}` |"
-    else:
-        yield "\nWhich sites contributed was not stated."
-    yield "\n## Privacy"
-    yield f"\n{READ[mode] if mode else 'How contributions travelled was not stated.'}"
-    if model.privacy:
-        yield f"Differential privacy of every sample: {model.privacy.promise}."
-    else:
-        yield "No noise was added: the model is exact, and may show traces of single samples."
-    yield "\n## Figures"
-    yield from _table(figures) if figures else ["\nNothing was measured for this card."]
-    yield "\n## Limits\n"
-    yield from (f"- {limit}" for limit in LIMITS)
-
-
-def _table(rows: Mapping[str, object]) -> Iterator[str]:
-    yield from ("\n| | |", "|---|---|")
-    yield from (f"| {name} | {value} |" for name, value in rows.items())
 
 
 def _plain(text: object) -> str:

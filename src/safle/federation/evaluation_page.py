@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._internal.templates import render_page
 from safle.encoders.features import ClassName
 from safle.model.figures import FIGURES, Figures, areas, class_rates, divide, reliability
 from safle.statistics.evaluation import Evaluation
@@ -47,17 +48,10 @@ def write_page(
     sites : of each site, by name; empty where they are not told apart
     positive : the class whose curves are drawn where there are two; None for the last
     """
-    import jinja2
-
-    templates = jinja2.Environment(
-        loader=jinja2.PackageLoader("safle.federation"),
-        undefined=jinja2.StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     drawn = _drawn(counts, positive)
-    return templates.get_template("evaluation.html.j2").render(
+    return render_page(
+        "safle.federation",
+        "evaluation.html.j2",
         counts=counts,
         titles=FIGURES,
         columns={"all sites" if sites else "all samples": (counts, figures), **sites},

@@ -15,6 +15,7 @@ import numpy as np
 
 from safle._internal.atomic import write_together
 from safle._internal.memory import readable
+from safle._internal.templates import render_page
 from safle._internal.texts import printable
 from safle.federation.contribution import PAGE, TEXT
 from safle.federation.log import now
@@ -83,16 +84,8 @@ class Sheet:
 
     def to_html(self) -> str:
         """The sheet as a page that prints on one side of A4."""
-        import jinja2
-
-        templates = jinja2.Environment(
-            loader=jinja2.PackageLoader("safle.federation"),
-            undefined=jinja2.StrictUndefined,
-            autoescape=True,
-        )
-        return templates.get_template("release.html.j2").render(
-            file=self.file, sections=self.sections()
-        )
+        facts = {"file": self.file, "sections": self.sections()}
+        return render_page("safle.federation", "release.html.j2", **facts)
 
     def _what(self) -> Rows:
         release = self.release

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._internal.templates import render_page
 from safle.lab.report.blocks import Chart, Mix, Series
-from safle.lab.report.rendering import render_page
+from safle.lab.report.charts import draw
 
 if TYPE_CHECKING:
     from safle.lab.demo import Result
@@ -39,7 +40,9 @@ class DemoPage:
         result = self.results[-1]
         kilobytes = np.array(result.bytes_sent) / 1e3
         return render_page(
+            "safle.lab.report",
             "demo.html.j2",
+            draw=draw,
             result=result,
             results=self.results,
             clients=len(self.mix),

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import jinja2
-
+from safle._internal.templates import templates_of
 from safle.errors import SettingsError
 from safle.federation.deployment import certificates as certs
 from safle.federation.flower.apps import write_app
@@ -142,14 +141,8 @@ def registered_names(server: Path) -> dict[str, str]:
 
 
 def _renderer(deployment: Deployment) -> Render:
-    templates = jinja2.Environment(
-        loader=jinja2.PackageLoader("safle.federation.deployment"),
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        # Scripts and configuration, not pages: shell words go through the filter `quote`.
-        autoescape=False,
-    )
+    # Scripts and configuration, not pages: shell words go through the filter `quote`.
+    templates = templates_of("safle.federation.deployment", keep_trailing_newline=True)
     templates.filters["quote"] = shlex.quote
     facts = {
         "venv": sys.prefix,

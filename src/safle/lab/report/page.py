@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from safle._internal import atomic
+from safle._internal.templates import render_page
 from safle.errors import InvalidInput
 from safle.lab.experiments.running import FORMAT, to_toml
 from safle.lab.experiments.suite import EXPERIMENTS
 from safle.lab.report import encoders, methods
 from safle.lab.report.blocks import Section, Table
+from safle.lab.report.charts import draw
 from safle.lab.report.latex import to_latex
 from safle.lab.report.paper import Paper
-from safle.lab.report.rendering import render_page
 from safle.model.pictures import require_matplotlib
 
 MAKERS = {
@@ -62,7 +63,9 @@ def write_report(folder: Path, output: Path) -> list[str]:
 def render(sections: list[Section], data: dict[str, Any], versions: dict[str, str]) -> str:
     """The page of the sections."""
     return render_page(
+        "safle.lab.report",
         "page.html.j2",
+        draw=draw,
         title=f"Federated learning on {data['name']}: the paper's experiments",
         sections=sections,
         data=data,
