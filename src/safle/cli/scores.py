@@ -17,7 +17,7 @@ from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
 from safle.model import Model
 from safle.model.evaluating import evaluate
-from safle.model.figures import FIGURES, Figures, areas, class_rates, divide
+from safle.model.figures import FIGURES, Figures, by_class
 from safle.statistics.evaluation import Evaluation
 
 MATRIX_SHOWN = 20
@@ -85,17 +85,12 @@ class Scores:
 
     def rows(self) -> list[list[str]]:
         """Name, precision, sensitivity, specificity, F1, AUC and samples of each class."""
-        figures = [[f"{x:.1%}" if x == x else "-" for x in row] for row in self._by_class().T]
+        figures = [[f"{x:.1%}" if x == x else "-" for x in row] for row in by_class(self.counts).T]
         counted = [f"{many:,}" for many in self.counts.class_counts.tolist()]
         return [
             [name, *(figures[at] if at < len(figures) else ["-"] * 5), counted[at]]
             for at, name in enumerate(self.names)
         ]
-
-    def _by_class(self) -> NDArray[np.float64]:
-        rates = class_rates(self.counts.confusion)
-        order = ("precision", "sensitivity", "specificity", "f1")
-        return np.stack([*(divide(*rates[name]) for name in order), areas(self.counts.scores)])
 
     def site_tables(self) -> Iterator[list[list[str]]]:
         """Tables of figures, with their titles; a few sites, as columns, in each."""
@@ -146,7 +141,7 @@ class Scores:
 
     def to_json(self) -> dict[str, Any]:
         """All figures; null where one is not defined."""
-        columns = [[None if x != x else x for x in row] for row in self._by_class().T.tolist()]
+        columns = [[None if x != x else x for x in row] for row in by_class(self.counts).T.tolist()]
         named = ("precision", "recall", "specificity", "f1", "auc")
         counted = self.counts.class_counts.tolist()
         return {

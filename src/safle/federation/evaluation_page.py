@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from safle._internal.templates import render_page
 from safle.encoders.features import ClassName
-from safle.model.figures import FIGURES, Figures, areas, class_rates, divide, reliability
+from safle.model.figures import FIGURES, Figures, by_class, reliability
 from safle.statistics.evaluation import Evaluation
 
 CURVES_SHOWN = 10
@@ -127,14 +127,10 @@ def _bars(counts: Evaluation) -> list[dict[str, float]]:
 
 
 def _classes(counts: Evaluation) -> list[list[str]]:
-    rates = class_rates(counts.confusion)
-    order = ("precision", "sensitivity", "specificity", "f1")
-    shown = [*(divide(*rates[name]) for name in order), areas(counts.scores)]
+    rows = zip(counts.class_names, by_class(counts).T, counts.class_counts.tolist(), strict=False)
     return [
-        [str(name), *("-" if np.isnan(x[at]) else f"{x[at]:.3f}" for x in shown), f"{many:,}"]
-        for at, (name, many) in enumerate(
-            zip(counts.class_names, counts.class_counts[:-1].tolist(), strict=True)
-        )
+        [str(name), *("-" if np.isnan(x) else f"{x:.3f}" for x in shown), f"{many:,}"]
+        for name, shown, many in rows
     ]
 
 

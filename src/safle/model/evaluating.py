@@ -25,10 +25,9 @@ def evaluate(model: Model, features: ArrayLike, labels: ArrayLike) -> Evaluation
     Examples
     --------
     >>> import safle
-    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
-    >>> features, labels = [[0.1], [0.2], [0.8], [0.9]], ["low", "low", "high", "high"]
-    >>> model = safle.Model(encoder, safle.solve(safle.count(encoder, features, labels)))
-    >>> safle.Figures.of(evaluate(model, features, labels)).accuracy.value
+    >>> fitted = safle.SafleClassifier().fit([[0.1], [0.2], [0.8], [0.9]], [0, 0, 1, 1])
+    >>> counts = safle.evaluate(fitted.model_, [[0.3], [0.7]], [0, 1])
+    >>> safle.Figures.of(counts).accuracy.value
     1.0
     """
     rows = np.asarray(features)

@@ -134,6 +134,13 @@ def class_rates(confusion: NDArray[np.int64]) -> dict[str, tuple[Floats, Floats]
     }
 
 
+def by_class(evaluation: Evaluation) -> Floats:
+    """Precision, sensitivity, specificity, F1 and AUC of every class, (5, class_count)."""
+    rates = class_rates(evaluation.confusion)
+    order = ("precision", "sensitivity", "specificity", "f1")
+    return np.stack([*(divide(*rates[name]) for name in order), areas(evaluation.scores)])
+
+
 def divide(part: Any, whole: Any) -> Floats:
     """``part / whole``, NaN where there is nothing to divide by."""
     whole = np.asarray(whole, np.float64)

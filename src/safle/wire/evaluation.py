@@ -44,24 +44,26 @@ EVALUATIONS = FileKind(container.EVALUATION, _describe, _restore)
 encode_evaluation, decode_evaluation = EVALUATIONS.encode, EVALUATIONS.decode
 
 
-def write_evaluation(path: StrPath, evaluation: Evaluation) -> None:
-    """Write a file of evaluation counts, atomically.
-
-    >>> import tempfile
-    >>> none = Evaluation.none("0" * 64, ["ill", "well"])
-    >>> with tempfile.NamedTemporaryFile(suffix=".eval") as file:
-    ...     write_evaluation(file.name, none)
-    ...     read_evaluation(file.name) == none
-    True
-    """
-    EVALUATIONS.write(path, evaluation)
-
-
 def read_evaluation(path: StrPath) -> Evaluation:
     """Read a file of evaluation counts, verified.
 
-    >>> read_evaluation("nowhere.eval")
-    Traceback (most recent call last):
-    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.eval'
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> none = Evaluation.none("0" * 64, ["ill", "well"])
+    >>> with TemporaryDirectory() as folder:
+    ...     write_evaluation(f"{folder}/a.eval", none)
+    ...     read_evaluation(f"{folder}/a.eval") == none
+    True
     """
     return EVALUATIONS.read(path)
+
+
+def write_evaluation(path: StrPath, evaluation: Evaluation) -> None:
+    """Write a file of evaluation counts, atomically: the inverse of `read_evaluation`.
+
+    >>> write_evaluation("nowhere/a.eval", Evaluation.none("0" * 64, ["ill", "well"]))
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere/a.eval'
+    """
+    EVALUATIONS.write(path, evaluation)
