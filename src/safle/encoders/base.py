@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,26 +20,18 @@ from safle._internal.tensors import Arrays, read_tensors, write_tensors
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import Codes, Layout
 from safle.encoders.features import ClassName, as_class_names, as_features
+from safle.encoders.made import Made, require_same
 from safle.encoders.names import as_names
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
 from safle.encoders.registry import kind_named, register
 from safle.encoders.schema import Schema
 from safle.encoders.settings import Setting, Settings
 from safle.encoders.source import as_source
-from safle.errors import EncoderMismatch, SafleError, SettingsError, WireError
+from safle.errors import SafleError, SettingsError, WireError
 
 FORMAT = "safle-encoder-3"
 MAX_FILE_BYTES = 1 << 28
 """An encoder holds thresholds, not data: anything larger is not one."""
-
-
-class Made(Protocol):
-    """What an encoder made (statistics, a solution), or the encoder itself."""
-
-    @property
-    def fingerprint(self) -> str: ...
-    @property
-    def layout(self) -> Layout: ...
 
 
 class Encoder(ABC):
@@ -317,16 +309,3 @@ def load_encoder(path: str | os.PathLike[str]) -> Encoder:
         return Encoder.from_bytes(data)
     except WireError as error:
         raise WireError(f"{path}: {error}") from error
-
-
-def require_same(expected: Made, found: Made) -> None:
-    """Raise `EncoderMismatch` unless both were made with one encoder."""
-    if found.fingerprint != expected.fingerprint:
-        raise EncoderMismatch(
-            f"counted with encoder {found.fingerprint[:12]}…, this federation uses "
-            f"{expected.fingerprint[:12]}…; take the federation's encoder file and count again"
-        )
-    if found.layout != expected.layout:
-        raise EncoderMismatch(
-            f"claims encoder {found.fingerprint[:12]}… but has another layout of codes"
-        )

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from safle._internal.places import as_path
-from safle.encoders.base import Made
 from safle.encoders.features import ClassName, as_class_names
+from safle.encoders.made import Made
 from safle.errors import InvalidInput
 from safle.statistics import Statistics
 from safle.wire import container, open_statistics

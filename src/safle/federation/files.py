@@ -17,8 +17,8 @@ from typing import Any
 
 from safle._internal.atomic import write_together
 from safle._internal.places import StrPath, as_path, find_files, naming
-from safle.encoders.base import Made
 from safle.encoders.histogram import Grid
+from safle.encoders.made import Made
 from safle.errors import InvalidInput
 from safle.federation.contribution import Entry
 from safle.federation.limits import Limits

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from safle._internal.sqlite import SqliteFile
-from safle.encoders.base import Made
 from safle.encoders.features import ClassName
+from safle.encoders.made import Made
 from safle.errors import InvalidInput, PrivacyBudgetSpent, StoreError
 from safle.federation.log import now
 from safle.federation.publishing import (

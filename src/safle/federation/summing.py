@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from safle._internal.places import naming
-from safle.encoders.base import Made
 from safle.encoders.codes import Layout
+from safle.encoders.made import Made
 from safle.errors import FederationError, MissingExtra
 from safle.federation.contribution import Contribution
 from safle.federation.limits import Limits

@@ -7,7 +7,6 @@ contribution back, and `snapshot` gives what has been gathered as an immutable v
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,9 @@ from safle._internal.arguments import refuse_type, require_type
 from safle._internal.memory import require
 from safle._internal.texts import name_some
 from safle.encoders import Encoder
-from safle.encoders.base import Made, require_same
 from safle.encoders.codes import Codes, Layout
 from safle.encoders.features import ClassName, as_class_names, as_labels
+from safle.encoders.made import Declared, Made, require_same
 from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics import counting
 from safle.statistics.factor import Factor
@@ -30,14 +29,6 @@ from safle.statistics.value import Margins, Statistics
 
 GATHERED = 8_192
 """Samples gathered before they are counted: a code first seen later makes the gram move."""
-
-
-@dataclass(frozen=True)
-class _Block:
-    """What the statistics of one class are made of: some columns of an encoder."""
-
-    fingerprint: str
-    layout: Layout
 
 
 class Accumulator:
@@ -200,7 +191,7 @@ class Accumulator:
             advice="count fewer classes, fewer features, or not by class (by_class)",
         )
         for name in new:
-            self._by_class[name] = Accumulator(_Block(self.fingerprint, block))
+            self._by_class[name] = Accumulator(Declared(self.fingerprint, block))
 
     def _make_room(self, square: int) -> None:
         """Widen the integers before an entry could outgrow them."""

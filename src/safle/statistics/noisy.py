@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle._internal.memory import require
-from safle.encoders.base import Made
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
+from safle.encoders.made import Made
 from safle.errors import CountOverflow, InvalidInput
 from safle.statistics.privacy import Privacy
 from safle.statistics.value import Statistics

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 import safle
 from safle._internal.memory import require
-from safle.encoders.base import Made
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
+from safle.encoders.made import Made
 from safle.statistics.factor import EVERY, Factor
 from safle.statistics.invariants import Bounds, verify
 from safle.statistics.kernels import triangle

@@ -5,13 +5,12 @@ All else follows from them when they are read. The digest covers the promise as 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from safle._internal.places import StrPath
-from safle.encoders.base import Made
-from safle.encoders.codes import Layout
+from safle.encoders.made import Declared, Made
 from safle.errors import WireError
 from safle.statistics.noisy import FreeColumns, NoisyStatistics, Released, noisy_bytes
 from safle.statistics.privacy import Privacy
@@ -21,13 +20,6 @@ from safle.wire.sections import Sections
 from safle.wire.statistics import check_made
 
 FIELDS = {"fingerprint", "layout", "classes", "planes", "privacy"}
-
-
-class Declared(NamedTuple):
-    """The encoder that a file names."""
-
-    fingerprint: str
-    layout: Layout
 
 
 def _describe(statistics: NoisyStatistics, sections: Sections) -> dict[str, Any]:

@@ -16,10 +16,10 @@ import numpy as np
 
 from safle._internal.arguments import require_type
 from safle._internal.places import StrPath, naming
-from safle.encoders.base import Made
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName, as_class_names
-from safle.errors import EncoderMismatch, WireError
+from safle.encoders.made import Made, require_encoder
+from safle.errors import WireError
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.accumulator import add_up
 from safle.statistics.factor import Factor
@@ -239,14 +239,9 @@ def check_made(header: dict[str, Any], made: Made | None) -> Layout:
     found = header["fingerprint"]
     if type(found) is not str or len(found) != 64 or set(found) - set("0123456789abcdef"):
         raise WireError("the fingerprint is not 64 hexadecimal digits")
-    # Compared as they are written, before anything of the file's own size is unfolded.
-    if made is not None and found == made.fingerprint and header["layout"] != made.layout.to_json():
-        raise EncoderMismatch(f"claims encoder {found[:12]}… but has another layout of codes")
-    if made is not None and found != made.fingerprint:
-        raise EncoderMismatch(
-            f"counted with encoder {found[:12]}…, this federation uses {made.fingerprint[:12]}…; "
-            "take the federation's encoder file and count again"
-        )
+    if made is not None:
+        # Compared as they are written, before anything of the file's own size is unfolded.
+        require_encoder(made, found, same_layout=header["layout"] == made.layout.to_json())
     layout = made.layout if made is not None else Layout.from_json(header["layout"])
     if layout.to_json() != header["layout"]:
         raise WireError("the layout is not written in its shortest form")

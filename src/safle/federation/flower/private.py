@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from safle._internal import atomic
 from safle.encoders import Encoder
-from safle.encoders.base import require_same
+from safle.encoders.made import require_same
 from safle.errors import FederationError, SettingsError
 from safle.federation.flower import messages
 from safle.federation.flower.client import Client, Settings, count_table

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from safle.encoders.base import Made
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.encoders.histogram import MAX_SAMPLES, Grid
+from safle.encoders.made import Made
 from safle.encoders.names import as_names
 from safle.errors import FederationError, SafleError, SettingsError, WireError
 from safle.federation.private.evaluation_space import EvaluationSpace

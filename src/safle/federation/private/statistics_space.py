@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.base import require_same
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
+from safle.encoders.made import require_same
 from safle.errors import CountOverflow, InvariantError
 from safle.federation.private import kernels
 from safle.federation.private.vector import LARGEST_COUNT, Block, check_samples
