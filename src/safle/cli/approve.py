@@ -6,18 +6,16 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import FILE, Command, examples, option
+from safle.cli.options import FILE, command, option
 from safle.cli.session import Session
 
-EXAMPLE = examples("safle approve a.stats --key ~/.ssh/id_ed25519")
 KEY = "Your private key: Ed25519, as ssh-keygen or OpenSSL make it."
 
 
-@click.command(cls=Command, panel="At a client", epilog=EXAMPLE)
+@command("At a client", "safle approve a.stats --key ~/.ssh/id_ed25519")
 @click.argument("contribution", type=FILE, help="A file that 'safle count' wrote, with its sheets.")
 @option("--key", KEY, "FILE", type=FILE, required=True)
 @option("--yes", "Do not ask.", is_flag=True)
-@click.pass_obj
 def approve(session: Session, /, contribution: Path, key: Path, yes: bool) -> None:
     """Show the release sheet of a contribution, and sign both.
 

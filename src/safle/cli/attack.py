@@ -4,27 +4,17 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import (
-    FILE,
-    Command,
-    encoder_file,
-    examples,
-    option,
-    refuse_overwriting,
-    written,
-)
+from safle.cli.options import FILE, command, encoder_file, option, refuse_overwriting, written
 from safle.cli.session import Session
 
-EXAMPLE = examples("safle attack a.stats --encoder encoder.safetensors -o found.npz")
 MOST = "Try lattice reduction on up to so many samples: 40 take seconds, 100 minutes."
 
 
-@click.command(cls=Command, panel="At a client", epilog=EXAMPLE)
+@command("At a client", "safle attack a.stats --encoder encoder.safetensors -o found.npz")
 @click.argument("contribution", type=FILE, help="A client's statistics file, or a sum of some.")
 @encoder_file()
 @option("--most", MOST, "N", type=click.IntRange(min=0), default=40)
 @written("-o --output", "Also write the samples that were found: codes and labels.")
-@click.pass_obj
 def attack(
     session: Session,
     /,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.cli.image_options import PREPROCESSING, preprocessing_options
-from safle.cli.options import Command, examples, option
+from safle.cli.options import command, examples, option
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 WHAT = "timm:NAME, hf:NAME (of the hub, or a folder), or an ONNX file."
 NAME = "What it is called from now on."
 IMAGES = "Public images, as of 'safle features': encoders are calibrated by their features."
-ADD = examples(
-    "safle backbones add hf:facebook/dinov2-small",
-    "safle backbones add hf:openai/clip-vit-base-patch32 --name clip --images public/",
-    "safle backbones add timm:convnext_tiny.fb_in22k",
-    "safle backbones add network.onnx --resize 256 --crop 224 --interpolation bicubic "
-    "--mean 123.675 116.28 103.53 --deviation 58.395 57.12 57.375",
-)
 
 
 @click.group(
@@ -39,12 +32,19 @@ def backbones(context: click.RichContext, /) -> None:
         _show(context.find_object(Session) or Session())
 
 
-@backbones.command(cls=Command, epilog=ADD)
+@command(
+    None,
+    "safle backbones add hf:facebook/dinov2-small",
+    "safle backbones add hf:openai/clip-vit-base-patch32 --name clip --images public/",
+    "safle backbones add timm:convnext_tiny.fb_in22k",
+    "safle backbones add network.onnx --resize 256 --crop 224 --interpolation bicubic "
+    "--mean 123.675 116.28 103.53 --deviation 58.395 57.12 57.375",
+    of=backbones,
+)
 @click.argument("what", metavar="WHAT", help=WHAT)
 @option("--name", NAME, "NAME", show_default="the last part of WHAT")
 @option("--images", IMAGES, "IMAGES", type=click.Path(path_type=Path))
 @preprocessing_options()
-@click.pass_obj
 def add(session: Session, /, what: str, name: str | None, images: Path | None, **said: Any) -> None:
     """Export a network to ONNX once, with its preprocessing inside, and check it.
 

@@ -9,14 +9,14 @@ import rich_click as click
 
 from safle._internal.texts import split_names
 from safle.cli.limit_options import chosen_limits, limit_options
-from safle.cli.options import FOLDER, Command, deadline_option, examples, option
+from safle.cli.options import FOLDER, command, deadline_option, examples, option
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
     from safle.federation.flower.report import Report
 
 ROWS_SHOWN = 20
-EXAMPLES = examples(
+EXAMPLES = (
     "safle deploy init federation --host fl.example.org --nodes hospital-a,hospital-b,hospital-c",
     "safle deploy check /opt/safle/nodes/hospital-a --connect",
     "safle deploy report results",
@@ -28,7 +28,7 @@ PLAIN = (
 PREFIX = "Where the folders will be on their machines; for the systemd units."
 
 
-@click.group(panel="Over a network", epilog=EXAMPLES)
+@click.group(panel="Over a network", epilog=examples(*EXAMPLES))
 def deploy() -> None:
     """Prepare, check and read a federation over the network.
 
@@ -36,7 +36,7 @@ def deploy() -> None:
     """
 
 
-@deploy.command(cls=Command, epilog=EXAMPLES)
+@command(None, *EXAMPLES, of=deploy)
 @click.argument("folder", type=FOLDER, help="The folder to make.")
 @option("--host", "How nodes reach the server: a name or address.", "NAME", required=True)
 @option("--nodes", "The clients' names, all that are expected.", "A,B,C", required=True)
@@ -46,7 +46,6 @@ def deploy() -> None:
 @option("--prefix", PREFIX, "DIR", default="/opt/safle")
 @option("--plain", PLAIN, is_flag=True)
 @limit_options
-@click.pass_obj
 def init(
     session: Session, /, folder: Path, host: str, nodes: str, port: int, **settings: Any
 ) -> None:
@@ -69,10 +68,9 @@ def init(
     session.facts(f"{folder}: deployment", facts)
 
 
-@deploy.command(cls=Command, epilog=EXAMPLES)
+@command(None, *EXAMPLES, of=deploy)
 @click.argument("folder", type=FOLDER, help="The whole folder, its server, or one node's.")
 @option("--connect", "Also try to reach the server.", is_flag=True)
-@click.pass_obj
 def check(session: Session, /, folder: Path, connect: bool) -> None:
     """Check files, keys, certificates, names and settings, and say what to do.
 
@@ -90,9 +88,8 @@ def check(session: Session, /, folder: Path, connect: bool) -> None:
     session.facts(f"{folder}: deployment", {"errors": "none", "warnings": len(found) or "none"})
 
 
-@deploy.command(cls=Command, epilog=EXAMPLES)
+@command(None, *EXAMPLES, of=deploy)
 @click.argument("folder", type=FOLDER, help="The server's folder.")
-@click.pass_obj
 def status(session: Session, /, folder: Path) -> None:
     """Show the nodes by name, and which are online; server/status.sh calls it."""
     import os
@@ -109,9 +106,8 @@ def status(session: Session, /, folder: Path) -> None:
     session.table(["node", "status", "last online", "number"], rows, names=4)
 
 
-@deploy.command(cls=Command, epilog=EXAMPLES)
+@command(None, *EXAMPLES, of=deploy)
 @click.argument("folder", type=FOLDER, help="The results of a run.")
-@click.pass_obj
 def report(session: Session, /, folder: Path) -> None:
     """Show the report of a round: every client, and the model. Exits with 1 if it failed."""
     from safle.errors import FederationError

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import Command, examples
+from safle.cli.options import command
 from safle.cli.session import Session
 
-EXAMPLES = examples("safle log", "safle log store")
 
-
-@click.command("log", cls=Command, panel="Any file", epilog=EXAMPLES)
+@command("Any file", "safle log", "safle log store", name="log")
 @click.argument(
     "place",
     type=click.Path(path_type=Path),
@@ -20,7 +18,6 @@ EXAMPLES = examples("safle log", "safle log store")
     metavar="[LOG]",
     help="A log, or a store; by default this site's own ($SAFLE_LOG).",
 )
-@click.pass_obj
 def show_log(session: Session, /, place: Path | None) -> None:
     """Show a log, and check that no row of it was changed or taken out.
 

@@ -94,13 +94,17 @@ class Command(click.RichCommand):
 
 
 def command(
-    panel: str, *lines: str, name: str | None = None
+    panel: str | None, *lines: str, name: str | None = None, of: click.RichGroup | None = None
 ) -> Callable[[Callable[..., Any]], click.RichCommand]:
-    """A command in a panel of the help, with examples; its function takes the session first."""
+    """A command, ``of`` a group or in a panel of the help, with examples.
+
+    Its function takes the session first.
+    """
+    make = click.command if of is None else of.command
 
     def decorate(function: Callable[..., Any]) -> click.RichCommand:
-        make = click.command(name, cls=Command, panel=panel, epilog=examples(*lines))
-        return make(click.pass_obj(function))
+        settings: dict[str, Any] = {"cls": Command, "panel": panel, "epilog": examples(*lines)}
+        return make(name, **settings)(click.pass_obj(function))
 
     return decorate
 

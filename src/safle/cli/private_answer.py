@@ -6,24 +6,23 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import FILE, Command, examples, option, output, refuse_overwriting
+from safle.cli.options import FILE, command, option, output, refuse_overwriting
 from safle.cli.private_options import load_round, round_options
 from safle.cli.session import Session
 
-EXAMPLES = examples(
-    "safle private answer request.ask --round round.private --operator operator.pub --key k.key "
-    "--history k.sqlite -o k.answer"
-)
 HISTORY = "What you have opened before; always the same file, and never an older copy."
 
 
-@click.command(cls=Command, epilog=EXAMPLES)
+@command(
+    None,
+    "safle private answer request.ask --round round.private --operator operator.pub --key k.key "
+    "--history k.sqlite -o k.answer",
+)
 @click.argument("request", type=FILE, help="The server's request.")
 @round_options(required=True)
 @option("--history history_path", HISTORY, "FILE", type=FILE, required=True)
 @option("--yes", "Answer without asking back.", is_flag=True)
 @output("The answer to write; send it to the server.", "keyholder's answer")
-@click.pass_obj
 def answer(
     session: Session,
     /,

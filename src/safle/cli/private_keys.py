@@ -6,16 +6,13 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import Command, examples, output
+from safle.cli.options import command, output
 from safle.cli.session import Session
 
-EXAMPLES = examples("safle private keys hospital-a -o hospital-a.key")
 
-
-@click.command(cls=Command, epilog=EXAMPLES)
+@command(None, "safle private keys hospital-a -o hospital-a.key")
 @click.argument("name", help="Who you are in the round: hospital-a.")
 @output("The private key to write; FILE with the ending .pub is for the others.")
-@click.pass_obj
 def keys(session: Session, /, name: str, output: Path) -> None:
     """Make the two keys of a client, a keyholder or an operator.
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import FILE, Command, examples, output, refuse_overwriting
+from safle.cli.options import FILE, command, output, refuse_overwriting
 from safle.cli.private_options import load_round, round_options
 from safle.cli.session import Session
 
-EXAMPLES = examples(
+
+@command(
+    None,
     "safle private open sum.masked k1.answer k2.answer --round round.private "
     "--operator operator.pub -o total.stats",
     "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
+    name="open",
 )
-
-
-@click.command("open", cls=Command, epilog=EXAMPLES)
 @click.argument("masked_sum", type=FILE, metavar="SUM", help="The masked sum.")
 @click.argument("answers", type=FILE, nargs=-1, required=True, help="The keyholders' answers.")
 @round_options(key=False, required=True)
@@ -29,7 +29,6 @@ EXAMPLES = examples(
     "evaluation counts",
     "noisy statistics",
 )
-@click.pass_obj
 def open_total(
     session: Session,
     /,

@@ -8,21 +8,13 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle._internal.texts import split_names
-from safle.cli.options import COUNT, FILE, POSITIVE, Command, examples, option, output
+from safle.cli.options import COUNT, FILE, POSITIVE, command, option, output
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
     from safle.federation.private.vector import Space
 
 PARTIES = "--client a.pub --client b.pub --client c.pub --keyholder k.pub --key operator.key"
-EXAMPLES = examples(
-    "safle private round --encoder encoder.safetensors --classes ill,well --most-samples 10000 "
-    f"{PARTIES} -o round.private",
-    "safle private round --grid 0 16 256 --features 64 --most-samples 10000 "
-    f"{PARTIES} -o round.private",
-    f"safle private round --model model.safetensors --most-samples 10000 {PARTIES} "
-    "-o evaluation.private",
-)
 MODEL = "Of evaluation counts: the model that all sites evaluate."
 CLASSES = "Of statistics: every class that any client may have."
 GRID = "Of histograms: the grid that all clients count on."
@@ -40,7 +32,16 @@ KEY = "The operator's private key, which signs the round."
 EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
 
 
-@click.command("round", cls=Command, epilog=EXAMPLES)
+@command(
+    None,
+    "safle private round --encoder encoder.safetensors --classes ill,well --most-samples 10000 "
+    f"{PARTIES} -o round.private",
+    "safle private round --grid 0 16 256 --features 64 --most-samples 10000 "
+    f"{PARTIES} -o round.private",
+    f"safle private round --model model.safetensors --most-samples 10000 {PARTIES} "
+    "-o evaluation.private",
+    name="round",
+)
 @option("--encoder encoder_path", "Of statistics: the encoder.", "FILE", type=FILE)
 @option("--classes", CLASSES, "A,B,C")
 @option("--grid", GRID, "LOW HIGH BINS", type=(float, float, int))
@@ -56,7 +57,6 @@ EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
 @option("--least", LEAST, "N", type=click.IntRange(min=2), default=3)
 @option("--key key_path", KEY, "FILE", type=FILE, required=True)
 @output("The round file to write; everybody gets it.", "private round")
-@click.pass_obj
 def declare(
     session: Session,
     /,

@@ -6,24 +6,24 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import Command, examples, output, written
+from safle.cli.options import command, output, written
 from safle.cli.private_options import load_round, round_options
 from safle.cli.session import Session
 
-EXAMPLES = examples(
-    "safle private sum clients/*.masked --round round.private --operator operator.pub "
-    "--request request.ask -o sum.masked"
-)
 FILES = "Masked files: paths, folders, or addresses for fsspec."
 REQUEST = "The request to write; every keyholder gets a copy."
 
 
-@click.command("sum", cls=Command, epilog=EXAMPLES)
+@command(
+    None,
+    "safle private sum clients/*.masked --round round.private --operator operator.pub "
+    "--request request.ask -o sum.masked",
+    name="sum",
+)
 @click.argument("files", nargs=-1, required=True, help=FILES)
 @round_options(key=False, required=True)
 @written("--request", REQUEST, "request to keyholders", required=True)
 @output("The masked sum to write; it stays here until the keyholders have answered.", "masked sum")
-@click.pass_obj
 def add_up(
     session: Session,
     /,

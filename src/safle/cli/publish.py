@@ -8,27 +8,13 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from safle.cli.options import (
-    BY_FILES,
-    FILE,
-    POSITIVE,
-    Command,
-    examples,
-    option,
-    output,
-    refuse_overwriting,
-)
+from safle.cli.options import BY_FILES, FILE, POSITIVE, command, option, output, refuse_overwriting
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
     from safle.encoders.features import ClassName
     from safle.statistics import Statistics
 
-EXAMPLES = examples(
-    "safle publish total.stats --epsilon 3 --delta 1e-5 --classes ill,well --calibration public "
-    "-o noisy.stats",
-    "safle solve noisy.stats --encoder encoder.safetensors -o model.safetensors",
-)
 CALIBRATION = (
     "Where the encoder's thresholds and moments came from: declared numbers, or a public sample. "
     "Histograms of the clients' own data say something about them, and are refused."
@@ -37,7 +23,12 @@ LEDGER = "Where releases of the same data are noted; they add up."
 BESIDE = "SUM.releases, or releases.sqlite in a store"
 
 
-@click.command(cls=Command, panel=BY_FILES, epilog=EXAMPLES)
+@command(
+    BY_FILES,
+    "safle publish total.stats --epsilon 3 --delta 1e-5 --classes ill,well --calibration public "
+    "-o noisy.stats",
+    "safle solve noisy.stats --encoder encoder.safetensors -o model.safetensors",
+)
 @click.argument(
     "total", type=click.Path(path_type=Path), metavar="SUM", help="Summed statistics, or a store."
 )
@@ -59,7 +50,6 @@ BESIDE = "SUM.releases, or releases.sqlite in a store"
 @option("--most-epsilon", "Of all releases together; refuses more.", "E", type=POSITIVE)
 @option("--ledger", LEDGER, "FILE", type=FILE, show_default=BESIDE)
 @output("The noisy statistics to write.", "noisy statistics")
-@click.pass_obj
 def publish(
     session: Session,
     /,

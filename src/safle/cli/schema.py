@@ -13,7 +13,7 @@ from safle.cli.session import Session
 if TYPE_CHECKING:
     from safle.encoders.schema import Schema
 
-EXAMPLES = opt.examples(
+EXAMPLES = (
     "safle schema draft hospital_a.csv --id patient -o a.toml",
     "safle schema merge a.toml b.toml c.toml -o schema.toml",
     "safle encoder make --schema schema.toml -o encoder.safetensors",
@@ -21,7 +21,7 @@ EXAMPLES = opt.examples(
 LEAST = "Name no level or class that fewer samples have, and no range of fewer."
 
 
-@click.group(panel="Before the round", epilog=EXAMPLES)
+@click.group(panel="Before the round", epilog=opt.examples(*EXAMPLES))
 def schema() -> None:
     """Say what the columns of a table are: numbers, categories, gaps, units.
 
@@ -31,7 +31,7 @@ def schema() -> None:
     """
 
 
-@schema.command(cls=opt.Command, epilog=EXAMPLES)
+@opt.command(None, *EXAMPLES, of=schema)
 @click.argument("table", type=opt.FILE, help="A .csv or .parquet table.")
 @opt.option("--label-column", "The column of labels.", "NAME", default="label")
 @opt.option("--ignore", "A column that is no feature; may be said again.", "NAME", multiple=True)
@@ -42,7 +42,6 @@ def schema() -> None:
 )
 @opt.option("--least", LEAST, "N", type=opt.COUNT, default=5)
 @opt.output("The schema to write, a .toml file: look at it before it leaves the house.")
-@click.pass_obj
 def draft(
     session: Session,
     /,
@@ -77,10 +76,9 @@ def draft(
         session.warn(f"column {name!r} is left out: it {why}")
 
 
-@schema.command(cls=opt.Command, epilog=EXAMPLES)
+@opt.command(None, *EXAMPLES, of=schema)
 @click.argument("drafts", type=opt.FILE, nargs=-1, required=True, help="Schemas to merge.")
 @opt.output("The schema to write, a .toml file; it may be changed by hand.")
-@click.pass_obj
 def merge(session: Session, /, drafts: tuple[Path, ...], output: Path) -> None:
     """Merge drafts into one schema that fits the tables of all.
 

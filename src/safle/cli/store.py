@@ -11,7 +11,7 @@ from safle.cli.limit_options import chosen_limits, limit_options
 from safle.cli.options import (
     FILE,
     FIRST,
-    Command,
+    command,
     examples,
     option,
     output,
@@ -24,7 +24,7 @@ from safle.cli.solve import check_usage, solve_and_save, solve_options
 if TYPE_CHECKING:
     from safle.federation.store import Store
 
-EXAMPLES = examples(
+EXAMPLES = (
     "safle store add store --encoder encoder.safetensors clients/*.stats",
     "safle store add store late.stats --client hospital-c",
     "safle store list store",
@@ -37,7 +37,7 @@ ROSTER = "Public keys (ssh-ed25519, one a line), one of which must have signed: 
 ENCODER = "The encoder that all clients share; makes the store if there is none."
 
 
-@click.group(panel=FIRST, epilog=EXAMPLES)
+@click.group(panel=FIRST, epilog=examples(*EXAMPLES))
 def store() -> None:
     """Keep contributions, add late ones, take clients back, and solve again from what is kept.
 
@@ -48,7 +48,7 @@ def store() -> None:
     """
 
 
-@store.command(cls=Command, epilog=EXAMPLES)
+@command(None, *EXAMPLES, of=store)
 @store_argument
 @click.argument("files", type=FILE, nargs=-1, required=True, help="Statistics files.")
 @option("--client", CLIENT, "NAME", show_default="the file's name without its suffix")
@@ -56,7 +56,6 @@ def store() -> None:
 @option("--roster", ROSTER, "FILE", type=FILE, show_default="the store's, or none")
 @option("--allow-duplicates", "Take the same counts of two clients.", is_flag=True)
 @limit_options
-@click.pass_obj
 def add(
     session: Session,
     /,
@@ -134,10 +133,9 @@ def _show(session: Session, folder: Path, store: Store, **more: object) -> None:
     warn_of_classes(session, classes)
 
 
-@store.command(cls=Command, epilog=EXAMPLES)
+@command(None, *EXAMPLES, of=store)
 @store_argument
 @click.argument("clients", nargs=-1, required=True, help="Names, as 'safle store list' shows them.")
-@click.pass_obj
 def remove(session: Session, /, folder: Path, clients: tuple[str, ...]) -> None:
     """Take clients back: their contributions are deleted, and the next model never saw them."""
     from safle.federation.store import Store
@@ -148,9 +146,8 @@ def remove(session: Session, /, folder: Path, clients: tuple[str, ...]) -> None:
         _show(session, folder, opened)
 
 
-@store.command("list", cls=Command, epilog=EXAMPLES)
+@command(None, *EXAMPLES, of=store, name="list")
 @store_argument
-@click.pass_obj
 def list_members(session: Session, /, folder: Path) -> None:
     """List the clients that are in, with samples, classes, bytes, time and digest.
 
@@ -168,9 +165,8 @@ def list_members(session: Session, /, folder: Path) -> None:
     _show(session, folder, opened, encoder=opened.encoder.fingerprint)
 
 
-@store.command(cls=Command, epilog=EXAMPLES)
+@command(None, *EXAMPLES, of=store)
 @store_argument
-@click.pass_obj
 def verify(session: Session, /, folder: Path) -> None:
     """Read every contribution and check seal, digest, counts and encoder.
 
@@ -192,12 +188,11 @@ def verify(session: Session, /, folder: Path) -> None:
     session.facts(f"{folder}: store", facts | ({"not ours": len(strangers)} if strangers else {}))
 
 
-@store.command(cls=Command, epilog=EXAMPLES)
+@command(None, *EXAMPLES, of=store)
 @store_argument
 @written("--sum total", "Also write the sum, with its manifest beside it.", "statistics")
 @solve_options
 @output("The model file to write.", "model")
-@click.pass_obj
 def solve(
     session: Session,
     /,
