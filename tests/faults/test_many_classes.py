@@ -83,7 +83,7 @@ def comparisons_of_summing(classes):
     total = Accumulator(encoder)
     total.add(part)
     Counted.comparisons = 0
-    total._add_margins(renamed, 1)
+    total.add(renamed)
     assert total.sample_count == 2 * classes
     return Counted.comparisons
 

@@ -100,11 +100,12 @@ def command(
 
     Its function takes the session first.
     """
-    make = click.command if of is None else of.command
+    make: Callable[..., Any] = click.command if of is None else of.command
 
     def decorate(function: Callable[..., Any]) -> click.RichCommand:
         settings: dict[str, Any] = {"cls": Command, "panel": panel, "epilog": examples(*lines)}
-        return make(name, **settings)(click.pass_obj(function))
+        made: click.RichCommand = make(name, **settings)(click.pass_obj(function))
+        return made
 
     return decorate
 
