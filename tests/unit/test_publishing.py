@@ -32,7 +32,7 @@ from safle.federation.publishing import (
 from safle.solver.noise import noise_ridge
 from safle.statistics.noisy import FreeColumns, NoisyStatistics
 from safle.statistics.privacy import Privacy
-from tests.support.data_sets import data_sets
+from tests.support.data_sets import KINDS, data_sets, fixed_encoder
 
 DELTA = 1e-5
 ANY = Privacy(1, DELTA, 0.03, 1, 1, 1)
@@ -102,10 +102,10 @@ def test_without_noise_the_free_sums_are_all_the_sums(data):
     assert not np.delete(whole.cross, rows, axis=0).any()
 
 
-@pytest.mark.parametrize("kind", ["linear", "random-features"])
+@pytest.mark.parametrize("kind", [k for k in KINDS if fixed_encoder(k).layout.dense_dim])
 def test_a_sample_of_any_length_is_not_published(kind):
     with pytest.raises(SettingsError, match="norm clip"):
-        plan_noise(make_encoder(DeclaredRange(0, 1, feature_dim=4), kind).layout, 1, DELTA)
+        plan_noise(fixed_encoder(kind).layout, 1, DELTA)
 
 
 def test_products_by_class_are_not_published():
