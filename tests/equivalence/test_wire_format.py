@@ -326,6 +326,9 @@ def test_a_stranger_reads_the_same_histogram():
     assert (float.fromhex(low), float.fromhex(high)) == (-1.5, 2.25)
     counts = unfold(sections["counts"], header["planes"])
     assert counts == histogram.counts.ravel().tolist()
+    each = Histogram.of(np.zeros((1, 2)), Grid([-1.5, 0], [2.25, 64], 3))
+    low, high, bins = open_container(encode_histogram(each))[1]["grid"]
+    assert [[*map(float.fromhex, ends)] for ends in (low, high)] == [[-1.5, 0], [2.25, 64]]
 
 
 def test_the_header_is_sorted_json_without_spaces():

@@ -44,6 +44,22 @@ def test_counts_are_those_of_half_open_bins_with_under_and_overflow(features, gr
     assert np.array_equal(Histogram.of(features, grid).counts, expected)
 
 
+@given(features=samples(), data=st.data(), bins=st.sampled_from([1, 4, 16]))
+def test_a_grid_for_each_feature_counts_each_as_if_it_were_alone(features, data, bins):
+    own = data.draw(st.lists(grids(), min_size=features.shape[1], max_size=features.shape[1]))
+    own = [Grid(grid.low, grid.high, bins) for grid in own]
+    grid = Grid([grid.low for grid in own], [grid.high for grid in own], bins)
+    whole = Histogram.of(features[:9], grid) + Histogram.of(features[9:], grid)
+    alone = [Histogram.of(features[:, at : at + 1], each) for at, each in enumerate(own)]
+    assert np.array_equal(whole.counts, np.concatenate([each.counts for each in alone]))
+    for method in (lambda found: found.thresholds(3), lambda found: np.array(found.moments())):
+        assert np.array_equal(method(whole), np.concatenate([*map(method, alone)], axis=1))
+    assert decode_histogram(encode_histogram(whole)) == whole
+    assert whole.coarse().tolist() == [
+        at for at, each in enumerate(alone) if np.count_nonzero(each.counts) <= 2
+    ]
+
+
 @given(features=samples(), grid=grids(), owners=st.data(), count=st.integers(1, 6))
 def test_any_partition_gives_the_same_thresholds_and_the_same_encoder(
     features, grid, owners, count
@@ -170,6 +186,11 @@ def test_a_large_sum_is_exact_or_refused_never_wrapped():
         (0.0, 1.0, 0),
         (0.0, 1.0, 65_537),
         (0.0, 1.0, 2.5),
+        ((0.0, 1.0), (1.0, 1.0), 4),
+        ((0.0, 1.0), (1.0, np.nextafter(1.0, 2.0)), 4),
+        ((0.0, 1.0), (1.0, 2.0, 3.0), 4),
+        ((), (), 4),
+        ((0.0,) * 1025, (1.0,) * 1025, 65_536),
     ],
 )
 def test_a_grid_that_cannot_tell_its_bins_apart_is_refused(low, high, bins):

@@ -127,10 +127,12 @@ def histogram_facts(histogram: Histogram) -> Facts:
     grid, counts = histogram.grid, histogram.counts
     outside = int(counts[:, 0].sum() + counts[:, -1].sum())
     share = outside / max(int(counts.sum()), 1)
+    low, high = (np.ravel(end)[0] for end in (grid.low, grid.high))
+    spans = f"{low:g} to {high:g}" if grid.feature_dim is None else "a range for each"
     return {
         "features": f"{histogram.feature_dim:,}",
         "samples": f"{histogram.sample_count:,}",
-        "grid": f"{grid.bins:,} bins over {grid.low:g} to {grid.high:g}",
+        "grid": f"{grid.bins:,} bins over {spans}",
         "values outside": f"{share:.2%}" + (" (widen the grid)" if share > 0.01 else ""),
     }
 
@@ -147,6 +149,19 @@ def counts_facts(value: Any, *, size: int, digest: str) -> Facts:
         classes = listing(value.class_names)
         facts = {"samples": f"{value.sample_count:,}", "classes": classes, "model": value.model}
     return facts | {"digest": digest, "file": readable(size)}
+
+
+def warn_of_coarse(session: Session, histogram: Histogram) -> None:
+    """Say which features have hardly any thresholds to be told apart by."""
+    places = histogram.coarse()
+    if not len(places):
+        return
+    called = histogram.names or [f"number {at}" for at in range(histogram.feature_dim)]
+    session.warn(
+        f"{len(places):,} of {histogram.feature_dim:,} features fall into one or two bins: "
+        f"{', '.join(called[at] for at in places)}; unless they have no more than two values, give "
+        "every feature a range of its own (--ranges)"
+    )
 
 
 def noisy_facts(noisy: NoisyStatistics, *, size: int, digest: str) -> Facts:
@@ -175,8 +190,8 @@ def privacy_facts(model: Model) -> Facts:
 def calibration_of(model: Model) -> str:
     """Whether probabilities can be taken at their word."""
     if model.temperature is None:
-        return "not calibrated: `safle evaluate` says how far they are off"
-    return f"calibrated from the statistics (temperature {model.temperature:.3g})"
+        return "not calibrated: `safle evaluate` says how far they are off, `safle calibrate` helps"
+    return f"calibrated (temperature {model.temperature:.3g})"
 
 
 def model_facts(model: Model, *, size: int) -> Facts:

@@ -23,9 +23,11 @@ EXAMPLES = opt.examples(
     "safle encoder make --backbone efficientnet_lite0 -o encoder.safetensors",
     "safle encoder make --histogram total.hist --megabytes 5 -o encoder.safetensors",
     "safle encoder make --schema schema.toml -o encoder.safetensors",
+    "safle encoder make --ranges ranges.csv -o encoder.safetensors",
     "safle encoder make --sample public.npz --kind embedding -o encoder.safetensors",
 )
 RANGE = "Calibrate by a declared range, the same for every feature; needs --features."
+RANGES = "Calibrate by a range for each feature: .csv (name,low,high) or .toml (a schema)."
 MEAN = "Calibrate by moments: a number (needs --features) or a .npy or .txt file."
 BACKBONE = "Calibrate by public images that this backbone has seen, and only for its features."
 SCHEMA = "Calibrate by the ranges and levels of a schema, for tables of categories and gaps."
@@ -38,7 +40,7 @@ PUBLISHABLE = (
     "and the norm clip that suit the features, unless they are given."
 )
 OUTPUT = "The encoder file to write; give it to every client."
-SOURCES = ("range", "backbone", "mean", "sample", "histogram", "schema")
+SOURCES = ("range", "ranges", "backbone", "mean", "sample", "histogram", "schema")
 
 
 class MakeCommand(opt.Command):
@@ -62,6 +64,7 @@ def _most(names: str, text: str, metavar: str, **settings: Any) -> opt.Decorator
 
 @click.command(cls=MakeCommand, panels=[], epilog=EXAMPLES)
 @_most("--range", RANGE, "LOW HIGH", type=(float, float))
+@_most("--ranges", RANGES, "FILE", type=opt.FILE)
 @_most("--features", "How many features.", "D", type=opt.COUNT)
 @_most("--backbone", BACKBONE, "NAME|FILE.onnx")
 @_most("--sample", "Calibrate by a table of public features.", "FILE", type=opt.FILE)
@@ -83,25 +86,28 @@ def _most(names: str, text: str, metavar: str, **settings: Any) -> opt.Decorator
 @opt.table_options(labels=False, panel="How the sample is read")
 @click.pass_context
 def make(context: click.RichContext, /, output: Path, kind: str, **options: Any) -> None:
-    """Make an encoder, by --range, --backbone, --sample, --histogram, --schema or --mean.
+    """Make an encoder, by --range, --ranges, --backbone, --sample, --histogram, --schema or --mean.
 
     Thresholds must not come from one client's private data: declare them, take a backbone's or
     a public sample, or let every client send a histogram ([b]safle histogram[/b]) and sum those.
     """
-    from safle.cli.describe import encoder_facts
+    from safle.cli.describe import encoder_facts, warn_of_coarse
     from safle.cli.kind_options import given_settings
     from safle.cli.reading import declared_classes
     from safle.encoders import Encoder, LinearEncoder, make_encoder
+    from safle.encoders.histogram import Histogram
 
     encoder: Encoder
     _check_usage(options)
     if options["publishable"] or options["schema"] is not None:
         kind = _implied_kind(context, kind, options)
     settings = given_settings(kind, options)
-    for name in ("sample", "histogram", "schema", "features_source"):
+    for name in ("ranges", "sample", "histogram", "schema", "features_source"):
         opt.refuse_overwriting(output, options[name])
     calibration, source = _calibration(options), _source(options)
     session = context.find_object(Session) or Session()
+    if isinstance(calibration, Histogram):
+        warn_of_coarse(session, calibration)
     if options["megabytes"] is not None:
         settings["units"] = _units(session, calibration, kind, settings, options)
     if options["publishable"]:
@@ -181,6 +187,7 @@ def _check_usage(options: dict[str, Any]) -> None:
 def _calibration(options: dict[str, Any]) -> Calibration:
     import numpy as np
 
+    from safle.data.tables import read_ranges
     from safle.encoders.calibration import DeclaredRange, PublicSample
     from safle.encoders.schema import Schema
     from safle.wire import read_histogram
@@ -188,6 +195,8 @@ def _calibration(options: dict[str, Any]) -> Calibration:
     if options["range"] is not None:
         low, high = options["range"]
         return DeclaredRange(low, high, options["features"])
+    if options["ranges"] is not None:
+        return _checked(read_ranges(options["ranges"]), options)
     if options["backbone"] is not None:
         from safle.data.backbones.calibration import calibration_of
 

@@ -27,6 +27,10 @@ limit_options = options(
     _limit("--class-type", "Refuse classes of the other type.", None, _FIRST, _TYPES),
 )
 
+empty_option = option(
+    "--allow-empty", "Take contributions of no samples.", is_flag=True, default=None
+)
+
 
 def chosen_limits(options: dict[str, Any], before: Limits | None = None) -> Limits:
     """Take the limits out of a command's ``options``; what they do not say is as ``before``."""
@@ -34,8 +38,8 @@ def chosen_limits(options: dict[str, Any], before: Limits | None = None) -> Limi
 
     from safle.federation.limits import Limits
 
-    named = ("most_samples", "most_classes", "only_classes", "class_type")
-    given = {name: value for name in named if (value := options.pop(name)) is not None}
+    named = ("most_samples", "most_classes", "only_classes", "class_type", "allow_empty")
+    given = {name: value for name in named if (value := options.pop(name, None)) is not None}
     if "only_classes" in given:
         given["classes"] = split_names(given.pop("only_classes"))
     return replace(before or Limits(), **given)

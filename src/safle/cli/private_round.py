@@ -18,6 +18,7 @@ PARTIES = "--client a.pub --client b.pub --client c.pub --keyholder k.pub --key 
 MODEL = "Of evaluation counts: the model that all sites evaluate."
 CLASSES = "Of statistics: every class that any client may have."
 GRID = "Of histograms: the grid that all clients count on."
+RANGES = "Of histograms: a grid for each feature, by a file of their ranges."
 FEATURES = "Of histograms: how many features there are, if they have no names."
 COLUMNS = "Of histograms: what the features are called."
 EPSILON = (
@@ -45,6 +46,7 @@ EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
 @option("--encoder encoder_path", "Of statistics: the encoder.", "FILE", type=FILE)
 @option("--classes", CLASSES, "A,B,C")
 @option("--grid", GRID, "LOW HIGH BINS", type=(float, float, int))
+@option("--ranges", RANGES, "FILE BINS", type=(FILE, int))
 @option("--features", FEATURES, "N", type=COUNT)
 @option("--columns", COLUMNS, "A,B,C")
 @option("--model model_path", MODEL, "FILE", type=FILE)
@@ -60,11 +62,6 @@ EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
 def declare(
     session: Session,
     /,
-    encoder_path: Path | None,
-    classes: str | None,
-    grid: tuple[float, float, int] | None,
-    features: int | None,
-    columns: str | None,
     model_path: Path | None,
     most_samples: int,
     epsilon: float | None,
@@ -75,10 +72,11 @@ def declare(
     least: int,
     key_path: Path,
     output: Path,
+    **summed: Any,
 ) -> None:
     """Declare a private round: who adds up what, and who opens it.
 
-    Of statistics (--encoder, --classes), of histograms for a calibration (--grid, and
+    Of statistics (--encoder, --classes), of histograms for a calibration (--ranges; or --grid, and
     --columns or --features), or of evaluation counts (--model). Clients who stay away cost nothing.
     """
     from safle._internal.memory import readable
@@ -88,10 +86,10 @@ def declare(
     from safle.federation.private.statistics_space import StatisticsSpace
     from safle.wire import container
 
-    if model_path is not None and (encoder_path, classes, grid, features, columns) == (None,) * 5:
+    if model_path is not None and not any(summed.values()):
         space = _evaluation_space(model_path, most_samples)
     else:
-        space = _space(encoder_path, classes, grid, features, columns, most_samples)
+        space = _space(most_samples, **summed)
     if epsilon and delta and calibration and isinstance(space, StatisticsSpace):
         space = with_noise(space, epsilon, delta, calibration, len(keyholders))
     elif epsilon or delta or calibration:
@@ -124,27 +122,34 @@ def _evaluation_space(model: Path, most_samples: int) -> Space:
 
 
 def _space(
+    most_samples: int,
+    *,
     encoder_path: Path | None,
     classes: str | None,
     grid: tuple[float, float, int] | None,
+    ranges: tuple[Path, int] | None,
     features: int | None,
     columns: str | None,
-    most_samples: int,
 ) -> Space:
-    from safle.cli.reading import declared_classes
+    from safle.cli.reading import declared_classes, declared_grid
+    from safle.data.tables import read_ranges
     from safle.encoders import load_encoder
-    from safle.encoders.histogram import Grid
     from safle.encoders.names import as_names
     from safle.federation.private.round import statistics_space
     from safle.federation.private.vector import HistogramSpace
 
     names = declared_classes(classes)
     called = tuple(sorted(split_names(columns or "")))
-    if encoder_path and names and grid is None and not (features or called):
+    declared = declared_grid(grid, ranges)
+    if ranges is not None and not (features or called):
+        own = read_ranges(ranges[0])
+        features, called = own.feature_dim, (*own.names,)
+    if encoder_path and names and declared is None and not (features or called):
         return statistics_space(load_encoder(encoder_path), names, most_samples)
     width = features or len(called)
-    if grid and width and encoder_path is None and names is None:
-        return HistogramSpace(Grid(*grid), width, most_samples, as_names(called, width))
+    if declared and width and encoder_path is None and names is None:
+        return HistogramSpace(declared, width, most_samples, as_names(called, width))
     raise click.UsageError(
-        "say --encoder and --classes, or --grid and --columns or --features, or --model alone"
+        "say --encoder and --classes, or --ranges, or --grid and --columns or --features, or "
+        "--model alone"
     )

@@ -6,13 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import rich_click as click
 from numpy.typing import NDArray
 
 from safle.cli.session import Advance, Session
-from safle.data.tables import Table, open_table
+from safle.data.tables import Table, open_table, read_ranges
 from safle.data.tables.labels import parse_labels
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName
+from safle.encoders.histogram import Grid
 from safle.encoders.source import check_source
 from safle.errors import InvalidInput, TableError
 
@@ -80,3 +82,15 @@ def declared_classes(text: str | None, table: Table | None = None) -> Sequence[C
         return names
     parsed: Sequence[ClassName] = parse_labels(names, where="--classes").tolist()
     return parsed
+
+
+def declared_grid(
+    grid: tuple[float, float, int] | None, ranges: tuple[Path, int] | None
+) -> Grid | None:
+    """The grid of --grid LOW HIGH BINS, or of --ranges FILE BINS; None if neither was said."""
+    if grid is not None and ranges is not None:
+        raise click.UsageError("--grid and --ranges exclude each other; leave one out")
+    if ranges is not None:
+        declared = read_ranges(ranges[0])
+        return Grid(declared.low, declared.high, ranges[1])
+    return None if grid is None else Grid(*grid)

@@ -5,7 +5,7 @@ from typing import Any
 
 import rich_click as click
 
-from safle.cli.limit_options import chosen_limits, limit_options
+from safle.cli.limit_options import chosen_limits, empty_option, limit_options
 from safle.cli.options import BY_FILES, COUNT, FILE, command, option, output
 from safle.cli.session import Session
 
@@ -17,6 +17,7 @@ WORKERS = "Of statistics: add up in N processes; each takes the memory of two gr
 RAY = "Of statistics: add up on a Ray cluster; 'local' starts one, 'auto' finds it."
 FEATURES = "Of histograms: refuse those of more or fewer features."
 GRID = "Of histograms: refuse those on another grid."
+RANGES = "Of histograms: as --grid, with a range for each feature."
 FIRST: dict[str, Any] = {"show_default": "the first file's"}
 
 
@@ -38,6 +39,8 @@ FIRST: dict[str, Any] = {"show_default": "the first file's"}
 @option("--allow-duplicates", "Add the same contribution twice.", is_flag=True)
 @option("--features", FEATURES, "N", type=COUNT, **FIRST)
 @option("--grid", GRID, "LOW HIGH BINS", type=(float, float, int), **FIRST)
+@option("--ranges", RANGES, "FILE BINS", type=(FILE, int))
+@empty_option
 @limit_options
 @output(
     "The sum to write; FILE.manifest.json beside it lists the contributions.",
@@ -55,6 +58,7 @@ def add_up(
     allow_duplicates: bool,
     features: int | None,
     grid: tuple[float, float, int] | None,
+    ranges: tuple[Path, int] | None,
     output: Path,
     **limits: Any,
 ) -> None:
@@ -66,12 +70,12 @@ def add_up(
     """
     from safle._internal.memory import readable
     from safle._internal.places import find_files
-    from safle.cli.describe import listing, warn_of_classes
+    from safle.cli.describe import listing, warn_of_classes, warn_of_coarse
+    from safle.cli.reading import declared_grid
     from safle.encoders import load_encoder
-    from safle.encoders.histogram import Grid
     from safle.federation.files import sum_evaluations, sum_files, sum_histograms
     from safle.federation.manifest import BESIDE
-    from safle.wire import peek_kind
+    from safle.wire import peek_kind, read_histogram
 
     sources = find_files(files, except_for=BESIDE)
     # The first file decides, the others must be the same.
@@ -79,8 +83,8 @@ def add_up(
     others = kind in ("histogram", "evaluation counts")
     if others and (encoder_path, workers, ray) != (None, None, None):
         raise click.UsageError("--encoder, --workers and --ray apply to statistics; leave them out")
-    if kind != "histogram" and (features, grid) != (None, None):
-        raise click.UsageError("--features and --grid apply to histograms; leave them out")
+    if kind != "histogram" and (features, grid, ranges) != (None,) * 3:
+        raise click.UsageError("--features, --grid and --ranges are for histograms; leave them out")
     session.announce_compilation()
     with session.progress(f"summing {len(sources)} files") as advance:
         options: dict[str, Any] = {"allow_duplicates": allow_duplicates, "progress": advance}
@@ -88,7 +92,7 @@ def add_up(
         if kind == "evaluation counts":
             manifest = sum_evaluations(sources, output, **options)
         elif kind == "histogram":
-            declared = Grid(*grid) if grid else None
+            declared = declared_grid(grid, ranges)
             manifest = sum_histograms(sources, output, features=features, grid=declared, **options)
         else:
             made = load_encoder(encoder_path) if encoder_path else None
@@ -104,3 +108,5 @@ def add_up(
     }
     session.facts(f"{output}: sum of {manifest.kind}", facts)
     warn_of_classes(session, classes)
+    if kind == "histogram":
+        warn_of_coarse(session, read_histogram(output))

@@ -19,9 +19,8 @@ def _describe(histogram: Histogram, sections: Sections) -> dict[str, Any]:
 
 
 def _header(histogram: Histogram, planes: int) -> dict[str, Any]:
-    grid = histogram.grid
     return {
-        "grid": [float(grid.low).hex(), float(grid.high).hex(), grid.bins],
+        "grid": histogram.grid.to_json(),
         "features": histogram.feature_dim,
         "planes": planes,
         **({"names": [*histogram.names]} if histogram.names else {}),
@@ -30,8 +29,7 @@ def _header(histogram: Histogram, planes: int) -> dict[str, Any]:
 
 def _restore(opened: container.Container) -> Histogram:
     header = opened.header
-    low, high, bins = header["grid"]
-    grid, features = Grid(float.fromhex(low), float.fromhex(high), bins), header["features"]
+    grid, features = Grid.from_json(header["grid"]), header["features"]
     if type(features) is not int or not 1 <= features <= MAX_CELLS // (grid.bins + 2):
         raise WireError(f"a histogram of {features!r} features")
     require(

@@ -15,8 +15,9 @@ Labels are optional everywhere: a table without them can be predicted, not count
 Nothing here ever unpickles.
 """
 
+from safle.data.tables.ranges import read_ranges
 from safle.data.tables.reading import open_table
 from safle.data.tables.table import Rows, Table
 from safle.data.tables.writing import write_table
 
-__all__ = ["Rows", "Table", "open_table", "write_table"]
+__all__ = ["Rows", "Table", "open_table", "read_ranges", "write_table"]

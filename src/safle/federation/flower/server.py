@@ -11,6 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from safle.encoders import Encoder, load_encoder
 from safle.encoders.histogram import Histogram
 from safle.errors import FederationError, SafleError, SettingsError
@@ -66,15 +68,16 @@ class HistogramTask:
     message_type = messages.HISTOGRAM
 
     def __init__(self, run: Run) -> None:
-        self._grid = run.calibration.grid()
-        self._declared = run.calibration
+        self._declared = run.calibration.declared()
         self._limits = run.limits
         self._names: list[str] = []
         self.total: Histogram | None = None
 
     def content(self) -> RecordDict:
-        grid = self._grid
-        return messages.question({"low": grid.low, "high": grid.high, "bins": grid.bins})
+        grid = self._declared.grid
+        # Lists are what Flower's messages take, where each feature has a range.
+        low, high = (np.asarray(end).tolist() for end in (grid.low, grid.high))
+        return messages.question({"low": low, "high": high, "bins": grid.bins})
 
     def names(self) -> Collection[str]:
         return self._names
@@ -83,8 +86,7 @@ class HistogramTask:
         if client in self._names:
             raise FederationError(f"client {client!r} has sent its histogram already")
         histogram = decode_histogram(data)
-        features, names = self._declared.feature_count, self._declared.feature_names
-        self._limits.check_histogram(histogram, features=features, grid=self._grid, names=names)
+        self._limits.check_histogram(histogram, **self._declared._asdict())
         self.total = histogram if self.total is None else self.total + histogram
         self._names.append(client)
         return histogram.sample_count, ""
@@ -136,7 +138,7 @@ def _check(run: Run) -> Path:
     """Refuse wrong settings before anybody is asked; where the results go."""
     run.solve.options()
     if run.calibration.calibrate:
-        run.calibration.grid()
+        run.calibration.declared()
         if run.places.round:
             raise SettingsError("a private round has its encoder already; leave calibrate out")
         if run.places.encoder:

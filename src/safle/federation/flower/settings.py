@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safle._internal.texts import split_names
+from safle.data.tables import read_ranges
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.histogram import Grid, Histogram
 from safle.encoders.registry import DEFAULT_KIND, read_settings
@@ -117,11 +118,20 @@ class After:
     evaluate: bool = False
 
 
+class Declared(NamedTuple):
+    """What the histograms of a calibration must be: arguments of `Limits.check_histogram`."""
+
+    grid: Grid
+    features: int
+    names: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Calibration:
     """Clients' histograms instead of an encoder file: how many features, and on which grid.
 
     ``feature_names`` are those that tables must have, in any order; if empty, the first client's.
+    ``ranges`` is a file of the server's, with a grid for each feature: it names them too.
     """
 
     calibrate: bool = False
@@ -130,15 +140,27 @@ class Calibration:
     low: float = 0.0
     high: float = 0.0
     bins: int = 256
+    ranges: str = ""
 
-    def grid(self) -> Grid:
-        """The declared grid; `SettingsError` if the number of features is not declared too."""
+    def declared(self) -> Declared:
+        """What every histogram must be; `SettingsError` if that is not all declared."""
+        if self.ranges:
+            if self.feature_count or self.feature_names or self.low or self.high:
+                raise SettingsError(
+                    "ranges says which features there are, and on which grids; leave out "
+                    "feature-count, feature-names, low and high"
+                )
+            found = read_ranges(self.ranges)
+            grid = Grid(found.low, found.high, self.bins)
+            return Declared(grid, found.feature_dim, tuple(found.names))
         if self.feature_count < 1:
             raise SettingsError(
                 f"feature-count={self.feature_count}; say how many features the clients have: the "
                 "first histogram must not decide that for everybody"
             )
-        return Grid(self.low, self.high, self.bins)
+        return Declared(
+            Grid(self.low, self.high, self.bins), self.feature_count, self.feature_names
+        )
 
 
 @dataclass(frozen=True)
@@ -166,6 +188,7 @@ class Simulation:
     id: str = ""
     labels: str = ""
     labels_key: str = ""
+    weight_column: str = ""
     partition: str = "iid"
     alpha: float = 0.1
     shards: int = 2

@@ -217,9 +217,8 @@ def _write_space(space: Space) -> dict[str, Any]:
     if isinstance(space, EvaluationSpace):
         return {"model": space.model, "classes": [*space.class_names]}
     assert isinstance(space, HistogramSpace), "nothing else is added up"
-    grid = [float(space.grid.low).hex(), float(space.grid.high).hex(), space.grid.bins]
     names = {"names": [*space.names]} if space.names else {}
-    return {"grid": grid, "features": space.feature_dim, **names}
+    return {"grid": space.grid.to_json(), "features": space.feature_dim, **names}
 
 
 def _read_space(content: Any, most_samples: int, keyholders: int) -> Space:
@@ -238,9 +237,7 @@ def _read_space(content: Any, most_samples: int, keyholders: int) -> Space:
         if not is_digest(content["model"]) or as_class_names(classes) != classes:
             raise WireError("expected a model's digest, and classes in ascending order")
         return EvaluationSpace(content["model"], classes, most_samples)
-    low, high, bins = content["grid"]
-    grid = Grid(float.fromhex(low), float.fromhex(high), bins)
-    features = _number(content["features"], 1)
+    grid, features = Grid.from_json(content["grid"]), _number(content["features"], 1)
     return HistogramSpace(
         grid, features, most_samples, as_names(content.get("names", ()), features)
     )
