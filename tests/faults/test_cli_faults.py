@@ -120,7 +120,12 @@ def test_an_empty_client_changes_nothing_and_may_come_twice(folder: Path, tmp_pa
     assert "has no samples" in refused.stderr
     assert not Path(empty).exists()
     assert safle(folder, *nothing, "--allow-empty").returncode == 0
-    done = safle(folder, "sum", empty, "a.stats", empty, "b.stats", "-o", total)
+    added = ("sum", empty, "a.stats", empty, "b.stats", "-o", total)
+    refused = safle(folder, *added)
+    assert refused.returncode == 1
+    assert "empty.stats: no samples; is it the right file?" in refused.stderr
+    assert not Path(total).exists()
+    done = safle(folder, *added, "--allow-empty")
     assert done.returncode == 0, done.stderr
     assert Path(total).read_bytes() == (folder / "total.stats").read_bytes()
     alone = safle(folder, "solve", empty, *ENCODER, "-o", str(tmp_path / "model"))

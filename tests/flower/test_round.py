@@ -379,6 +379,24 @@ def test_calibration_gives_the_encoder_that_files_would(deployment, federation, 
     assert sorted(again.accepted) == ["a", "b", "c", "d"]
 
 
+def test_ranges_calibrate_each_feature_on_a_grid_of_its_own(deployment, tmp_path):
+    (tmp_path / "ranges.csv").write_text("name,low,high\ndose,0,400\nage,0,4\n")
+    tables = {"a": "dose,age", "b": "age,dose"}
+    for name, columns in tables.items():
+        (tmp_path / f"{name}.csv").write_text(f"{columns},label\n1,2,0\n3,1,1\n")
+    grid = deployment.grid([*tables])
+    for context, name in zip(grid._contexts.values(), tables, strict=True):
+        context.node_config["features"] = str(tmp_path / f"{name}.csv")
+        context.node_config["label-column"] = "label"
+    settings = {"calibrate": True, "encoder": "", "bins": 4, "kind": "linear"}
+    settings["ranges"] = str(tmp_path / "ranges.csv")
+    report = deployment.run([*tables], grid=grid, **settings)
+    # By name: ages 2, 1, 1, 3 and doses 1, 3, 2, 1.
+    counts = np.array([[0, 0, 2, 1, 1, 0], [0, 4, 0, 0, 0, 0]])
+    expected = Histogram(Grid([0, 0], [4, 400], 4), counts, ("age", "dose"))
+    assert report.encoder == make_encoder(expected, "linear").fingerprint
+
+
 def test_a_false_name_does_not_end_the_round_for_its_owner(deployment, federation, tmp_path):
     mischief = {"c": altered(lambda honest: Answer("b", "sent", data=b"garbage"))}
     report = deployment.run(["c", "a", "b"], mischief, expected="a,b")
@@ -486,6 +504,17 @@ def test_a_histogram_of_other_features_does_not_set_the_encoder(deployment, tmp_
     assert Store.open(tmp_path / "store").encoder.feature_dim == 6
 
 
+def test_a_client_of_no_samples_is_refused_unless_it_is_allowed(deployment, tmp_path):
+    nobody = tmp_path / "nobody.npz"
+    write_table(nobody, np.zeros((0, 6)), np.zeros(0, np.int64))
+    for allowed, fate in ((False, "refused"), (True, "accepted")):
+        grid = deployment.grid(["nobody", "a", "b"])
+        grid._contexts[2].node_config["features"] = str(nobody)
+        report = deployment.run(["nobody", "a", "b"], grid=grid, **{"allow-empty": allowed})
+        assert statuses(report)["nobody"] == fate
+    assert Store.open(tmp_path / "store").members["nobody"].samples == 0
+
+
 def test_columns_of_other_names_do_not_set_the_encoder(deployment, tmp_path):
     tables = {"liar": "ego,dose", "a": "dose,age", "b": "age,dose"}
     for name, columns in tables.items():
@@ -537,6 +566,7 @@ def test_settings_survive_flowers_flat_configuration():
         ({"encoder": ""}, "encoder is not set"),
         ({"calibrate": True, "feature-count": 6, "high": 1.0}, "exclude each other"),
         ({"calibrate": True, "encoder": "", "high": 1.0}, "feature-count"),
+        ({"calibrate": True, "encoder": "", "ranges": "r.csv", "high": 1.0}, "leave out"),
         ({"most-samples": 0}, "most_samples"),
         ({"class-type": "float"}, "class_type"),
         ({"nosuch": 1}, "unknown setting"),

@@ -83,7 +83,10 @@ def test_duplicates_only_if_told_and_empty_clients_any_number(folder: Path) -> N
     # A sum that holds a twice is no duplicate of itself.
     assert sum_files([folder / "total", folder / "b"], folder / "more").samples == 130
     nobody = [folder / "empty"] * 3
-    assert sum_files([*nobody, folder / "a"], folder / "one").samples == 40
+    with pytest.raises(LimitExceeded, match="empty: no samples"):
+        sum_files([*nobody, folder / "a"], folder / "one")
+    allowed = Limits(allow_empty=True)
+    assert sum_files([*nobody, folder / "a"], folder / "one", limits=allowed).samples == 40
     assert (folder / "one").read_bytes() == (folder / "a").read_bytes()
 
 

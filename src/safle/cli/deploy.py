@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle._internal.texts import split_names
-from safle.cli.limit_options import chosen_limits, limit_options
+from safle.cli.limit_options import chosen_limits, empty_option, limit_options
 from safle.cli.options import FOLDER, command, deadline_option, examples, option
 from safle.cli.session import Session
 
@@ -45,6 +45,7 @@ def deploy() -> None:
 @deadline_option("A round goes on after this without those that have not answered.")
 @option("--prefix", PREFIX, "DIR", default="/opt/safle")
 @option("--plain", PLAIN, is_flag=True)
+@empty_option
 @limit_options
 def init(
     session: Session, /, folder: Path, host: str, nodes: str, port: int, **settings: Any

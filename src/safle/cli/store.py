@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli.limit_options import chosen_limits, limit_options
+from safle.cli.limit_options import chosen_limits, empty_option, limit_options
 from safle.cli.options import (
     FILE,
     FIRST,
@@ -55,6 +55,7 @@ def store() -> None:
 @option("--encoder encoder_path", ENCODER, "FILE", type=FILE, show_default="the store's")
 @option("--roster", ROSTER, "FILE", type=FILE, show_default="the store's, or none")
 @option("--allow-duplicates", "Take the same counts of two clients.", is_flag=True)
+@empty_option
 @limit_options
 def add(
     session: Session,

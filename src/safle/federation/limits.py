@@ -29,6 +29,7 @@ class Limits:
     most_classes : of all clients together
     classes : the only ones there are; empty if any may come
     class_type : of their names: "int", "str", or "any": then the first client decides
+    allow_empty : whether a client of no samples may come; most often it has sent the wrong file
 
     >>> Limits(most_samples=100).check_samples(101)
     Traceback (most recent call last):
@@ -41,6 +42,7 @@ if it has more, raise most_samples
     most_classes: int = 1_000
     classes: tuple[ClassName, ...] = ()
     class_type: ClassType = "any"
+    allow_empty: bool = False
 
     def __post_init__(self) -> None:
         if self.class_type not in ("any", *_TYPES):
@@ -58,7 +60,12 @@ if it has more, raise most_samples
         object.__setattr__(self, "classes", as_class_names(classes))
 
     def check_samples(self, samples: int) -> None:
-        """Refuse a client of too many samples."""
+        """Refuse a client of too many samples, or of none."""
+        if not samples and not self.allow_empty:
+            raise LimitExceeded(
+                "no samples; is it the right file? A client without any changes nothing: leave it "
+                "out, or allow it (allow_empty)"
+            )
         if samples > self.most_samples:
             raise LimitExceeded(
                 f"{samples:,} samples; this federation takes up to {self.most_samples:,} of a "

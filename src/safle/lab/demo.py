@@ -20,6 +20,7 @@ from safle.data.tables import open_table, write_table
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import DeclaredRange
 from safle.federation.files import sum_files
+from safle.federation.limits import Limits
 from safle.federation.private.rehearsal import add_privately
 from safle.federation.private.round import statistics_space
 from safle.lab.demo_page import DemoPage
@@ -185,7 +186,8 @@ def _sum_and_solve(
     encoder: Encoder, head: Head, sent: Sequence[Path], base: Path
 ) -> tuple[Model, RidgeCurve]:
     total = base.with_suffix(".stats")
-    sum_files(sent, total, made=encoder)
+    # A split may leave clients without samples.
+    sum_files(sent, total, made=encoder, limits=Limits(allow_empty=True))
     solution = solve(read_statistics(total), head=head)
     model = Model(encoder, solution)
     model.save(base.with_suffix(".safetensors"))

@@ -56,6 +56,8 @@ def simulate(
     run = replace(
         run,
         places=replace(run.places, store=str(output / "store"), output=str(output)),
+        # A split may leave clients without samples.
+        limits=replace(run.limits, allow_empty=True),
         rules=replace(
             run.rules, clients=clients, at_once=at_once, least=min(run.rules.least, clients)
         ),
