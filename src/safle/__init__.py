@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from safle.encoders.schema import Column, Schema, merge_schemas
     from safle.errors import SafleError
     from safle.model import Model, load_model
+    from safle.model.calibrating import calibrate
     from safle.model.estimator import SafleClassifier
     from safle.model.evaluating import evaluate
     from safle.model.figures import Figures
@@ -64,6 +65,7 @@ _HOMES = {
     "safle.model.model": ("Model", "load_model"),
     "safle.solver": ("Solution", "solve"),
     "safle.statistics.evaluation": ("Evaluation",),
+    "safle.model.calibrating": ("calibrate",),
     "safle.model.evaluating": ("evaluate",),
     "safle.model.figures": ("Figures",),
     "safle.wire": (
@@ -104,6 +106,7 @@ __all__ = [
     "StackEncoder",
     "Statistics",
     "TableEncoder",
+    "calibrate",
     "count",
     "evaluate",
     "load_encoder",

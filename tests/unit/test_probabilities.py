@@ -15,6 +15,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import safle
+from safle import (
+    DeclaredRange,
+    calibrate,
+    count,
+    evaluate,
+    load_model,
+    make_encoder,
+    write_evaluation,
+)
 from safle.cli.main import run
 from safle.errors import InvalidInput, WireError
 from safle.model import Model
@@ -128,3 +137,62 @@ def test_priors_that_cannot_be_meant_are_refused(digits: Any, tmp_path: Path) ->
         assert ended.value.code == code
     asked = {name: float(name + 1) for name in range(10)}
     assert Path(model).read_bytes() == Model(encoder, solve(counted, priors=asked)).to_bytes()
+
+
+def test_counts_calibrate_what_statistics_cannot(digits: Any, tmp_path: Path, safle: Any) -> None:
+    _, features, labels = digits
+    sample = DeclaredRange(0, 16, feature_dim=64)
+    encoder = make_encoder(sample, "linear", by_class=True)
+    parts = slice(600, 1000), slice(1000, 1400)
+    counted = count(encoder, features[:600], labels[:600])
+    model = Model(encoder, solve(counted, head="quadratic"))
+    assert not model.calibrated
+    model.save(tmp_path / "model.safetensors")
+    sites = []
+    for at, part in enumerate(parts):
+        sites.append(str(tmp_path / f"{at}.eval"))
+        write_evaluation(sites[-1], evaluate(model, features[part], labels[part]))
+    files = [str(tmp_path / name) for name in ("model.safetensors", "calibrated.safetensors")]
+    assert "calibrated (temperature" in safle("calibrate", files[0], *sites, "-o", files[1])
+    made, held, true = load_model(files[1]), features[600:1400], labels[600:1400]
+    assert made.calibrated
+    assert np.array_equal(made.predict(held), model.predict(held))
+    # With ten classes the counts tell about which temperature is best, here as well as can be.
+    losses = [
+        log_loss(true, made.with_temperature(made.temperature * step).predict_proba(held))
+        for step in (0.85, 1.0, 1.15)
+    ]
+    assert losses[1] == min(losses)
+    # Another model's counts are not its own, and after a calibration it is another model.
+    assert "evaluate the same model" in safle("calibrate", files[1], *sites, "-o", files[1], code=1)
+
+
+def test_of_two_classes_counts_give_the_best_temperature_there_is(digits: Any) -> None:
+    encoder, features, labels = digits
+    two = np.isin(labels, (3, 8))
+    features, labels = features[two], labels[two]
+    # A few wrong labels: without an error, the best temperature is 0.
+    wrong = np.where(np.arange(len(labels)) % 12 == 5, 11 - labels, labels)
+    model = Model(encoder, solve(count(encoder, features[:100], wrong[:100])))
+    counts = evaluate(model, features[100:], wrong[100:])
+    found = calibrate(model, counts).temperature
+    assert found is not None
+
+    def loss(temperature: float) -> float:
+        answers = model.with_temperature(temperature).predict_proba(features[100:])
+        return log_loss(wrong[100:], answers)
+
+    assert all(loss(found) <= loss(found * step) for step in (0.85, 1.15))
+
+
+def test_what_cannot_be_calibrated_is_refused(digits: Any) -> None:
+    encoder, features, labels = digits
+    counted = count(encoder, features[:100], labels[:100])
+    plain = Model(encoder, solve(counted, head="least-squares"))
+    with pytest.raises(InvalidInput, match="another head"):
+        calibrate(plain, evaluate(plain, features[:9], labels[:9]))
+    model = Model(encoder, solve(counted))
+    with pytest.raises(InvalidInput, match="no sample"):
+        calibrate(model, evaluate(model, features[:0], labels[:0]))
+    with pytest.raises(InvalidInput, match="positive"):
+        model.with_temperature(0.0)

@@ -16,6 +16,7 @@ from safle.cli.approve import approve
 from safle.cli.attack import attack
 from safle.cli.backbones import backbones
 from safle.cli.bundle import bundle
+from safle.cli.calibrate import calibrate
 from safle.cli.card import card
 from safle.cli.count import count
 from safle.cli.demo import demo
@@ -47,7 +48,7 @@ COMMANDS = (
     *(encoder, rehearse, count, store, evaluate),
     *(schema, histogram, backbones, features, attack, approve, show_log),
     *(add_up, remove, solve, publish, private),
-    *(predict, card, export, inspect_file),
+    *(predict, calibrate, card, export, inspect_file),
     *(simulate, deploy, bundle, demo, experiment, report),
 )
 SETTINGS = {

@@ -46,6 +46,7 @@ def predict(
     with an apostrophe: take one away to have the name back. Predictions of images have the
     images' names.
     """
+    from safle.cli.describe import calibration_of
     from safle.model import load_model
 
     opt.refuse_overwriting(output, model, features)
@@ -55,7 +56,10 @@ def predict(
     session.announce_compilation()
     with img.as_table(session, features, classifier.encoder, model, options) as (path, selection):
         samples = _predict(session, classifier, path, output, options, **selection)
-    session.facts(f"{output}: predictions", {"samples": f"{samples:,}"})
+    facts = {"samples": f"{samples:,}"}
+    if options["proba"]:
+        facts["probabilities"] = calibration_of(classifier)
+    session.facts(f"{output}: predictions", facts)
 
 
 def _predict(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from safle._internal.tensors import Arrays, read_tensors, write_tensors
 from safle.encoders.base import Encoder, encoder_header, restore_encoder
 from safle.encoders.codes import Codes
 from safle.encoders.features import ClassName, as_class_names
-from safle.errors import SafleError, WireError
+from safle.errors import InvalidInput, SafleError, WireError
 from safle.model.dense import DenseScores
 from safle.model.kernels.tables import MOST_BITS, look_up, padded
 from safle.model.probabilities import probabilities
@@ -58,8 +59,8 @@ class Model:
     weights : float32, (seen + dense_dim, class_count)
     intercept : float32, (class_count,)
     squares : `Squares` of the quadratic head, or None where it has no say
-    temperature : that scores are divided by before they become probabilities; None where the
-        statistics did not tell it
+    temperature : that scores are divided by before they become probabilities; None where neither
+        statistics nor evaluation counts told it
     privacy : what is promised to those whose samples it was made of, where they were noisy sums
 
     Examples
@@ -164,8 +165,17 @@ class Model:
 
     @property
     def calibrated(self) -> bool:
-        """Whether probabilities are held to what the statistics say of unseen samples."""
+        """Whether probabilities are held to what statistics, or counts, say of unseen samples."""
         return self.temperature is not None
+
+    def with_temperature(self, temperature: float) -> Model:
+        """The same model with another temperature: other probabilities, the same classes."""
+        if not 0 < temperature < np.inf:
+            raise InvalidInput(f"temperature {temperature}; expected a positive number")
+        made = copy(self)
+        made.__dict__.pop("digest", None)
+        made.temperature = float(temperature)
+        return made
 
     def predict(self, features: ArrayLike) -> NDArray[Any]:
         """Class names, (samples,)."""
@@ -179,7 +189,8 @@ class Model:
         """Class probabilities, (samples, class_count).
 
         The discriminant, averaged and quadratic heads' are softmax of the scores, divided by
-        `temperature` where there is one: then they are `calibrated`. Least-squares scores
+        `temperature` where there is one: then they are `calibrated`; the others are, most often,
+        too sure, and `safle.calibrate` finds a temperature for them. Least-squares scores
         estimate the one-hot labels; theirs is the nearest point of the probability simplex, which
         keeps the order of the classes.
         """

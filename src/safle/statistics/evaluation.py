@@ -38,10 +38,16 @@ def odds_borders() -> NDArray[np.float64]:
 
 
 @cache
+def bin_log_odds() -> NDArray[np.float64]:
+    """The logarithm of the odds in the middle of each bin, (BINS,)."""
+    middle: NDArray[np.float64] = np.sinh((np.arange(BINS) - BINS / 2 + 0.5) / PER_UNIT)
+    return middle
+
+
+@cache
 def bin_probabilities() -> NDArray[np.float64]:
     """The probability in the middle of each bin, (BINS,)."""
-    middle = np.sinh((np.arange(BINS) - BINS / 2 + 0.5) / PER_UNIT)
-    probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-middle))
+    probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-bin_log_odds()))
     return probabilities
 
 
