@@ -11,11 +11,14 @@ import pytest
 pytest.importorskip("flwr")
 
 import safle
+from safle.data.tables import open_table
+from safle.encoders.schema import Column, Schema
 from safle.errors import SettingsError
 from safle.federation.flower.adapter import InProcessGrid
 from safle.federation.flower.apps import client_app
 from safle.federation.flower.server import serve
 from safle.federation.flower.settings import Run
+from safle.wire import encode_statistics
 from tests.support.data_sets import fixed_data
 
 CLIENTS = "abc"
@@ -50,6 +53,29 @@ def run_round(folder: Path, nodes: list[dict[str, Any]], **settings: Any) -> Any
         **settings,
     }
     return serve(InProcessGrid(client_app, nodes, Run().to_flat()), Run.from_flat(config))
+
+
+def test_a_node_counts_by_weight_and_tests_by_its_encoders_schema(tmp_path: Path) -> None:
+    schema = Schema((Column("age", 0, 90), Column("sex", levels=("f", "m"))))
+    safle.make_encoder(schema, "table", units=4).save(tmp_path / "encoder.safetensors")
+    nodes, repeated = [], []
+    for name in CLIENTS:
+        path = tmp_path / f"{name}.csv"
+        lines = [(2, "31,f,well"), (1, "NA,m,ill"), (3, f"{60 + ord(name)},?,ill")]
+        path.write_text("n,age,sex,label\n" + "".join(f"{n},{line}\n" for n, line in lines))
+        repeated += [line for n, line in lines for _ in range(n)]
+        own = {"features": str(path), "test": str(path), "weight-column": "n"}
+        nodes.append({"client": name, "label-column": "label", **own})
+    report = run_round(tmp_path, nodes)
+    assert [row.samples for row in report.clients] == [6] * 3
+    assert [row.samples for row in report.evaluation] == [3] * 3
+    whole = tmp_path / "whole.csv"
+    whole.write_text("\n".join(["age,sex,label", *repeated]))
+    encoder = safle.load_encoder(tmp_path / "encoder.safetensors")
+    table = open_table(whole, schema=encoder.schema)
+    counted = safle.count(encoder, table.features, table.labels)
+    total = safle.read_statistics(tmp_path / "output/total.stats")
+    assert encode_statistics(total) == encode_statistics(counted)
 
 
 def test_counts_come_after_the_model_and_add_up(tmp_path: Path, nodes: Any) -> None:

@@ -251,3 +251,31 @@ def test_integers_and_strings_are_not_mixed_even_before_a_chunk_is_full(first):
     with pytest.raises(InvalidInput, match="all integers or all strings"):
         total.add_samples(data.features[:2], ["0", "1"])
     assert total.snapshot() == data.count()
+
+
+@given(drawn=data_sets(), data=st.data())
+def test_a_weight_is_as_many_samples_to_the_byte(drawn, data):
+    weights = data.draw(st.lists(st.integers(0, 9), min_size=len(drawn), max_size=len(drawn)))
+    weighted = count(drawn.encoder, drawn.features, drawn.labels, weights=weights)
+    whole = drawn.part(np.repeat(np.arange(len(drawn)), weights)).count()
+    assert encode_statistics(weighted) == encode_statistics(whole)
+
+
+@pytest.mark.parametrize("kind", ["table", "embedding", "random-features by class"])
+def test_large_weights_are_counted_in_parts(kind):
+    drawn = fixed_data(kind, 3)
+    weights = [5, 20_000, 1]
+    whole = drawn.part(np.repeat([0, 1, 2], weights)).count()
+    weighted = count(drawn.encoder, drawn.features, drawn.labels, weights=np.array(weights, float))
+    assert encode_statistics(weighted) == encode_statistics(whole)
+
+
+@pytest.mark.parametrize(
+    "weights", [[1, 2], [1, 2, -1], [1, 2, 0.5], [1, 2, np.nan], ["1", "2", "3"], [1, 2, 10**7]]
+)
+def test_weights_that_are_no_whole_numbers_are_refused(weights):
+    drawn = fixed_data("linear", 3)
+    total = Accumulator(drawn.encoder)
+    with pytest.raises(InvalidInput, match="weight"):
+        total.add_samples(drawn.features, drawn.labels, weights)
+    assert total.sample_count == 0

@@ -32,6 +32,7 @@ TABLE_BATCH = 4096
 @click.argument("features", type=click.Path(path_type=Path), metavar="DATA", help=img.DATA)
 @opt.encoder_file()
 @opt.table_options(labels=True)
+@opt.weight_option
 @opt.option("--classes", CLASSES, "A,B,C", show_default="all")
 @opt.option("--allow-empty", EMPTY, is_flag=True)
 @opt.option("--batch", BATCH, "N", type=opt.COUNT, show_default="4096 rows or 32 images")
@@ -65,6 +66,7 @@ def count(
     encoder = load_encoder(encoder_path)
     session.announce_compilation()
     facts: dict[str, object] = {}
+    unweighted = None
     if img.are_images(features, options):
         opt.refuse_given(img.ONLY_TABLES, "a table")
         network = img.backbone_for(encoder, encoder_path, options)
@@ -73,31 +75,38 @@ def count(
         )
     else:
         opt.refuse_given(img.ONLY_IMAGES, "images")
-        statistics = _count_table(session, features, encoder, options)
+        statistics, unweighted = _count_table(session, features, encoder, options)
     if not statistics.sample_count and not options["allow_empty"]:
         raise InvalidInput(
             f"{features}: has no samples, so there is nothing to send; is it the right file? If it "
             "is, say --allow-empty"
         )
-    title, counted = release_statistics(session, statistics, output, policy_path)
+    title, counted = release_statistics(session, statistics, output, policy_path, unweighted)
     session.facts(title, counted | facts)
 
 
 def _count_table(
     session: Session, path: Path, encoder: Encoder, options: dict[str, Any]
-) -> Statistics:
+) -> tuple[Statistics, Statistics | None]:
+    """The statistics; where samples have weights, also those of each sample once."""
     from safle.cli.reading import batches, declared_classes, open_matching
     from safle.statistics import Accumulator
 
     table = open_matching(
         session, encoder, path, trusted=options["trust_features"], **opt.selected(options)
     )
-    total = Accumulator(encoder, classes=declared_classes(options["classes"], table))
+    classes = declared_classes(options["classes"], table)
+    total, once = (Accumulator(encoder, classes=classes) for _ in range(2))
+    done, weights = 0, table.weights
     with session.progress(f"counting {path.name}") as advance:
         for block, labels, named in batches(path, table, options["batch"] or TABLE_BATCH, advance):
+            own = None if weights is None else weights[done : done + len(block)]
+            done += len(block)
             with named():
-                total.add_samples(block, labels)
-        return total.snapshot()
+                total.add_samples(block, labels, own)
+                if own is not None:
+                    once.add_samples(block, labels, own > 0)
+        return total.snapshot(), None if weights is None else once.snapshot()
 
 
 def _count_images(

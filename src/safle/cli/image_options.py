@@ -42,7 +42,7 @@ ONLY_IMAGES = (
     *("image_column", "max_unreadable", "workers", "device"),
 )
 """Options that say nothing about a table."""
-ONLY_TABLES = ("features_key", "labels_key", "ignore", "id_column", "classes")
+ONLY_TABLES = ("features_key", "labels_key", "ignore", "id_column", "weight_column", "classes")
 DEVICE = "cpu (ONNX Runtime), gpu (torch), or auto: a GPU where there is one."
 
 

@@ -190,9 +190,14 @@ def table_options(*, labels: bool, panel: str | None = None) -> Decorator:
     return options(*reading)
 
 
+weight_option = option(
+    "--weight-column",
+    "The column of whole numbers that say how often each sample is counted; no feature.",
+    "NAME",
+)
 TABLE_OPTIONS = (
     *("split", "features_key", "label_column", "ignore", "id_column"),
-    *("labels", "labels_key"),
+    *("labels", "labels_key", "weight_column"),
 )
 
 

@@ -35,10 +35,17 @@ masking_options = round_options(callback=_remember, expose_value=False, panel="U
 """--round, --operator and --key: all of them, or none; kept in the session for `release`."""
 
 
-def release(session: Session, counted: Counted, output: Path, policy: Path | None) -> bytes:
+def release(
+    session: Session,
+    counted: Counted,
+    output: Path,
+    policy: Path | None,
+    judged: Counted | None = None,
+) -> bytes:
     """Write what was counted, masked if a round is named, with its release sheets.
 
-    `PolicyRefused` if the policy does not let it out.
+    `PolicyRefused` if the policy does not let it out. Where samples have weights, the same without
+    them is ``judged``: ten times one patient is one patient.
     """
     from safle.federation.policy import Policy
     from safle.federation.release import Release
@@ -46,8 +53,8 @@ def release(session: Session, counted: Counted, output: Path, policy: Path | Non
     from safle.wire import encode
 
     if session.masking:
-        return _release_masked(session, counted, output, policy)
-    found, rules = Release.of(counted), Policy.find(policy)
+        return _release_masked(session, counted, output, policy, judged)
+    found, rules = Release.of(judged or counted), Policy.find(policy)
     data = encode(counted)
     write_release(output, data, found, rules)
     if rules is None and found.gives_away:
@@ -58,7 +65,9 @@ def release(session: Session, counted: Counted, output: Path, policy: Path | Non
     return data
 
 
-def _release_masked(session: Session, counted: Counted, output: Path, policy: Path | None) -> bytes:
+def _release_masked(
+    session: Session, counted: Counted, output: Path, policy: Path | None, judged: Counted | None
+) -> bytes:
     from safle.federation.policy import Policy
     from safle.federation.private.keys import PrivateKey
     from safle.federation.private.masked import mask
@@ -71,7 +80,7 @@ def _release_masked(session: Session, counted: Counted, output: Path, policy: Pa
     refuse_overwriting(output, *paths.values())
     declared = load_round(paths["round_path"], paths["operator_path"])
     data = mask(declared, PrivateKey.load(paths["key_path"]), counted).to_bytes()
-    masked = Release.of(counted).under_masks(declared)
+    masked = Release.of(judged or counted).under_masks(declared)
     write_release(output, data, masked, Policy.find(policy))
     session.note(
         f"masked: only the sum with others can be opened, of at least {declared.least} clients, by "
@@ -81,13 +90,17 @@ def _release_masked(session: Session, counted: Counted, output: Path, policy: Pa
 
 
 def release_statistics(
-    session: Session, statistics: Statistics, output: Path, policy: Path | None
+    session: Session,
+    statistics: Statistics,
+    output: Path,
+    policy: Path | None,
+    judged: Statistics | None = None,
 ) -> tuple[str, dict[str, object]]:
     """Write a statistics file if the policy lets it out; its title, and what it holds."""
     from safle.cli.describe import statistics_facts
     from safle.wire import container, peek_kind
 
-    data = release(session, statistics, output, policy)
+    data = release(session, statistics, output, policy, judged)
     digest = container.declared_digest(data)
     facts = statistics_facts(statistics, size=len(data), digest=digest)
     return f"{output}: {peek_kind(output)}", facts

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from safle.errors import InvalidInput, SettingsError
 
 ClassName = int | str
+MOST_WEIGHT = 1_000_000
+"""Of one sample, which is counted that often: more is a mistake, or takes too long."""
 
 
 def as_integer(name: str, value: Any) -> int:
@@ -80,6 +82,28 @@ def as_labels(labels: ArrayLike, sample_count: int) -> NDArray[Any]:
     if array.dtype.kind == "U":
         return array
     raise InvalidInput(f"labels are {array.dtype}; expected integers or strings")
+
+
+def as_weights(weights: ArrayLike, sample_count: int) -> NDArray[np.int64]:
+    """Whole numbers, int64, (sample_count,): how often each sample is counted.
+
+    >>> as_weights([2.0, 0.0], 2).tolist()
+    [2, 0]
+    """
+    array = np.asarray(weights)
+    if array.shape != (sample_count,):
+        raise InvalidInput(
+            f"weights have shape {array.shape}; expected one for each of {sample_count} samples"
+        )
+    wrong = np.ones(array.shape, np.bool_)
+    if array.dtype.kind in "iubf":
+        wrong = ~((array >= 0) & (array <= MOST_WEIGHT) & (array == np.floor(array)))
+    if wrong.any():
+        raise InvalidInput(
+            f"weight {array[wrong][0]} of sample {int(np.argmax(wrong))}; expected whole numbers "
+            f"from 0 to {MOST_WEIGHT:,}: a sample of weight w is counted w times"
+        )
+    return array.astype(np.int64)
 
 
 def as_class_names(names: Sequence[Any]) -> tuple[ClassName, ...]:

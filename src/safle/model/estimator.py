@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,10 +21,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from safle._internal import atomic
 from safle._internal.arguments import require_type
+from safle._internal.memory import require
 from safle._internal.places import naming
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
-from safle.encoders.features import as_class_names, as_features, as_labels
+from safle.encoders.features import as_class_names, as_features, as_labels, as_weights
 from safle.encoders.registry import DEFAULT_KIND, kind_named
 from safle.errors import InvalidInput, SettingsError, WireError
 from safle.model import Model
@@ -34,6 +35,25 @@ from safle.solver.priors import Priors
 from safle.statistics import Accumulator, Statistics
 
 _FLOATS = (np.float64, np.float32)
+
+
+class _Batch(NamedTuple):
+    """Samples that are counted: features, labels, and how often each if not once."""
+
+    features: NDArray[Any]
+    labels: NDArray[Any]
+    weights: NDArray[np.int64] | None = None
+
+    def repeated(self) -> NDArray[Any]:
+        """The features, each as often as it is counted."""
+        if self.weights is None:
+            return self.features
+        require(
+            int(self.weights.sum()) * self.features.shape[1] * self.features.itemsize,
+            purpose=f"{int(self.weights.sum())} samples to calibrate by",
+            advice="take smaller weights, or give an Encoder, which needs no calibration",
+        )
+        return self.features.repeat(self.weights, axis=0)
 
 
 class SafleClassifier(ClassifierMixin, BaseEstimator):
@@ -106,20 +126,28 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         estimator.statistics_ = statistics
         return estimator._solved()
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Calibrate (unless an `Encoder` is given), count and solve, from scratch.
 
         Parameters
         ----------
         X : finite numbers, (samples, feature_dim)
         y : labels, (samples,): integers, strings, booleans or integral floats
+        sample_weight : whole numbers, (samples,); a sample of weight w counts exactly as if it
+            stood there w times
         """
-        features, labels = self._checked(X, y, reset=True)
-        self._start(self._make_encoder(features), np.unique(labels), declared=False)
-        self._counter.add_samples(features, labels)
+        batch = self._checked(X, y, sample_weight, reset=True)
+        self._start(self._make_encoder(batch), np.unique(batch.labels), declared=False)
+        self._counter.add_samples(*batch)
         return self._solved()
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Add a batch to what was counted; solving waits until a result is asked for.
 
         With a given `Encoder` the result is exactly that of one `fit` of all batches, in
@@ -129,20 +157,20 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y : as in `fit`
+        X, y, sample_weight : as in `fit`
         classes : all labels that may ever occur; others are then refused. Without it
             `classes_` grows with the labels that come. A declared class without samples
             is never predicted: its score is -inf, its probability 0.
         """
         first = not self.__sklearn_is_fitted__()
-        features, labels = self._checked(X, y, reset=first)
-        known, declared = self._known_classes(labels, classes)
+        batch = self._checked(X, y, sample_weight, reset=first)
+        known, declared = self._known_classes(batch.labels, classes)
         if first:
-            self._start(self._make_encoder(features), known, declared=declared)
+            self._start(self._make_encoder(batch), known, declared=declared)
         elif "statistics_" in vars(self):
             self._counter = Accumulator(self.encoder_)
             self._counter.add(self.statistics_)
-        self._counter.add_samples(features, labels)
+        self._counter.add_samples(*batch)
         self.classes_, self._declared = known, declared
         self._forget()
         return self
@@ -224,13 +252,19 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         return hasattr(self, "encoder_")
 
     def _checked(
-        self, X: ArrayLike, y: ArrayLike, *, reset: bool
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None, *, reset: bool
+    ) -> _Batch:
         features, labels = validate_data(self, X, y, reset=reset, dtype=_FLOATS)
         check_classification_targets(labels)
         # Refused here, before anything is counted or forgotten.
         as_labels(labels, len(labels))
-        return features, labels
+        if weights is None:
+            return _Batch(features, labels)
+        times = as_weights(weights, len(labels))
+        counted = times > 0
+        if not counted.any():
+            raise InvalidInput("all sample weights are zero; expected a positive one")
+        return _Batch(features[counted], labels[counted], times[counted])
 
     def _start(self, encoder: Encoder, classes: NDArray[Any], *, declared: bool) -> None:
         """Begin a count of nothing."""
@@ -272,16 +306,16 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
             )
         return np.union1d(known, labels), declared
 
-    def _make_encoder(self, features: NDArray[Any]) -> Encoder:
+    def _make_encoder(self, batch: _Batch) -> Encoder:
         if isinstance(self.encoder, Encoder):
             if self.settings:
                 raise SettingsError("an Encoder has its settings: leave out settings=")
-            as_features(features[:0], self.encoder.feature_dim)
+            as_features(batch.features[:0], self.encoder.feature_dim)
             return self.encoder
         settings = dict(self.settings or {})
         if self.head == "quadratic" and "by_class" in kind_named(self.encoder).declared(settings):
             settings.setdefault("by_class", True)
-        return make_encoder(PublicSample(features), self.encoder, **settings)
+        return make_encoder(PublicSample(batch.repeated()), self.encoder, **settings)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         return self._spread(X, self.model_.decision_function, missing=-np.inf)

@@ -17,7 +17,7 @@ from safle._internal.memory import require
 from safle._internal.texts import name_some
 from safle.encoders import Encoder
 from safle.encoders.codes import Codes, Layout
-from safle.encoders.features import ClassName, as_class_names, as_labels
+from safle.encoders.features import ClassName, as_class_names, as_labels, as_weights
 from safle.encoders.made import Declared, Made, require_same
 from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics import counting
@@ -90,19 +90,33 @@ class Accumulator:
     def sample_count(self) -> int:
         return int(self.class_counts.sum()) + len(self._pending)
 
-    def add_samples(self, features: ArrayLike, labels: ArrayLike) -> None:
-        """Count a batch, (samples, feature_dim) and (samples,); all of it or nothing."""
+    def add_samples(
+        self, features: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None
+    ) -> None:
+        """Count a batch, (samples, feature_dim) and (samples,); all of it or nothing.
+
+        A sample is counted as often as its weight says, a whole number; once without weights.
+        """
         if self._encoder is None:
             raise InvalidInput("samples need an encoder: start from Accumulator(encoder)")
         checked = self._encoder.check(features)
         names = as_labels(labels, len(checked))
+        times = None
+        if weights is not None:
+            times = as_weights(weights, len(checked))
+            counted = times > 0
+            checked, names, times = checked[counted], names[counted], times[counted]
         found = self._check_names(names)
-        self.reserve(len(checked))
+        self.reserve(len(checked) if times is None else int(times.sum()))
         self._make_classes(found)
         self._found |= found
         for first in range(0, len(checked), GATHERED):
             part = slice(first, first + GATHERED)
-            self._gather(self._encoder.encode_checked(checked[part]), names[part], GATHERED)
+            codes = self._encoder.encode_checked(checked[part])
+            if times is None:
+                self._gather(codes, names[part], GATHERED)
+            else:
+                self._gather_repeated(codes, names[part], times[part])
 
     def add(self, other: Statistics) -> None:
         """Add a contribution."""
@@ -297,6 +311,16 @@ class Accumulator:
                 self._by_class[name.item()]._gather(share, labels[own], block.dense_dim)
         if len(self._pending) >= most:
             self._count_pending()
+
+    def _gather_repeated(
+        self, codes: Codes, labels: NDArray[Any], times: NDArray[np.int64]
+    ) -> None:
+        """Gather each sample several times, as if the table had repeated it."""
+        ends = np.cumsum(times)
+        for first in range(0, int(ends[-1]), GATHERED):
+            wanted = np.arange(first, min(first + GATHERED, int(ends[-1])))
+            rows = np.searchsorted(ends, wanted, side="right")
+            self._gather(Codes(codes.symbols[rows], codes.dense[rows]), labels[rows], GATHERED)
 
     def _count_pending(self) -> None:
         if not self._pending:

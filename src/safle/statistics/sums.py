@@ -20,8 +20,12 @@ def count(
     labels: ArrayLike,
     *,
     classes: Sequence[ClassName] | None = None,
+    weights: ArrayLike | None = None,
 ) -> Statistics:
     """Statistics of one array of features, (samples, feature_dim), and its labels.
+
+    With ``weights``, whole numbers, a sample of weight w counts as if it stood there w times, to
+    the byte: a sum does not tell the two apart.
 
     Examples
     --------
@@ -32,7 +36,7 @@ def count(
     """
     require_type("encoder", encoder, Encoder)
     total = Accumulator(encoder, classes=classes)
-    total.add_samples(features, labels)
+    total.add_samples(features, labels, weights)
     return total.snapshot()
 
 

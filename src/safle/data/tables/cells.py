@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.encoders.features import MOST_WEIGHT
 from safle.encoders.schema import MISSING, Column, Schema
 from safle.errors import TableError
 
@@ -71,6 +72,21 @@ def _number_reader(column: Column, missing: Set[str]) -> Reader:
             return number
 
     return read
+
+
+def read_weight(text: str, path: object, line: int) -> int:
+    """How often the sample of this line is counted; `TableError` for what is no whole number."""
+    try:
+        weight = float(text)
+        if weight.is_integer() and 0 <= weight <= MOST_WEIGHT:
+            return int(weight)
+    except ValueError:
+        pass  # Said below.
+    raise TableError(
+        f"{path}: line {line} has weight {text.strip()[:40]!r}; expected a whole number from 0 to "
+        f"{MOST_WEIGHT:,}: the sample is counted so often",
+        line=line,
+    )
 
 
 def read_cells(

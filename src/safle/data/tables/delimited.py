@@ -18,6 +18,7 @@ from safle.data.tables.cells import (
     cell_readers,
     is_number,
     read_cells,
+    read_weight,
     with_point,
 )
 from safle.data.tables.labels import parse_labels
@@ -136,17 +137,20 @@ def read_csv_table(path: Path, selection: Selection) -> Contents:
         chosen = [header.index(name) for name in names]
     label_at = None if label_column is None else header.index(label_column)
     id_at = None if selection.id_column is None else header.index(selection.id_column)
-    labels, ids, row_count = [], [], 0
+    weight_at = None if selection.weight_column is None else header.index(selection.weight_column)
+    labels, ids, weights, row_count = [], [], [], 0
     for line, row in read_rows(path, form):
         row_count += 1
         labels += [] if label_at is None else [_label(row[label_at], path, line)]
         ids += [] if id_at is None else [row[id_at].strip()]
+        weights += [] if weight_at is None else [read_weight(row[weight_at], path, line)]
     readers = [] if selection.schema is None else cell_readers(selection.schema)
     return Contents(
         CsvRows(path, form, names, chosen, row_count, readers),
         None if label_at is None else parse_labels(labels, where=str(path)),
         names=_names(names),
         ids=None if id_at is None else np.array(ids, np.str_),
+        weights=None if weight_at is None else np.array(weights, np.int64),
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from safle._internal.optional import require
 from safle.data.common import listed
-from safle.data.tables.cells import Reader, cell_readers, read_cells
+from safle.data.tables.cells import Reader, cell_readers, read_cells, read_weight
 from safle.data.tables.selection import Contents, Selection
 from safle.data.tables.table import Rows
 from safle.errors import TableError
@@ -119,8 +119,8 @@ def read_parquet_table(path: Path, selection: Selection) -> Contents:
             dtype = np.result_type(*(_numpy_type(schema.field(name).type) for name in columns))
         features = ParquetRows(path, columns, (file.metadata.num_rows, width), dtype)
         labels = None if label_column is None else _labels(path, file, label_column)
-        ids = None if selection.id_column is None else _ids(file, selection.id_column)
-    return Contents(features, labels, names=() if _is_list(kind) else (*columns,), ids=ids)
+        named = () if _is_list(kind) else (*columns,)
+        return Contents(features, labels, names=named, **_beside(path, file, selection))
 
 
 def _declared(
@@ -133,8 +133,7 @@ def _declared(
     rows = DeclaredRows(path, names, (file.metadata.num_rows, len(names)), np.dtype(np.float64))
     rows.readers = cell_readers(selection.schema)
     labels = None if label_column is None else _labels(path, file, label_column)
-    ids = None if selection.id_column is None else _ids(file, selection.id_column)
-    return Contents(rows, labels, names=(*names,), ids=ids)
+    return Contents(rows, labels, names=(*names,), **_beside(path, file, selection))
 
 
 def read_parquet_columns(path: Path) -> dict[str, list[str]]:
@@ -148,8 +147,20 @@ def _texts(column: Any) -> list[str]:
     return ["" if value is None else str(value) for value in column.to_pylist()]
 
 
-def _ids(file: Any, name: str) -> NDArray[np.str_]:
-    return np.array([str(value) for value in file.read(columns=[name]).column(name).to_pylist()])
+def _beside(path: Path, file: Any, selection: Selection) -> dict[str, Any]:
+    """What the samples are called, and how often each is counted, where a column tells."""
+
+    def cells(name: str) -> list[Any]:
+        return [*file.read(columns=[name]).column(name).to_pylist()]
+
+    found: dict[str, Any] = {}
+    if selection.id_column is not None:
+        found["ids"] = np.array([str(value) for value in cells(selection.id_column)])
+    if selection.weight_column is not None:
+        texts = map(str, cells(selection.weight_column))
+        weights = [read_weight(text, path, row) for row, text in enumerate(texts)]
+        found["weights"] = np.array(weights, np.int64)
+    return found
 
 
 def _feature_columns(

@@ -36,6 +36,7 @@ def open_table(
     label_column: str = LABEL_COLUMN,
     ignore: Sequence[str] = (),
     id_column: str | None = None,
+    weight_column: str | None = None,
     schema: Schema | None = None,
 ) -> Table:
     """Open a file of features, with labels if there are any.
@@ -60,6 +61,9 @@ def open_table(
     id_column
         The column that says what each sample is called (.parquet, .csv): no feature, kept
         as the table's ``ids``.
+    weight_column
+        The column that says how often each sample is counted (.parquet, .csv), in whole numbers:
+        no feature, kept as the table's ``weights``.
     schema
         What the columns (.parquet, .csv) are, as an encoder of kind ``table`` declares it:
         levels become numbers, and what is missing NaN.
@@ -88,7 +92,7 @@ def open_table(
     >>> table.features[:].tolist(), table.labels.tolist()
     ([[46.0, 4.5], [60.0, 23.0]], ['cat', 'dog'])
     """
-    names = label_column, tuple(ignore), id_column
+    names = label_column, tuple(ignore), id_column, weight_column
     selection = Selection(split, features_key, labels_key, *names, schema)
     file = existing_file(path, TableError)
     reader = _READERS.get(file.suffix.lower())
@@ -109,6 +113,7 @@ def open_table(
         contents.source,
         contents.names,
         contents.ids,
+        contents.weights,
     )
 
 

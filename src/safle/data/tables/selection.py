@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from safle.data.common import LABEL_COLUMN, choose_split, find_label, listed, refuse_options
@@ -13,7 +14,7 @@ from safle.encoders.names import find_places
 from safle.encoders.schema import Schema
 from safle.errors import TableError
 
-COLUMN_OPTIONS = ("label_column", "ignore", "id_column")
+COLUMN_OPTIONS = ("label_column", "ignore", "id_column", "weight_column")
 """What applies only to files whose columns have names."""
 # Our names first, scikit-learn's second.
 _PAIRS = (("features", "labels"), ("X", "y"))
@@ -28,6 +29,7 @@ class Contents(NamedTuple):
     source: str = ""
     names: tuple[str, ...] = ()
     ids: NDArray[Any] | None = None
+    weights: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Selection:
     label_column: str = LABEL_COLUMN
     ignore: tuple[str, ...] = ()
     id_column: str | None = None
+    weight_column: str | None = None
     schema: Schema | None = None
 
     def refuse(self, path: Path, *options: str) -> None:
@@ -57,10 +60,10 @@ class Selection:
 
     def passed_over(self, path: Path, names: list[str]) -> set[str]:
         """Columns that are neither features nor labels."""
-        if self.id_column is not None:
-            _existing(path, self.id_column, names, "id_column")
+        own = {"id_column": self.id_column, "weight_column": self.weight_column}
+        given = [_existing(path, key, names, name) for name, key in own.items() if key is not None]
         declared = () if self.schema is None else self.schema.ignore
-        return {*self.ignore, *declared, *([] if self.id_column is None else [self.id_column])}
+        return {*self.ignore, *declared, *given}
 
     def arrange(self, path: Path, found: list[str]) -> list[str]:
         """The columns that are features, in order: as declared, or else as ``found``."""

@@ -104,6 +104,8 @@ class Table:
     ids : of str, (sample_count,), or None
         What the samples are called: the images that a features file is of, or what a column
         holds that was said to name them.
+    weights : int64, (sample_count,), or None
+        How often each sample is counted, where a column was said to tell.
     """
 
     features: NDArray[Any] | Rows
@@ -112,6 +114,7 @@ class Table:
     source: str = ""
     names: tuple[str, ...] = ()
     ids: NDArray[Any] | None = None
+    weights: NDArray[np.int64] | None = None
 
     @property
     def feature_dim(self) -> int:

@@ -38,6 +38,7 @@ SELECTION = {
     "id": "id_column",
     **{key: key.replace("-", "_") for key in ("labels", "split", "features-key", "labels-key")},
     "label-column": "label_column",
+    "weight-column": "weight_column",
 }
 """Keys of a configuration that say how a table is read, by the names of ``safle count``, and what
 `open_table` calls them; "ignore" is a list, by commas."""
@@ -69,7 +70,10 @@ class Client:
     def release(
         self, counted: Counted, data: bytes, declared: PrivateRound | None = None
     ) -> Answer:
-        """The answer with ``data``, which is masked if ``declared``, if the policy lets it out."""
+        """The answer with ``data``, which is masked if ``declared``, if the policy lets it out.
+
+        It is judged by what was ``counted``, each sample once.
+        """
         answer = Answer(self.name, messages.SENT, data=data)
         if self.rows is not None:
             # A share of a simulation's table: nothing leaves anybody.
@@ -91,6 +95,12 @@ class Client:
     def with_columns(self, names: Sequence[str]) -> Client:
         """The same client, its features in the order of ``names``."""
         return replace(self, table=self.table.arranged(names, where=self.where))
+
+    @property
+    def weights(self) -> NDArray[np.int64] | None:
+        """How often each sample is counted, in the order of `batches`; None for once."""
+        weights = self.table.weights
+        return weights if weights is None or self.rows is None else weights[self.rows]
 
     def batches(self) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
         """Features and labels, some at a time."""
@@ -145,12 +155,12 @@ def answer_count(client: Client, settings: Settings, payload: bytes) -> Answer:
     """Count everything, unless the server says that it has this client's contribution."""
     if messages.mark(str(settings["salt"]), client.name) in list(settings["known"]):
         return Answer(client.name, messages.KNOWN)
-    statistics = count_table(client, Encoder.from_bytes(payload))
-    return client.release(statistics, encode_statistics(statistics))
+    statistics, once = count_table(client, Encoder.from_bytes(payload))
+    return client.release(once, encode_statistics(statistics))
 
 
-def count_table(client: Client, encoder: Encoder) -> Statistics:
-    """The statistics of a client's whole table."""
+def count_table(client: Client, encoder: Encoder) -> tuple[Statistics, Statistics]:
+    """The statistics of a client's whole table, by weight; and of each sample once."""
     if client.pinned is not None and load_encoder(client.pinned) != encoder:
         raise EncoderMismatch(
             f"the server asks for encoder {encoder.fingerprint[:12]}…, this client counts only "
@@ -158,18 +168,24 @@ def count_table(client: Client, encoder: Encoder) -> Statistics:
         )
     check_source(encoder.source, client.table.source, where=client.where, trusted=client.trusted)
     client = client.fitting(encoder)
-    total = Accumulator(encoder)
+    total, once, done = Accumulator(encoder), Accumulator(encoder), 0
+    weights = client.weights
     for features, labels in client.batches():
         if labels is None:
             raise TableError(f"{client.where}: has no labels; expected one a sample")
-        total.add_samples(features, labels)
-    return total.snapshot()
+        own = None if weights is None else weights[done : done + len(labels)]
+        done += len(labels)
+        total.add_samples(features, labels, own)
+        if own is not None:
+            once.add_samples(features, labels, own > 0)
+    statistics = total.snapshot()
+    return statistics, statistics if weights is None else once.snapshot()
 
 
 def answer_histogram(client: Client, settings: Settings, payload: bytes) -> Answer:
     """Count every feature on the server's grid."""
     del payload
-    grid = Grid(float(settings["low"]), float(settings["high"]), int(settings["bins"]))
+    grid = Grid(settings["low"], settings["high"], int(settings["bins"]))
     # Nothing, first: a client without samples has a histogram too, of the right width.
     client = client.with_columns(sorted(client.table.names))
     empty = np.empty((0, client.table.feature_dim))

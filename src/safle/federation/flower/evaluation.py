@@ -40,8 +40,12 @@ def answer_evaluation(client: Client, node: Settings, settings: Settings, payloa
     if not node.get("test"):
         raise SettingsError('this node has nothing to test on; configure test="/path/to/table"')
     where = str(node["test"])
-    client = replace(client, table=open_configured({**node, "features": where}), where=where)
     model = Model.from_bytes(payload)
+    # A test table may have the columns of the node's own, and is evaluated line by line.
+    ignored = f"{node.get('ignore', '')},{node.get('weight-column', '')}"
+    config = {**node, "features": where, "ignore": ignored, "weight-column": ""}
+    table = open_configured(config, model.encoder.schema)
+    client = replace(client, table=table, where=where)
     if client.pinned is not None and load_encoder(client.pinned) != model.encoder:
         raise EncoderMismatch("the server's model is of another encoder than this client's")
     check_source(model.encoder.source, client.table.source, where=where, trusted=client.trusted)

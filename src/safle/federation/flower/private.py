@@ -83,9 +83,9 @@ def answer_mask(
     if messages.mark(str(settings["salt"]), key.name) in list(settings["known"]):
         return Answer(key.name, messages.KNOWN, keyholder=holder)
     client, encoder = opener(), Encoder.from_bytes(payload[:size])
-    statistics = count_table(client, encoder)
+    statistics, once = count_table(client, encoder)
     data = mask(declared, key, statistics).to_bytes()
-    answer = client.release(statistics, data, declared)
+    answer = client.release(once, data, declared)
     return replace(answer, client=key.name, keyholder=holder)
 
 
