@@ -110,10 +110,10 @@ def test_the_frontier_has_every_head_of_every_encoder_and_a_picture():
     found = last_object("frontier", "--quick", "--json")
     pairs = {(point["encoder"], point["head"]) for point in found["points"]}
     heads = ("least-squares", "discriminant", "averaged")
-    encoders = ("linear (AFL)", "default", "default by class")
+    encoders = ("linear (AFL)", "default", "default, the other way")
     assert pairs == {
         *((encoder, head) for encoder in encoders for head in heads),
-        ("default by class", "quadratic"),
+        ("default, the other way", "quadratic"),
         ("pooled network", "gradient descent"),
     }
     for point in found["points"]:

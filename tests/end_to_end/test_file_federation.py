@@ -232,6 +232,32 @@ def test_an_encoder_for_a_budget_keeps_to_it(run: Run, folder: Path) -> None:
     assert 75_000 < (folder / "small.stats").stat().st_size <= 150_000
 
 
+@pytest.mark.parametrize(
+    ("said", "apart"),
+    [
+        ((), False),
+        (("--classes", "25"), True),
+        (("--classes", "25", "--no-by-class"), False),
+        (("--only-classes", ",".join(map(str, range(25)))), True),
+        (("--only-classes", "0,1", "--classes", "25"), False),
+        (("--by-class",), True),
+    ],
+)
+def test_many_classes_are_counted_apart(run: Run, said: tuple[str, ...], apart: bool) -> None:
+    made = ("--sample", "a.npz", "--units", "8", "-o", "apart.safetensors", "--force")
+    assert ("gram of each class" in run("encoder", "make", *made, *said)) is apart
+
+
+def test_many_classes_that_nobody_declared_are_noticed(run: Run, folder: Path) -> None:
+    features = np.random.default_rng(0).normal(size=(40, 4))
+    write_table(folder / "many.npz", features, np.arange(40) % 20)
+    run("encoder", "make", "--sample", "many.npz", "--units", "8", "-o", "many.safetensors")
+    made = ("--encoder", "many.safetensors")
+    run("count", "many.npz", *made, "-o", "many.stats")
+    shown = run("solve", "many.stats", *made, "-o", "many-model.safetensors")
+    assert "--classes 20" in " ".join(shown.split())
+
+
 def test_auto_is_what_nothing_said_means(solved: Run, folder: Path) -> None:
     shown = solved("solve", "total.stats", *ENCODER, "--auto", "-o", "auto.safetensors")
     assert "averaged" in shown

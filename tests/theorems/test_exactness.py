@@ -216,7 +216,7 @@ encoders["by class"] = LinearEncoder.calibrated(range_, by_class=True)
 if wide:
     codes = EmbeddingEncoder.calibrated(range_, buckets=8, group_size=6)
     encoders |= {"embedding": codes, "probed": make_encoder(range_, units=1_600)}
-    cases["digits"] = (features, labels)
+    cases |= {"digits": (features, labels), "halves": (features, labels % 2)}
 for kind, encoder in encoders.items():
     for name, (samples, classes) in cases.items():
         statistics = count(encoder, samples, classes)
@@ -254,7 +254,7 @@ def test_threads_and_blas_kernels_do_not_change_the_model():
 def test_threads_kernels_and_libraries_do_not_change_the_model():
     pytest.importorskip("torch")
     expected = models_of("scipy", "wide", threads="1", kernel="Haswell")
-    assert len(expected) == (5 * 5 * 3 + 5) * 2
+    assert len(expected) == (5 * 6 * 3 + 6) * 2
     # With the one above, every two of library, threads and kernel meet in every combination.
     for backend, threads, kernel in (
         ("scipy", "2", "Sandybridge"),

@@ -33,7 +33,7 @@ def embedding(features=4, buckets=3, group_size=2, **settings):
 
 
 def random_features(**settings):
-    given = {"units": 5, "terms": 16, "transform": "none"} | settings
+    given = {"units": 5, "terms": 16, "transform": "none", "by_class": False} | settings
     return RandomFeatureEncoder(np.zeros(20), np.ones(20), **given)
 
 

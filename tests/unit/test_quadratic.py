@@ -16,9 +16,11 @@ from safle import (
     solve,
 )
 from safle.encoders.calibration import DeclaredRange
+from safle.encoders.random_features import suits_by_class
 from safle.errors import InvalidInput, WireError
 from safle.model.squares import Squares
-from safle.solver.quadratic import coolness, quadratic, share, squared_columns
+from safle.solver.class_covariances import squared_columns
+from safle.solver.quadratic import directions, quadratic, share
 
 CLASSES = 3
 
@@ -43,8 +45,11 @@ def counted():
     return encoder, features, labels, count(encoder, features, labels)
 
 
-def reference_scores(values, labels, at):
-    """Log posteriors in plain NumPy, from the samples themselves."""
+def reference_scores(values, labels, at, kept):
+    """Log posteriors in plain NumPy, from the samples themselves.
+
+    Where ``kept`` directions of a class count, all others are as in the pool.
+    """
     n, d = values.shape
     classes = np.unique(labels)
     centred = [values[labels == c] - values[labels == c].mean(0) for c in classes]
@@ -54,6 +59,12 @@ def reference_scores(values, labels, at):
     for c, z in zip(classes, centred, strict=True):
         share = 0.1 * (1 - 1 / len(z))
         covariance = 0.1 * z.T @ z / len(z) + (1 - share) * pooled + spread * np.eye(d)
+        if kept:
+            whole = np.linalg.cholesky(pooled + spread * np.eye(d))
+            white = np.linalg.inv(whole)
+            sizes, vectors = np.linalg.eigh(white @ covariance @ white.T)
+            beyond = np.where(np.arange(d) < d - kept, 0, np.maximum(sizes - 1, 0))
+            covariance = whole @ (np.eye(d) + (vectors * beyond) @ vectors.T) @ whole.T
         away = at - values[labels == c].mean(0)
         distance = np.einsum("ij,ij->i", away @ np.linalg.inv(covariance), away)
         log_det = np.linalg.slogdet(covariance)[1]
@@ -65,15 +76,17 @@ def centre(scores):
     return scores - scores.mean(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("samples", [400, 10, 3])
-def test_scores_are_the_log_posteriors_of_the_formula(samples):
+@pytest.mark.parametrize(("samples", "kept"), [(400, 0), (100, 2), (10, 1), (3, 1)])
+def test_scores_are_the_log_posteriors_of_the_formula(samples, kept):
     features, labels = draw(samples)
     encoder = by_class(features)
-    model = Model(encoder, solve(count(encoder, features, labels), head="quadratic"))
+    total = count(encoder, features, labels)
+    assert directions(total) == kept
+    model = Model(encoder, solve(total, head="quadratic"))
     scale = encoder.layout.dense_scales[0]
     fresh, _ = draw(50, seed=1)
     values, at = (encoder.encode(some).dense[:, :-1] / scale for some in (features, fresh))
-    expected = reference_scores(values, labels, at)
+    expected = reference_scores(values, labels, at, kept)
     assert np.allclose(centre(model.decision_function(fresh)), centre(expected), atol=0.02)
     posterior = np.exp(expected) / np.exp(expected).sum(axis=1, keepdims=True)
     assert np.allclose(model.predict_proba(fresh), posterior, atol=0.02)
@@ -103,8 +116,10 @@ def test_any_partition_gives_the_same_bytes(counted):
         assert models[0].to_bytes() == models[1].to_bytes()
 
 
-def test_a_model_file_keeps_every_score(counted):
-    encoder, features, _, total = counted
+@pytest.mark.parametrize("samples", [400, 100], ids=["triangles", "directions"])
+def test_a_model_file_keeps_every_score(counted, samples):
+    encoder, features, labels, _ = counted
+    total = count(encoder, features[:samples], labels[:samples])
     for head in ("quadratic", "averaged"):
         model = Model(encoder, solve(total, head=head))
         again = Model.from_bytes(model.to_bytes())
@@ -116,8 +131,10 @@ def test_a_model_file_keeps_every_score(counted):
 
 
 def test_averaged_is_a_mean_with_the_quadratic_head(counted):
-    encoder, features, labels, total = counted
-    plain = LinearEncoder(encoder.mean, encoder.deviation)
+    _, features, labels, _ = counted
+    sample = PublicSample(features)
+    plain, encoder = (make_encoder(sample, units=12, by_class=apart) for apart in (False, True))
+    total = count(encoder, features, labels)
     heads = {
         "linear": Model(plain, solve(count(plain, features, labels), head="averaged")),
         "quadratic": Model(encoder, solve(total, head="quadratic")),
@@ -125,8 +142,9 @@ def test_averaged_is_a_mean_with_the_quadratic_head(counted):
     }
     scores = {name: centre(model.decision_function(features)) for name, model in heads.items()}
     squared = share(total)
-    assert 0.98 < squared < 1
-    expected = (1 - squared) * coolness(total) * scores["linear"] + squared * scores["quadratic"]
+    assert 0.3 < squared < 0.6
+    linear = scores["linear"] / heads["linear"].temperature
+    expected = (1 - squared) * linear + squared * scores["quadratic"]
     assert np.allclose(scores["averaged"], expected, atol=1e-4)
 
 
@@ -194,12 +212,12 @@ def test_in_a_stack_and_beside_units(counted):
     encoder, features, labels, _ = counted
     tables = make_encoder(PublicSample(features), "embedding", buckets=2, group_size=2)
     units = make_encoder(PublicSample(features), units=8, by_class=True)
-    alone = quadratic(count(encoder, features, labels), None)[0]
+    alone = quadratic(count(encoder, features, labels), None).squares
     for other in (StackEncoder([tables, encoder]), units):
         total = count(other, features, labels)
         model = Model(other, solve(total))
         assert Model.from_bytes(model.to_bytes()).digest == model.digest
-        found = quadratic(total, None)[0]
+        found = quadratic(total, None).squares
         assert found.factors.shape == alone.factors.shape
         assert len(squared_columns(other.layout)) == features.shape[1]
 
@@ -214,10 +232,36 @@ def test_the_estimator_counts_by_class_by_itself():
         SafleClassifier(encoder="embedding", head="quadratic").fit(features, labels)
 
 
+@pytest.mark.parametrize(("classes", "apart"), [(19, False), (20, True)])
+def test_many_classes_are_counted_apart_unless_it_is_refused(classes, apart):
+    features, labels = draw(2 * classes, features=4, classes=classes)
+    fitted = SafleClassifier(settings={"units": 8}).fit(features, labels)
+    assert fitted.encoder_.settings.by_class is apart
+    assert fitted.score(features, labels) > 1 / classes
+    told = SafleClassifier(settings={"units": 8, "by_class": False}).fit(features, labels)
+    assert told.encoder_.settings.by_class is False
+
+
+def test_nobody_counts_apart_what_would_fill_a_server():
+    assert suits_by_class(512, 200)
+    assert not suits_by_class(2_048, 200)
+    assert not make_encoder(DeclaredRange(0, 1, feature_dim=4), units=2).settings.by_class
+
+
+def test_a_model_of_directions_is_small():
+    features, labels = draw(600, features=64, classes=20)
+    total = count(encoder := by_class(features), features, labels)
+    squares = solve(total, head="quadratic").quadratic
+    assert squares.factors.shape == (20, 64, 2)
+    assert len(Model(encoder, solve(total)).to_bytes()) < 20 * 64 * 65
+
+
+@pytest.mark.parametrize("samples", [400, 100], ids=["triangles", "directions"])
 @pytest.mark.parametrize(
     "change",
     [
         {"factors": lambda a: a[:, :-1]},
+        {"factors": lambda a: a[..., :0]},
         {"factors": lambda a: a.astype(np.int32)},
         {"offsets": lambda a: a[:-1]},
         {"exponent": lambda _: 4_000},
@@ -225,8 +269,9 @@ def test_the_estimator_counts_by_class_by_itself():
         {"worth": lambda _: float("nan")},
     ],
 )
-def test_what_does_not_fit_is_refused(counted, change):
-    encoder, _, _, total = counted
+def test_what_does_not_fit_is_refused(counted, change, samples):
+    encoder, features, labels, _ = counted
+    total = count(encoder, features[:samples], labels[:samples])
     head = solve(total, head="quadratic").quadratic
     ((name, forge),) = change.items()
     forged = type(head)(**(vars(head) | {name: forge(getattr(head, name))}))

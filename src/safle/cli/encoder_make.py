@@ -39,6 +39,7 @@ PUBLISHABLE = (
     "For sums that are published with noise (safle publish): a linear encoder, with the transform "
     "and the norm clip that suit the features, unless they are given."
 )
+COUNTED_APART = " Without it, too: from 20 on, random features count them apart (--by-class)."
 OUTPUT = "The encoder file to write; give it to every client."
 SOURCES = ("range", "ranges", "backbone", "mean", "sample", "histogram", "schema")
 
@@ -74,7 +75,7 @@ def _most(names: str, text: str, metavar: str, **settings: Any) -> opt.Decorator
 @_most("--deviation", "Goes with --mean.", "NUMBER|FILE")
 @opt.written("-o --output", OUTPUT, "encoder", required=True, panel=MOST)
 @_most("--megabytes", MEGABYTES, "MB", type=opt.POSITIVE)
-@opt.client_options("--megabytes", FINER)
+@opt.client_options("--megabytes", FINER, COUNTED_APART)
 @opt.option(*("--only-classes", CLASSES, "A,B,C"), show_default="the schema's, or any", panel=FINER)
 @opt.option("--publishable", PUBLISHABLE, is_flag=True, panel=FINER)
 @opt.option(
@@ -105,6 +106,8 @@ def make(context: click.RichContext, /, output: Path, kind: str, **options: Any)
     for name in ("ranges", "sample", "histogram", "schema", "features_source"):
         opt.refuse_overwriting(output, options[name])
     calibration, source = _calibration(options), _source(options)
+    classes = declared_classes(options["only_classes"]) or ()
+    settings |= _by_class(context, kind, settings, calibration.feature_dim, len(classes))
     session = context.find_object(Session) or Session()
     if isinstance(calibration, Histogram):
         warn_of_coarse(session, calibration)
@@ -115,8 +118,8 @@ def make(context: click.RichContext, /, output: Path, kind: str, **options: Any)
     else:
         encoder = make_encoder(calibration, kind, **settings)
     encoder = encoder.with_source(source)
-    if options["only_classes"] is not None:
-        encoder = encoder.with_classes(declared_classes(options["only_classes"]) or ())
+    if classes:
+        encoder = encoder.with_classes(classes)
     encoder.save(output)
     session.facts(f"{output}: encoder", encoder_facts(encoder))
 
@@ -139,6 +142,23 @@ def _implied_kind(context: click.Context, kind: str, options: dict[str, Any]) ->
             "their data is not covered by the noise; use --range, --mean or --sample"
         )
     return implied
+
+
+def _by_class(
+    context: click.Context, kind: str, settings: dict[str, Any], features: int, declared: int
+) -> dict[str, bool]:
+    """Whether classes are counted apart, where the options say how many there are."""
+    from click.core import ParameterSource
+
+    from safle.encoders.random_features import suits_by_class
+    from safle.encoders.registry import kind_named
+
+    setting = kind_named(kind).declared(settings).get("by_class")
+    if setting is None or setting.default is not None or "by_class" in settings:
+        return {}
+    if context.get_parameter_source("classes") is not ParameterSource.DEFAULT:
+        declared = declared or context.params["classes"]
+    return {"by_class": suits_by_class(features, declared)} if declared else {}
 
 
 def _units(

@@ -54,9 +54,10 @@ def _option(name: str, by_kind: dict[str, Setting]) -> click.Option:
     alike = len({*defaults.values()}) == 1
     kind = _type([*by_kind.values()])
     flag: dict[str, Any] = {"is_flag": True, "default": None} if kind is click.BOOL else {}
+    option = name.replace("_", "-")
     named = "|".join(map(str, kind.choices)) if isinstance(kind, click.Choice) else "NAME"
     return click.RichOption(
-        [f"--{name.replace('_', '-')}"],
+        [f"--{option}/--no-{option}" if flag else f"--{option}"],
         type=kind,
         metavar="N" if isinstance(kind, click.IntRange) else None if flag else named,
         help=shown + " ".join(dict.fromkeys(s.help for s in by_kind.values())),

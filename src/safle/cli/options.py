@@ -156,10 +156,11 @@ def encoder_file(text: str = "The encoder that all clients share.") -> Decorator
     return option("--encoder encoder_path", text, "FILE", type=FILE, required=True)
 
 
-def client_options(what: str, panel: str | None = None) -> Decorator:
+def client_options(what: str, panel: str | None = None, about_classes: str = "") -> Decorator:
     """--samples and --classes of the client that ``what`` is sized for."""
     sized = (("samples", 500), ("classes", 10))
     texts = {name: f"With {what}: how many {name} a client has." for name, _ in sized}
+    texts["classes"] += about_classes
     made: dict[str, Any] = {"type": COUNT, "panel": panel}
     return options(*(option(f"--{n}", texts[n], "N", default=d, **made) for n, d in sized))
 

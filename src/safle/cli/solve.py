@@ -132,6 +132,7 @@ def solve_and_save(
     from safle.solver import solve as solve_statistics
 
     _state_memory(session, statistics, how["ridge"])
+    _advise(session, encoder, statistics)
     try:
         with session.progress("solving") as advance:
             solution = solve_statistics(statistics, **how, progress=advance)
@@ -171,6 +172,20 @@ def _state_memory(session: Session, statistics: Statistics, ridge: float | str) 
         f"solving {rows:,} columns for {classes:,} class{'' if classes == 1 else 'es'}: needs "
         f"up to {readable(needed)} of memory beside the statistics' {readable(held)}"
     )
+
+
+def _advise(session: Session, encoder: Encoder, statistics: Statistics) -> None:
+    """Where there are more classes than anybody said when the encoder was made."""
+    from safle.encoders.random_features import suits_by_class
+
+    setting = encoder.settings_type.declared().get("by_class")
+    if setting is None or setting.default is not None or encoder.layout.class_layout:
+        return
+    if suits_by_class(encoder.feature_dim, classes := len(statistics.class_names)):
+        session.note(
+            f"{classes:,} classes: so many are told apart better by an encoder that was made with "
+            f"--classes {classes}, which counts them apart"
+        )
 
 
 def write_curve(curve: Any, path: Path) -> None:

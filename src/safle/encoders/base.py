@@ -77,9 +77,9 @@ class Encoder(ABC):
         self.settings = self.settings_type.of(settings)
         for name, value in self.settings.to_dict().items():
             if value is None:
-                expected = self.settings.declared()[name].type.__name__
+                expected = {int: "an integer", bool: "True or False", str: "text"}
                 raise SettingsError(
-                    f"{name} is None; expected {'an integer' if expected == 'int' else 'text'}: "
+                    f"{name} is None; expected {expected[self.settings.declared()[name].type]}: "
                     "only 'calibrated' chooses it"
                 )
 

@@ -29,6 +29,7 @@ from safle.encoders.transform import TRANSFORMS, restored, suiting_transform, tr
 from safle.errors import SettingsError
 
 MOST_CLIP = 1 << 20
+BY_CLASS = "Count the gram of the linear columns for each class, which the quadratic head needs."
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,7 @@ class LinearSettings(Settings):
         least=0,
         most=MOST_CLIP,
     )
-    by_class: bool = setting(
-        False,
-        "Count the gram of the linear columns for each class, which the quadratic head needs.",
-    )
+    by_class: bool | None = setting(False, BY_CLASS)
 
 
 class LinearEncoder(Encoder):

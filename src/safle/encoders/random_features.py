@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import MAX_EXPERTS, Codes, Layout
 from safle.encoders.kernels.units import encode_units, rows_of_terms
-from safle.encoders.linear import LinearEncoder, LinearSettings
+from safle.encoders.linear import BY_CLASS, LinearEncoder, LinearSettings
 from safle.encoders.operations import Expressed, Operations, T
 from safle.encoders.settings import MOST_SEED, setting
 from safle.encoders.shuffle import hashes
@@ -40,6 +40,10 @@ WORTH_BITS = 1
 So one ridge for all columns leaves the linear ones beside them four times freer, which
 generalised cross-validation preferred on every data set tried: see docs/heads.md.
 """
+MANY_CLASSES = 20
+"""Of fewer, counting by class is worth little beside random features: see docs/heads.md."""
+MOST_CLASS_BYTES = 1 << 30
+"""What all classes' grams may take at a server, unless it is asked for."""
 _UNITS_AT_A_TIME = 1024
 
 
@@ -70,8 +74,18 @@ class RandomFeatureSettings(LinearSettings):
         chosen="square-root if they are never negative, as pooled activations are, else none",
     )
 
+    by_class: bool | None = setting(
+        None,
+        BY_CLASS,
+        choices=(False, True),
+        chosen="if 20 classes or more are declared, and 1 GB at the server holds their grams",
+    )
+
     def choose(self, calibration: Calibration) -> Self:
         dim, chosen = calibration.feature_dim, self
+        if self.by_class is None:
+            classes = len(getattr(calibration, "classes", ()))
+            chosen = replace(chosen, by_class=suits_by_class(dim, classes))
         if self.units is None:
             chosen = replace(chosen, units=min(UNITS_PER_FEATURE * dim, MOST_UNITS))
         if self.terms is None:
@@ -86,6 +100,18 @@ class RandomFeatureSettings(LinearSettings):
         drawn = replace(super().draw(generator, feature_dim), bits=2, terms=terms)
         finest = drawn.fraction_bits + _root_bits(terms) + RANGE_BITS
         return replace(drawn, bits=int(generator.integers(2, min(8, finest) + 1)))
+
+
+def suits_by_class(features: int, classes: int) -> bool:
+    """Whether random features are counted by class, where nobody says.
+
+    Examples
+    --------
+    >>> suits_by_class(512, 10), suits_by_class(512, 200), suits_by_class(512, 5_000)
+    (False, True, False)
+    """
+    gram = (features + 1) * (features + 2) // 2 * 8
+    return classes >= MANY_CLASSES and classes * gram <= MOST_CLASS_BYTES
 
 
 def _root_bits(terms: int) -> int:

@@ -19,6 +19,7 @@ from safle._internal.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import Layout
+from safle.encoders.linear import BY_CLASS
 from safle.encoders.operations import Expressed, Operations, T
 from safle.encoders.random_features import RandomFeatureEncoder, RandomFeatureSettings
 from safle.encoders.schema import Schema
@@ -41,6 +42,8 @@ class TableSettings(RandomFeatureSettings):
     """Of a `TableEncoder`."""
 
     buckets: int = setting(4, "Buckets of a number.", least=1, most=1024)
+    # Nobody tried what it is worth beside symbols.
+    by_class: bool | None = setting(False, BY_CLASS)
 
 
 class TableEncoder(Encoder):

@@ -26,6 +26,7 @@ from safle._internal.places import naming
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
 from safle.encoders.features import as_class_names, as_features, as_labels, as_weights
+from safle.encoders.random_features import suits_by_class
 from safle.encoders.registry import DEFAULT_KIND, kind_named
 from safle.errors import InvalidInput, SettingsError, WireError
 from safle.model import Model
@@ -137,7 +138,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
             stood there w times
         """
         batch = self._checked(X, y, sample_weight, reset=True)
-        self._start(self._make_encoder(batch), np.unique(batch.labels), declared=False)
+        known = np.unique(batch.labels)
+        self._start(self._make_encoder(batch, len(known)), known, declared=False)
         self._counter.add_samples(*batch)
         return self._solved()
 
@@ -166,7 +168,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         batch = self._checked(X, y, sample_weight, reset=first)
         known, declared = self._known_classes(batch.labels, classes)
         if first:
-            self._start(self._make_encoder(batch), known, declared=declared)
+            encoder = self._make_encoder(batch, len(known))
+            self._start(encoder, known, declared=declared)
         elif "statistics_" in vars(self):
             self._counter = Accumulator(self.encoder_)
             self._counter.add(self.statistics_)
@@ -306,15 +309,18 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
             )
         return np.union1d(known, labels), declared
 
-    def _make_encoder(self, batch: _Batch) -> Encoder:
+    def _make_encoder(self, batch: _Batch, classes: int) -> Encoder:
         if isinstance(self.encoder, Encoder):
             if self.settings:
                 raise SettingsError("an Encoder has its settings: leave out settings=")
             as_features(batch.features[:0], self.encoder.feature_dim)
             return self.encoder
         settings = dict(self.settings or {})
-        if self.head == "quadratic" and "by_class" in kind_named(self.encoder).declared(settings):
+        declared = kind_named(self.encoder).declared(settings).get("by_class")
+        if declared is not None and self.head == "quadratic":
             settings.setdefault("by_class", True)
+        elif declared is not None and declared.default is None:
+            settings.setdefault("by_class", suits_by_class(batch.features.shape[1], classes))
         return make_encoder(PublicSample(batch.repeated()), self.encoder, **settings)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -190,17 +190,16 @@ def _solution(statistics: Statistics, **solved: Any) -> Solution:
 def _solve_quadratic(
     statistics: Statistics, ridge: float | None, progress: Progress | None
 ) -> Solution:
-    squares, intercept, ridge = quadratic(statistics, ridge)
-    cool = coolness(statistics)
+    squared, cool = quadratic(statistics, ridge), coolness(statistics)
     if progress is not None:
         progress(1.0)
     return _solution(
         statistics,
         head="quadratic",
-        weights=np.zeros((statistics.dim, len(statistics.class_names))),
-        intercept=intercept * cool,
-        quadratic=replace(squares, worth=cool),
-        ridge=ridge,
+        weights=squared.weights * cool,
+        intercept=squared.intercept * cool,
+        quadratic=replace(squared.squares, worth=cool),
+        ridge=squared.ridge,
         residual=0.0,
         precision="float64",
         backend="safle",

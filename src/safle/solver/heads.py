@@ -80,26 +80,29 @@ def put_head(
         if head == "auto":
             return without
         raise
-    if chosen == "averaged" and can_square(statistics):
-        return _average_squares(statistics, multiply_in_order(weights, turned), intercept)
     temperature = None
     if freedom is not None:
         own = multiply_in_order(np.ascontiguousarray(weights.T), weights)
         temperature = find_temperature(
             (product.T, own), (turned, intercept), counts, ridge=ridge, freedom=freedom()
         )
-    weights = multiply_in_order(weights, turned)
-    return Headed(chosen, weights, intercept, temperature=temperature)
+    linear = Headed(chosen, multiply_in_order(weights, turned), intercept, temperature=temperature)
+    if chosen == "averaged" and can_square(statistics):
+        return _average_squares(statistics, linear)
+    return linear
 
 
-def _average_squares(statistics: Statistics, weights: Matrix, intercept: Matrix) -> Headed:
-    """The mean of the quadratic head and of one that has weights."""
-    squares, own, _ = quadratic(statistics, None)
-    cool = coolness(statistics)
-    squared = share(statistics) * cool
-    plain = cool - squared
-    together = intercept * plain + own * squared
-    return Headed("averaged", weights * plain, together, replace(squares, worth=squared))
+def _average_squares(statistics: Statistics, linear: Headed) -> Headed:
+    """The mean of the quadratic head and of one that has weights, each at its temperature."""
+    own, cool, say = quadratic(statistics, None), coolness(statistics), share(statistics)
+    squared = say * cool
+    plain = (1 - say) * (cool if linear.temperature is None else 1 / linear.temperature)
+    return Headed(
+        "averaged",
+        linear.weights * plain + own.weights * squared,
+        linear.intercept * plain + own.intercept * squared,
+        replace(own.squares, worth=squared),
+    )
 
 
 def discriminant(
