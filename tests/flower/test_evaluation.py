@@ -78,6 +78,17 @@ def test_a_node_counts_by_weight_and_tests_by_its_encoders_schema(tmp_path: Path
     assert encode_statistics(total) == encode_statistics(counted)
 
 
+def test_a_test_table_that_cannot_be_read_says_its_line_alone(tmp_path: Path, nodes: Any) -> None:
+    secret = tmp_path / "Mustermann.csv"
+    secret.write_text("age,label\n1,0\nErika,1\n")
+    nodes[0] |= {"test": str(secret), "label-column": ""}
+    report = run_round(tmp_path, nodes)
+    (reason,) = [row.reason for row in report.evaluation if row.reason]
+    assert reason.startswith("TableError")
+    held = b"".join(file.read_bytes() for file in (tmp_path / "output").iterdir())
+    assert not any(word in held for word in (b"Erika", b"Mustermann"))
+
+
 def test_counts_come_after_the_model_and_add_up(tmp_path: Path, nodes: Any) -> None:
     report = run_round(tmp_path, nodes)
     assert [row.status for row in report.evaluation] == ["accepted"] * 3

@@ -17,6 +17,7 @@ TABLES = {
     "label": (GOOD + f"5,6,\n{SECRET},6,ill\n", "TableError in line 4 of its table"),
     "width": (GOOD + f"5,6,ill,{SECRET}\n", "TableError in line 4 of its table"),
     "column": (f"age,{SECRET}\n1,2\n", "TableError"),
+    "weight": (f"age,n,label\n1,2,ill\n3,{SECRET},well\n", "TableError in line 3 of its table"),
 }
 
 
@@ -59,6 +60,7 @@ def test_a_refused_table_says_its_line_and_nothing_that_stands_there(federation,
     folder.mkdir()
     (folder / "visits.csv").write_text(text)
     node = {"features": str(folder / "visits.csv"), "label-column": "label"}
+    node |= {"weight-column": "n"} if place == "weight" else {}
     row, held = run(federation, tmp_path / "server", node)
     assert (row.status, row.reason) == ("failed", f"{expected}; its own log says more")
     for part in SECRET.split():

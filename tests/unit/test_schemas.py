@@ -110,3 +110,10 @@ def test_exports_know_gaps(table):
     model = Model(encoder, solve(count(encoder, features, read.labels), ridge=1.0))
     scores = to_torch(model)(torch.from_numpy(features.astype(np.float32))).numpy()
     np.testing.assert_allclose(scores, model.decision_function(features), atol=1e-6)
+
+
+def test_a_schema_can_be_inspected(safle, tmp_path):
+    Schema((Column("age", 0, 90), Column("sex", levels=("f", "m")))).save(tmp_path / "s.toml")
+    said = safle("inspect", tmp_path / "s.toml")
+    assert "0 to 90" in said
+    assert "s.toml: schema" in said

@@ -17,7 +17,8 @@ CLASSES_SHOWN = 30
 @click.argument(
     "file",
     type=FILE,
-    help="An encoder, statistics, histogram, model, manifest, features, counts or private file.",
+    help="An encoder, schema, statistics, histogram, model, manifest, features, counts or private "
+    "file.",
 )
 @table_options(labels=True)
 @client_options("an encoder")
@@ -30,7 +31,9 @@ def inspect_file(
     says what a client would send, how long that takes here, and what it gives away.
     """
     kind = kind_of(file)
-    if kind == "table":
+    if kind == "table" and file.suffix.lower() == ".toml":
+        _schema(session, file)
+    elif kind == "table":
         _table(session, file, **selection)
     elif kind == "encoder":
         _encoder(session, file, samples, classes)
@@ -55,6 +58,13 @@ def _encoder(session: Session, path: Path, samples: int, classes: int) -> None:
     )
     session.facts(title, contribution_facts(sent, about="about "))
     session.text(worked_out(sent.gives_away, sent.warning))
+
+
+def _schema(session: Session, path: Path) -> None:
+    from safle.cli.schema import show_schema
+    from safle.encoders.schema import Schema
+
+    show_schema(session, path, Schema.read(path))
 
 
 def _model(session: Session, path: Path) -> None:

@@ -71,7 +71,7 @@ def draft(
         least=least,
     )
     found.schema.save(output)
-    _show(session, output, found.schema, found.gaps)
+    show_schema(session, output, found.schema, found.gaps)
     for name, why in found.left_out.items():
         session.warn(f"column {name!r} is left out: it {why}")
 
@@ -92,7 +92,7 @@ def merge(session: Session, /, drafts: tuple[Path, ...], output: Path) -> None:
     read = [Schema.read(path) for path in drafts]
     merged = merge_schemas(read)
     merged.save(output)
-    _show(session, output, merged)
+    show_schema(session, output, merged)
     for name in sorted({n for each in read for n in each.names} - {*merged.names}):
         session.warn(f"column {name!r} is left out: it is not in every schema")
     for column in merged.columns:
@@ -103,7 +103,10 @@ def merge(session: Session, /, drafts: tuple[Path, ...], output: Path) -> None:
             )
 
 
-def _show(session: Session, path: Path, schema: Schema, gaps: dict[str, int] | None = None) -> None:
+def show_schema(
+    session: Session, path: Path, schema: Schema, gaps: dict[str, int] | None = None
+) -> None:
+    """A schema's columns, and how many values are missing in each where that is known."""
     from safle.cli.describe import listing, warn_of_classes
 
     rows = [

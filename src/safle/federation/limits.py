@@ -64,7 +64,7 @@ if it has more, raise most_samples
         if not samples and not self.allow_empty:
             raise LimitExceeded(
                 "no samples; is it the right file? A client without any changes nothing: leave it "
-                "out, or allow it (allow_empty)"
+                "out, or allow it with --allow-empty (allow_empty= in Python)"
             )
         if samples > self.most_samples:
             raise LimitExceeded(
