@@ -13,12 +13,14 @@ pytest.importorskip("flwr")
 import safle
 from safle.data.tables import open_table
 from safle.encoders.schema import Column, Schema
-from safle.errors import SettingsError
+from safle.errors import EncoderMismatch, SettingsError
 from safle.federation.flower.adapter import InProcessGrid
 from safle.federation.flower.apps import client_app
+from safle.federation.flower.evaluation import EvaluationTask
 from safle.federation.flower.server import serve
 from safle.federation.flower.settings import Run
-from safle.wire import encode_statistics
+from safle.federation.limits import Limits
+from safle.wire import container, encode_statistics
 from tests.support.data_sets import fixed_data
 
 CLIENTS = "abc"
@@ -114,6 +116,30 @@ def test_a_policy_and_a_missing_table_leave_the_model_as_it_is(tmp_path: Path, n
     assert verdicts["c"][0] == "accepted"
     assert (tmp_path / "output/model.safetensors").exists()
     assert report.model
+
+
+def test_a_policy_names_the_encoders_of_models_too(tmp_path: Path, nodes: Any) -> None:
+    (tmp_path / "policy.toml").write_text('encoders = ["another"]\n')
+    # Counted before there was a policy, and asked for an evaluation under it.
+    run_round(tmp_path, nodes, evaluate=False)
+    nodes[0]["policy"] = str(tmp_path / "policy.toml")
+    verdicts = {row.client: row.reason for row in run_round(tmp_path, nodes).evaluation}
+    assert verdicts == {"a": "its policy refuses: encoders", "b": "", "c": ""}
+
+
+def test_counts_of_another_model_are_not_unfolded(tmp_path: Path, nodes: Any) -> None:
+    run_round(tmp_path, nodes)
+    model = safle.load_model(tmp_path / "output/model.safetensors")
+    task, honest = EvaluationTask(model, Limits()), tmp_path / "output/evaluation.eval"
+    assert task.take("a", honest.read_bytes())[0] == 60
+    many = container.to_bytes(
+        container.EVALUATION,
+        {"model": model.digest, "classes": [*range(9_999)], "planes": {}},
+        {},
+    )
+    # Unfolded, it would fail for lack of memory or of sections.
+    with pytest.raises(EncoderMismatch, match="answers of model"):
+        task.take("b", many)
 
 
 def test_a_private_round_asks_for_no_plain_counts(tmp_path: Path, nodes: Any) -> None:

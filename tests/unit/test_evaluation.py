@@ -113,6 +113,18 @@ def test_what_no_answers_could_give_is_refused(answered: Answered) -> None:
         decode_evaluation(_written(counts, class_names=("b", "a")))
 
 
+@pytest.mark.parametrize("classes", ["ab", {"a": 0, "b": 0}, None])
+def test_counts_have_no_second_text(classes: Any) -> None:
+    # It would be a second identity, by which the same counts are added twice.
+    counts = safle.Evaluation.none("0" * 64, ["a", "b"])
+    opened = container.from_bytes(encode_evaluation(counts), kind=container.EVALUATION)
+    sections = {name: opened.section(name, raw) for name, (_, raw) in opened.frames.items()}
+    pairs = {"planes": [[*pair] for pair in opened.header["planes"].items()]}
+    header = opened.header | (pairs if classes is None else {"classes": classes})
+    with pytest.raises(WireError, match="not a list, or planes not given by name"):
+        decode_evaluation(container.to_bytes(container.EVALUATION, header, sections))
+
+
 def _written(counts: safle.Evaluation, **lies: Any) -> bytes:
     """A file, sealed and all, that tells lies."""
     told = {**vars(counts), **lies}

@@ -24,7 +24,7 @@ from safle.federation.files import remove_file, sum_files, sum_histograms
 from safle.federation.limits import Limits
 from safle.federation.manifest import load_manifest, manifest_path
 from safle.statistics import count
-from safle.wire import encode_statistics, write_histogram, write_statistics
+from safle.wire import container, encode_statistics, write_histogram, write_statistics
 from tests.support.data_sets import fixed_data, fixed_encoder
 
 
@@ -327,3 +327,20 @@ def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:
         with pytest.raises(LimitExceeded, match="/a: "):
             sum_histograms([tmp_path / "a", tmp_path / "b"], tmp_path / "total", **declared)
     assert contents(tmp_path) == before
+
+
+def test_a_manifest_of_another_kind_is_refused(tmp_path: Path) -> None:
+    write_statistics(tmp_path / "a", fixed_data("linear").count())
+    sum_files([tmp_path / "a"], tmp_path / "total")
+    beside = manifest_path(tmp_path / "total")
+    beside.write_text(beside.read_text().replace('"statistics"', '"histogram"'))
+    with pytest.raises(InvalidInput, match="of a sum of 'histogram', the file holds statistics"):
+        sum_files([tmp_path / "total"], tmp_path / "again")
+
+
+def test_histograms_of_another_grid_are_not_unfolded(tmp_path: Path) -> None:
+    grid = {"grid": [(0.0).hex(), (1.0).hex(), 1 << 16], "features": 1000, "planes": 1}
+    (tmp_path / "large").write_bytes(container.to_bytes(container.HISTOGRAM, grid, {}))
+    # Unfolded, it would fail for lack of its section.
+    with pytest.raises(LimitExceeded, match="this federation has 3"):
+        sum_histograms([tmp_path / "large"], tmp_path / "total", features=3)

@@ -317,6 +317,16 @@ def test_a_sealed_row_that_is_no_contribution_is_refused(store, change):
         Store.open(store.folder)
 
 
+@pytest.mark.parametrize("name", ["fingerprint", "limits", "roster"])
+def test_a_store_that_has_lost_what_is_true_of_it_is_refused(store, name):
+    store.close()
+    with sqlite3.connect(store.folder / "store.sqlite") as database:
+        database.execute("DELETE FROM facts WHERE name = ?", (name,))
+    database.close()
+    with pytest.raises(StoreError, match=r"bring it back|damaged"):
+        Store.open(store.folder)
+
+
 def test_a_store_of_the_future_and_a_file_that_is_none_are_refused(store):
     store.close()
     path = store.folder / "store.sqlite"

@@ -73,7 +73,7 @@ def evaluate(
         pictures.require_matplotlib()
     for path in (counts, png, json_path, html):
         opt.refuse_overwriting(path, *files, reading["labels"], policy_path)
-    promised: dict[str, Any] = {}
+    promised, encoder = dict[str, Any](), ""
     if peek_kind(files[0]) == "evaluation counts":
         if counts is not None:
             raise click.UsageError("--counts needs a model and a table; to add up, use 'safle sum'")
@@ -81,12 +81,12 @@ def evaluate(
     elif len(files) == 2:
         model = load_model(files[0])
         sites = {files[1].name: _count(session, model, *files, **reading)}
-        promised = privacy_facts(model)
+        promised, encoder = privacy_facts(model), model.encoder.fingerprint
     else:
         raise click.UsageError(f"{len(files)} files; expected a model and a table, or counts")
     total = sum([*sites.values()][1:], start=next(iter(sites.values())))
     if counts is not None:
-        release(session, total, counts, policy_path)
+        release(session, total, counts, policy_path, encoder=encoder)
     told_apart = sites if len(sites) > 1 else {}
     scores = Scores(total, told_apart, _class_named(total, positive))
     if png is not None:

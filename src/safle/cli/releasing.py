@@ -12,7 +12,7 @@ from safle.cli.private_options import load_round, round_options
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
-    from safle.federation.release import Counted
+    from safle.federation.release import Counted, Release
     from safle.statistics import Statistics
 
 
@@ -41,20 +41,24 @@ def release(
     output: Path,
     policy: Path | None,
     judged: Counted | None = None,
+    *,
+    encoder: str = "",
 ) -> bytes:
     """Write what was counted, masked if a round is named, with its release sheets.
 
     `PolicyRefused` if the policy does not let it out. Where samples have weights, the same without
-    them is ``judged``: ten times one patient is one patient.
+    them is ``judged``: ten times one patient is one patient. ``encoder`` is the fingerprint of an
+    evaluated model's.
     """
     from safle.federation.policy import Policy
     from safle.federation.release import Release
     from safle.federation.sheet import write_release
     from safle.wire import encode
 
+    found = Release.of(judged or counted, encoder)
     if session.masking:
-        return _release_masked(session, counted, output, policy, judged)
-    found, rules = Release.of(judged or counted), Policy.find(policy)
+        return _release_masked(session, counted, output, policy, found)
+    rules = Policy.find(policy)
     data = encode(counted)
     write_release(output, data, found, rules)
     if rules is None and found.gives_away:
@@ -66,12 +70,11 @@ def release(
 
 
 def _release_masked(
-    session: Session, counted: Counted, output: Path, policy: Path | None, judged: Counted | None
+    session: Session, counted: Counted, output: Path, policy: Path | None, plain: Release
 ) -> bytes:
     from safle.federation.policy import Policy
     from safle.federation.private.keys import PrivateKey
     from safle.federation.private.masked import mask
-    from safle.federation.release import Release
     from safle.federation.sheet import write_release
 
     paths = session.masking
@@ -80,7 +83,7 @@ def _release_masked(
     refuse_overwriting(output, *paths.values())
     declared = load_round(paths["round_path"], paths["operator_path"])
     data = mask(declared, PrivateKey.load(paths["key_path"]), counted).to_bytes()
-    masked = Release.of(judged or counted).under_masks(declared)
+    masked = plain.under_masks(declared)
     write_release(output, data, masked, Policy.find(policy))
     session.note(
         f"masked: only the sum with others can be opened, of at least {declared.least} clients, by "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -113,7 +114,7 @@ def solve(
     noisy = total.exists() and peek_kind(total) == "noisy statistics"
     statistics = (read_noisy if noisy else read_statistics)(total, made=encoder)
     blame = "a sum does not tell whose contribution it was: 'safle store solve' checks each"
-    solve_and_save(session, encoder, statistics, output, lambda: blame, curve=curve, **how)
+    solve_and_save(session, encoder, statistics, output, lambda _solving: blame, curve=curve, **how)
 
 
 def solve_and_save(
@@ -121,7 +122,7 @@ def solve_and_save(
     encoder: Encoder,
     statistics: Statistics,
     output: Path,
-    blame: Callable[[], str],
+    explain: Callable[[Callable[[Statistics], object]], str],
     *,
     curve: Path | None,
     **how: Any,
@@ -137,7 +138,8 @@ def solve_and_save(
         with session.progress("solving") as advance:
             solution = solve_statistics(statistics, **how, progress=advance)
     except SolveError as error:
-        raise SolveError(f"{error}; {blame()}") from error
+        why = explain(partial(solve_statistics, **how))
+        raise SolveError(f"{error}; {why}") from error
     model = Model(encoder, solution)
     model.save(output)
     if curve is not None and solution.curve is not None:

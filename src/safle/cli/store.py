@@ -218,9 +218,4 @@ def solve(
         statistics = opened.total(advance).snapshot()
     if total is not None:
         write_sum(total, statistics, opened.members.values())
-
-    def blame() -> str:
-        broken = "; ".join(opened.problems())
-        return broken or f"all {len(opened.members)} contributions verify: none is broken by itself"
-
-    solve_and_save(session, opened.encoder, statistics, output, blame, curve=curve, **how)
+    solve_and_save(session, opened.encoder, statistics, output, opened.explain, curve=curve, **how)

@@ -33,7 +33,6 @@ from safle.federation.summing import (
     open_source,
 )
 from safle.statistics import Accumulator, Statistics
-from safle.statistics.evaluation import Evaluation
 from safle.wire import container, encode_statistics
 from safle.wire.evaluation import EVALUATIONS
 from safle.wire.files import FileKind
@@ -103,8 +102,8 @@ def sum_histograms(
     """
     limits = limits or Limits()
     received = Received(limits, allow_duplicates=allow_duplicates)
-    check = partial(limits.check_histogram, features=features, grid=grid)
-    return _sum(HISTOGRAMS, check, paths, output, received, progress)
+    admit = partial(limits.check_grid, features=features, grid=grid)
+    return _sum(HISTOGRAMS, admit, paths, output, received, progress)
 
 
 def sum_evaluations(
@@ -118,32 +117,30 @@ def sum_evaluations(
     """Add up evaluation counts of one model and write the sum and its manifest."""
     allowed = limits or Limits()
 
-    def check(found: Evaluation) -> None:
-        allowed.check_samples(found.sample_count)
-        allowed.check_classes(found.class_names, set())
+    def admit(_model: str, classes: tuple[ClassName, ...]) -> None:
+        allowed.check_classes(classes, set())
 
     received = Received(allowed, allow_duplicates=allow_duplicates)
-    return _sum(EVALUATIONS, check, paths, output, received, progress)
+    return _sum(EVALUATIONS, admit, paths, output, received, progress)
 
 
 def _sum(
     kind: FileKind[Any],
-    check: Callable[[Any], None],
+    admit: Callable[..., None],
     paths: Iterable[StrPath],
     output: StrPath,
     received: Received,
     progress: Progress,
 ) -> Manifest:
-    """Add up files of small values that know ``+``."""
+    """Add up files of small values that know ``+``; ``admit`` is asked before each unfolds."""
     total = None
     sources = find_files(paths, except_for=BESIDE)
     for done, source in enumerate(sources, start=1):
         with naming(source):
             data = container.read_limited(source)
-            found, digest = kind.open(data)
+            found, digest = kind.open(data, admit=admit)
             itself = Entry(as_path(source).name, digest, found.sample_count, len(data))
             listed = Listed.of(source, kind.name, itself)
-            check(found)
         received.add(listed)
         with naming(source):
             total = found if total is None else total + found

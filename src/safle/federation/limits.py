@@ -107,6 +107,15 @@ if it has more, raise most_samples
         self.check_samples(entry.samples)
         self.check_classes(entry.classes, before)
 
+    def check_grid(
+        self, found: Grid, feature_dim: int, *, features: int | None, grid: Grid | None
+    ) -> None:
+        """Refuse a histogram of other features or on another grid, before it is unfolded."""
+        if features is not None and feature_dim != features:
+            raise LimitExceeded(f"{feature_dim} features; this federation has {features}")
+        if grid is not None and found != grid:
+            raise LimitExceeded(f"counted on {found}; this federation uses {grid}")
+
     def check_histogram(
         self,
         histogram: Histogram,
@@ -117,10 +126,7 @@ if it has more, raise most_samples
     ) -> None:
         """Refuse a histogram of other features, on another grid or of too many samples."""
         self.check_samples(histogram.sample_count)
-        if features is not None and histogram.feature_dim != features:
-            raise LimitExceeded(f"{histogram.feature_dim} features; this federation has {features}")
-        if grid is not None and histogram.grid != grid:
-            raise LimitExceeded(f"counted on {histogram.grid}; this federation uses {grid}")
+        self.check_grid(histogram.grid, histogram.feature_dim, features=features, grid=grid)
         if names and {*names} != {*histogram.names}:
             wrong = sorted({*histogram.names} - {*names}) or ["no names, or too few"]
             raise LimitExceeded(

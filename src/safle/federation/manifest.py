@@ -108,6 +108,11 @@ class Listed(NamedTuple):
     def of(source: str, kind: str, itself: Entry) -> Listed:
         """The file at ``source``, which holds what ``itself`` lists."""
         manifest = read_manifest(source, itself)
+        if manifest is not None and manifest.kind != kind:
+            raise InvalidInput(
+                f"{manifest_path(source)} is of a sum of {manifest.kind[:40]!r}, the file holds "
+                f"{kind}: delete the manifest"
+            )
         alone = Manifest(kind, itself.digest, (itself,))
         return Listed(source, itself, manifest or alone, manifest is not None)
 

@@ -31,7 +31,8 @@ class Release:
     what : "statistics", "histogram" or "evaluation counts"
     columns : of the gram, or of the features; the classes that samples were scored for
     class_counts : samples of every class; empty in a histogram
-    encoder : fingerprint of what statistics were counted with, else empty
+    encoder : fingerprint of what statistics were counted with, or of the evaluated model's; empty
+        in a histogram
     gives_away : the samples that can be worked out, in a sentence; empty if we know of none
     masked : whether only a sum with others can be read, and then
     keyholders : who helps to open it: fingerprints of keys, by name
@@ -72,8 +73,8 @@ class Release:
         )
 
     @staticmethod
-    def of(counted: Counted) -> Release:
-        """A plain release of what was counted.
+    def of(counted: Counted, encoder: str = "") -> Release:
+        """A plain release of what was counted; evaluation counts do not know their ``encoder``.
 
         Examples
         --------
@@ -92,6 +93,7 @@ class Release:
                 counted.sample_count,
                 len(counted.class_names),
                 {name: many for name, many in seen if many},
+                encoder,
             )
         return Release(
             "statistics",

@@ -26,8 +26,16 @@ from pathlib import Path
 from typing import Self
 
 from safle._internal import atomic
+from safle._internal.texts import name_some
 from safle.encoders import Encoder, load_encoder
-from safle.errors import EncoderMismatch, SafleError, StoreError, WireError
+from safle.errors import (
+    EncoderMismatch,
+    InvalidInput,
+    SafleError,
+    SolveError,
+    StoreError,
+    WireError,
+)
 from safle.federation.contribution import Contribution, Entry
 from safle.federation.database import (
     CONTRIBUTIONS,
@@ -248,6 +256,25 @@ class Store:
         ]
         return found
 
+    def explain(self, solving: Callable[[Statistics], object]) -> str:
+        """Why the sum of all cannot be solved: who is broken, or else who fails alone as well.
+
+        Parameters
+        ----------
+        solving : what failed for the sum
+        """
+        if broken := self.problems():
+            return "; ".join(broken)
+        failing = [
+            client
+            for client, statistics in zip(self.members, self.contributions(), strict=True)
+            if _fails(solving, statistics)
+        ]
+        found = f"all {len(self.members)} contributions verify"
+        if not failing:
+            return f"{found}, and none fails by itself"
+        return f"{found}; solved by themselves, these fail too: {name_some(failing)}"
+
     def strangers(self) -> list[Path]:
         """What lies among the contributions and is not the store's: it is never touched."""
         return sorted(path for path in self._place.iterdir() if not is_ours(path))
@@ -313,6 +340,17 @@ class Store:
         return sorted(path for path in found if is_ours(path))
 
 
+def _fails(solving: Callable[[Statistics], object], statistics: Statistics) -> bool:
+    try:
+        solving(statistics)
+    except SolveError:
+        return True
+    except InvalidInput:
+        # One client's classes or samples may be too few for a head that the sum can have.
+        return False
+    return False
+
+
 def _make(place: Path, encoder: Encoder, database: Database) -> None:
     path = place / ENCODER
     if path.exists() and load_encoder(path) != encoder:
@@ -329,11 +367,11 @@ def _read_facts(place: Path, facts: Mapping[str, str]) -> tuple[Encoder, Limits,
             f"{place} is not a store: its making was interrupted; make it again with 'safle store "
             "add --encoder'"
         )
-    encoder = load_encoder(place / ENCODER)
-    if encoder.fingerprint != facts["fingerprint"]:
+    encoder, made_with = load_encoder(place / ENCODER), str(facts.get("fingerprint"))
+    if encoder.fingerprint != made_with:
         raise StoreError(
             f"{place / ENCODER} is not the encoder that this store was made with "
-            f"({facts['fingerprint'][:12]}…); bring it back"
+            f"({made_with[:12]}…); bring it back"
         )
     try:
         fields = json.loads(facts["limits"])

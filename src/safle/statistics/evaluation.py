@@ -136,11 +136,7 @@ class Evaluation:
 
     def require(self, model: str, class_names: Sequence[ClassName]) -> None:
         """Refuse counts of another model's answers."""
-        if (self.model, self.class_names) != (model, tuple(class_names)):
-            raise EncoderMismatch(
-                f"counts of answers of model {self.model[:12]}…; expected those of "
-                f"{model[:12]}…: evaluate the same model everywhere"
-            )
+        require_answers(self.model, self.class_names, model, class_names)
 
     def __add__(self, other: Evaluation) -> Evaluation:
         if not isinstance(other, Evaluation):
@@ -168,6 +164,17 @@ class Evaluation:
         return (
             f"Evaluation({self.sample_count:,} samples, {len(self.class_names)} classes, "
             f"model {self.model[:12]}…)"
+        )
+
+
+def require_answers(
+    found: str, classes: Sequence[ClassName], model: str, class_names: Sequence[ClassName]
+) -> None:
+    """Refuse answers of another model than ``model``, or of other classes than its own."""
+    if (found, tuple(classes)) != (model, tuple(class_names)):
+        raise EncoderMismatch(
+            f"counts of answers of model {found[:12]}…; expected those of {model[:12]}…: evaluate "
+            "the same model everywhere"
         )
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
 from safle._internal.memory import require
 from safle._internal.places import StrPath
-from safle.encoders.features import is_digest
+from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.errors import WireError
 from safle.statistics.evaluation import MOST_CLASSES, Evaluation, shapes
 from safle.wire import container
 from safle.wire.files import FileKind
 from safle.wire.sections import Sections
+
+Admit = Callable[[str, tuple[ClassName, ...]], None]
+"""Called with a model's digest and classes; raises a `SafleError` if they are not wanted."""
 
 
 def _describe(evaluation: Evaluation, sections: Sections) -> dict[str, Any]:
@@ -21,23 +25,35 @@ def _describe(evaluation: Evaluation, sections: Sections) -> dict[str, Any]:
     return {"model": evaluation.model, "classes": [*evaluation.class_names]}
 
 
-def _restore(opened: container.Container) -> Evaluation:
-    header = opened.header
-    model, classes = header["model"], tuple(header["classes"])
-    if set(header) != {"model", "classes", "planes"} or not is_digest(model):
-        raise WireError("expected a model's digest, classes and planes, and nothing else")
-    if len(classes) > MOST_CLASSES:
-        raise WireError(f"{len(classes)} classes; at most {MOST_CLASSES} are evaluated")
+def _restore(
+    opened: container.Container, admit: Admit = lambda _model, _classes: None
+) -> Evaluation:
+    model, classes, planes = _read_header(opened.header)
+    admit(model, classes)
     arrays = shapes(len(classes))
     require(
         16 * sum(map(prod, arrays.values())),
         purpose=f"evaluation counts of {len(classes)} classes",
         advice="read them on a larger machine",
     )
-    sections = Sections(opened, planes=dict(header["planes"]))
+    sections = Sections(opened, planes=planes)
     counts = {name: sections.read(name, shape) for name, shape in arrays.items()}
     sections.finish()
     return Evaluation(model, classes, **counts)
+
+
+def _read_header(header: dict[str, Any]) -> tuple[str, tuple[ClassName, ...], dict[str, int]]:
+    if set(header) != {"model", "classes", "planes"} or not is_digest(header["model"]):
+        raise WireError("expected a model's digest, classes and planes, and nothing else")
+    classes, planes = header["classes"], header["planes"]
+    # Another text of the same counts would be a second identity of them.
+    if not isinstance(classes, list) or not isinstance(planes, dict):
+        raise WireError("classes are not a list, or planes not given by name")
+    if len(classes) > MOST_CLASSES:
+        raise WireError(f"{len(classes)} classes; at most {MOST_CLASSES} are evaluated")
+    if as_class_names(classes) != tuple(classes):
+        raise WireError("the classes are not in ascending order")
+    return header["model"], tuple(classes), planes
 
 
 EVALUATIONS = FileKind(container.EVALUATION, _describe, _restore)

@@ -68,7 +68,12 @@ class Client:
     reading: Settings | None = None
 
     def release(
-        self, counted: Counted, data: bytes, declared: PrivateRound | None = None
+        self,
+        counted: Counted,
+        data: bytes,
+        declared: PrivateRound | None = None,
+        *,
+        encoder: str = "",
     ) -> Answer:
         """The answer with ``data``, which is masked if ``declared``, if the policy lets it out.
 
@@ -78,7 +83,7 @@ class Client:
         if self.rows is not None:
             # A share of a simulation's table: nothing leaves anybody.
             return answer
-        found = Release.of(counted)
+        found = Release.of(counted, encoder)
         if declared is not None:
             found = found.under_masks(declared)
         let_out(found, data, self.policy, who=self.name, note=f"{found.what}, over Flower")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from safle._internal import atomic
 from safle.encoders import load_encoder
+from safle.encoders.features import ClassName
 from safle.encoders.source import check_source
 from safle.errors import EncoderMismatch, FederationError, SettingsError, TableError
 from safle.federation.evaluation_page import write_page
@@ -24,7 +25,7 @@ from safle.federation.limits import Limits
 from safle.model import Model
 from safle.model.evaluating import evaluate
 from safle.model.figures import FIGURES, Figures
-from safle.statistics.evaluation import Evaluation
+from safle.statistics.evaluation import Evaluation, require_answers
 from safle.wire import decode_evaluation, encode_evaluation, write_evaluation
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def answer_evaluation(client: Client, node: Settings, settings: Settings, payloa
         if labels is None:
             raise TableError(f"{where}: has no labels; expected one a sample")
         counts += evaluate(model, features, labels)
-    return client.release(counts, encode_evaluation(counts))
+    data, encoder = encode_evaluation(counts), model.encoder.fingerprint
+    return client.release(counts, data, encoder=encoder)
 
 
 class EvaluationTask:
@@ -76,11 +78,13 @@ class EvaluationTask:
     def take(self, client: str, data: bytes) -> tuple[int, str]:
         if client in self.sites:
             raise FederationError(f"client {client!r} has sent its counts already")
-        counts = decode_evaluation(data)
-        counts.require(self._model.digest, self._model.class_names)
+        counts = decode_evaluation(data, admit=self._admit)
         self._limits.check_samples(counts.sample_count)
         self.sites[client] = counts
         return counts.sample_count, ""
+
+    def _admit(self, model: str, classes: tuple[ClassName, ...]) -> None:
+        require_answers(model, classes, self._model.digest, self._model.class_names)
 
     def write(self, folder: Path) -> None:
         """The sum, and a page of all sites; nothing where nobody has a sample."""

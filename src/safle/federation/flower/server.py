@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Collection
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from safle.encoders import Encoder, load_encoder
 from safle.encoders.histogram import Histogram
-from safle.errors import FederationError, SafleError, SettingsError
+from safle.errors import FederationError, SafleError, SettingsError, SolveError
 from safle.federation.contribution import Contribution
 from safle.federation.database import DATABASE
 from safle.federation.files import write_sum
@@ -85,8 +86,10 @@ class HistogramTask:
     def take(self, client: str, data: bytes) -> tuple[int, str]:
         if client in self._names:
             raise FederationError(f"client {client!r} has sent its histogram already")
-        histogram = decode_histogram(data)
-        self._limits.check_histogram(histogram, **self._declared._asdict())
+        grid, features, names = self._declared
+        admit = partial(self._limits.check_grid, features=features, grid=grid)
+        histogram = decode_histogram(data, admit=admit)
+        self._limits.check_histogram(histogram, names=names)
         self.total = histogram if self.total is None else self.total + histogram
         self._names.append(client)
         return histogram.sample_count, ""
@@ -122,7 +125,11 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
             _check_enough(store, run, found)
             statistics = task.total.snapshot()
             write_sum(output / TOTAL, statistics, store.members.values())
-            model = _solve(encoder, statistics, output, run, found)
+            try:
+                model = _solve(encoder, statistics, output, run, found)
+            except SolveError as error:
+                why = store.explain(partial(solve, **run.solve.options()))
+                raise SolveError(f"{error}; {why}") from error
         if run.after.evaluate:
             _evaluate(grid, model, output, run, found)
     except BaseException as error:
