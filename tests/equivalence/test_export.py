@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle.encoders import make_encoder
-from safle.encoders.calibration import PublicSample
+from safle.encoders import LinearEncoder, make_encoder
+from safle.encoders.calibration import DeclaredRange, PublicSample
 from safle.errors import InvalidInput, MissingExtra
+from safle.federation.publishing import plan_noise, publish
 from safle.model import Model
-from safle.model.export import export_onnx, export_torch, to_onnx, to_torch
+from safle.model.export import PRIVACY_FILE, export_onnx, export_torch, to_onnx, to_torch
 from safle.solver import solve
 from safle.statistics import count
+from safle.statistics.privacy import Privacy
 from tests.support.data_sets import KINDS, data_sets
 
 CASES = {
@@ -270,6 +272,27 @@ def test_onnx_files_are_checked_named_and_reproducible(tmp_path):
     assert json.loads(properties["safle.classes"]) == list(model.class_names)
     _, labels = run_onnx((tmp_path / "a.onnx").read_bytes(), features)
     assert np.array_equal(labels, model.predict(features))
+
+
+def test_exports_of_noisy_sums_say_what_was_promised(linear_model, tmp_path):
+    torch, onnx = pytest.importorskip("torch"), pytest.importorskip("onnx")
+    encoder = LinearEncoder.publishable(DeclaredRange(-3, 3, 7))
+    exact = count(encoder, *random_data())
+    noisy = publish(exact, plan_noise(exact.layout, 3, 1e-5), exact.class_names)
+    promised = []
+    for model in (linear_model, Model(encoder, solve(noisy))):
+        export_torch(model, tmp_path / "model.pt2")
+        export_onnx(model, tmp_path / "model.onnx")
+        extra = {PRIVACY_FILE: ""}
+        torch.export.load(tmp_path / "model.pt2", extra_files=extra)
+        entries = onnx.load(tmp_path / "model.onnx").metadata_props
+        found = {entry.key: entry.value for entry in entries}
+        promised.append((extra[PRIVACY_FILE], found.get("safle.privacy", "")))
+    assert promised[0] == ("", "")
+    for text in promised[1]:
+        told = json.loads(text)
+        assert (told["epsilon"], told["delta"]) == (3, 1e-5)
+        assert Privacy.from_json(told) == noisy.privacy
 
 
 @pytest.fixture

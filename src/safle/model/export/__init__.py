@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     import onnx
     import torch
 
-__all__ = ["CLASSES_FILE", "export_onnx", "export_torch", "to_onnx", "to_torch"]
+__all__ = ["CLASSES_FILE", "PRIVACY_FILE", "export_onnx", "export_torch", "to_onnx", "to_torch"]
 
 CLASSES_FILE = "classes.json"
 """Extra file of a ``.pt2``: the class names, in the order of the scores."""
+PRIVACY_FILE = "privacy.json"
+"""Extra file of a ``.pt2`` made of noisy sums: epsilon, delta and the rest of what was promised."""
 
 
 def to_torch(model: Model) -> torch.nn.Module:
@@ -43,26 +45,30 @@ def export_torch(model: Model, path: str | os.PathLike[str]) -> None:
     """Write `to_torch` as a ``.pt2`` file that torch loads without safle.
 
     It is what ``torch.export.save`` writes: a zip archive of JSON and raw arrays, without
-    pickles. Its program takes float32 features of any number of samples.
+    pickles. Its program takes float32 features of any number of samples. Beside it lie
+    `CLASSES_FILE` and, where the model was made of noisy sums, `PRIVACY_FILE`.
     """
     module = to_torch(model)
     from safle.model.export.torch_module import trace
 
     with atomic.replacing(path) as scratch, scratch.open("wb") as file:
-        trace(module, model.encoder.feature_dim, file, {CLASSES_FILE: _classes(model)})
+        extra = {CLASSES_FILE: _classes(model), **_privacy(model, PRIVACY_FILE)}
+        trace(module, model.encoder.feature_dim, file, extra)
 
 
 def to_onnx(model: Model) -> onnx.ModelProto:
     """An ONNX graph of standard operators.
 
     Input ``features``, float32 [batch, feature_dim]; outputs ``scores``, float64 [batch,
-    class_count], and ``label``, int64 or string [batch].
+    class_count], and ``label``, int64 or string [batch]. Its metadata name the classes, the
+    model's digest and, where the model was made of noisy sums, what was promised.
     """
     try:
         from safle.model.export.onnx_graph import build
     except ImportError as error:
         raise MissingExtra("onnx", "onnx", "exporting to ONNX") from error
-    return build(model, {"safle.classes": _classes(model), "safle.digest": model.digest})
+    metadata = {"safle.classes": _classes(model), "safle.digest": model.digest}
+    return build(model, metadata | _privacy(model, "safle.privacy"))
 
 
 def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
@@ -72,3 +78,8 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
 
 def _classes(model: Model) -> str:
     return json.dumps(list(model.class_names), ensure_ascii=False)
+
+
+def _privacy(model: Model, name: str) -> dict[str, str]:
+    """Epsilon, delta and their kin under a name, if there is a promise to keep."""
+    return {} if model.privacy is None else {name: json.dumps(model.privacy.to_json())}
