@@ -141,13 +141,47 @@ def test_a_forged_contribution_takes_no_more_memory_than_a_true_one():
         assert peak(cast, forged) <= 1.5 * most
 
 
-def peak(cast, data):
+def peak(cast, data, read=Masked.from_bytes):
     tracemalloc.start()
     try:
-        attempt(partial(Masked.from_bytes, data, cast.declared))
+        assert not attempt(partial(read, data, cast.declared)) or read is Masked.from_bytes
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def test_few_bytes_do_not_unfold_to_many(cast, total):
+    bomb, head = bytes(1 << 27), next(iter(total.heads.values()))
+    said = {name: head.fields[name] for name in ("round", "client", "boxes")}
+    asked = {"round": cast.declared.digest, "request": total.digest}
+    answered = {**asked, "keyholder": cast.keyholders[0].name}
+    signed = [
+        (Masked.from_bytes, container.MASKED, cast.clients[0], "masked", said),
+        (Answer.from_bytes, container.ANSWER, cast.keyholders[0], "answer", answered),
+        (load_round, container.ROUND, cast.operator, "round", {}),
+    ]
+    files = [
+        (read, Head.sign(key, name, bomb, **fields).to_bytes(kind, bomb))
+        for read, kind, key, name, fields in signed
+    ]
+    heads = container.to_bytes(container.REQUEST, {"round": cast.declared.digest}, {"heads": bomb})
+    for read, data in [*files, (Request.from_bytes, heads)]:
+        assert len(data) < len(bomb) / 1000
+        assert peak(cast, data, read) < len(bomb) / 10
+
+
+def load_round(data, declared):
+    return PrivateRound.load(data, declared.operator)
+
+
+@pytest.mark.parametrize("text", [r'"\ud800"', "NaN", "[" * 900 + "]" * 900])
+def test_heads_that_have_no_canonical_text(cast, total, text):
+    content = [head.to_json() for head in total.heads.values()]
+    content[0]["head"]["boxes"] = "here"
+    heads = json.dumps(content).replace('"here"', text).encode()
+    header = {"round": cast.declared.digest}
+    data = container.to_bytes(container.REQUEST, header, {"heads": heads})
+    assert not attempt(partial(Request.from_bytes, data, cast.declared))
 
 
 def test_forged_requests(cast, total):

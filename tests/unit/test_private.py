@@ -161,7 +161,7 @@ def test_a_second_set_needs_enough_clients_of_difference(cast, files, tmp_path):
         cast.answer(0, changed, path)
     with History(path) as history:
         assert "You have opened this very set before" in "\n".join(explain(whole.request, history))
-        assert "2 sets of this round" in "\n".join(explain(fewer.request, history))
+        assert "opened before: 2." in "\n".join(explain(fewer.request, history))
     # Late clients alone, and all but those: their sums are the difference of what is open.
     assert cast.open(late, [0, 1]) == sum_statistics(PARTS)
 

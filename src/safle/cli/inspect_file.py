@@ -126,7 +126,8 @@ def _private(session: Session, path: Path) -> None:
     """What a file of a private round says of itself, without the keys that could check it."""
     from safle._internal.memory import readable
     from safle._internal.places import naming
-    from safle.federation.private.signed import read_signed
+    from safle.federation.private.round import MOST_BYTES
+    from safle.federation.private.signed import Signed
     from safle.wire import container, peek_kind
 
     name = str(peek_kind(path))
@@ -134,8 +135,10 @@ def _private(session: Session, path: Path) -> None:
     said, payload = container.read_file(path, kind=kind).header, b""
     if kind in (container.ROUND, container.MASKED, container.ANSWER):
         with naming(path):
-            head, payload = read_signed(container.read_limited(path), kind)
-        said = dict(head.fields)
+            signed = Signed.read(container.read_limited(path), kind)
+            if kind == container.ROUND:
+                payload = signed.unfold(MOST_BYTES)
+        said = dict(signed.head.fields)
     facts: dict[str, object] = {k: v for k, v in said.items() if isinstance(v, str)}
     if kind == container.ROUND:
         facts |= _round_facts(payload)

@@ -11,7 +11,7 @@ from safle.encoders.features import is_digest
 from safle.errors import FederationError, WireError
 from safle.federation.private.keys import PrivateKey
 from safle.federation.private.round import PrivateRound
-from safle.federation.private.signed import Head, read_signed
+from safle.federation.private.signed import Head, Signed
 from safle.federation.private.vector import Bytes
 from safle.wire import container
 
@@ -43,8 +43,8 @@ class Answer:
     @staticmethod
     def from_bytes(data: bytes | memoryview, declared: PrivateRound) -> Answer:
         """Read an answer; a `SafleError` unless a keyholder of this round has signed it."""
-        head, payload = read_signed(data, container.ANSWER)
-        fields = head.fields
+        signed = Signed.read(data, container.ANSWER)
+        head, fields = signed.head, signed.head.fields
         if set(fields) != {"kind", "payload", "round", "request", "keyholder"}:
             raise WireError("the head does not hold exactly the fields of an answer")
         name, request = fields["keyholder"], fields["request"]
@@ -55,8 +55,11 @@ class Answer:
         if not is_digest(request):
             raise WireError("the answer does not say what was asked")
         given, size = declared.shares_of(name), declared.vector_bytes
-        if len(payload) != len(given) * size:
-            raise WireError(f"{name} answered {len(payload)} bytes; expected {len(given) * size}")
+        if signed.payload_bytes != len(given) * size:
+            raise WireError(
+                f"{name} answered {signed.payload_bytes} bytes; expected {len(given) * size}"
+            )
+        payload = signed.unfold(len(given) * size)
         whole = np.frombuffer(payload, np.uint8).reshape(len(given), size)
         return Answer(name, declared.digest, request, dict(zip(given, whole, strict=True)))
 

@@ -16,7 +16,7 @@ from safle.errors import DuplicateContribution, FederationError, SafleError, Wir
 from safle.federation.log import log_refusal, write_log
 from safle.federation.manifest import BESIDE
 from safle.federation.private.answer import Answer
-from safle.federation.private.masked import Masked, check_head
+from safle.federation.private.masked import LARGEST_HEAD, Masked, check_head
 from safle.federation.private.round import PrivateRound
 from safle.federation.private.signed import Head
 from safle.federation.private.vector import Bytes, add_vectors, new_vector, unpack
@@ -68,8 +68,11 @@ class Request:
         if set(opened.header) != {"round"} or "heads" not in opened.frames:
             raise WireError("not a request: expected a round and the heads of its clients")
         declared.require(opened.header["round"])
+        size, most = opened.frames["heads"][1], LARGEST_HEAD * len(declared.clients)
+        if size > most:
+            raise WireError(f"heads of {size} bytes; those of all clients have at most {most}")
         try:
-            content = json.loads(opened.section("heads", opened.frames["heads"][1]))
+            content = json.loads(opened.section("heads", size))
             heads = [Head.from_json(head) for head in content]
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             if isinstance(error, SafleError):

@@ -156,7 +156,7 @@ def explain(request: Request, history: History) -> list[str]:
     """What a keyholder is asked to open, in sentences for the person who decides."""
     declared, clients = request.declared, request.heads
     before = history.opened(declared.digest)
-    already = f"{len(before)} sets of this round were opened before."
+    already = f"Sets of this round that you have opened before: {len(before)}."
     if request.members in before:
         already = "You have opened this very set before: the answer will be the same."
     if history.empty:

@@ -13,12 +13,14 @@ from safle.errors import FederationError, WireError
 from safle.federation.private.keys import PrivateKey
 from safle.federation.private.masks import SEED_BYTES, add_masks, derive_key, new_seed
 from safle.federation.private.round import PrivateRound
-from safle.federation.private.signed import Head, read_signed
+from safle.federation.private.signed import Head, Signed
 from safle.federation.private.vector import Bytes, pack
 from safle.wire import container
 
 KIND = "masked"
 LARGEST_BOX = 512
+LARGEST_HEAD = 8192
+"""Bytes: a box for each of three keyholders, and names of 200 characters."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,13 @@ class Masked:
     @staticmethod
     def from_bytes(data: bytes | memoryview, declared: PrivateRound) -> Masked:
         """Read a client's file; a `SafleError` unless it is of this round and of its roster."""
-        head, payload = read_signed(data, container.MASKED)
-        client = check_head(head, declared)
-        if len(payload) != declared.vector_bytes:
+        signed, size = Signed.read(data, container.MASKED), declared.vector_bytes
+        client = check_head(signed.head, declared)
+        if signed.payload_bytes != size:
             raise WireError(
-                f"{client} sent {len(payload)} bytes; this round's vectors have "
-                f"{declared.vector_bytes}"
+                f"{client} sent {signed.payload_bytes} bytes; this round's vectors have {size}"
             )
-        return Masked(client, head, np.frombuffer(payload, np.uint8))
+        return Masked(client, signed.head, np.frombuffer(signed.unfold(size), np.uint8))
 
 
 def mask(declared: PrivateRound, key: PrivateKey, value: Any) -> Masked:

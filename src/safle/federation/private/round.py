@@ -19,13 +19,15 @@ from safle.federation.private.evaluation_space import EvaluationSpace
 from safle.federation.private.keys import PrivateKey, PublicKey
 from safle.federation.private.masks import shares
 from safle.federation.private.noisy_space import NoisySpace
-from safle.federation.private.signed import Head, read_signed
+from safle.federation.private.signed import Head, Signed
 from safle.federation.private.statistics_space import StatisticsSpace
 from safle.federation.private.vector import HistogramSpace, Space, vector_bytes
 from safle.wire import container
 
 FORMAT = "safle-round-1"
 KEYHOLDERS = (1, 3)
+MOST_BYTES = 1 << 22
+"""Of a round's payload: some ten thousand clients."""
 _FIELDS = {"format", "id", "space", "most_samples", "clients", "keyholders", "needed", "least"}
 
 
@@ -92,10 +94,11 @@ class PrivateRound(RoundContent):
     @staticmethod
     def load(data: bytes, operator: PublicKey) -> PrivateRound:
         """Read a round file; refused unless this operator has signed it."""
-        head, payload = read_signed(data, container.ROUND)
-        head.check(operator, "round")
-        content = read_content(payload)
-        return PrivateRound(**vars(content), digest=head.digest(), operator=operator, data=data)
+        signed = Signed.read(data, container.ROUND)
+        signed.head.check(operator, "round")
+        content = read_content(signed.unfold(MOST_BYTES))
+        digest = signed.head.digest()
+        return PrivateRound(**vars(content), digest=digest, operator=operator, data=data)
 
 
 def read_content(payload: bytes) -> RoundContent:

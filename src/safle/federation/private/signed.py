@@ -64,8 +64,10 @@ class Head:
                 raise WireError("expected a head and its signature")
             if len(signature) != 64 or not is_digest(fields["payload"]):
                 raise WireError("expected a signature of 64 bytes, and the payload's digest")
+            # What has no canonical text was signed by nobody.
+            container.canonical(fields)
             return Head(fields, signature)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise WireError(f"not a signed head: {error}") from error
 
     def to_bytes(self, kind: int, payload: bytes) -> bytes:
@@ -73,14 +75,39 @@ class Head:
         return container.to_bytes(kind, self.to_json(), {"payload": payload})
 
 
-def read_signed(data: bytes | memoryview, kind: int) -> tuple[Head, bytes]:
-    """Head and payload of a signed file, which belong together; the signature is not checked."""
-    opened = container.from_bytes(data, kind=kind)
-    head = Head.from_json(opened.header)
-    if list(opened.frames) != ["payload"]:
-        raise WireError("expected just the section payload")
-    payload = opened.section("payload", opened.frames["payload"][1])
-    opened.finish()
-    if hashlib.sha256(payload).hexdigest() != head.payload_digest:
-        raise WireError("the payload is not the one that was signed")
-    return head, payload
+@dataclass(frozen=True)
+class Signed:
+    """A file whose payload is still folded: whoever reads it checks head and size first.
+
+    >>> key = PrivateKey.new("hospital-a")
+    >>> data = Head.sign(key, "masked", b"payload").to_bytes(container.MASKED, b"payload")
+    >>> Signed.read(data, container.MASKED).unfold(most=7)
+    b'payload'
+    """
+
+    head: Head
+    opened: container.Container
+
+    @staticmethod
+    def read(data: bytes | memoryview, kind: int) -> Signed:
+        """Open a signed file; neither signature nor payload is looked at yet."""
+        opened = container.from_bytes(data, kind=kind)
+        if list(opened.frames) != ["payload"]:
+            raise WireError("expected just the section payload")
+        return Signed(Head.from_json(opened.header), opened)
+
+    @property
+    def payload_bytes(self) -> int:
+        """What the payload unfolds to."""
+        return self.opened.raw_bytes
+
+    def unfold(self, most: int) -> bytes:
+        """The payload of at most so many bytes, if it is the one that was signed."""
+        if self.payload_bytes > most:
+            # A few compressed bytes could fill the memory.
+            raise WireError(f"unfolds to {self.payload_bytes} bytes; expected at most {most}")
+        payload = self.opened.section("payload", self.payload_bytes)
+        self.opened.finish()
+        if hashlib.sha256(payload).hexdigest() != self.head.payload_digest:
+            raise WireError("the payload is not the one that was signed")
+        return payload
