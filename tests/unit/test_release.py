@@ -116,6 +116,16 @@ def test_masked_sheets_name_who_opens_and_broken_rules_show():
     assert "broken: 3 (at least 5)" in text
 
 
+def test_only_digests_are_set_in_the_type_of_digests():
+    holders = dict.fromkeys(("board", "lawyer", "university"), "k" * 64)
+    release = Release("statistics", 50, 9, encoder="e" * 64, masked=True, needed=2,
+                      keyholders=holders, least_clients=3)  # fmt: skip
+    sheet = Sheet(release, None, "a", b"", "today")
+    # As long as a digest is the sentence about who reads a sum.
+    assert 64 in map(len, sheet.sections()["Who can read it"].values())
+    assert sheet.to_html().count('class="digest"') == 2
+
+
 def test_an_approval_does_not_show_what_a_sheet_says(contribution, tmp_path):
     """The server, which gets the digests of the sheets, knows all but few numbers in them."""
     write_key(tmp_path / "key")
@@ -221,6 +231,11 @@ def test_any_flipped_bit_of_an_approval_is_refused(contribution):
     for junk in (b"[]", b"{}", b"1", b"\xff", b'{"format": "safle-approval-1"}', b"[" * 100_000):
         with pytest.raises(ApprovalError, match="not an approval"):
             check_approved(roster, data, junk)
+    # Half a surrogate pair in what the refusal would repeat.
+    for name in ("key", "contribution"):
+        half = json.dumps(json.loads(good) | {name: "\ud800"}).encode()
+        with pytest.raises(ApprovalError, match="not an approval"):
+            check_approved(roster, data, half)
 
 
 def test_only_ed25519_keys_sign_and_only_sheets_of_the_file_are_signed(contribution):

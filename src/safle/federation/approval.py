@@ -76,6 +76,8 @@ class Approval:
             approval = Approval(**content, signature=signature)
             if not all(isinstance(text, str) for text in (approval.contribution, approval.key)):
                 raise ValueError("digest and key are not text")
+            # Half a surrogate pair could be neither printed nor logged.
+            (approval.contribution + approval.key).encode()
             return approval
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ApprovalError(f"not an approval ({error}); sign again: safle approve") from error

@@ -110,10 +110,10 @@ class Sheet:
         }
 
     def _classes(self) -> Rows:
-        counts = [(_line(name), f"{many:,}") for name, many in self.release.class_counts.items()]
-        shown = dict(counts[:CLASSES_SHOWN])
-        if more := counts[CLASSES_SHOWN:]:
-            shown["others"] = f"{len(more):,} more classes"
+        counts = [*self.release.class_counts.items()]
+        shown = {_line(name): f"{many:,}" for name, many in counts[:CLASSES_SHOWN]}
+        if more := [many for _, many in counts[CLASSES_SHOWN:]]:
+            shown[f"{len(more):,} more classes"] = f"{sum(more):,}"
         return shown
 
     def _readers(self) -> Rows:
