@@ -115,6 +115,7 @@ def test_a_file_is_read_as_written(tmp_path, monkeypatch):
         ("least_samples = true", "least_samples True; expected a whole number"),
         ("least_samples = -1", "least_samples -1; expected"),
         ("most_epsilon = nan", "most_epsilon nan; expected a number from 0"),
+        ("most_epsilon = 1" + "0" * 400, "expected a number from 0"),
         ('encoders = "e"', "encoders 'e'; expected a list of texts"),
         ("encoders = [1]", "expected a list of texts"),
         ("mode =", "Invalid value"),

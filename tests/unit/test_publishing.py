@@ -267,7 +267,8 @@ def test_classes_are_declared_and_not_found(total):
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta"), [(0, 0.1), (-1, 0.1), (math.inf, 0.1), (1, 0), (1, 1)]
+    ("epsilon", "delta"),
+    [(0, 0.1), (-1, 0.1), (math.inf, 0.1), (1, 0), (1, 1), (2.0**-1070, 2.0**-1070)],
 )
 def test_impossible_promises_are_refused(epsilon, delta):
     with pytest.raises(InvalidInput, match="epsilon"):

@@ -100,6 +100,21 @@ def test_drafts_that_contradict_each_other_do_not_merge(other, said):
         merge_schemas([Schema((SCHEMA.columns[2],)), Schema((other,))])
 
 
+@pytest.mark.parametrize("high", ["1" + "0" * 400, "nan", "true", "'9'", "2024-01-01"])
+def test_a_range_that_is_no_finite_number_is_refused(tmp_path, high):
+    (tmp_path / "schema.toml").write_text(f"[columns.age]\nlow = 0\nhigh = {high}\n")
+    with pytest.raises(SettingsError, match=r"schema.toml: .*no finite number"):
+        Schema.read(tmp_path / "schema.toml")
+
+
+@pytest.mark.parametrize("text", ["missing = 'NA'", "ignore = 'name'", "classes = 'ab'", ""])
+def test_a_text_is_no_list_of_its_letters(tmp_path, text):
+    column = "low = 0\nhigh = 1" if text else "levels = 'fm'"
+    (tmp_path / "schema.toml").write_text(f"{text}\n[columns.age]\n{column}\n")
+    with pytest.raises(SettingsError, match=r"expected a list: \[\.\.\.\]"):
+        Schema.read(tmp_path / "schema.toml")
+
+
 def test_exports_know_gaps(table):
     torch = pytest.importorskip("torch")
     from safle.model.export import to_torch

@@ -33,6 +33,8 @@ MISSING = ("", "NA", "N/A", "NaN", "null", "?")
 MOST_BYTES = 1 << 24
 MOST_COLUMNS = 1 << 16
 MOST_LEVELS = MAX_TABLE_SIZE - 2
+LISTS = {"levels", "missing", "ignore", "classes"}
+"""What a schema gives as lists."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Column:
             raise SettingsError(f"column {self.name!r} has more than {MOST_LEVELS} levels")
         _texts(self, "unit", [self.unit])
         bounds = [self.low, self.high]
-        if any(type(bound) not in (int, float) or not math.isfinite(bound) for bound in bounds):
+        if not all(map(_is_finite, bounds)):
             raise SettingsError(f"column {self.name!r} has a low or high that is no finite number")
         object.__setattr__(self, "low", float(self.low))
         object.__setattr__(self, "high", float(self.high))
@@ -234,6 +236,14 @@ def _merge_columns(columns: Sequence[Column]) -> Column:
     return Column(first.name, *ends, "".join(units))
 
 
+def _is_finite(value: Any) -> bool:
+    try:
+        return type(value) in (int, float) and math.isfinite(value)
+    except OverflowError:
+        # An integer beyond all floats.
+        return False
+
+
 def _texts(where: Column | Schema, what: str, values: Iterable[Any]) -> list[str]:
     checked = [*values]
     called = f"column {where.name!r}: {what}" if isinstance(where, Column) else what
@@ -256,6 +266,10 @@ def _given(value: Column | Schema) -> dict[str, Any]:
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+    for name in LISTS & {*values}:
+        # One text would be taken for a list of its letters.
+        if not isinstance(values[name], list):
+            raise SettingsError(f"{name} = {str(values[name])[:40]!r}; expected a list: [...]")
     return {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
 
 

@@ -31,6 +31,8 @@ VARIABLE = "SAFLE_POLICY"
 """The environment variable that names a site's policy where no option does."""
 MODES = ("plain", "masked")
 MOST_BYTES = 1 << 20
+MOST = 1 << 62
+"""Of any number but infinity: some integers beyond are no floats."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,11 @@ class Policy:
             if isinstance(field.default, tuple):
                 if not isinstance(value, tuple) or not all(isinstance(v, str) for v in value):
                     raise SettingsError(f"{field.name} {value!r}; expected a list of texts")
-            elif type(value) not in (int, type(field.default)) or not value >= 0:
+            elif type(value) not in (int, type(field.default)) or not (
+                0 <= value <= MOST or value == math.inf
+            ):
                 what = "whole number" if isinstance(field.default, int) else "number"
-                raise SettingsError(f"{field.name} {value!r}; expected a {what} from 0")
+                raise SettingsError(f"{field.name} {str(value)[:40]}; expected a {what} from 0")
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Policy:

@@ -32,6 +32,8 @@ SHARES = {"gram": 0.49, "cross": 0.49, "counts": 0.02}
 SLACK = 1 + 1e-12
 """Whatever is rounded in working out a scale is rounded up."""
 BISECTIONS = 60
+LEAST_EPSILON, LEAST_DELTA = 1e-6, 1e-100
+"""Below these, OpenDP's conversion runs out of floats."""
 
 Draw = Callable[[int, float], NDArray[np.int64]]
 """How many numbers, and of which scale -> discrete Gaussian noise."""
@@ -165,9 +167,10 @@ def check_declared(total: Statistics, classes: Sequence[ClassName]) -> tuple[Cla
 
 def rho_within(epsilon: float, delta: float) -> float:
     """The largest rho that keeps a promise; for a rho, the inverse of `epsilon_of`."""
-    if not (0 < epsilon < math.inf and 0 < delta < 1):
+    if not (LEAST_EPSILON <= epsilon <= 1 / LEAST_EPSILON and LEAST_DELTA <= delta < 1):
         raise InvalidInput(
-            f"epsilon {epsilon} and delta {delta}; expected a positive number, and one in 0..1"
+            f"epsilon {epsilon} and delta {delta}; expected a positive number, and one in 0..1 "
+            f"(from {LEAST_EPSILON:g} to {1 / LEAST_EPSILON:g}, and from {LEAST_DELTA:g})"
         )
     low, high = 0.0, float(epsilon)
     for _ in range(BISECTIONS):
