@@ -17,6 +17,7 @@ from typing import Any
 
 from safle._internal.atomic import write_together
 from safle._internal.places import StrPath, as_path, find_files, naming
+from safle.encoders.features import ClassName
 from safle.encoders.histogram import Grid
 from safle.encoders.made import Made
 from safle.errors import InvalidInput
