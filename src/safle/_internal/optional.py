@@ -3,11 +3,14 @@
 import importlib
 from typing import Any
 
-from safle.errors import MissingExtra
+from safle.errors import MissingExtra, SafleError
 
 
 def require(module: str, extra: str, purpose: str) -> Any:
     """The module of an optional package; `MissingExtra` if it is not installed.
+
+    A package that is there but cannot be imported, as one that was built for another version of
+    torch, is a `SafleError` that says so.
 
     Examples
     --------
@@ -21,3 +24,8 @@ def require(module: str, extra: str, purpose: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtra(module.partition(".")[0], extra, purpose) from error
+    except Exception as error:  # whatever the package does when it is imported
+        raise SafleError(
+            f"{purpose} needs {module}, which is installed but cannot be imported ({error}); "
+            "install versions that belong together, in a fresh environment"
+        ) from error

@@ -103,8 +103,8 @@ def add_backbone(
         made = Path(folder, "made.onnx")
         if kind in ("timm", "hf"):
             origin = (open_timm if kind == "timm" else open_hugging_face)(inside)
-            if origin.squashed:
-                note(f"{what} squashes images to a square; here the middle of them is taken")
+            if origin.whole:
+                note(f"{what} squashes or pads images to a square; here their middle is taken")
             chosen = replace(origin.preprocessing, **changes)
             difference = export_backbone(origin.module, chosen, made)
             if not changes:

@@ -28,13 +28,13 @@ class Origin:
     ----------
     module : normalised images (batch, 3, side, side) -> features (batch, feature_dim)
     prepare : a Pillow image -> (3, side, side) by the library itself, to compare with
-    squashed : the library makes images square without cutting anything off
+    whole : the library makes images square without cutting anything off, by squashing or padding
     """
 
     module: Any
     preprocessing: Preprocessing
     prepare: Callable[[Any], NDArray[np.float32]]
-    squashed: bool
+    whole: bool
 
 
 def open_timm(name: str) -> Origin:
@@ -51,7 +51,7 @@ def open_timm(name: str) -> Origin:
         network,
         timm_preprocessing(config),
         lambda image: np.asarray(transform(image), np.float32),
-        config.get("crop_mode") == "squash",
+        config.get("crop_mode") in ("squash", "border"),
     )
 
 
@@ -65,10 +65,13 @@ def timm_preprocessing(config: Mapping[str, Any]) -> Preprocessing:
     ...     "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}).resize
     248
     """
-    side = int(config["input_size"][-1])
-    share = 1.0 if config.get("crop_mode") == "squash" else float(config.get("crop_pct") or 1)
+    channels, height, side = config["input_size"]
+    if (channels, height) != (3, side):
+        raise BackboneError(
+            f"it takes {channels} colours of {height} x {side} pixels; expected 3 of a square"
+        )
     return Preprocessing(
-        resize=math.floor(side / share),
+        resize=math.floor(side / float(config["crop_pct"])),
         crop=side,
         interpolation=_known(str(config["interpolation"])),
         mean=_triple(config["mean"], 255),
