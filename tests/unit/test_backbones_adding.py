@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from safle._internal.optional import require
 from safle.data.backbones import Preprocessing, adding, load_backbone
 from safle.data.backbones.adding import add_backbone, export_backbone
 from safle.data.backbones.calibration import ImageMoments, calibration_of, read_shipped
 from safle.data.backbones.catalogue import CARDS
 from safle.data.backbones.loading import CALIBRATED, name_in
-from safle.data.backbones.origins import hugging_face_preprocessing
+from safle.data.backbones.origins import hugging_face_preprocessing, timm_preprocessing
 from safle.data.images import open_images
-from safle.errors import BackboneError, MissingExtra
+from safle.errors import BackboneError, MissingExtra, SafleError
+from tests.support.tiny_models import save_hugging_face
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
+STAND_INS = Path(__file__).parents[1] / "support" / "stand_ins"
 MakeOnnx = Callable[..., Path]
 FIELDS = {"resize": 36, "crop": 32, "interpolation": "bilinear"}
 MOMENTS = {"mean": (120.0, 110.0, 100.0), "deviation": (60.0, 50.0, 40.0)}
@@ -126,12 +131,80 @@ def test_declarations_of_hugging_face() -> None:
         hugging_face_preprocessing({**DINOV2, "resample": 0})
 
 
+@pytest.fixture
+def timm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """timm, or what stands in for it: see `tests.support.stand_ins`."""
+    pytest.importorskip("torch")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "timm"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(STAND_INS)
+    yield
+    for name in ("timm", "timm.data"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("timm")
+@pytest.mark.parametrize(
+    ("configured", "resize", "noted"),
+    [
+        ("", 73, False),
+        # Each edge becomes 64 / 0.9 pixels long, and the middle of that is taken.
+        ("@crop_mode=squash,crop_pct=0.9,interpolation=bilinear", 71, True),
+        ("@crop_mode=border,crop_pct=1", 64, True),
+    ],
+)
+def test_a_network_of_timm(configured: str, resize: int, noted: bool) -> None:
+    notes: list[str] = []
+    added = add_backbone(f"timm:convnext_tiny.fb_in22k{configured}", name="tiny", note=notes.append)
+    assert added.backbone.feature_dim == 16  # what stands before the classifier
+    assert added.backbone.preprocessing.resize == resize
+    assert added.difference < 1e-5
+    assert load_backbone("tiny").source == added.backbone.source
+    assert ["squashes or pads" in note for note in notes] == [True] * noted
+
+
+@pytest.mark.usefixtures("timm")
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("no_such_network", r"could not be loaded \(Unknown model \(no_such_network\)\)"),
+        ("tiny@interpolation=lanczos", "resizes images by 'lanczos'; expected bilinear or"),
+    ],
+)
+def test_networks_of_timm_that_cannot_be_added(name: str, found: str) -> None:
+    with pytest.raises(BackboneError, match=found):
+        add_backbone(f"timm:{name}", name="tiny")
+
+
+def test_images_that_are_not_square_are_not_taken_for_it() -> None:
+    config = {"input_size": (3, 224, 160), "interpolation": "bicubic", "crop_pct": 1.0}
+    with pytest.raises(BackboneError, match="3 colours of 224 x 160 pixels"):
+        timm_preprocessing(config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "feature_dim"), [("dinov2", 32), ("clip", 24)])
+def test_a_model_of_hugging_face(model: str, feature_dim: int, tmp_path: Path) -> None:
+    save_hugging_face(model, tmp_path / model)
+    added = add_backbone(f"hf:{tmp_path / model}")
+    assert (added.name, added.backbone.feature_dim) == (model, feature_dim)
+    assert added.difference < 0.01
+
+
 def test_libraries_that_are_not_there_are_named() -> None:
-    try:
-        import timm  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("timm") is None:
         with pytest.raises(MissingExtra, match=r"needs timm.*safle\[export\]"):
             add_backbone("timm:convnext_tiny")
+
+
+def test_libraries_that_cannot_be_imported_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torchvision, when it was built for another torch."""
+    (tmp_path / "broken.py").write_text("raise RuntimeError('operator nms does not exist')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SafleError, match=r"cannot be imported \(operator nms does not exist\)"):
+        require("broken", "export", "this")
 
 
 def test_shipped_calibrations_fit_the_catalogue() -> None:
