@@ -1,7 +1,7 @@
 """Flower: 100 simulated clients through its engine, against the same clients through files.
 
 Over Flower: `safle simulate`, from its start to the model: SuperLink, Ray, one app for the
-server and one a client, 500 samples each (E=512, V=16). Through files: the same clients one
+server and one per client, 500 samples each (E=512, V=16). Through files: the same clients one
 after the other, each counted into a file, all files read, verified, added and solved. The
 server's memory is the most that its process has ever held, libraries included; in a simulation
 that process holds Flower's own state as well.

@@ -95,7 +95,7 @@ def run(settings: Settings) -> Outcome:
             points += _points(name, maker, dataset, seeds, keep=not settings.quick)
         points += _network(dataset, seeds, keep=not settings.quick)
     picture = draw(points, PICTURE)
-    header = ["encoder", "head", "test accuracy, %", "MB a client", "columns", "seconds"]
+    header = ["encoder", "head", "test accuracy, %", "MB per client", "columns", "seconds"]
     return Outcome(
         figures={
             "points": [vars(point) for point in points],

@@ -41,7 +41,7 @@ def draw(points: Sequence[Any], path: Path) -> Path | None:
                     capsize=3,
                     label=name if point is pair[-1] else None,
                 )
-        axes.set(xscale="log", xlabel="MB a client, sent once", ylabel="test accuracy, %")
+        axes.set(xscale="log", xlabel="MB per client, sent once", ylabel="test accuracy, %")
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
         axes.set_title(source, fontsize=10)

@@ -65,7 +65,7 @@ def run(settings: Settings) -> Outcome:
         seconds = time.perf_counter() - begun
     generator = np.random.default_rng(SEED)
     parts = dirichlet(train.labels, clients=clients, alpha=ALPHA, generator=generator)
-    rows = [["encoder", "columns", *HEADS, "kB a client"]]
+    rows = [["encoder", "columns", *HEADS, "kB per client"]]
     figures: dict[str, Any] = {"backbone": DEFAULT, "clients": clients, "alpha": ALPHA}
     figures |= {"train": len(train.labels), "test": len(test.labels), "feature_seconds": seconds}
     for name, encoder in _encoders(train, parts).items():

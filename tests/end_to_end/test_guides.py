@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
 import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,31 +14,11 @@ import pytest
 import rich_click as click
 
 import safle
-from safle.cli.main import app, run
+from safle.cli.main import app
 from safle.cli.session import Session
+from tests.support.pages import PAGES, ROOT, blocks, commands, run_line, run_program, run_python
 
-ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "docs/guides").glob("*.md"))
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
-
-
-def run_program(path: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", [path, *arguments])
-    runpy.run_path(str(ROOT / path), run_name="__main__")
-
-
-def run_line(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    command, *arguments = shlex.split(line, comments=True)
-    if command == "python":
-        run_program(*arguments, monkeypatch=monkeypatch)
-        return
-    assert command == "safle"
-    with pytest.raises(SystemExit) as ended:
-        run(arguments)
-    assert ended.value.code == 0, line
 
 
 def parse_line(line: str) -> None:
@@ -59,14 +37,11 @@ def parse_line(line: str) -> None:
 def test_every_command_of_the_docs_has_the_options_it_is_shown_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where a command cannot be run here: it needs a network, or another's weights."""
+    """Also where a command is not run, or not by everybody: see `tests.support.pages`."""
     monkeypatch.chdir(tmp_path)
-    pages = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
-    shown = [block for page in pages for block in blocks(page, "(?:sh|console|text)")]
-    lines = "\n".join(shown).replace("\\\n", " ")
-    commands = re.findall(r"^(?:\$ )?(safle .*)", lines, re.MULTILINE)
-    assert len(commands) > 50
-    for line in commands:
+    lines = [line for page in PAGES for line in commands(page) if line.startswith("safle ")]
+    assert len(lines) > 80
+    for line in lines:
         try:
             parse_line(line)
         except click.ClickException as error:
@@ -108,12 +83,10 @@ def test_a_guide_works_as_pasted(
     guide: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = [line for block in blocks(guide, "sh") for line in block.splitlines()]
-    snippets = blocks(guide, "python")
-    assert lines or snippets
+    assert lines or blocks(guide, "python")
     for line in lines:
         run_line(line, monkeypatch)
-    for snippet in snippets:
-        exec(compile(snippet, str(guide), "exec"), {"__name__": "__main__"})
+    run_python(guide)
     if guide.stem == "research":
         digests = re.findall(r"0\.9\d\d ([0-9a-f]{12})", capsys.readouterr().out)
         assert len(digests) == 4

@@ -25,7 +25,7 @@ MODE = "How contributions travelled: readable by the server, or as private sums.
 @opt.option("--test", "Labelled features to measure it on.", "FILE", type=opt.FILE)
 @opt.table_options(labels=True)
 @opt.batch_option
-@opt.output("The Markdown file to write.")
+@opt.output("The Markdown file to write.", ".md")
 def card(
     session: Session,
     /,

@@ -303,9 +303,9 @@ def _number_or_vector(text: str) -> float | NDArray[np.float64]:
         try:
             vector = np.array([float(number) for number in path.read_text("utf-8").split()])
         except ValueError as error:
-            raise TableError(f"{path}: {error}; expected one number a line") from None
+            raise TableError(f"{path}: {error}; expected one number per line") from None
     if vector.ndim != 1 or vector.dtype.kind not in "fiu" or not len(vector):
         raise TableError(
-            f"{path}: {vector.dtype} numbers of shape {vector.shape}; expected one number a feature"
+            f"{path}: {vector.dtype} of shape {vector.shape}; expected one number per feature"
         )
     return vector.astype(np.float64)

@@ -36,9 +36,11 @@ POSITIVE = "Of two classes, the one whose sensitivity and specificity are shown.
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), help=FILES)
 @opt.written("--counts", COUNTS, "evaluation counts", "masked contribution")
-@opt.written("--png", "Also draw the confusion matrix.")
-@opt.written("--json json_path", "Also write all figures.")
-@opt.written("--html", "Also write a page: figures, curves, reliability, confusion matrix.")
+@opt.written("--png", "Also draw the confusion matrix.", ".png")
+@opt.written("--json json_path", "Also write all figures.", ".json")
+@opt.written(
+    "--html", "Also write a page: figures, curves, reliability, confusion matrix.", ".html"
+)
 @opt.option("--positive", POSITIVE, "CLASS", show_default="the last")
 @opt.table_options(labels=True)
 @opt.batch_option

@@ -14,7 +14,7 @@ TO = "A torch program (.pt2) or an ONNX graph."
 @opt.command("With a model", "safle export model.safetensors --to onnx -o model.onnx")
 @opt.model_argument
 @opt.option("--to target", TO, type=click.Choice([*LOAD]), required=True)
-@opt.output("The file to write.")
+@opt.output("The file to write.", ".onnx", ".pt2")
 def export(session: Session, /, model: Path, target: str, output: Path) -> None:
     """Export a model to torch or ONNX; both predict the same classes, without safle."""
     from safle._internal.memory import readable

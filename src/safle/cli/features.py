@@ -22,7 +22,7 @@ from safle.cli.session import Session
     "safle features hf:cifar10 --split train --backbone resnet18 -o train.safetensors",
 )
 @image_options(default="efficientnet_lite0", shown="efficientnet_lite0")
-@output("The features file to write (.safetensors).")
+@output("The features file to write (.safetensors).", ".safetensors")
 def features(
     session: Session, /, images: Path, backbone: str, output: Path, **options: Any
 ) -> None:

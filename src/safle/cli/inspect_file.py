@@ -9,6 +9,7 @@ import rich_click as click
 from safle.cli.kinds import kind_of
 from safle.cli.options import FILE, client_options, command, table_options
 from safle.cli.session import Session
+from safle.errors import TableError
 
 CLASSES_SHOWN = 30
 
@@ -191,6 +192,11 @@ def _table(session: Session, path: Path, **selection: Any) -> None:
     if table.source:
         facts["source"] = table.source
     session.facts(f"{path}: table of features", facts)
+    try:
+        table.features[:1]
+    except TableError as error:
+        # What stands in a file of text shows only when it is read.
+        session.warn(str(error))
 
 
 _SHOWS: dict[str, Callable[[Session, Path], None]] = {

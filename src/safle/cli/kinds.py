@@ -1,6 +1,8 @@
 """Which kind of file is there: for whoever shows it, or would overwrite it."""
 
 import json
+import re
+from collections.abc import Collection
 from pathlib import Path
 
 
@@ -12,6 +14,22 @@ def kind_of(path: Path) -> str:
     if path.name.endswith(SUFFIX):
         return "manifest"
     return peek_kind(path) or _safetensors_kind(path)
+
+
+HEADERS = {
+    "predictions": r"[^,]*,class(,probability_[^,]*)*",
+    "ridge curve": r"ridge,\w+,degrees_of_freedom",
+}
+"""The first line of a .csv file that we have written: somebody's data have that ending, too."""
+
+
+def looks_like(path: Path, kinds: Collection[str]) -> bool:
+    """Whether a file that is none of ours could be one of ``kinds``: endings, or in `HEADERS`."""
+    if path.suffix.lower() != ".csv":
+        return path.suffix.lower() in kinds
+    with path.open(encoding="utf-8", errors="replace") as file:
+        header = file.readline(100_000).rstrip("\r\n")
+    return any(re.fullmatch(HEADERS[kind], header) for kind in kinds if kind in HEADERS)
 
 
 def _safetensors_kind(path: Path) -> str:

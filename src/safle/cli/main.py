@@ -92,7 +92,7 @@ def _show_version(context: click.Context, _option: click.Parameter, wanted: bool
     callback=_show_version,
 )
 def app() -> None:
-    """Single-round analytic federated learning: exact, order-free, one message a client.
+    """Single-round analytic federated learning: exact, order-free, one message per client.
 
     Clients count codes of their features into one small file each; the server adds the
     files up and solves one linear system. Files may travel by any way you like.

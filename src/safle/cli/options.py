@@ -127,10 +127,10 @@ def _check_place(
 
 
 def _check_kind(path: Path, kinds: tuple[str, ...]) -> None:
-    from safle.cli.kinds import kind_of
+    from safle.cli.kinds import kind_of, looks_like
 
     found = kind_of(path)
-    if found not in kinds:
+    if found not in kinds and not (found == "table" and looks_like(path, kinds)):
         shown = "no file of this kind" if found == "table" else f"a file of kind {found}"
         raise click.UsageError(
             f"{path} is there, and is {shown}: choose another name, or overwrite it with --force"
@@ -140,9 +140,9 @@ def _check_kind(path: Path, kinds: tuple[str, ...]) -> None:
 def written(names: str, text: str, *kinds: str, **settings: Any) -> Decorator:
     """An option that names a file to write, of one of ``kinds``: it replaces no other.
 
-    Without any, it replaces what is none of our files.
+    A kind may be the ending of a name, for files that others write, too: see `kinds.looks_like`.
     """
-    check = partial(_check_place, kinds or ("table",))
+    check = partial(_check_place, kinds)
     return option(names, text, "FILE", type=FILE, callback=check, **settings)
 
 
@@ -183,7 +183,7 @@ def table_options(*, labels: bool, panel: str | None = None) -> Decorator:
         option("--id id_column", "The column that names the samples; no feature.", "NAME"),
     ]
     if labels:
-        text = "A second file with the labels: .npy, or .txt with one a line."
+        text = "A second file with the labels: .npy, or .txt with one per line."
         reading.append(option("--labels", text, "FILE", type=FILE))
         reading.append(
             option("--labels-key", "The array of labels, if not 'labels' or 'y'.", "NAME")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @opt.table_options(labels=False)
 @opt.batch_option
 @img.backbone_options(default=None, shown="the model's", panel="Of images")
-@opt.output("The .csv file to write: one line a sample.")
+@opt.output("The .csv file to write: one line per sample.", "predictions")
 def predict(
     session: Session,
     /,

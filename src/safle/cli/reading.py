@@ -35,7 +35,7 @@ def open_matching(
     table = open_table(path, schema=encoder.schema, **selection)
     if labelled and table.labels is None:
         raise TableError(
-            f"{path}: has no labels; expected one a sample: name them with --labels FILE, "
+            f"{path}: has no labels; expected one per sample: name them with --labels FILE, "
             "--labels-key or --label-column"
         )
     check_source(encoder.source, table.source, where=str(path), trusted=trusted)

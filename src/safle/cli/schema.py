@@ -41,7 +41,7 @@ def schema() -> None:
     multiple=True,
 )
 @opt.option("--least", LEAST, "N", type=opt.COUNT, default=5)
-@opt.output("The schema to write, a .toml file: look at it before it leaves the house.")
+@opt.output("The schema to write, a .toml file: look at it before it leaves the house.", ".toml")
 def draft(
     session: Session,
     /,
@@ -72,13 +72,18 @@ def draft(
     )
     found.schema.save(output)
     show_schema(session, output, found.schema, found.gaps)
+    if not found.schema.classes:
+        session.warn(
+            f"no classes were found in a column {label_column!r}; if another column is the "
+            "diagnosis, it is taken for a feature: draft again with --label-column NAME"
+        )
     for name, why in found.left_out.items():
         session.warn(f"column {name!r} is left out: it {why}")
 
 
 @opt.command(None, *EXAMPLES, of=schema)
 @click.argument("drafts", type=opt.FILE, nargs=-1, required=True, help="Schemas to merge.")
-@opt.output("The schema to write, a .toml file; it may be changed by hand.")
+@opt.output("The schema to write, a .toml file; it may be changed by hand.", ".toml")
 def merge(session: Session, /, drafts: tuple[Path, ...], output: Path) -> None:
     """Merge drafts into one schema that fits the tables of all.
 

@@ -35,6 +35,7 @@ PRIORS = (
     "'class,number'."
 )
 BACKEND = "Who factors; auto takes torch for large systems where it is installed."
+CURVE = "Also write the ridge curve: .png, .csv or .json."
 CURVE_SUFFIXES = (".png", ".csv", ".json")
 
 
@@ -76,7 +77,7 @@ solve_options = opt.options(
         "--priors", PRIORS, "uniform|FILE", callback=_priors, show_default="as they were counted"
     ),
     opt.option("--backend", BACKEND, type=click.Choice(["auto", "scipy", "torch"]), default="auto"),
-    opt.written("--curve", "Also write the ridge curve: .png, .csv or .json."),
+    opt.written("--curve", CURVE, ".png", ".json", "ridge curve"),
 )
 """How statistics are solved; ``curve`` and ``how`` of `solve_and_save`."""
 

@@ -33,7 +33,7 @@ EXAMPLES = (
     "safle store solve store -o model.safetensors",
 )
 CLIENT = "Whose contribution it is, if there is one file."
-ROSTER = "Public keys (ssh-ed25519, one a line), one of which must have signed: safle approve."
+ROSTER = "Public keys (ssh-ed25519, one per line), one of which must have signed: safle approve."
 ENCODER = "The encoder that all clients share; makes the store if there is none."
 
 
@@ -68,7 +68,7 @@ def add(
     allow_duplicates: bool,
     **limits: Any,
 ) -> None:
-    """Verify contributions and keep them, one a client.
+    """Verify contributions and keep them, one per client.
 
     A file that is refused stops the command; the files before it are in. Limits and the
     roster are kept with the store, for all that come later.

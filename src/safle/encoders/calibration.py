@@ -112,7 +112,7 @@ class DeclaredMoments:
         if mean.ndim != 1 or not mean.size or deviation.shape not in {(1,), mean.shape}:
             raise InvalidInput(
                 f"mean has shape {mean.shape} and deviation {deviation.shape}; expected one "
-                "number a feature, or one deviation for all"
+                "number per feature, or one deviation for all"
             )
         deviation = np.broadcast_to(deviation, mean.shape)
         if not (np.isfinite(mean).all() and np.isfinite(deviation).all()) or (deviation < 0).any():

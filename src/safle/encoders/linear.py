@@ -80,7 +80,7 @@ class LinearEncoder(Encoder):
         if self.mean.ndim != 1 or not self.mean.size or self.mean.shape != self.deviation.shape:
             raise SettingsError(
                 f"mean has shape {self.mean.shape} and deviation {self.deviation.shape}; "
-                "expected one number a feature in each"
+                "expected one number per feature in each"
             )
         if not (np.isfinite(self.mean).all() and np.isfinite(self.deviation).all()):
             raise SettingsError("mean and deviation must be finite")

@@ -9,6 +9,10 @@ from typing import Any
 from safle.errors import SettingsError, TableError
 
 LONGEST = 200
+ADVICE = (
+    "; leave them out with --ignore NAME (ignore= in Python), but for the column of labels, which "
+    "is named with --label-column NAME (label_column=)"
+)
 
 
 def as_names(names: Any, feature_dim: int) -> tuple[str, ...]:
@@ -45,7 +49,7 @@ def find_places(wanted: Sequence[str], found: Sequence[str], *, where: str) -> l
     problems["columns that the encoder does not know"] = extra
     if any(problems.values()):
         told = "; ".join(f"{what}: {', '.join(names)}" for what, names in problems.items() if names)
-        advice = "; leave them out with --ignore NAME (ignore= in Python)" if extra else ""
+        advice = ADVICE if extra else ""
         raise TableError(f"{where}: {told}; expected the encoder's {len(wanted)} columns{advice}")
     places = {name: place for place, name in enumerate(found)}
     return [places[name] for name in wanted]

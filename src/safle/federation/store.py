@@ -173,7 +173,7 @@ class Store:
 
         Parameters
         ----------
-        contribution : one a client
+        contribution : one per client
         total : the sum of all members, to which it is added as well
         allow_duplicates : take it although another client has sent the very same counts
 

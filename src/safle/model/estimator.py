@@ -329,7 +329,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     def _spread(
         self, X: ArrayLike, method: Callable[[Any], NDArray[np.float64]], *, missing: float
     ) -> NDArray[np.float64]:
-        """The model's columns, one a class with samples, as columns of `classes_`."""
+        """The model's columns, one per class with samples, as columns of `classes_`."""
         columns = method(validate_data(self, X, reset=False, dtype=_FLOATS))
         if columns.shape[1] == len(self.classes_):
             return columns

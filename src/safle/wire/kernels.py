@@ -31,7 +31,7 @@ def row_starts(
     Parameters
     ----------
     experts_of, classes_of : int64, (rows,), expert and class q(c) of the rows sent
-    bits : int64, (contexts,), bits an entry; 2 * class_count - 1 contexts
+    bits : int64, (contexts,), bits per entry; 2 * class_count - 1 contexts
 
     Returns
     -------

@@ -26,7 +26,7 @@ class Network(Protocol):
 
     Attributes
     ----------
-    slots : images a call, no more and no fewer
+    slots : images per call, no more and no fewer
     used : how many of them, from the first, may hold images
     """
 
@@ -90,7 +90,7 @@ class OnnxNetwork:
         if features.ndim != 2 or len(features) != len(images) or features.dtype.kind != "f":
             raise BackboneError(
                 f"{self._where}: output {self._output!r} is {features.dtype} with shape "
-                f"{features.shape}; expected one row of numbers an image: pool it in the file"
+                f"{features.shape}; expected one row of numbers per image: pool it in the file"
             )
         return features.astype(np.float32, copy=False)
 

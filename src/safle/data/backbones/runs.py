@@ -44,7 +44,7 @@ class Unreadables:
 
     Attributes
     ----------
-    report : the text file that lists them, one a line: name, tab, reason
+    report : the text file that lists them, one per line: name, tab, reason
     total : images of the whole source, readable or not
     most : share of them that may be unreadable
     found : name and reason, in the source's order

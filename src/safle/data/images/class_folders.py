@@ -1,4 +1,4 @@
-"""Folders of images, one a class: ``data/train/cat/1.jpg`` is a cat to train with.
+"""Folders of images, one per class: ``data/train/cat/1.jpg`` is a cat to train with.
 
 The one reader of our own, for a folder on disk, a zip and a tar alike. Labels come from, in this
 order: a CSV file (``labels=``), files beside the images as WebDataset has them (``1.cls``, or

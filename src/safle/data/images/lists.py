@@ -58,7 +58,7 @@ def read_label_file(path: Path, names: Sequence[str], selection: Selection) -> l
         raise ImageError(f"{path}: no column {selection.label_column!r}; name it: --label-column")
     by_image = {row.image: row.label for row in rows}
     if len(by_image) < len(rows):
-        raise ImageError(f"{path}: names an image twice; expected one row an image")
+        raise ImageError(f"{path}: names an image twice; expected one row per image")
     used: dict[str, str] = {}
     missing, labels = [], []
     for name in names:
@@ -94,10 +94,10 @@ def _read_list(path: Path, selection: Selection) -> list[Row]:
         image, label, split = (None if at is None else cells[at].strip() for at in places)
         for cell, what in ((image, "path"), (label, "label"), (split, "split")):
             if cell == "":
-                raise ImageError(f"{path}: line {line} has no {what}; expected one a row")
+                raise ImageError(f"{path}: line {line} has no {what}; expected one per row")
         rows.append(Row(line, image or "", label, split))
     if not rows:
-        raise ImageError(f"{path}: has no rows below its header; expected one an image")
+        raise ImageError(f"{path}: has no rows below its header; expected one per image")
     return rows
 
 

@@ -104,7 +104,7 @@ def read_safetensors_table(path: Path, selection: Selection) -> Contents:
         if len(shape) != 2:
             raise TableError(
                 f"{path}: '{features_key}' has shape {shape}; expected (samples, features): "
-                "reshape images or sequences to one row a sample"
+                "reshape images or sequences to one row per sample"
             )
         labels = None
         if labels_key is not None:

@@ -1,4 +1,4 @@
-"""Labels as safle uses them: int64 numbers or strings, one a sample, from arrays or text."""
+"""Labels as safle uses them: int64 numbers or strings, one per sample, from arrays or text."""
 
 import csv
 import re

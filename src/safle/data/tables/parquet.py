@@ -194,7 +194,7 @@ def _labels(path: Path, file: Any, name: str) -> NDArray[Any]:
     column = file.read(columns=[name]).column(name)
     if column.null_count:
         row = int(np.argmax(np.asarray(column.is_null())))
-        raise TableError(f"{path}: row {row} has no label in column {name!r}; expected one a row")
+        raise TableError(f"{path}: row {row} has no label in column {name!r}; expected one per row")
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if types.is_string(column.type) or types.is_large_string(column.type):

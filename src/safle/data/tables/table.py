@@ -171,7 +171,7 @@ def check_features(
     if features.ndim != 2 or features.shape[1] < 1:
         raise error(
             f"{where} has shape {tuple(features.shape)}; expected (samples, features) with at "
-            "least one feature: reshape images or sequences to one row a sample"
+            "least one feature: reshape images or sequences to one row per sample"
         )
     # Eight bytes: extended precision exists on some machines only.
     if features.dtype.kind not in "fiub" or features.dtype.itemsize > 8:

@@ -177,7 +177,7 @@ def count_table(client: Client, encoder: Encoder) -> tuple[Statistics, Statistic
     weights = client.weights
     for features, labels in client.batches():
         if labels is None:
-            raise TableError(f"{client.where}: has no labels; expected one a sample")
+            raise TableError(f"{client.where}: has no labels; expected one per sample")
         own = None if weights is None else weights[done : done + len(labels)]
         done += len(labels)
         total.add_samples(features, labels, own)

@@ -54,7 +54,7 @@ def answer_evaluation(client: Client, node: Settings, settings: Settings, payloa
     counts = Evaluation.none(model.digest, model.class_names)
     for features, labels in client.batches():
         if labels is None:
-            raise TableError(f"{where}: has no labels; expected one a sample")
+            raise TableError(f"{where}: has no labels; expected one per sample")
         counts += evaluate(model, features, labels)
     data, encoder = encode_evaluation(counts), model.encoder.fingerprint
     return client.release(counts, data, encoder=encoder)

@@ -46,7 +46,7 @@ def simulate(
     private : contributions go under masks, and three more nodes are keyholders
     progress : called with the share of the clients that are in
     """
-    # A file that nobody can read is one error here, and not one a client.
+    # A file that nobody can read is one error here, and not one per client.
     table = open_configured(run.to_flat())
     output = output.absolute()
     output.mkdir(parents=True, exist_ok=True)

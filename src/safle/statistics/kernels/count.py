@@ -225,7 +225,7 @@ def count_mixed(
 ) -> None:
     """Add the code x dense block: row (a, v) gets the dense rows of its samples.
 
-    At most 65,536 samples a call, so that sums of int16 fit the int32 accumulator.
+    At most 65,536 samples per call, so that sums of int16 fit the int32 accumulator.
     """
     experts, samples = order.shape
     width = dense.shape[1]

@@ -149,7 +149,7 @@ def _pack(dense, per_word, panels):  # type: ignore[no-untyped-def]
 
 
 def pack(dense: NDArray[np.int16], per_word: int) -> NDArray[np.uint32]:
-    """Panels of ``dense``, uint32, (panels, groups, PANEL), ``per_word`` samples a group.
+    """Panels of ``dense``, uint32, (panels, groups, PANEL), ``per_word`` samples per group.
 
     Whole tiles of panels and whole groups: columns and samples that are not there are zero.
     """
