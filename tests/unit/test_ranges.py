@@ -96,3 +96,20 @@ def test_features_that_fall_into_one_or_two_bins_are_named(safle, tmp_path):
     for command in (["sum", hist], ["encoder", "make", "--histogram", hist]):
         output = tmp_path / command[0]
         assert "one or two bins: ratio" in " ".join(safle(*command, "-o", output).split())
+
+
+def test_a_private_round_of_histograms_takes_its_grids_from_a_file(safle, tmp_path):
+    pytest.importorskip("cryptography")
+    from safle.federation.private.keys import PublicKey
+    from safle.federation.private.round import PrivateRound
+
+    (tmp_path / "ranges.csv").write_text(CSV)
+    for name in ("operator", "a", "b", "board"):
+        safle("private", "keys", name, "-o", tmp_path / f"{name}.key")
+    parties = ["--client", tmp_path / "a.pub", "--client", tmp_path / "b.pub", "--least", 2]
+    parties += ["--keyholder", tmp_path / "board.pub", "--key", tmp_path / "operator.key"]
+    asked = ["--ranges", tmp_path / "ranges.csv", 4, "--most-samples", 100]
+    safle("private", "round", *asked, *parties, "-o", tmp_path / "r.private")
+    operator = PublicKey.load(tmp_path / "operator.pub")
+    space = PrivateRound.load((tmp_path / "r.private").read_bytes(), operator).space
+    assert (space.grid, space.names) == (Grid([100, 0], [500, 1], 4), ("platelets", "ratio"))
