@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from safle.data.tables import write_table
+from safle.lab.experiments.data import load_digits
+
 pytest.importorskip("torch", reason="iterative methods need torch")
 
 BIN = Path(sys.executable).parent
@@ -163,6 +166,24 @@ def test_a_killed_run_goes_on(tmp_path):
     assert done.returncode == 0, done.stderr
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert (tmp_path / "clients.json").exists()
+
+
+def test_texts_beside_images_bring_tofa(tmp_path):
+    digits = load_digits()
+    means = [digits.train[digits.train_labels == own].mean(axis=0) for own in range(10)]
+    write_table(tmp_path / "texts.csv", means, list(range(10)))
+    asked = '[federation]\nclients = 5\nseeds = 1\n[table1]\nmethods = ["afl"]\nscenarios = ["iid"]'
+    (tmp_path / "asked.toml").write_text(asked)
+    files = ("--texts", tmp_path / "texts.csv", "--settings", tmp_path / "asked.toml")
+
+    done = safle("experiment", "table1", *files, "--out", tmp_path / "out")
+
+    assert done.returncode == 0, done.stderr
+    found = {row.get("method"): row for row in rows_of(tmp_path / "out", "table1")}
+    assert found["TOFA"]["accuracy"] > 0.85
+    assert len(found["TOFA"]["per_client"]) == 5
+    assert safle("report", tmp_path / "out").returncode == 0
+    assert "TOFA" in (tmp_path / "out" / "report.html").read_text()
 
 
 class Outline(html.parser.HTMLParser):
