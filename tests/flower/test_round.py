@@ -385,7 +385,7 @@ def test_ranges_calibrate_each_feature_on_a_grid_of_its_own(deployment, tmp_path
     for name, columns in tables.items():
         (tmp_path / f"{name}.csv").write_text(f"{columns},label\n1,2,0\n3,1,1\n")
     grid = deployment.grid([*tables])
-    for context, name in zip(grid._contexts.values(), tables, strict=True):
+    for context, name in zip(grid.contexts.values(), tables, strict=True):
         context.node_config["features"] = str(tmp_path / f"{name}.csv")
         context.node_config["label-column"] = "label"
     settings = {"calibrate": True, "encoder": "", "bins": 4, "kind": "linear"}
@@ -509,7 +509,7 @@ def test_a_client_of_no_samples_is_refused_unless_it_is_allowed(deployment, tmp_
     write_table(nobody, np.zeros((0, 6)), np.zeros(0, np.int64))
     for allowed, fate in ((False, "refused"), (True, "accepted")):
         grid = deployment.grid(["nobody", "a", "b"])
-        grid._contexts[2].node_config["features"] = str(nobody)
+        grid.contexts[2].node_config["features"] = str(nobody)
         report = deployment.run(["nobody", "a", "b"], grid=grid, **{"allow-empty": allowed})
         assert statuses(report)["nobody"] == fate
     assert Store.open(tmp_path / "store").members["nobody"].samples == 0

@@ -213,9 +213,11 @@ def test_an_evaluation_says_what_was_promised(total, safle, tmp_path):
     write_table(tmp_path / "test.npz", features, np.repeat(["ill", "well"], 2000))
     for name, statistics, said in (("noisy", noisy, True), ("exact", exact, False)):
         Model(encoder, solve(statistics)).save(tmp_path / name)
-        shown = safle("evaluate", tmp_path / name, tmp_path / "test.npz", "--json", tmp_path / "f")
+        shown = safle(
+            "evaluate", tmp_path / name, tmp_path / "test.npz", "--json", tmp_path / "f.json"
+        )
         assert ("epsilon 2, delta 1e-05" in shown) == said
-        written = json.loads((tmp_path / "f").read_text())
+        written = json.loads((tmp_path / "f.json").read_text())
         assert written.get("privacy") == ("epsilon 2, delta 1e-05" if said else None)
 
 

@@ -12,7 +12,7 @@ from safle.cli.session import Session
 
 @command(None, "safle private keys hospital-a -o hospital-a.key")
 @click.argument("name", help="Who you are in the round: hospital-a.")
-@output("The private key to write; FILE with the ending .pub is for the others.")
+@output("The private key to write; FILE with the ending .pub is for the others.", ".key")
 def keys(session: Session, /, name: str, output: Path) -> None:
     """Make the two keys of a client, a keyholder or an operator.
 
