@@ -199,7 +199,16 @@ def hear_ctrl_c() -> None:
 def writing(folder: Path) -> subprocess.Popen[str]:
     """A prediction that has written a part of its scratch file."""
     process = start(
-        folder, "predict", "model.safetensors", "many.npy", "--batch", "64", "--proba", "-o", "old"
+        folder,
+        "predict",
+        "model.safetensors",
+        "many.npy",
+        "--batch",
+        "64",
+        "--proba",
+        "--force",
+        "-o",
+        "old",
     )
     deadline = time.monotonic() + 600
     while not any(path.stat().st_size for path in folder.glob(".old.*.part")):
