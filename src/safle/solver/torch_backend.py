@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from safle.errors import MissingExtra, SolveError
 from safle.solver.tiles import TILE, Backend, ScipyBackend
 
+WORTH_COPYING = 0.8
+
 
 def installed() -> bool:
     """Whether torch can be imported; does not import it."""
@@ -57,12 +59,13 @@ def multiplies_faster() -> bool:
     """Whether torch multiplies two tiles faster than SciPy's BLAS on this machine.
 
     Nearly all work of a solve is such products, and which library has the better ones depends
-    on the processor. Both are tried, once: some 50 ms.
+    on the processor. Both are tried, once: some 50 ms. About as fast is not enough: the rest
+    of a solve is SciPy's, and tiles would be copied for nothing.
     """
     seconds = {
         backend.name: _product_seconds(backend) for backend in (TorchBackend(), ScipyBackend())
     }
-    return seconds["torch"] < seconds["scipy"]
+    return seconds["torch"] < WORTH_COPYING * seconds["scipy"]
 
 
 def _product_seconds(backend: Backend) -> float:
