@@ -66,7 +66,7 @@ $(VENV)/.made:
 
 # All install the working tree itself, so none leaves an old copy for another to run.
 $(VENV)/.demo: pyproject.toml $(VENV)/.made
-	$(BIN)/python -m pip install -e '.[plots]'
+	$(BIN)/python -m pip install -e '.[plots,private]'
 	touch $@
 
 $(VENV)/.docs: pyproject.toml $(VENV)/.made
