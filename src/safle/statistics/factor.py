@@ -104,6 +104,7 @@ class Factor:
         """Columns of the gram, int64, (dim, chosen); or ``rows`` of them alone."""
         return np.rint(self.root[:, rows].T @ self.root[:, chosen]).astype(np.int64)
 
+    @one_thread()
     def add_to(
         self,
         gram: NDArray[np.signedinteger[Any]],
@@ -117,17 +118,6 @@ class Factor:
         Tile by tile, so that it is never held whole. `InvariantError` if an entry is not
         close to an integer or not possible; then ``gram`` is as it was.
         """
-        with one_thread():
-            self._add_tiles(gram, dim, positions, bounds, sign)
-
-    def _add_tiles(
-        self,
-        gram: NDArray[np.signedinteger[Any]],
-        dim: int,
-        positions: NDArray[np.int64],
-        bounds: Bounds,
-        sign: int,
-    ) -> None:
         done: list[tuple[int, int]] = []
         lengths = np.sqrt(self.diagonal(bounds.total).astype(np.float64))
         for top in range(0, self.dim, TILE):
