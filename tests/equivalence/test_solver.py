@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from safle.encoders import LinearEncoder
 from safle.errors import SolveError
-from safle.solver import facade, solve, tiles
+from safle.solver import least_squares, solve, tiles
 from safle.statistics import count, sum_statistics
 from tests.support.data_sets import KINDS, data_sets, fixed_data, model_bytes, repeated
 from tests.support.reference import phi
@@ -215,7 +215,7 @@ def only_float64(monkeypatch):
             raise SolveError("float32 is not allowed in this test")
         return tiles.Cholesky(matrix, backend, progress)
 
-    monkeypatch.setattr(facade, "Cholesky", refuse)
+    monkeypatch.setattr(least_squares, "Cholesky", refuse)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -12,7 +13,16 @@ import pytest
 from safle._internal import memory
 from safle.errors import InvalidInput, MissingExtra, NotEnoughMemory, SolveError
 from safle.model import Model
-from safle.solver import facade, heads, solve, solve_bytes, spectrum, tiles, torch_backend
+from safle.solver import (
+    facade,
+    heads,
+    least_squares,
+    solve,
+    solve_bytes,
+    spectrum,
+    tiles,
+    torch_backend,
+)
 from safle.statistics import Statistics
 from tests.support.data_sets import KINDS, fixed_data, fixed_encoder, repeated
 
@@ -89,8 +99,8 @@ def test_what_cannot_fit_is_refused_before_anything_is_computed(monkeypatch, rid
     statistics = fixed_data("embedding", samples=400, feature_dim=60).count()
     for module, name in (
         (facade, "spectrum_of"),
-        (facade, "TiledMatrix"),
-        (facade.Reduction, "tile"),
+        (least_squares, "TiledMatrix"),
+        (least_squares.Reduction, "tile"),
     ):
         monkeypatch.setattr(module, name, lambda *_: pytest.fail("computed"))
     with pytest.raises(NotEnoughMemory, match=r"needs .*B, 1.0 MB are available; use") as error:
@@ -152,7 +162,7 @@ def test_progress_only_rises_and_ends_at_one(monkeypatch, kind, ridge, probed):
 
 def test_progress_does_not_go_back_when_the_precision_is_raised(monkeypatch):
     monkeypatch.setattr(tiles, "TILE", 8)
-    exactly = facade.solve_exactly
+    exactly = least_squares.solve_exactly
     tries = []
 
     def inaccurate_at_first(system, approximate):
@@ -161,7 +171,7 @@ def test_progress_does_not_go_back_when_the_precision_is_raised(monkeypatch):
             raise SolveError("too inaccurate")
         return exactly(system, approximate)
 
-    monkeypatch.setattr(facade, "solve_exactly", inaccurate_at_first)
+    monkeypatch.setattr(least_squares, "solve_exactly", inaccurate_at_first)
     calls = heard(fixed_data("stack").count(), ridge=1.0)
     assert len(tries) == 2
     assert all(a <= b for a, b in pairwise(calls))
@@ -170,8 +180,8 @@ def test_progress_does_not_go_back_when_the_precision_is_raised(monkeypatch):
 
 def test_torch_is_only_needed_where_it_is_asked_for(monkeypatch):
     statistics = fixed_data().count()
-    monkeypatch.setattr(facade, "installed", lambda: False)
-    monkeypatch.setattr(facade, "TORCH_WORTHWHILE", 1)
+    monkeypatch.setattr(least_squares, "installed", lambda: False)
+    monkeypatch.setattr(least_squares, "TORCH_WORTHWHILE", 1)
     assert solve(statistics, ridge=1.0).backend == "scipy"
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"pip install 'safle\[torch\]'"):
@@ -183,52 +193,24 @@ def test_large_systems_use_torch_where_it_is_installed_and_faster(monkeypatch):
     statistics = fixed_data().count()
     assert torch_backend.installed()
     assert solve(statistics, ridge=1.0).backend == "scipy"
-    monkeypatch.setattr(facade, "TORCH_WORTHWHILE", 1)
+    monkeypatch.setattr(least_squares, "TORCH_WORTHWHILE", 1)
     for faster, backend in ((True, "torch"), (False, "scipy")):
-        torch_backend.multiplies_faster.cache_clear()
-        found = iter([1.0, 2.0] if faster else [2.0, 1.0])
-        monkeypatch.setattr(torch_backend, "_product_seconds", lambda _, found=found: next(found))
+        monkeypatch.setattr(least_squares, "multiplies_faster", lambda faster=faster: faster)
         assert solve(statistics, ridge=1.0).backend == backend
-    torch_backend.multiplies_faster.cache_clear()
 
 
-def test_both_libraries_multiply_a_tile():
+@pytest.mark.parametrize(
+    ("slow", "faster"), [(tiles.ScipyBackend, True), (torch_backend.TorchBackend, False)]
+)
+def test_the_library_that_multiplies_faster_is_found_by_trying_both(monkeypatch, slow, faster):
     pytest.importorskip("torch")
-    for backend in (torch_backend.TorchBackend(), tiles.ScipyBackend()):
-        assert torch_backend._product_seconds(backend) > 0
+    multiply = slow.subtract_product
 
+    def take_long(*arguments):
+        time.sleep(0.2)
+        return multiply(*arguments)
 
-def test_a_solution_says_how_it_was_obtained():
-    statistics = fixed_data().count()
-    numbers = solve(statistics, ridge=3, head="least-squares")
-    assert (numbers.ridge, numbers.head, numbers.rank, numbers.curve) == (
-        3.0,
-        "least-squares",
-        None,
-        None,
-    )
-    chosen = solve(statistics)
-    assert chosen.curve is not None
-    assert chosen.ridge == chosen.curve.best
-    assert chosen.class_names == (0, 1, 2)
-    assert (numbers.intercept == 0).all()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_auto_takes_the_averaged_head_where_classes_have_scatter(kind):
-    statistics = fixed_data(kind).count()
-    chosen, asked = solve(statistics), solve(statistics, head="averaged")
-    assert chosen.head == "averaged"
-    assert np.array_equal(chosen.weights, asked.weights)
-    assert np.array_equal(chosen.intercept, asked.intercept)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("ridge", "classes"), [(0, 3), ("auto", 1), (1.0, 1)])
-def test_auto_takes_least_squares_where_they_have_none(kind, ridge, classes):
-    data = fixed_data(kind)
-    statistics = data.part(data.labels < classes).count()
-    chosen = solve(statistics, ridge=ridge)
-    asked = solve(statistics, ridge=ridge, head="least-squares")
-    assert chosen.head == "least-squares"
-    assert np.array_equal(chosen.weights, asked.weights)
+    monkeypatch.setattr(slow, "subtract_product", take_long)
+    torch_backend.multiplies_faster.cache_clear()
+    assert torch_backend.multiplies_faster() is faster
+    torch_backend.multiplies_faster.cache_clear()
