@@ -14,7 +14,7 @@ from safle.cli.main import run
 from safle.data.tables import open_table
 from safle.data.tables.arrays import class_names_text
 from safle.encoders import Encoder, StackEncoder, load_encoder
-from safle.encoders.base import encoder_header, restore_encoder
+from safle.encoders.encoder_file import encoder_header, restore_encoder
 from safle.encoders.source import check_source
 from safle.errors import EncoderMismatch, SettingsError, SourceMismatch, WireError
 from safle.model import Model, load_model

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from safle.errors import EncoderMismatch, InvalidInput, NotEnoughMemory
 from safle.model import Model, load_model
 from safle.model import model as module
-from safle.model.model import on_grid
+from safle.model.grid import on_grid
 from safle.model.probabilities import probabilities as to_probabilities
 from safle.solver import solve
 from safle.statistics import count

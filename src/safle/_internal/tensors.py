@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from safle.errors import WireError
+from safle.errors import SafleError, WireError
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -33,3 +37,37 @@ def read_tensors(data: bytes) -> tuple[str, Arrays]:
         raise WireError(
             f"not a safetensors file of safle, such as an encoder or a model: {error!r}"
         ) from error
+
+
+def read_capped(path: str | os.PathLike[str], most: int, what: str) -> bytes:
+    """A file's bytes; `WireError` if it is larger than ``what`` can be."""
+    with Path(path).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        # What is no regular file does not say its size: one byte more than allowed will do.
+        data = file.read(most + 1) if size <= most else b""
+    if max(size, len(data)) > most:
+        raise WireError(f"{path} has more than {most} bytes; {what} has at most so many")
+    return data
+
+
+def read_header(text: str, format_name: str, what: str) -> dict[str, Any]:
+    """The fields of a header; `WireError` if it is not ``what``, in the format we read."""
+    header = json.loads(text)
+    found = header.get("format") if isinstance(header, dict) else None
+    if found != format_name:
+        raise WireError(f"not {what}: format {found!r}; this safle reads {format_name!r}")
+    return dict(header)
+
+
+@contextmanager
+def refusing_malformed(what: str) -> Iterator[None]:
+    """Whatever is raised where a header does not hold what it should is a `WireError`."""
+    try:
+        yield
+    except WireError:
+        raise
+    except (
+        *(SafleError, ValueError, TypeError, KeyError),
+        *(AttributeError, OverflowError, RecursionError),
+    ) as error:
+        raise WireError(f"not a valid {what}: {error!r}") from error

@@ -1,7 +1,8 @@
 """Encoders: the declared, fingerprinted functions features -> codes that clients share."""
 
-from safle.encoders.base import Encoder, load_encoder
+from safle.encoders.base import Encoder
 from safle.encoders.embedding import EmbeddingEncoder
+from safle.encoders.encoder_file import load_encoder
 from safle.encoders.linear import LinearEncoder
 from safle.encoders.random_features import RandomFeatureEncoder
 from safle.encoders.registry import kinds, make_encoder

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle._internal import atomic
-from safle._internal.tensors import Arrays, read_tensors, write_tensors
+from safle._internal.tensors import Arrays, write_tensors
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import Codes, Layout
+from safle.encoders.encoder_file import encoder_arrays, encoder_header, read_encoder
 from safle.encoders.features import ClassName, as_class_names, as_features
 from safle.encoders.made import Made, require_same
 from safle.encoders.names import as_names
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
-from safle.encoders.registry import kind_named, register
+from safle.encoders.registry import register
 from safle.encoders.schema import Schema
 from safle.encoders.settings import Setting, Settings
 from safle.encoders.source import as_source
-from safle.errors import SafleError, SettingsError, WireError
-
-FORMAT = "safle-encoder-3"
-MAX_FILE_BYTES = 1 << 28
-"""An encoder holds thresholds, not data: anything larger is not one."""
+from safle.errors import SettingsError
 
 
 class Encoder(ABC):
@@ -229,83 +224,13 @@ class Encoder(ABC):
 
     def to_bytes(self) -> bytes:
         """The encoder as a safetensors file."""
-        arrays = {
-            name: np.ascontiguousarray(array, dtype=np.float64)
-            for name, array in self.arrays().items()
-        }
-        return write_tensors(encoder_header(self), arrays)
+        return write_tensors(encoder_header(self), encoder_arrays(self))
 
     @staticmethod
     def from_bytes(data: bytes) -> Encoder:
         """The inverse of `to_bytes`, for every kind; nothing in ``data`` is executed."""
-        if len(data) > MAX_FILE_BYTES:
-            raise WireError(f"{len(data)} bytes; an encoder file has at most {MAX_FILE_BYTES}")
-        return restore_encoder(*read_tensors(data))
+        return read_encoder(data)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the encoder file, atomically."""
         atomic.write_bytes(path, self.to_bytes())
-
-
-def encoder_header(encoder: Encoder) -> str:
-    """All but the arrays as canonical JSON; without source, names, classes where there are none.
-
-    The layout follows from the rest. It is there so that another version of safle, in which
-    it follows differently, refuses the encoder instead of misreading statistics.
-    """
-    content: dict[str, Any] = {
-        "format": FORMAT,
-        "kind": encoder.kind,
-        "settings": encoder.header(),
-        "layout": encoder.layout.to_json(),
-    }
-    content |= {"source": encoder.source} if encoder.source else {}
-    content |= {"features": [*encoder.feature_names]} if encoder.feature_names else {}
-    content |= {"classes": [*encoder.classes]} if encoder.classes else {}
-    return json.dumps(content, sort_keys=True, separators=(",", ":"))
-
-
-def restore_encoder(header: str, arrays: Arrays) -> Encoder:
-    """An encoder from its header and arrays; `WireError` if they do not make one."""
-    try:
-        content = json.loads(header)
-        if content["format"] != FORMAT:
-            raise WireError(
-                f"not a safle encoder: format {content['format']!r}; this safle reads {FORMAT!r}"
-            )
-        encoder = restore_kind(content["kind"], content["settings"], arrays)
-        encoder = encoder.with_source(content.get("source", ""))
-        encoder = encoder.with_names(content.get("features", ()))
-        encoder = encoder.with_classes(content.get("classes", ()))
-    except WireError:
-        raise
-    except (SafleError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise WireError(f"not a valid encoder: {error!r}") from error
-    # Two texts of one header would be two identities of one encoder.
-    if encoder_header(encoder) != header:
-        raise WireError("the header is not as this safle writes it: make the encoder again")
-    return encoder
-
-
-def restore_kind(kind: Any, settings: Any, arrays: Arrays) -> Encoder:
-    """An encoder of a kind by name."""
-    for name, array in arrays.items():
-        if array.dtype != np.float64 or not np.isfinite(array).all():
-            raise WireError(f"encoder array {name!r} is not finite float64")
-    return kind_named(kind).restore(settings, arrays)
-
-
-def load_encoder(path: str | os.PathLike[str]) -> Encoder:
-    """Read an encoder file; nothing in it is executed.
-
-    >>> load_encoder("nowhere.safetensors")
-    Traceback (most recent call last):
-    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.safetensors'
-    """
-    with Path(path).open("rb") as file:
-        # One byte more than allowed is enough to refuse a file, whatever its size.
-        data = file.read(MAX_FILE_BYTES + 1)
-    try:
-        return Encoder.from_bytes(data)
-    except WireError as error:
-        raise WireError(f"{path}: {error}") from error

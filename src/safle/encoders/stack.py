@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle._internal.tensors import Arrays
-from safle.encoders.base import Encoder, restore_kind
+from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import Codes, Layout
+from safle.encoders.encoder_file import restore_kind
 from safle.encoders.operations import Expressed, Operations, T
 from safle.encoders.registry import kind_named, kinds
 from safle.encoders.settings import Setting, Settings, setting

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -23,12 +22,13 @@ from safle._internal import atomic
 from safle._internal.arguments import require_type
 from safle._internal.memory import require
 from safle._internal.places import naming
+from safle._internal.tensors import read_capped
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
 from safle.encoders.features import as_class_names, as_features, as_labels, as_weights
 from safle.encoders.random_features import suits_by_class
 from safle.encoders.registry import DEFAULT_KIND, kind_named
-from safle.errors import InvalidInput, SettingsError, WireError
+from safle.errors import InvalidInput, SettingsError
 from safle.model import Model
 from safle.solver import Solution, solve
 from safle.solver.facade import Criterion, Head
@@ -207,11 +207,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         """
         from safle.model.saving import MAX_FILE_BYTES, from_bytes
 
-        size = Path(path).stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise WireError(f"{path} has {size} bytes; a classifier has at most {MAX_FILE_BYTES}")
         with naming(path):
-            return from_bytes(Path(path).read_bytes(), cls)
+            return from_bytes(read_capped(path, MAX_FILE_BYTES, "a classifier"), cls)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores, (samples, class_count); with two classes their difference, (samples,)."""

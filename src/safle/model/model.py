@@ -9,11 +9,9 @@ see `safle.model.squares`.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from copy import copy
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,27 +20,24 @@ from numpy.typing import ArrayLike, NDArray
 from safle._internal import atomic
 from safle._internal.arguments import require_type
 from safle._internal.memory import require
-from safle._internal.tensors import Arrays, read_tensors, write_tensors
-from safle.encoders.base import Encoder, encoder_header, restore_encoder
+from safle._internal.places import naming
+from safle._internal.tensors import read_capped
+from safle.encoders import Encoder
 from safle.encoders.codes import Codes
-from safle.encoders.features import ClassName, as_class_names
-from safle.errors import InvalidInput, SafleError, WireError
+from safle.encoders.features import ClassName
+from safle.errors import InvalidInput
 from safle.model.dense import DenseScores
-from safle.model.kernels.tables import MOST_BITS, look_up, padded
+from safle.model.grid import grid_exponent, on_grid
+from safle.model.kernels.tables import look_up, padded
+from safle.model.model_file import MAX_FILE_BYTES, read_model, write_model
 from safle.model.probabilities import probabilities
 from safle.model.squares import Squares
 from safle.solver import Solution
-from safle.solver.heads import HEADS
-from safle.solver.quadratic import Quadratic
 from safle.statistics.privacy import Privacy
 
-FORMAT = "safle-model-3"
-MAX_FILE_BYTES = 1 << 32
 BATCH, SMALLEST_BATCH = 8_192, 256
 DENSE_BATCH = 1 << 22
 """Dense integers of a batch, so that they are still in the cache when they meet the weights."""
-_MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
-"""What Python raises where a header does not hold what it should."""
 
 
 class Model:
@@ -100,7 +95,7 @@ class Model:
     @cached_property
     def _step(self) -> float:
         """The power of two that all weights are multiples of."""
-        return float(np.ldexp(1.0, _grid_exponent(self.weights)))
+        return float(np.ldexp(1.0, grid_exponent(self.weights)))
 
     @cached_property
     def _table_steps(self) -> NDArray[np.int32]:
@@ -199,42 +194,12 @@ class Model:
 
     def to_bytes(self) -> bytes:
         """The model as a safetensors file; equal models give equal bytes."""
-        header: dict[str, Any] = {
-            "format": FORMAT,
-            "encoder": encoder_header(self.encoder),
-            "classes": list(self.class_names),
-            "head": self.head,
-            "ridge": float(self.ridge).hex(),
-        }
-        if self.privacy is not None:
-            header["privacy"] = self.privacy.to_json()
-        if self.temperature is not None:
-            header["temperature"] = self.temperature.hex()
-        arrays: Arrays = {
-            f"encoder.{name}": np.asarray(array, dtype=np.float64)
-            for name, array in self.encoder.arrays().items()
-        }
-        arrays |= {"codes": self.codes, "weights": self.weights, "intercept": self.intercept}
-        if self.squares is not None:
-            head = self.squares.head
-            arrays |= {"factors": head.factors, "offsets": head.offsets}
-            header |= {"exponent": head.exponent, "worth": head.worth.hex()}
-        text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return write_tensors(text, arrays)
+        return write_model(self)
 
     @staticmethod
     def from_bytes(data: bytes) -> Model:
         """The inverse of `to_bytes`; `WireError` for anything that is not a model."""
-        text, arrays = read_tensors(data)
-        try:
-            header = json.loads(text)
-            if not isinstance(header, dict) or header.get("format") != FORMAT:
-                raise WireError(f"a safetensors file but not a safle model of format {FORMAT!r}")
-            return _restore(header, arrays)
-        except WireError:
-            raise
-        except (SafleError, *_MALFORMED) as error:
-            raise WireError(f"not a valid safle model: {error}") from error
+        return Model(*read_model(data))
 
     @cached_property
     def digest(self) -> str:
@@ -246,21 +211,6 @@ class Model:
         atomic.write_bytes(path, self.to_bytes())
 
 
-def on_grid(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Round to multiples of a power of two, `MOST_BITS` below the largest value."""
-    exponent = _grid_exponent(values)
-    # Plus zero: what rounds to nothing must not keep the sign of its last bits.
-    steps = np.rint(np.ldexp(values, -exponent))
-    return np.ldexp(steps, exponent).astype(np.float32) + np.float32(0)
-
-
-def _grid_exponent(values: NDArray[np.floating[Any]]) -> int:
-    # As float32, which has as many bits: a largest value that rounds up to the next
-    # power of two belongs to that one's grid, so rounded values keep their grid.
-    largest = np.float32(np.abs(values).max(initial=0.0))
-    return int(np.frexp(largest)[1]) - MOST_BITS
-
-
 def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model file; nothing in it is executed.
 
@@ -268,63 +218,5 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     Traceback (most recent call last):
     FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.safetensors'
     """
-    size = Path(path).stat().st_size
-    if size > MAX_FILE_BYTES:
-        raise WireError(f"{path} has {size} bytes; a model file has at most {MAX_FILE_BYTES}")
-    try:
-        return Model.from_bytes(Path(path).read_bytes())
-    except WireError as error:
-        raise WireError(f"{path}: {error}") from error
-
-
-def _restore(header: dict[str, Any], arrays: Arrays) -> Model:
-    own = {
-        name.removeprefix("encoder."): array
-        for name, array in arrays.items()
-        if name.startswith("encoder.")
-    }
-    encoder = restore_encoder(header["encoder"], own)
-    classes = header["classes"]
-    if not isinstance(classes, list) or as_class_names(classes) != tuple(classes) or not classes:
-        raise WireError("the class names are not in ascending order")
-    codes, weights, intercept = (arrays[name] for name in ("codes", "weights", "intercept"))
-    rows = len(codes) + encoder.layout.dense_dim
-    shapes = {
-        "codes": (codes, np.int64, (len(codes),)),
-        "weights": (weights, np.float32, (rows, len(classes))),
-        "intercept": (intercept, np.float32, (len(classes),)),
-    }
-    for name, (array, dtype, shape) in shapes.items():
-        if array.dtype != dtype or array.shape != shape or not np.isfinite(array).all():
-            raise WireError(f"{name} is {array.dtype} {array.shape}; expected {shape}, finite")
-    if not np.array_equal(on_grid(weights), weights):
-        raise WireError(f"the weights are not multiples of one power of two with {MOST_BITS} bits")
-    limit = encoder.layout.code_count
-    if (np.diff(codes) <= 0).any() or (len(codes) and not 0 <= codes[0] <= codes[-1] < limit):
-        raise WireError("the codes are not ascending columns of the encoder")
-    head, ridge = header["head"], float.fromhex(header["ridge"])
-    if head not in HEADS or not 0 <= ridge < np.inf:
-        raise WireError(f"head {head!r} and ridge {ridge}; expected one of {', '.join(HEADS)}")
-    temperature = float.fromhex(header["temperature"]) if "temperature" in header else None
-    if temperature is not None and not 0 < temperature < np.inf:
-        raise WireError(f"temperature {temperature}; expected a positive number")
-    squares = None
-    if "factors" in arrays:
-        exponent, worth = header["exponent"], float.fromhex(header["worth"])
-        squares = Quadratic(arrays["factors"], exponent, arrays["offsets"], worth)
-    return Model(
-        encoder,
-        Solution(
-            fingerprint=encoder.fingerprint,
-            layout=encoder.layout,
-            codes=codes,
-            class_names=tuple(classes),
-            weights=weights.astype(np.float64),
-            intercept=intercept.astype(np.float64),
-            head=head,
-            ridge=ridge,
-            quadratic=squares,
-            temperature=temperature,
-            privacy=Privacy.from_json(header["privacy"]) if "privacy" in header else None,
-        ),
-    )
+    with naming(path):
+        return Model.from_bytes(read_capped(path, MAX_FILE_BYTES, "a model file"))

@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle._internal.tensors import read_tensors, write_tensors
+from safle._internal.tensors import (
+    read_header,
+    read_tensors,
+    refusing_malformed,
+    write_tensors,
+)
 from safle.encoders import Encoder
 from safle.encoders.features import as_class_names, as_labels
-from safle.errors import SafleError, WireError
+from safle.errors import WireError
 from safle.model.model import Model
 from safle.wire import decode_statistics, encode_statistics
 
@@ -26,7 +31,6 @@ MAX_FILE_BYTES = 1 << 33
 _TYPES = ("bool", "object", "str", *(f"{s}{b}" for s in ("int", "uint") for b in (8, 16, 32, 64)))
 _TYPES += ("float16", "float32", "float64")
 """What labels may be an array of."""
-_MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 def to_bytes(classifier: SafleClassifier) -> bytes:
@@ -53,11 +57,8 @@ def to_bytes(classifier: SafleClassifier) -> bytes:
 def from_bytes(data: bytes, kind: type[SafleClassifier]) -> SafleClassifier:
     """The inverse of `to_bytes`; `WireError` for anything else."""
     text, arrays = read_tensors(data)
-    try:
-        header = json.loads(text)
-        if header.get("format") != FORMAT:
-            found = header.get("format")
-            raise WireError(f"not a safle classifier: format {found!r}; expected {FORMAT!r}")
+    with refusing_malformed("classifier"):
+        header = read_header(text, FORMAT, "a safle classifier")
         model = Model.from_bytes(arrays["model"].tobytes())
         classifier = kind(**header["params"])
         classifier.encoder = classifier.encoder or model.encoder
@@ -72,10 +73,6 @@ def from_bytes(data: bytes, kind: type[SafleClassifier]) -> SafleClassifier:
         if not {*model.class_names} <= {*header["classes"]}:
             raise WireError("the classes are not those of the model")
         classifier.statistics_, classifier.model_ = statistics, model
-    except WireError:
-        raise
-    except (SafleError, *_MALFORMED) as error:
-        raise WireError(f"not a valid classifier: {error!r}") from error
     return classifier
 
 
