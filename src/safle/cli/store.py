@@ -181,7 +181,7 @@ def verify(session: Session, /, folder: Path) -> None:
     opened = Store.open(folder)
     with session.progress(f"verifying {len(opened.members)} contributions") as advance:
         problems = opened.problems(advance)
-    strangers = opened.strangers()
+    strangers = opened.files.strangers()
     session.text([*problems, *(f"{path}: not ours; it is left alone" for path in strangers)])
     if problems:
         raise StoreError(f"{folder}: {len(problems)} problems, named above")

@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -24,12 +23,9 @@ from safle.federation import log
 from safle.federation.contribution import Entry
 
 DATABASE, LOCK = "store.sqlite", "lock"
-ENCODER, CONTRIBUTIONS = "encoder.safetensors", "contributions"
 FORMAT = "safle-store-3"
 SECONDS_TO_WAIT = 5.0
 _LOOKS_PER_SECOND = 20
-_OURS = re.compile(r"[0-9a-f]{64}\.stats|\.[0-9a-f]{64}\.stats\.\w+\.part")
-_PARTS = re.compile(rf"{ENCODER}|{CONTRIBUTIONS}|{LOCK}|{DATABASE}(-\w+)?|\.{ENCODER}\.\w+\.part")
 _TABLES = f"""
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE contributions (
@@ -182,19 +178,3 @@ def count_members(folder: Path) -> int:
 
 def _seal(*fields: str | None) -> str:
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
-
-
-def is_ours(path: Path) -> bool:
-    """Whether a store wrote this file; never what a link leads to."""
-    return bool(_OURS.fullmatch(path.name)) and path.is_file() and not path.is_symlink()
-
-
-def check_unused(place: Path) -> None:
-    """Refuse a folder of other things; what a store half made has left behind may be there."""
-    if not place.exists() or (place / DATABASE).exists():
-        return
-    if any(not _PARTS.fullmatch(path.name) for path in place.iterdir()):
-        raise StoreError(f"{place} holds other files; choose a new or an empty folder")
-    inside = place / CONTRIBUTIONS
-    if inside.is_symlink() or (inside.exists() and any(inside.iterdir())):
-        raise StoreError(f"{inside} holds files of somebody's; choose a new or an empty folder")

@@ -19,37 +19,21 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from safle._internal import atomic
 from safle._internal.texts import name_some
-from safle.encoders import Encoder, load_encoder
-from safle.errors import (
-    EncoderMismatch,
-    InvalidInput,
-    SafleError,
-    SolveError,
-    StoreError,
-    WireError,
-)
-from safle.federation.contribution import Contribution, Entry
-from safle.federation.database import (
-    CONTRIBUTIONS,
-    DATABASE,
-    ENCODER,
-    SECONDS_TO_WAIT,
-    Database,
-    Lock,
-    Member,
-    check_unused,
-    is_ours,
-)
+from safle.encoders import Encoder
+from safle.errors import EncoderMismatch, InvalidInput, SafleError, SolveError, StoreError
+from safle.federation.contribution import Contribution
+from safle.federation.database import DATABASE, SECONDS_TO_WAIT, Database, Lock, Member
+from safle.federation.kept_files import KeptFiles
 from safle.federation.limits import Limits
 from safle.federation.membership import Membership
+from safle.federation.store_facts import check_unused, make_store, read_facts, write_limits
 from safle.statistics import Accumulator, Statistics
 
 _log = logging.getLogger(__name__)
@@ -67,6 +51,7 @@ class Store:
     limits : what a client may claim
     roster : names by public key of those one of whom must have signed; empty if nobody must
     members : who is in, by the client's name, in the order in which they came
+    files : what they sent
 
     >>> from tempfile import TemporaryDirectory
     >>> from safle import DeclaredRange, LinearEncoder
@@ -85,12 +70,13 @@ class Store:
             database = stack.enter_context(closing(Database(folder, create=making is not None)))
             # Whoever has the lock makes the store: nobody replaces what another has made.
             if making is not None and not database.facts():
-                _make(folder, making, database)
-            self.encoder, self.limits, self.roster = _read_facts(folder, database.facts())
+                make_store(folder, making, database)
+            self.encoder, self.limits, self.roster = read_facts(folder, database.facts())
+            self.files = KeptFiles(folder, self.encoder)
             self.members = Membership(database.members())
             self._database = None if lock is None else database
             if lock is not None:
-                for path in self._unnamed():
+                for path in self.files.unnamed(self.members.values()):
                     path.unlink(missing_ok=True)
                 self._held = stack.pop_all()
 
@@ -149,7 +135,7 @@ class Store:
                 self.members.check_limits(limits, member)
             except SafleError as error:
                 raise StoreError(f"client {client!r}, who is in, has {error}") from error
-        database.set_fact("limits", json.dumps(asdict(limits)))
+        database.set_fact("limits", write_limits(limits))
         self.limits = limits
 
     def require_approval(self, roster: Mapping[str, str]) -> None:
@@ -201,7 +187,7 @@ class Store:
             database.refuse(contribution.client, sent, str(error))
             raise
         try:
-            atomic.write_bytes(self._path(entry), contribution.data)
+            atomic.write_bytes(self.files.path(entry), contribution.data)
             member = database.add(entry, sent, approver)
         except BaseException:
             if total is not None:
@@ -216,7 +202,7 @@ class Store:
         member = self.members.get(client)
         if member is None:
             raise StoreError(f"{self.folder} has no client {client!r}; {self.members.describe()}")
-        path = self._path(member)
+        path = self.files.path(member)
         sent = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
         self._writable().remove(member, sent)
         # Another client's file, where two sent the same.
@@ -228,8 +214,8 @@ class Store:
     def contributions(self, progress: Progress | None = None) -> Iterator[Statistics]:
         """Every member's statistics, verified again, one at a time."""
         for member in self._each(progress):
-            with self._naming(member):
-                statistics = self._read(member)
+            with self.files.naming(member):
+                statistics = self.files.read(member)
                 statistics.multiply_out()
             yield statistics
 
@@ -237,8 +223,8 @@ class Store:
         """The sum of all members, in memory that does not grow with their number."""
         total = Accumulator(self.encoder)
         for member in self._each(progress):
-            with self._naming(member):
-                total.add(self._read(member))
+            with self.files.naming(member):
+                total.add(self.files.read(member))
         return total
 
     def problems(self, progress: Progress | None = None) -> list[str]:
@@ -246,13 +232,13 @@ class Store:
         found = []
         for member in self._each(progress):
             try:
-                with self._naming(member):
-                    self._read(member).multiply_out()
+                with self.files.naming(member):
+                    self.files.read(member).multiply_out()
             except (SafleError, OSError) as error:
                 found.append(str(error))
         found += [
             f"{path}: no row of the database names it; the next change of the store deletes it"
-            for path in self._unnamed()
+            for path in self.files.unnamed(self.members.values())
         ]
         return found
 
@@ -275,39 +261,11 @@ class Store:
             return f"{found}, and none fails by itself"
         return f"{found}; solved by themselves, these fail too: {name_some(failing)}"
 
-    def strangers(self) -> list[Path]:
-        """What lies among the contributions and is not the store's: it is never touched."""
-        return sorted(path for path in self._place.iterdir() if not is_ours(path))
-
     def _each(self, progress: Progress | None) -> Iterator[Member]:
         for done, member in enumerate(self.members.values(), start=1):
             yield member
             if progress is not None:
                 progress(done / len(self.members))
-
-    def _read(self, expected: Member) -> Statistics:
-        path, client = self._path(expected), expected.client
-        if not path.is_file():
-            raise StoreError(
-                f"{path}: the contribution of {client!r} is missing; get it from the client again "
-                f"('safle store remove', then 'safle store add')"
-            )
-        statistics, entry = Contribution.read(path, client).open(self.encoder)
-        if (entry.digest, entry.samples) != (expected.digest, expected.samples):
-            raise WireError("not the content that the database names")
-        return statistics
-
-    @contextmanager
-    def _naming(self, member: Member) -> Iterator[None]:
-        """Whatever is wrong with a contribution is said of its file and client."""
-        try:
-            yield
-        except StoreError:
-            raise
-        except SafleError as error:
-            raise StoreError(
-                f"{self._path(member)}: the contribution of {member.client!r} is damaged: {error}"
-            ) from error
 
     def _check_approved(self, contribution: Contribution) -> str:
         """Who has signed it, for the log; `ApprovalError` if the roster wants somebody to."""
@@ -323,22 +281,6 @@ class Store:
             raise StoreError(f"{self.folder} is open for reading only")
         return self._database
 
-    @property
-    def _place(self) -> Path:
-        place = self.folder / CONTRIBUTIONS
-        if place.is_symlink() or not place.is_dir():
-            raise StoreError(f"{place} is not a folder of this store's own; bring it back")
-        return place
-
-    def _path(self, entry: Entry) -> Path:
-        return self._place / f"{entry.digest}.stats"
-
-    def _unnamed(self) -> list[Path]:
-        """Our own files that are not in: those of removed clients and of crashes."""
-        named = {f"{member.digest}.stats" for member in self.members.values()}
-        found = (path for path in self._place.iterdir() if path.name not in named)
-        return sorted(path for path in found if is_ours(path))
-
 
 def _fails(solving: Callable[[Statistics], object], statistics: Statistics) -> bool:
     try:
@@ -349,33 +291,3 @@ def _fails(solving: Callable[[Statistics], object], statistics: Statistics) -> b
         # One client's classes or samples may be too few for a head that the sum can have.
         return False
     return False
-
-
-def _make(place: Path, encoder: Encoder, database: Database) -> None:
-    path = place / ENCODER
-    if path.exists() and load_encoder(path) != encoder:
-        raise StoreError(f"{path} is another encoder; choose a new or an empty folder")
-    (place / CONTRIBUTIONS).mkdir(exist_ok=True)
-    encoder.save(path)
-    limits = json.dumps(asdict(Limits()))
-    database.create(fingerprint=encoder.fingerprint, limits=limits, roster="{}")
-
-
-def _read_facts(place: Path, facts: Mapping[str, str]) -> tuple[Encoder, Limits, dict[str, str]]:
-    if not facts:
-        raise StoreError(
-            f"{place} is not a store: its making was interrupted; make it again with 'safle store "
-            "add --encoder'"
-        )
-    encoder, made_with = load_encoder(place / ENCODER), str(facts.get("fingerprint"))
-    if encoder.fingerprint != made_with:
-        raise StoreError(
-            f"{place / ENCODER} is not the encoder that this store was made with "
-            f"({made_with[:12]}…); bring it back"
-        )
-    try:
-        fields = json.loads(facts["limits"])
-        limits = Limits(**{**fields, "classes": tuple(fields["classes"])})
-        return encoder, limits, dict(json.loads(facts["roster"]))
-    except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"{place / DATABASE}: limits or roster are damaged: {error}") from error

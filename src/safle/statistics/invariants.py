@@ -263,10 +263,10 @@ def _check_by_class(s: Statistics, *, sums: bool) -> None:
 
 
 def _check_class_sums(s: Statistics) -> None:
-    from safle.statistics.accumulator import add_up
+    from safle.statistics.growing import add_grams
 
     block = len(s.codes) + np.arange(*s.layout.by_class)
-    total = triangle.to_square(add_up(s.by_class), len(block))
+    total = triangle.to_square(add_grams(s.by_class), len(block))
     if not np.array_equal(s.columns(block, block), total):
         _fail("the products of the classes add up", "they do not")
 

@@ -21,8 +21,8 @@ from safle.encoders.features import ClassName, as_class_names
 from safle.encoders.made import Made, require_encoder
 from safle.errors import WireError
 from safle.statistics import Accumulator, Statistics
-from safle.statistics.accumulator import add_up
 from safle.statistics.factor import Factor
+from safle.statistics.growing import add_grams
 from safle.statistics.invariants import verify, verify_margins
 from safle.statistics.kernels import triangle
 from safle.statistics.value import Margins
@@ -220,7 +220,7 @@ def _read_grams(margins: Margins, sections: Sections, form: str, limit: int) -> 
     elif form == WHOLE:
         gram = whole.read_gram(margins, sections)
     by_class = read_classes(margins, sections, limit) if margins.layout.class_layout else ()
-    return margins.with_gram(add_up(by_class) if form == CLASSES else gram, by_class)
+    return margins.with_gram(add_grams(by_class) if form == CLASSES else gram, by_class)
 
 
 def _check_header(opened: container.Container, made: Made | None) -> Layout:
