@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from safle.encoders import LinearEncoder
 from safle.errors import SolveError
-from safle.solver import least_squares, solve, tiles
+from safle.solver import least_squares, panels, solve
 from safle.statistics import count, sum_statistics
 from tests.support.data_sets import KINDS, data_sets, fixed_data, model_bytes, repeated
 from tests.support.reference import phi
@@ -211,9 +211,9 @@ def test_the_papers_protocol_with_dense_matrices_gives_the_same(real_phi, kind):
 @pytest.fixture
 def only_float64(monkeypatch):
     def refuse(matrix, backend, progress):
-        if matrix.tiles[0, 0].dtype == np.float32:
+        if matrix.panels[0].dtype == np.float32:
             raise SolveError("float32 is not allowed in this test")
-        return tiles.Cholesky(matrix, backend, progress)
+        return panels.Cholesky(matrix, backend, progress)
 
     monkeypatch.setattr(least_squares, "Cholesky", refuse)
 
@@ -248,14 +248,32 @@ def test_torch_and_scipy_give_the_same_model(kind, head):
 
 
 @pytest.mark.parametrize("backend", ["scipy", "torch"])
-def test_the_size_of_the_tiles_does_not_change_the_model(monkeypatch, backend):
+def test_the_height_of_the_panels_does_not_change_the_model(monkeypatch, backend):
     pytest.importorskip(backend)
     data = fixed_data("stack", samples=400, feature_dim=12)
     statistics = data.count()
     expected = model_bytes(data.encoder, statistics, ridge=0.5)
-    for size in (7, 64, 100):
-        monkeypatch.setattr(tiles, "TILE", size)
+    for height in (7, 64, 100):
+        monkeypatch.setattr(panels, "HEIGHT", height)
         assert model_bytes(data.encoder, statistics, ridge=0.5, backend=backend) == expected
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [1, 5, panels.THIN, panels.THIN + 1])
+@pytest.mark.parametrize("height", [3, 8, 50, 1000])
+def test_a_factor_solves_few_and_many_right_sides(monkeypatch, dtype, width, height):
+    monkeypatch.setattr(panels, "HEIGHT", height)
+    generator = np.random.default_rng(width)
+    root = generator.standard_normal((131, 131))
+    matrix = root @ root.T + 131 * np.eye(131)
+
+    def make(rows, columns):
+        return np.asfortranarray(matrix[slice(*rows), slice(*columns)], dtype)
+
+    factor = panels.Cholesky(panels.PanelledMatrix(131, make), panels.ScipyBackend())
+    right = generator.standard_normal((131, width))
+    expected = scipy.linalg.solve(matrix, right, assume_a="pos")
+    assert close(factor.solve(right), expected, 40 * np.finfo(dtype).eps)
 
 
 def test_a_hopeless_float32_factorisation_falls_back_to_float64(real_phi):
@@ -275,12 +293,12 @@ def test_a_hopeless_float32_factorisation_falls_back_to_float64(real_phi):
     assert left <= 1e-10
 
 
-def test_several_tiles_of_the_real_size_are_solved():
-    data = fixed_data("embedding", samples=1500, feature_dim=150)
+def test_several_panels_of_the_real_height_are_solved():
+    data = fixed_data("embedding", samples=1500, feature_dim=220)
     statistics = data.count()
     solution = solve(statistics, ridge=5.0, head="least-squares")
     gram = statistics.gram_square() + solution.ridge * np.eye(statistics.dim)
     expected = scipy.linalg.solve(gram, statistics.cross, assume_a="pos")
-    assert statistics.dim - statistics.layout.experts > tiles.TILE
+    assert statistics.dim - statistics.layout.experts > panels.HEIGHT
     assert close(solution.weights, expected, 1e-9)
     assert solution.residual <= 1e-10

@@ -17,10 +17,10 @@ from safle.solver import (
     facade,
     heads,
     least_squares,
+    panels,
     solve,
     solve_bytes,
     spectrum,
-    tiles,
     torch_backend,
 )
 from safle.statistics import Statistics
@@ -99,7 +99,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_computed(monkeypatch, rid
     statistics = fixed_data("embedding", samples=400, feature_dim=60).count()
     for module, name in (
         (facade, "spectrum_of"),
-        (least_squares, "TiledMatrix"),
+        (least_squares, "PanelledMatrix"),
         (least_squares.Reduction, "tile"),
     ):
         monkeypatch.setattr(module, name, lambda *_: pytest.fail("computed"))
@@ -150,7 +150,7 @@ def heard(statistics, **options):
 @pytest.mark.parametrize("ridge", RIDGES)
 @pytest.mark.parametrize("probed", [True, False])
 def test_progress_only_rises_and_ends_at_one(monkeypatch, kind, ridge, probed):
-    monkeypatch.setattr(tiles, "TILE", 8)
+    monkeypatch.setattr(panels, "HEIGHT", 8)
     if probed:
         monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", 3)
     calls = heard(fixed_data(kind).count(), ridge=ridge)
@@ -161,7 +161,7 @@ def test_progress_only_rises_and_ends_at_one(monkeypatch, kind, ridge, probed):
 
 
 def test_progress_does_not_go_back_when_the_precision_is_raised(monkeypatch):
-    monkeypatch.setattr(tiles, "TILE", 8)
+    monkeypatch.setattr(panels, "HEIGHT", 8)
     exactly = least_squares.solve_exactly
     tries = []
 
@@ -200,7 +200,7 @@ def test_large_systems_use_torch_where_it_is_installed_and_faster(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("slow", "faster"), [(tiles.ScipyBackend, True), (torch_backend.TorchBackend, False)]
+    ("slow", "faster"), [(panels.ScipyBackend, True), (torch_backend.TorchBackend, False)]
 )
 def test_the_library_that_multiplies_faster_is_found_by_trying_both(monkeypatch, slow, faster):
     pytest.importorskip("torch")

@@ -15,13 +15,13 @@ from safle.errors import InvalidInput
 from safle.solver.heads import HEADS, put_head
 from safle.solver.least_squares import BackendName, least_squares, require_memory
 from safle.solver.noise import noise_ridge, privacy_of
+from safle.solver.panels import Progress
 from safle.solver.priors import Priors, shift_of
 from safle.solver.quadratic import coolness, quadratic
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import CRITERIA, RidgeCurve, degrees_of_freedom, ridge_curve
 from safle.solver.solution import Solution
 from safle.solver.spectrum import Spectrum, spectrum_of
-from safle.solver.tiles import Progress
 from safle.statistics import Statistics
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from safle._internal.memory import require
 from safle.errors import InvalidInput, SolveError
 from safle.solver.digits import ExactSolution, System, solve_exactly
 from safle.solver.minimum_norm import minimum_norm
+from safle.solver.panels import Backend, Cholesky, PanelledMatrix, Progress, ScipyBackend
 from safle.solver.reduction import Reduction
-from safle.solver.tiles import Backend, Cholesky, Progress, ScipyBackend, TiledMatrix
 from safle.solver.torch_backend import TorchBackend, installed, multiplies_faster
 from safle.statistics import Statistics
 
@@ -91,7 +91,7 @@ def _factored(
 ) -> ExactSolution:
     size = reduction.reduced_dim
     require_memory(system.statistics, dtype)
-    matrix = TiledMatrix(size, lambda rows, columns: reduction.tile(rows, columns, dtype))
+    matrix = PanelledMatrix(size, lambda rows, columns: reduction.tile(rows, columns, dtype))
     ridge = system.ridge.value
     matrix.add_to_diagonal(ridge)
     factor = Cholesky(matrix, backend, progress)
@@ -120,7 +120,7 @@ def require_memory(statistics: Statistics, dtype: Any) -> None:
 
 
 def solve_bytes(size: int, classes: int = 1, itemsize: int = 4) -> int:
-    """Memory that solving takes: half a square, its tiles' inverses, a dozen of weights."""
+    """Memory that solving takes: half a square, corners, a panel, a dozen of weights."""
     half = itemsize * size * (size + 1) // 2
     return half + 4 * itemsize * size * 1024 + 12 * 8 * size * classes
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, qr
 from threadpoolctl import threadpool_limits
 
+from safle.solver.panels import Progress
 from safle.solver.reduction import Reduction
-from safle.solver.tiles import Progress
 from safle.statistics import Statistics
 from safle.statistics.kernels import triangle
 

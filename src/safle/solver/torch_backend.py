@@ -1,4 +1,4 @@
-"""Tile operations by torch: on a GPU where there is one, on the CPU otherwise."""
+"""Panel operations by torch: on a GPU where there is one, on the CPU otherwise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import MissingExtra, SolveError
-from safle.solver.tiles import TILE, Backend, ScipyBackend
+from safle.solver.panels import HEIGHT, Backend, ScipyBackend
 
 WORTH_COPYING = 0.8
 
@@ -22,7 +22,7 @@ def installed() -> bool:
 
 
 class TorchBackend:
-    """Row-major torch tiles on one device."""
+    """Torch tensors in column order on one device."""
 
     name = "torch"
 
@@ -34,33 +34,36 @@ class TorchBackend:
         self._torch = torch
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
-    def load(self, block: NDArray[Any]) -> Any:
-        return self._torch.from_numpy(np.ascontiguousarray(block)).to(self._device)
+    def load(self, panel: NDArray[Any]) -> Any:
+        return self._torch.from_numpy(panel).to(self._device)
 
-    def unload(self, tile: Any) -> NDArray[Any]:
-        result: NDArray[Any] = tile.cpu().numpy()
-        return result
+    def unload(self, panel: Any) -> NDArray[Any]:
+        return np.asfortranarray(panel.cpu().numpy())
 
-    def factor(self, tile: Any) -> Any:
-        lower, info = self._torch.linalg.cholesky_ex(tile)
+    def factor(self, target: Any) -> None:
+        lower, info = self._torch.linalg.cholesky_ex(target)
         if int(info):
-            raise SolveError(f"the matrix is not positive definite in {tile.dtype}")
-        return lower
+            raise SolveError(f"the matrix is not positive definite in {target.dtype}")
+        target.copy_(lower)
 
-    def divide(self, tile: Any, factor: Any) -> Any:
-        return self._torch.linalg.solve_triangular(factor.T, tile, upper=True, left=False)
+    def divide(self, target: Any, factor: Any) -> None:
+        solve = self._torch.linalg.solve_triangular
+        target.copy_(solve(factor.T, target, upper=True, left=False))
 
-    def subtract_product(self, target: Any, left: Any, right: Any) -> Any:
-        return target.addmm_(left, right.T, alpha=-1)
+    def subtract_product(self, target: Any, left: Any, right: Any) -> None:
+        target.addmm_(left, right.T, alpha=-1)
+
+    def subtract_square(self, target: Any, left: Any) -> None:
+        self.subtract_product(target, left, left)
 
 
 @cache
 def multiplies_faster() -> bool:
-    """Whether torch multiplies two tiles faster than SciPy's BLAS on this machine.
+    """Whether torch multiplies two panels faster than SciPy's BLAS on this machine.
 
     Nearly all work of a solve is such products, and which library has the better ones depends
     on the processor. Both are tried, once: some 50 ms. About as fast is not enough: the rest
-    of a solve is SciPy's, and tiles would be copied for nothing.
+    of a solve is SciPy's.
     """
     seconds = {
         backend.name: _product_seconds(backend) for backend in (TorchBackend(), ScipyBackend())
@@ -70,12 +73,13 @@ def multiplies_faster() -> bool:
 
 def _product_seconds(backend: Backend) -> float:
     """The best of a few, the first of which wakes the threads."""
-    blocks = [np.full((TILE, TILE), value, np.float32, order="F") for value in range(3)]
+    blocks = [np.full((HEIGHT, HEIGHT), value, np.float32, order="F") for value in range(3)]
     target, left, right = map(backend.load, blocks)
     found = []
     for _ in range(4):
         begun = time.perf_counter()
         # Read back, since a GPU answers before it is done.
-        backend.unload(backend.subtract_product(target, left, right))
+        backend.subtract_product(target, left, right)
+        backend.unload(target)
         found.append(time.perf_counter() - begun)
     return min(found)
