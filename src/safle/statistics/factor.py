@@ -18,7 +18,7 @@ from scipy.linalg import lapack, solve_triangular
 
 from safle._internal.compiling import one_thread
 from safle.errors import InvariantError
-from safle.statistics.kernels.rounding import add_integers, round_tile
+from safle.statistics.kernels.rounding import add_integers, round_tile, take_columns
 
 if TYPE_CHECKING:
     from safle.statistics.invariants import Bounds
@@ -60,6 +60,7 @@ class Factor:
     lower: Matrix
 
     @staticmethod
+    @one_thread()
     def of(columns: NDArray[np.int64], chosen: NDArray[np.int64], rank: int) -> Factor:
         """The factor of the gram with these columns.
 
@@ -78,7 +79,7 @@ class Factor:
             )
         lower, order = np.tril(lower[:rank, :rank]), order[:rank] - 1
         # Column by column in memory, as LAPACK wants it: nothing is copied.
-        right = columns[:, order].astype(np.float64).T
+        right = take_columns(columns, order.astype(np.int64)).T
         root = solve_triangular(lower, right, lower=True, overwrite_b=True, check_finite=False)
         # By Cauchy and Schwarz, no product is larger than the longest column's square.
         if not (np.einsum("ri,ri->i", root, root) < LONGEST).all():

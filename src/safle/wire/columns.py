@@ -227,7 +227,8 @@ def to_values(margins: Margins, choice: Choice, held: NDArray[np.int64]) -> NDAr
     sent, rows = _columns_sent(margins, choice), rows_sent(margins, choice)
     chosen, held = choice.columns[sent], held[:, sent]
     own = held[chosen] - expected(margins, chosen, chosen)
-    others = held[rows] - expected(margins, rows, chosen)
+    others = held[rows]
+    others -= expected(margins, rows, chosen)
     return np.concatenate([own[np.triu_indices(len(chosen))], others.reshape(-1)])
 
 
@@ -247,7 +248,9 @@ def _from_values(margins: Margins, choice: Choice, values: NDArray[np.int64]) ->
     block[np.triu_indices(len(chosen))] = values[:size]
     block += np.triu(block, 1).T
     columns[chosen] = block + expected(margins, chosen, chosen)
-    columns[rows] = values[size:].reshape(len(rows), len(chosen)) + expected(margins, rows, chosen)
+    others = expected(margins, rows, chosen)
+    others += values[size:].reshape(len(rows), len(chosen))
+    columns[rows] = others
     for column in margins.layout.constants:
         columns[seen + column] = margins.layout.dense_scales[column] * totals[chosen]
     if margins.layout.experts:
