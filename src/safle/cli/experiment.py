@@ -1,9 +1,11 @@
 """``safle experiment``: the paper's tables and figures on a features file."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
@@ -11,6 +13,9 @@ from safle.cli.image_options import BACKBONE, running
 from safle.cli.options import FILE, FOLDER, command, option
 from safle.cli.session import Session
 from safle.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from safle.lab.experiments.data import DataSet
 
 ALL = "all"
 NAMES = (
@@ -71,8 +76,7 @@ def experiment(
     interruption and it goes on. `safle report DIR` makes a page of the results; with
     --dataset the same command makes features, figures and page.
     """
-    from safle.lab.experiments.data import describe_classes, load_digits, load_features
-    from safle.lab.experiments.images import load_images, name_of
+    from safle.lab.experiments.data import describe_classes, load_digits
     from safle.lab.experiments.running import Runner, load_settings
 
     if len(features_paths) > 1 and name != "backbones":
@@ -82,14 +86,7 @@ def experiment(
         )
     if dataset and features_paths:
         raise InvalidInput("both --dataset and --features; expected images or their features")
-    if dataset:
-        target = folder or Path(f"{name_of(dataset, backbone)}-results")
-        watch = partial(running, session, options=UNATTENDED)
-        place = target / "features"
-        data = [load_images(dataset, backbone, place, test_split=test_split, watch=watch)]
-    else:
-        data = [load_features(path) for path in features_paths] or [load_digits()]
-        target = folder or Path(f"{data[0].name}-results")
+    data, target = _load_data(session, features_paths, dataset, backbone, test_split, folder)
     if texts_path:
         data = [describe_classes(one, texts_path) for one in data]
     small = not features_paths and not dataset
@@ -104,9 +101,34 @@ def experiment(
             result = runner.run(getattr(settings, chosen), advance)
         session.text([f"{result['title']}: {result['question']}"])
         session.table(*_table(result["summary"]))
-    if dataset:
-        from safle.lab.report import write_report
+    _say_what_is_next(session, target, report=bool(dataset))
 
+
+def _load_data(
+    session: Session,
+    features: Sequence[Path],
+    dataset: str | None,
+    backbone: str,
+    test_split: str,
+    folder: Path | None,
+) -> tuple[list[DataSet], Path]:
+    """The data sets, and where their results go."""
+    from safle.lab.experiments.data import load_digits, load_features
+    from safle.lab.experiments.images import load_images, name_of
+
+    if not dataset:
+        data = [load_features(path) for path in features] or [load_digits()]
+        return data, folder or Path(f"{data[0].name}-results")
+    target = folder or Path(f"{name_of(dataset, backbone)}-results")
+    watch = partial(running, session, options=UNATTENDED)
+    place = target / "features"
+    return [load_images(dataset, backbone, place, test_split=test_split, watch=watch)], target
+
+
+def _say_what_is_next(session: Session, target: Path, *, report: bool) -> None:
+    from safle.lab.report import write_report
+
+    if report:
         write_report(target, target / "report.html")
         session.text([f"results: {target}/; {target / 'report.html'}"])
     else:

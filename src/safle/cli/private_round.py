@@ -81,22 +81,16 @@ def declare(
     """
     from safle._internal.memory import readable
     from safle.federation.private.keys import PrivateKey, PublicKey
-    from safle.federation.private.noisy_space import with_noise
     from safle.federation.private.round import declare_round
-    from safle.federation.private.statistics_space import StatisticsSpace
     from safle.wire import container
 
     if model_path is not None and not any(summed.values()):
         space = _evaluation_space(model_path, most_samples)
     else:
         space = _space(most_samples, **summed)
-    if epsilon and delta and calibration and isinstance(space, StatisticsSpace):
-        space = with_noise(space, epsilon, delta, calibration, len(keyholders))
-    elif epsilon or delta or calibration:
-        raise click.UsageError("--epsilon, --delta and --calibration go together, with --encoder")
     declared = declare_round(
         PrivateKey.load(key_path),
-        space,
+        _with_noise(space, epsilon, delta, calibration, len(keyholders)),
         clients=[PublicKey.load(path) for path in clients],
         keyholders=[PublicKey.load(path) for path in keyholders],
         least=least,
@@ -111,6 +105,23 @@ def declare(
         "round": declared.digest,
     }
     session.facts(f"{output}: private round", facts)
+
+
+def _with_noise(
+    space: Space,
+    epsilon: float | None,
+    delta: float | None,
+    calibration: str | None,
+    keyholders: int,
+) -> Space:
+    from safle.federation.private.noisy_space import with_noise
+    from safle.federation.private.statistics_space import StatisticsSpace
+
+    if epsilon and delta and calibration and isinstance(space, StatisticsSpace):
+        return with_noise(space, epsilon, delta, calibration, keyholders)
+    if epsilon or delta or calibration:
+        raise click.UsageError("--epsilon, --delta and --calibration go together, with --encoder")
+    return space
 
 
 def _evaluation_space(model: Path, most_samples: int) -> Space:

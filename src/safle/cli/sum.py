@@ -1,13 +1,19 @@
 """``safle sum``: statistics, histograms or evaluation counts -> their sum."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from safle.cli.limit_options import chosen_limits, empty_option, limit_options
 from safle.cli.options import BY_FILES, COUNT, FILE, command, option, output
 from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from safle.encoders.features import ClassName
+    from safle.federation.manifest import Manifest
 
 FILES = (
     "Files of statistics, of histograms or of evaluation counts: paths, folders, or addresses "
@@ -68,9 +74,8 @@ def add_up(
     elsewhere: the bytes are the same. One file is in memory at a time. Order, grouping and the
     number of processes do not matter, and a sum can be summed again.
     """
-    from safle._internal.memory import readable
     from safle._internal.places import find_files
-    from safle.cli.describe import listing, warn_of_classes, warn_of_coarse
+    from safle.cli.describe import warn_of_classes, warn_of_coarse
     from safle.cli.reading import declared_grid
     from safle.encoders import load_encoder
     from safle.federation.files import sum_evaluations, sum_files, sum_histograms
@@ -80,11 +85,7 @@ def add_up(
     sources = find_files(files, except_for=BESIDE)
     # The first file decides, the others must be the same.
     kind = peek_kind(sources[0]) if sources else None
-    others = kind in ("histogram", "evaluation counts")
-    if others and (encoder_path, workers, ray) != (None, None, None):
-        raise click.UsageError("--encoder, --workers and --ray apply to statistics; leave them out")
-    if kind != "histogram" and (features, grid, ranges) != (None,) * 3:
-        raise click.UsageError("--features, --grid and --ranges are for histograms; leave them out")
+    _check_usage(kind, (encoder_path, workers, ray), (features, grid, ranges))
     session.announce_compilation()
     with session.progress(f"summing {len(sources)} files") as advance:
         options: dict[str, Any] = {"allow_duplicates": allow_duplicates, "progress": advance}
@@ -98,15 +99,29 @@ def add_up(
             made = load_encoder(encoder_path) if encoder_path else None
             manifest = sum_files(sources, output, made=made, workers=workers, ray=ray, **options)
     classes = sorted({name for entry in manifest.contributions for name in entry.classes})
-    facts: dict[str, object] = {
-        "files": len(sources),
+    facts = _facts(manifest, classes, output)
+    session.facts(f"{output}: sum of {manifest.kind}", {"files": len(sources)} | facts)
+    warn_of_classes(session, classes)
+    if kind == "histogram":
+        warn_of_coarse(session, read_histogram(output))
+
+
+def _check_usage(kind: str | None, of_statistics: object, of_histograms: object) -> None:
+    none = (None, None, None)
+    if kind in ("histogram", "evaluation counts") and of_statistics != none:
+        raise click.UsageError("--encoder, --workers and --ray apply to statistics; leave them out")
+    if kind != "histogram" and of_histograms != none:
+        raise click.UsageError("--features, --grid and --ranges are for histograms; leave them out")
+
+
+def _facts(manifest: Manifest, classes: list[ClassName], output: Path) -> dict[str, object]:
+    from safle._internal.memory import readable
+    from safle.cli.describe import listing
+
+    return {
         "contributions": len(manifest.contributions),
         "samples": f"{manifest.samples:,}",
         **({"classes": listing(classes)} if classes else {}),
         "file": readable(output.stat().st_size),
         "digest": manifest.digest,
     }
-    session.facts(f"{output}: sum of {manifest.kind}", facts)
-    warn_of_classes(session, classes)
-    if kind == "histogram":
-        warn_of_coarse(session, read_histogram(output))

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, confusion_matrix
 
 from safle._internal import atomic
@@ -77,12 +78,7 @@ def run_demo(
     generator = np.random.default_rng(seed)
     parts = dirichlet(data.train_labels, clients=clients, alpha=alpha, generator=generator)
     folder = output / "federation"
-    folder.mkdir(parents=True, exist_ok=True)
-    tables = [folder / f"client-{client:03d}.npz" for client in range(clients)]
-    for table, part in zip(tables, parts, strict=True):
-        write_table(table, data.train[part], data.train_labels[part])
-    write_table(folder / "train.npz", data.train, data.train_labels)
-    write_table(folder / "test.npz", data.test, data.test_labels)
+    tables = _deal_out(data, parts, folder)
     held = [len(part) for part in parts]
     say(
         f"{len(data.train):,} handwritten digits are dealt out to {clients} clients, very "
@@ -103,17 +99,31 @@ def run_demo(
         "The same digits at one client, and the same files in another order, give the same models, "
         "byte for byte. So does a sum under masks, which the server could not read."
     )
-    matrix = confusion_matrix(data.test_labels, model.predict(data.test))
-    pictures.confusion(matrix, model.class_names, output / "confusion.png")
-    pictures.ridge_curve(curve, output / "ridge-curve.png")
-    mix = class_mix(data.train_labels, parts)
-    pictures.class_mix(mix, output / "class-mix.png")
     settings = {"clients": clients, "alpha": alpha, "seed": seed, "test_samples": len(data.test)}
     content = {"settings": settings, "results": [asdict(result) for result in results]}
     atomic.write_text(output / "results.json", json.dumps(content, indent=2) + "\n")
-    page = DemoPage(results, mix, matrix, curve, model.class_names)
-    atomic.write_text(output / "index.html", page.render())
+    matrix = confusion_matrix(data.test_labels, model.predict(data.test))
+    mix = class_mix(data.train_labels, parts)
+    _draw(output, DemoPage(results, mix, matrix, curve, model.class_names))
     return results
+
+
+def _deal_out(data: DataSet, parts: Sequence[NDArray[np.int64]], folder: Path) -> list[Path]:
+    """A table for each client, and the whole in one; the clients' are returned."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = [folder / f"client-{client:03d}.npz" for client in range(len(parts))]
+    for table, part in zip(tables, parts, strict=True):
+        write_table(table, data.train[part], data.train_labels[part])
+    write_table(folder / "train.npz", data.train, data.train_labels)
+    write_table(folder / "test.npz", data.test, data.test_labels)
+    return tables
+
+
+def _draw(output: Path, page: DemoPage) -> None:
+    pictures.confusion(page.matrix, page.names, output / "confusion.png")
+    pictures.ridge_curve(page.curve, output / "ridge-curve.png")
+    pictures.class_mix(page.mix, output / "class-mix.png")
+    atomic.write_text(output / "index.html", page.render())
 
 
 def _sentence(result: Result) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,41 +20,22 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from safle._internal import atomic
 from safle._internal.arguments import require_type
-from safle._internal.memory import require
 from safle._internal.places import naming
 from safle._internal.tensors import read_capped
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
-from safle.encoders.features import as_class_names, as_features, as_labels, as_weights
+from safle.encoders.features import as_features
 from safle.encoders.random_features import suits_by_class
 from safle.encoders.registry import DEFAULT_KIND, kind_named
-from safle.errors import InvalidInput, SettingsError
+from safle.errors import SettingsError
 from safle.model import Model
+from safle.model.batches import Batch, class_names, known_classes
 from safle.solver import Solution, solve
 from safle.solver.facade import Criterion, Head
 from safle.solver.priors import Priors
 from safle.statistics import Accumulator, Statistics
 
 _FLOATS = (np.float64, np.float32)
-
-
-class _Batch(NamedTuple):
-    """Samples that are counted: features, labels, and how often each if not once."""
-
-    features: NDArray[Any]
-    labels: NDArray[Any]
-    weights: NDArray[np.int64] | None = None
-
-    def repeated(self) -> NDArray[Any]:
-        """The features, each as often as it is counted."""
-        if self.weights is None:
-            return self.features
-        require(
-            int(self.weights.sum()) * self.features.shape[1] * self.features.itemsize,
-            purpose=f"{int(self.weights.sum())} samples to calibrate by",
-            advice="take smaller weights, or give an Encoder, which needs no calibration",
-        )
-        return self.features.repeat(self.weights, axis=0)
 
 
 class SafleClassifier(ClassifierMixin, BaseEstimator):
@@ -166,7 +147,10 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         """
         first = not self.__sklearn_is_fitted__()
         batch = self._checked(X, y, sample_weight, reset=first)
-        known, declared = self._known_classes(batch.labels, classes)
+        earlier = None if first else self.classes_
+        known, declared = known_classes(
+            batch.labels, classes, earlier, declared=getattr(self, "_declared", False)
+        )
         if first:
             encoder = self._make_encoder(batch, len(known))
             self._start(encoder, known, declared=declared)
@@ -253,18 +237,10 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
     def _checked(
         self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None, *, reset: bool
-    ) -> _Batch:
+    ) -> Batch:
         features, labels = validate_data(self, X, y, reset=reset, dtype=_FLOATS)
         check_classification_targets(labels)
-        # Refused here, before anything is counted or forgotten.
-        as_labels(labels, len(labels))
-        if weights is None:
-            return _Batch(features, labels)
-        times = as_weights(weights, len(labels))
-        counted = times > 0
-        if not counted.any():
-            raise InvalidInput("all sample weights are zero; expected a positive one")
-        return _Batch(features[counted], labels[counted], times[counted])
+        return Batch.of(features, labels, weights)
 
     def _start(self, encoder: Encoder, classes: NDArray[Any], *, declared: bool) -> None:
         """Begin a count of nothing."""
@@ -281,32 +257,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         for name in ("statistics_", "solution_", "model_"):
             self.__dict__.pop(name, None)
 
-    def _known_classes(
-        self, labels: NDArray[Any], classes: ArrayLike | None
-    ) -> tuple[NDArray[Any], bool]:
-        """Classes after a batch of ``labels``, and whether there may be no others."""
-        first, declared = not self.__sklearn_is_fitted__(), getattr(self, "_declared", False)
-        known = np.unique(labels) if first else self.classes_
-        if classes is not None:
-            given, declared = np.unique(np.asarray(classes)), True
-            if not first and not np.array_equal(given, known):
-                raise InvalidInput(
-                    f"classes={given.tolist()}; earlier calls had {known.tolist()}, "
-                    "and classes can be declared at the first call only"
-                )
-            known = given
-        names, found = set(_names(known)), set(_names(np.unique(labels)))
-        as_class_names([*names | found])
-        if found <= names:
-            return known, declared
-        if declared:
-            raise InvalidInput(
-                f"labels contain {sorted(found - names)}, which are not among the declared "
-                f"classes {known.tolist()}"
-            )
-        return np.union1d(known, labels), declared
-
-    def _make_encoder(self, batch: _Batch, classes: int) -> Encoder:
+    def _make_encoder(self, batch: Batch, classes: int) -> Encoder:
         if isinstance(self.encoder, Encoder):
             if self.settings:
                 raise SettingsError("an Encoder has its settings: leave out settings=")
@@ -331,11 +282,5 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         if columns.shape[1] == len(self.classes_):
             return columns
         spread = np.full((len(columns), len(self.classes_)), missing)
-        spread[:, np.isin(_names(self.classes_), self.model_.class_names)] = columns
+        spread[:, np.isin(class_names(self.classes_), self.model_.class_names)] = columns
         return spread
-
-
-def _names(labels: NDArray[Any]) -> list[Any]:
-    """Labels as statistics name them: plain integers or strings."""
-    names: list[Any] = as_labels(labels, len(labels)).tolist()
-    return names

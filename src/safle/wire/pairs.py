@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.wire import kernels
+from safle.wire.kernels import rows as kernels
 
 
 @dataclass(frozen=True)

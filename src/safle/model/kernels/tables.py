@@ -33,27 +33,31 @@ ROWS_PER_WORD = 64
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
+def _emit_sums(
+    builder: Any, sizes: list[int], symbols: Any, codes: Any, experts: Any, rows: Any
+) -> list[Any]:
+    """The sums of some experts' rows, int32, a vector for each of ``sizes``."""
+    tables, width = rows
+    vectors = [ir.VectorType(_I32, size) for size in sizes]
+    totals = [
+        cgutils.alloca_once_value(builder, ir.Constant(vector, [0] * vector.count))
+        for vector in vectors
+    ]
+    with cgutils.for_range_slice(builder, *experts, _I64(1), _I64) as (expert, _):
+        symbol = builder.zext(builder.load(builder.gep(symbols, [expert])), _I64)
+        code = builder.add(builder.load(builder.gep(codes, [expert])), symbol)
+        row = builder.gep(tables, [builder.mul(code, width)])
+        for index, (vector, total) in enumerate(zip(vectors, totals, strict=True)):
+            place = builder.gep(row, [_I64(2 * LANES * index)])
+            part = builder.load(builder.bitcast(place, vector.as_pointer()), align=4)
+            builder.store(builder.add(builder.load(total), part), total)
+    return [builder.load(total) for total in totals]
+
+
 def _adder(vectors: int) -> Any:
     """Code that adds ``vectors * LANES`` entries of some experts' rows to a sample's scores."""
     # Twelve lanes as eight and four: the compiler takes odd vectors apart.
     sizes = [2 * LANES] * (vectors // 2) + [LANES] * (vectors % 2)
-
-    def emit_sums(builder: Any, symbols: Any, codes: Any, experts: Any, rows: Any) -> list[Any]:
-        tables, width = rows
-        vectors = [ir.VectorType(_I32, size) for size in sizes]
-        totals = [
-            cgutils.alloca_once_value(builder, ir.Constant(vector, [0] * vector.count))
-            for vector in vectors
-        ]
-        with cgutils.for_range_slice(builder, *experts, _I64(1), _I64) as (expert, _):
-            symbol = builder.zext(builder.load(builder.gep(symbols, [expert])), _I64)
-            code = builder.add(builder.load(builder.gep(codes, [expert])), symbol)
-            row = builder.gep(tables, [builder.mul(code, width)])
-            for index, (vector, total) in enumerate(zip(vectors, totals, strict=True)):
-                place = builder.gep(row, [_I64(2 * LANES * index)])
-                part = builder.load(builder.bitcast(place, vector.as_pointer()), align=4)
-                builder.store(builder.add(builder.load(total), part), total)
-        return [builder.load(total) for total in totals]
 
     @intrinsic
     def add_rows(
@@ -84,7 +88,7 @@ def _adder(vectors: int) -> Any:
 
             sample = builder.gep(data(0), [args[1]])
             rows = builder.gep(data(5), [args[7]]), args[6]
-            totals = emit_sums(builder, sample, data(2), args[3:5], rows)
+            totals = _emit_sums(builder, sizes, sample, data(2), args[3:5], rows)
             for index, (total, size) in enumerate(zip(totals, sizes, strict=True)):
                 wide = ir.VectorType(_I64, size)
                 place = builder.gep(data(8), [builder.add(args[9], _I64(2 * LANES * index))])

@@ -8,16 +8,14 @@ are packed and unpacked in parallel.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
 from safle.statistics.kernels.triangle import start
-
-SPARE = 8
-"""Entries that may share a byte: room to pad the last one."""
+from safle.wire.kernels.bits import SPARE, bytes_of, join, split
 
 
 @njit(cache=True, nogil=True)
@@ -65,59 +63,6 @@ def row_starts(
 
 # Rows are taken apart a few hundred entries at a time, where slicing would cost as much as
 # the work: inner functions take whole arrays and uint64 places, which need no sign check.
-
-
-@njit(cache=True, nogil=True)
-def _bytes_of(count, bits):  # type: ignore[no-untyped-def]
-    return (count * bits + 7) // 8
-
-
-def _packing(bits: int) -> tuple[Any, Any]:
-    """Code that joins entries of ``bits`` bits into bytes, and that splits them again.
-
-    A function a width: with a constant the compiler unrolls and vectorises.
-    """
-    per_byte, most = np.uint64(8 // bits), np.uint8((1 << bits) - 1)
-    shifts = tuple(np.uint8(bits * k) for k in range(8 // bits))
-    places = tuple(np.uint64(k) for k in range(8 // bits))
-
-    @njit(nogil=True)
-    def join(entries, packed, first, size):  # type: ignore[no-untyped-def]
-        for index in range(size):
-            byte = np.uint8(0)
-            for k in range(len(shifts)):
-                byte |= np.uint8(entries[index * per_byte + places[k]] << shifts[k])
-            packed[first + index] = byte
-
-    @njit(nogil=True)
-    def split(entries, packed, first, size):  # type: ignore[no-untyped-def]
-        for index in range(size):
-            byte = packed[first + index]
-            for k in range(len(shifts)):
-                entries[index * per_byte + places[k]] = np.uint8(byte >> shifts[k]) & most
-
-    return join, split
-
-
-def _by_width(one: Any, two: Any, four: Any, eight: Any) -> Any:
-    """Code that moves ``count`` entries, and those that pad the last byte, of any width."""
-
-    @njit(nogil=True)
-    def move(entries, count, bits, packed, first):  # type: ignore[no-untyped-def]
-        first, size = np.uint64(first), np.uint64(_bytes_of(count, bits))
-        if bits == 1:
-            one(entries, packed, first, size)
-        elif bits == 2:
-            two(entries, packed, first, size)
-        elif bits == 4:
-            four(entries, packed, first, size)
-        else:
-            eight(entries, packed, first, size)
-
-    return move
-
-
-_join, _split = (_by_width(*codes) for codes in zip(*map(_packing, (1, 2, 4, 8)), strict=True))
 
 
 @njit(cache=True, nogil=True)
@@ -194,7 +139,7 @@ def pack_rows(
                 )
                 for place in range(np.uint64(count), np.uint64(count + SPARE)):
                     entries[place] = 0
-                _join(entries, count, width, packed, rows.starts[row, q])
+                join(entries, count, width, packed, rows.starts[row, q])
         overflows[row] = over
 
 
@@ -218,7 +163,7 @@ def excess_of_rows(
         for q in range(len(rows.class_ends)):
             count, width = rows.lengths[row, q], rows.bits[rows.classes_of[row] + q]
             most, first = (1 << width) - 1, rows.class_ends[q] - count
-            _split(entries, count, width, packed, rows.starts[row, q])
+            split(entries, count, width, packed, rows.starts[row, q])
             for place in range(count):
                 if entries[place] == most:
                     excess[at] = gram[base + rows.members[first + place]] - most
@@ -239,9 +184,22 @@ def _add_excess(entries, members, first, count, bits, excess, at, gram, base):  
                 return at + 1
             gram[base + members[first + place]] += excess[at]
             at += 1
-    for place in range(count, 8 // bits * _bytes_of(count, bits)):
+    for place in range(count, 8 // bits * bytes_of(count, bits)):
         if entries[place]:
             return len(excess) + 1
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _unpack_row(rows, row, packed, entries, excess, at, gram, base):  # type: ignore[no-untyped-def]
+    """Fill in the columns of one row that were sent; the place after the last excess used."""
+    for q in range(len(rows.class_ends)):
+        count, width = rows.lengths[row, q], rows.bits[rows.classes_of[row] + q]
+        if count:
+            first = rows.class_ends[q] - count
+            split(entries, count, width, packed, rows.starts[row, q])
+            _scatter(entries, rows.members, first, count, gram, base)
+            at = _add_excess(entries, rows.members, first, count, width, excess, at, gram, base)
     return at
 
 
@@ -301,16 +259,7 @@ def unpack_rows(
                 gram[base + column + 1 : base + offsets[expert + 1]] = 0
                 if column == dropped[expert]:
                     continue
-                at = firsts[row]
-                for q in range(len(rows.class_ends)):
-                    count, width = rows.lengths[row, q], rows.bits[rows.classes_of[row] + q]
-                    if count:
-                        first = rows.class_ends[q] - count
-                        _split(entries, count, width, packed, rows.starts[row, q])
-                        _scatter(entries, rows.members, first, count, gram, base)
-                        at = _add_excess(
-                            entries, rows.members, first, count, width, excess, at, gram, base
-                        )
+                at = _unpack_row(rows, row, packed, entries, excess, firsts[row], gram, base)
                 sound &= at == firsts[row + 1]
                 target, total = gram[base:], diagonal[column]
                 sound &= _complete_row(dropped, offsets, expert, total, target, missing) >= 0
