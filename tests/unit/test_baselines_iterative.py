@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from safle.errors import SettingsError
-from safle.lab.baselines import METHODS, Task, fedkd, fednova, fedprox
+from safle.lab.baselines import METHODS, Task, feddyn, fedkd, fednova, fedprox
 from safle.lab.partitions import dirichlet
 
 torch = pytest.importorskip("torch", reason="iterative methods need torch")
-from safle.lab.baselines.heads import HeadModel  # noqa: E402
+from safle.lab.baselines.heads import HeadModel, forward  # noqa: E402
 from safle.lab.baselines.training import Trainer, mean_head  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -137,6 +137,32 @@ def test_feddyn_reaches_the_pooled_optimum_where_fedavg_is_biased(task):
     assert gradient(METHODS["feddyn"](task, **settings, alpha=0.3)) < 0.3 * biased
 
 
+@pytest.mark.parametrize("hidden", [0, 9])
+def test_a_pull_is_the_gradient_of_its_quadratic(task, hidden):
+    """FedDyn's second round against torch's own derivative of the whole loss."""
+    settings = METHODS["feddyn"].settings({**SHORT, "epochs": 1, "alpha": 0.5, "hidden": hidden})
+    trainer, again = (Trainer(task, settings, feddyn.ALGORITHM) for _ in range(2))
+    trainer.round()
+    again.round()
+    chosen, batches, steps = again.plan()
+
+    done = trainer.train()
+
+    for row, client in enumerate(chosen):
+        own = [server.clone() for server in again.server]
+        for batch in batches[row, : steps[row]]:
+            own = [p.detach().requires_grad_() for p in own]
+            samples = torch.from_numpy(batch[batch >= 0])
+            logits = forward(own, trainer.features[samples].T[None])[0][0].T
+            loss = torch.nn.functional.cross_entropy(logits, trainer.labels[samples])
+            for p, server, far in zip(own, again.server, again.memory.own, strict=True):
+                loss = loss + 0.25 * (p - server).square().sum() - 0.5 * (p * far[client]).sum()
+            pairs = zip(own, torch.autograd.grad(loss, own), strict=True)
+            own = [p - SHORT["rate"] * gradient for p, gradient in pairs]
+        for found, expected in zip(done.local, own, strict=True):
+            assert torch.allclose(found[row], expected[0], atol=1e-5)
+
+
 def test_fednova_is_its_formula(task):
     settings = METHODS["fednova"].settings(SHORT)
 
@@ -231,7 +257,7 @@ def test_a_vote_counts_as_much_as_the_clients_share_of_the_class():
 
 def test_the_servers_head_learns_from_the_votes(task):
     """Targets that are a head's own probabilities give that head's predictions."""
-    settings = METHODS["fedkd"].settings({"batch": 40, "rate": 0.2})
+    settings = METHODS["fedkd"].settings({"batch": 40, "distilling_rate": 0.2})
     weights = np.random.default_rng(0).normal(size=(7, CLASSES))
     scores = np.exp(task.features @ weights)
     targets = (scores / scores.sum(axis=1, keepdims=True)).astype(np.float32)
@@ -239,9 +265,21 @@ def test_the_servers_head_learns_from_the_votes(task):
     head = HeadModel(fedkd.distil(task.features, targets, settings, seed=0))
 
     assert (head.predict(task.features) == targets.argmax(axis=1)).mean() > 0.95
-    found = METHODS["fedkd"](task, batch=8, rate=0.05)
+    found = METHODS["fedkd"](task, batch=8, rate=0.05, distilling_rate=0.05)
     assert found.rounds == 1
     assert task.accuracy(found.model) > task.accuracy(METHODS["local"](task, batch=8).model)
+
+
+def test_the_servers_head_has_a_rate_of_its_own(task):
+    """Long features, as a backbone's are: the clients' rate would make it diverge."""
+    long = replace(task, features=20 * task.features)
+    long = replace(long, watched=(long.features, long.labels))
+
+    def right(rate):
+        return METHODS["fedkd"](long, batch=8, rate=0.1, distilling_rate=rate).curve[0].accuracy
+
+    assert right(0.0003) > 0.6
+    assert right(0.0003) > right(0.1)
 
 
 @pytest.mark.parametrize(

@@ -36,13 +36,12 @@ def task() -> Task:
 
 
 def step_of(logits, labels, clients=(0,)):
-    """One batch, with a server whose logits are all zero and clients' parameters of one."""
+    """One batch, with a server whose logits are all zero."""
     active, _, batch = logits.shape
-    ones = [torch.ones(active, 1, 1)]
     head = [torch.zeros(active, logits.shape[1], 2), torch.zeros(active, logits.shape[1], 1)]
     share = torch.full((active, batch), 1 / batch)
     inputs = torch.ones(active, 2, batch)
-    return Step(np.array(clients), ones, head, inputs, labels, share, logits, logits)
+    return Step(np.array(clients), head, inputs, labels, share, logits, logits)
 
 
 def round_of(values, weights):
@@ -93,14 +92,28 @@ def test_noisy_clients_hear_the_server_and_clean_ones_their_labels(task):
     assert float(noisy) == pytest.approx(-np.log(3) - logs.mean(), rel=1e-4)
 
 
+def test_a_noisy_client_is_compared_by_adjusted_logits_and_in_its_own_classes(task):
+    settings = METHODS["fednoro"].settings({**SHORT, "distillation": 1.0})
+    logits, labels = torch.tensor([[[0.5], [1.0], [2.0]]]), torch.tensor([[0]])
+    shares = torch.tensor([[0.75, 0.25, fednoro.NOBODY]])
+    memory = fednoro.Memory(task, shares.log(), rounds=10, noisy=torch.tensor([True]))
+
+    (found,) = fednoro.distilled_losses(step_of(logits, labels), settings, memory)
+
+    own = np.log([0.75 * np.exp(0.5), 0.25 * np.exp(1.0)])
+    own -= np.log(np.exp(own).sum())
+    assert float(found) == pytest.approx(((-np.log(3) - own) / 3).sum(), rel=1e-4)
+
+
 def test_the_servers_opinion_counts_more_and_more():
     settings = METHODS["fednoro"].settings({"rounds": 100})
 
-    weights = [fednoro.ramp(rounds, settings) for rounds in (10, 40, 100)]
+    weights = [fednoro.ramp(rounds, settings) for rounds in (10, 30, 50, 100)]
 
     assert weights == sorted(weights)
     assert weights[0] == pytest.approx(0.8 * np.exp(-5))
-    assert weights[-1] == 0.8
+    assert weights[1] == pytest.approx(0.8 * np.exp(-1.25))
+    assert weights[2:] == [0.8, 0.8]
 
 
 def test_classes_a_client_does_not_hold_say_nothing_against_it():
@@ -178,11 +191,14 @@ def test_sure_predictions_replace_the_worst_labels():
 
 def test_noise_holds_a_client_to_the_server():
     settings = METHODS["fedcorr"].settings(SHORT)
-    step = step_of(torch.zeros(2, CLASSES, 1), torch.zeros(2, 1).long(), clients=[0, 1])
-    step = replace(step, server=[torch.zeros(2, 1, 1)])
     memory = fedcorr.Memory(torch.zeros(2, CLASSES), torch.tensor([0.0, 0.4]))
+    heads = [torch.ones(2, 1, 1)]
 
-    assert fedcorr.proximal_term(step, settings, memory).tolist() == [0.0, pytest.approx(2.0)]
+    pull = fedcorr.proximal_pull(np.arange(2), [torch.zeros(1, 1, 1)], settings, memory)
+    pull.apply(heads, rate=0.1)
+
+    # 5 * 0.4 ||w||^2 has the gradient 4 w.
+    assert heads[0].flatten().tolist() == [1.0, pytest.approx(0.6)]
 
 
 @pytest.mark.slow

@@ -28,9 +28,17 @@ from sklearn.neighbors import NearestNeighbors
 from safle.errors import SettingsError
 from safle.lab.baselines.base import Features, Labels, Method, Result, Task
 from safle.lab.baselines.fednoro import adjusted_losses, log_priors
-from safle.lab.baselines.fedprox import squared_distance
 from safle.lab.baselines.heads import HeadModel, require_torch
-from safle.lab.baselines.training import RATES, Algorithm, Course, Round, Rounds, Step, Trainer
+from safle.lab.baselines.training import (
+    RATES,
+    Algorithm,
+    Course,
+    Integers,
+    Pull,
+    Round,
+    Rounds,
+    Trainer,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -73,13 +81,15 @@ def begin(task: Task, _settings: Settings) -> Memory:
     return Memory(log_priors(task), require_torch().zeros(len(task.holders)))
 
 
-def proximal_term(step: Step, settings: Settings, memory: Memory) -> torch.Tensor:
-    """``strength * noise_k ||w - w_server||^2``, (active,)."""
-    return settings.strength * memory.noise[step.clients] * squared_distance(step)
+def proximal_pull(
+    clients: Integers, server: list[torch.Tensor], settings: Settings, memory: Memory
+) -> Pull:
+    """``strength * noise_k ||w - w_server||^2``."""
+    return Pull(2 * settings.strength * memory.noise[clients], server)
 
 
 ALGORITHM = Algorithm(
-    term=proximal_term,
+    pull=proximal_pull,
     remember=lambda done, _settings, memory: replace(memory, last=done),
     begin=begin,
     losses=lambda step, _settings, memory: adjusted_losses(step, memory.priors),

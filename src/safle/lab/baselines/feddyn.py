@@ -13,9 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from safle.lab.baselines.fedprox import squared_distance
 from safle.lab.baselines.heads import require_torch
-from safle.lab.baselines.training import Algorithm, Round, Rounds, Step, iterative, mean_head
+from safle.lab.baselines.training import (
+    Algorithm,
+    Integers,
+    Pull,
+    Round,
+    Rounds,
+    iterative,
+    mean_head,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -36,15 +43,16 @@ class Drift:
     mean: list[torch.Tensor]
 
 
-def dynamic_term(step: Step, settings: Settings, drift: Drift | None) -> torch.Tensor | None:
-    """``-<h_k, w> + alpha/2 ||w - w_server||^2``, (active,)."""
+def dynamic_pull(
+    clients: Integers, server: list[torch.Tensor], settings: Settings, drift: Drift | None
+) -> Pull | None:
+    """``-<h_k, w> + alpha/2 ||w - w_server||^2``: up to a constant, towards w_server + h_k/alpha."""
     if not settings.alpha:
         return None
-    term = 0.5 * settings.alpha * squared_distance(step)
     # Before the first round nobody has drifted.
-    for own, far in zip(step.parameters, drift.own, strict=True) if drift else ():
-        term = term - settings.alpha * (own * far[step.clients]).sum(dim=(1, 2))
-    return term
+    if drift is not None:
+        server = [head + far[clients] for head, far in zip(server, drift.own, strict=True)]
+    return Pull(require_torch().full((len(clients),), settings.alpha), server)
 
 
 def remember_drift(done: Round, _settings: Settings, drift: Drift | None) -> Drift:
@@ -74,5 +82,7 @@ def corrected_average(done: Round, settings: Settings, drift: Drift) -> list[tor
     return [mean - far for mean, far in zip(means, drift.mean, strict=True)]
 
 
-ALGORITHM = Algorithm(dynamic_term, remember_drift, corrected_average)
+ALGORITHM = Algorithm(
+    pull=dynamic_pull, remember=remember_drift, aggregate=corrected_average
+)
 METHOD = iterative("feddyn", "FedDyn", ALGORITHM, Settings(), {"alpha": (0.003, 0.01, 0.03, 0.1)})

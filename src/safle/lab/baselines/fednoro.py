@@ -6,9 +6,11 @@ Class Imbalance and Label Noise Heterogeneity", IJCAI 2023.
 Stage one, warm-up: FedAvg with logits to which the logarithms of the client's own class
 shares are added. Then every client sends its mean loss of each class under the server's
 head; a mixture of two Gaussians over these vectors tells noisy clients from clean ones.
-Stage two: noisy clients learn from the server's opinion, ``(1 - l) adjusted cross-entropy +
-l KL(server || client)`` with l rising to ``distillation``, and their heads count less the
+Stage two: noisy clients learn from the server's opinion, ``(1 - l) cross-entropy + l KL(server
+|| client)``, both of adjusted logits, with l rising to ``distillation`` until half of the rounds
+have passed; of classes that a client does not hold nothing is asked. Their heads count less the
 further they are from the nearest clean one: ``n_k exp(-distance)``, distances over the largest.
+Adjustment, rise and classes left out are those of the authors' program (wnn2000/FedNoRo).
 
 What differs from images: a linear head on frozen features is trained, so there is no
 augmentation. The Gaussians have diagonal covariances, as there may be more classes than
@@ -46,11 +48,13 @@ class Settings(Rounds):
     ----------
     warm_up : share of the rounds that are stage one
     distillation : weight of the server's opinion at noisy clients, in the end
+    ramp_up : share of the rounds after which it has that weight
     temperature : of the server's opinion
     """
 
     warm_up: float = 0.1
     distillation: float = 0.8
+    ramp_up: float = 0.5
     temperature: float = 0.8
 
 
@@ -108,8 +112,11 @@ def distilled_losses(step: Step, settings: Settings, memory: Memory) -> torch.Te
     torch = require_torch()
     with torch.no_grad():
         opinion = torch.log_softmax(forward(step.server, step.inputs)[0] / settings.temperature, 1)
-    own = torch.log_softmax(step.logits, dim=1)
-    divergence = (opinion.exp() * (opinion - own)).sum(dim=1)
+    priors = memory.priors[step.clients][:, :, None]
+    own = torch.log_softmax(step.logits + priors, dim=1)
+    # Towards a class that its prior rules out a client could only be pushed without end.
+    held = priors > np.log(2 * NOBODY)
+    divergence = (opinion.exp() * (opinion - own) * held).sum(dim=1)
     weight = ramp(memory.rounds, settings) * memory.noisy[step.clients].float()[:, None]
     return (1 - weight) * losses + weight * divergence
 
@@ -122,7 +129,8 @@ def warm_up_rounds(settings: Settings) -> int:
 def ramp(rounds: int, settings: Settings) -> float:
     """The weight of the server's opinion after so many rounds: 0.7 % of its end, then all."""
     first = warm_up_rounds(settings)
-    share = min(1.0, (rounds - first) / max(1, settings.rounds - first))
+    last = settings.ramp_up * settings.rounds
+    share = min(1.0, (rounds - first) / max(1.0, last - first))
     return float(settings.distillation * np.exp(-5 * (1 - share) ** 2))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from safle.lab.baselines.heads import require_torch
-from safle.lab.baselines.training import Algorithm, Rounds, Step, iterative
+from safle.lab.baselines.training import Algorithm, Integers, Pull, Rounds, iterative
 
 if TYPE_CHECKING:
     import torch
@@ -23,17 +23,14 @@ class Settings(Rounds):
     mu: float = 0.01
 
 
-def squared_distance(step: Step) -> torch.Tensor:
-    """``||w - w_server||^2`` of every client, (active,)."""
-    pairs = zip(step.parameters, step.server, strict=True)
-    distances = [(own - server).square().sum(dim=(1, 2)) for own, server in pairs]
-    return require_torch().stack(distances).sum(dim=0)
+def proximal_pull(
+    clients: Integers, server: list[torch.Tensor], settings: Settings, _memory: None
+) -> Pull | None:
+    """``mu/2 ||w - w_server||^2``."""
+    if not settings.mu:
+        return None
+    return Pull(require_torch().full((len(clients),), settings.mu), server)
 
 
-def proximal_term(step: Step, settings: Settings, _memory: None) -> torch.Tensor | None:
-    """``mu/2 ||w - w_server||^2``, (active,)."""
-    return 0.5 * settings.mu * squared_distance(step) if settings.mu else None
-
-
-ALGORITHM = Algorithm(term=proximal_term)
+ALGORITHM = Algorithm(pull=proximal_pull)
 METHOD = iterative("fedprox", "FedProx", ALGORITHM, Settings(), {"mu": (0.001, 0.01, 0.1)})

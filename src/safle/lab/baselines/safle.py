@@ -18,6 +18,7 @@ import numpy as np
 from safle.encoders import EmbeddingEncoder, Encoder
 from safle.encoders.calibration import Calibration, DeclaredRange
 from safle.encoders.histogram import Grid, Histogram
+from safle.encoders.random_features import suits_by_class
 from safle.encoders.registry import kind_named
 from safle.errors import SettingsError
 from safle.lab.baselines.base import Features, Method, Result, Stopwatch, Task
@@ -54,7 +55,8 @@ class Settings(Coding):
     columns : a kind of encoder
     units : random features, where the columns are those
     transform : of features, where the columns are linear
-    by_class, fraction_bits : of linear columns, see `safle.encoders.LinearEncoder`
+    by_class : of linear columns and random features; "auto" as safle's default encoder has it
+    fraction_bits : of linear columns, see `safle.encoders.LinearEncoder`
     ridge, criterion, head : as `safle.solve` takes them
     """
 
@@ -64,7 +66,7 @@ class Settings(Coding):
     head: str = "least-squares"
     units: int | str = "auto"
     transform: str = "auto"
-    by_class: bool = False
+    by_class: bool | str = False
     fraction_bits: int | str = "auto"
 
 
@@ -109,10 +111,13 @@ def embedding_of(calibration: Calibration, settings: Coding, seed: int) -> Embed
     return EmbeddingEncoder.calibrated(calibration, **_chosen(EmbeddingEncoder, settings, seed))
 
 
-def encoder_of(calibration: Calibration, settings: Settings, seed: int) -> Encoder:
-    """The encoder that the settings ask for."""
+def encoder_of(calibration: Calibration, settings: Settings, task: Task) -> Encoder:
+    """The encoder that the settings ask for; all classes of the task are declared."""
     kind = kind_named(settings.columns)
-    return kind.calibrated(calibration, **_chosen(kind, settings, seed))
+    chosen = _chosen(kind, settings, task.seed)
+    if settings.by_class == "auto":
+        chosen["by_class"] = suits_by_class(task.feature_dim, task.class_count)
+    return kind.calibrated(calibration, **chosen)
 
 
 def _chosen(kind: type[Encoder], settings: Coding, seed: int) -> dict[str, Any]:
@@ -142,7 +147,7 @@ def run(task: Task, settings: Settings) -> Result:
     """One round of SAFLe."""
     watch = Stopwatch()
     calibrated = Calibrated(task, settings)
-    encoder = encoder_of(calibrated.calibration, settings, task.seed)
+    encoder = encoder_of(calibrated.calibration, settings, task)
     statistics, size = counted(task, encoder)
     solution = solve_as_told(statistics, settings)
     model, layout, cost = Model(encoder, solution), encoder.layout, calibrated.bytes_up
@@ -173,7 +178,7 @@ def _method(name: str, title: str, settings: Settings, **more: Any) -> Method[Se
 
 
 _STACK = Settings(columns="stack", buckets=4, head="discriminant")
-_DEFAULT = Settings(columns="random-features", head="auto")
+_DEFAULT = Settings(columns="random-features", head="auto", by_class="auto")
 _SMALLEST = Settings(
     columns="linear",
     transform="square-root",

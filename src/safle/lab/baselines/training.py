@@ -9,7 +9,9 @@ changes the loss, what is remembered from round to round, or the average (`Algor
 and nothing else; one with stages trains several times (`Trainer`).
 
 All clients train at once: clients are ordered by their number of steps, so those still
-at work are a prefix of every parameter, and a step is one batched product.
+at work are a prefix of every parameter, and a step is one batched product. What is known in
+closed form is not differentiated: a linear layer's gradient goes straight into its weights,
+and terms that pull a head towards another one (`Pull`) are a step towards that.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ class Step:
     Attributes
     ----------
     clients : their numbers, (active,)
-    parameters, server : their own and the server's head
+    server : the server's head
     inputs : (active, feature_dim, batch)
     labels, share : (active, batch); a sample's share of its client's mean loss, 0 if it
         only fills the batch up
@@ -84,13 +86,33 @@ class Step:
     """
 
     clients: Integers
-    parameters: list[torch.Tensor]
     server: list[torch.Tensor]
     inputs: torch.Tensor
     labels: torch.Tensor
     share: torch.Tensor
     logits: torch.Tensor
     representation: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Pull:
+    """``strength/2 ||w - target||^2`` in every client's loss, for a whole round.
+
+    Attributes
+    ----------
+    strength : (clients,)
+    target : a head each, (clients, ...), or one for all, (1, ...)
+    """
+
+    strength: torch.Tensor
+    target: list[torch.Tensor]
+
+    def apply(self, parameters: list[torch.Tensor], rate: float) -> None:
+        """A step of gradient descent on it, for the first clients, in place."""
+        active = len(parameters[0])
+        share = rate * self.strength[:active, None, None]
+        for own, target in zip(parameters, self.target, strict=True):
+            own.lerp_(target[:active], share)
 
 
 @dataclass(frozen=True)
@@ -135,6 +157,7 @@ class Algorithm:
     Attributes
     ----------
     term : (step, settings, memory) -> what is added to the loss, (active,), or None
+    pull : (clients, server, settings, memory) -> what else is added to it, or None
     remember : (round, settings, memory) -> the next memory
     aggregate : (round, settings, the next memory) -> the server's next head
     begin : (task, settings) -> the memory before the first round
@@ -146,6 +169,7 @@ class Algorithm:
     aggregate: Callable[[Round, Any, Any], list[torch.Tensor]] = mean_head
     begin: Callable[[Task, Any], Any] = lambda *_: None
     losses: Callable[[Step, Any, Any], torch.Tensor] = cross_entropies
+    pull: Callable[[Integers, list[torch.Tensor], Any, Any], Pull | None] = lambda *_: None
 
 
 class Trainer:
@@ -184,9 +208,11 @@ class Trainer:
         """Local training of the chosen clients from the server's head."""
         chosen, batches, steps = self.plan()
         local = [parameter.repeat(len(chosen), 1, 1) for parameter in self.server]
+        pull = self.algorithm.pull(chosen, self.server, self.settings, self.memory)
         for number in range(int(steps[0])):
             active = int((steps > number).sum())
-            self._step(chosen[:active], batches[:active, number], local)
+            own = [parameter[:active] for parameter in local]
+            self._descend(chosen[:active], batches[:active, number], own, pull)
         sizes = self.sizes[chosen]
         weights = require_torch().from_numpy((sizes / sizes.sum()).astype(np.float32))
         return Round(chosen, len(self.parts), weights, steps, self.server, local)
@@ -206,26 +232,45 @@ class Trainer:
                 filled[: len(samples)] = samples
         return chosen, batches, per_epoch * epochs
 
-    def _step(self, clients: Integers, samples: Integers, local: list[torch.Tensor]) -> None:
-        torch, active = require_torch(), len(clients)
+    def _descend(
+        self, clients: Integers, samples: Integers, own: list[torch.Tensor], pull: Pull | None
+    ) -> None:
+        """A step of gradient descent of ``own``, the heads of the clients at work, in place."""
+        torch, rate = require_torch(), self.settings.rate
+        inputs, labels, share = self._batch(samples)
+        # Behind hidden layers torch differentiates; a linear head's gradient is an outer product.
+        leaves = [parameter.detach().requires_grad_() for parameter in own]
+        if self.settings.hidden:
+            logits, representation = forward(leaves, inputs)
+        else:
+            logits, representation = forward(own, inputs)
+            leaves = [logits.requires_grad_()]
+        server = shared(self.server, len(clients))
+        step = Step(clients, server, inputs, labels, share, logits, representation)
+        loss = (self.algorithm.losses(step, self.settings, self.memory) * share).sum()
+        term = self.algorithm.term(step, self.settings, self.memory)
+        if term is not None:
+            loss = loss + term.sum()
+        gradients = torch.autograd.grad(loss, leaves)
+        if pull is not None:
+            pull.apply(own, rate)
+        if self.settings.hidden:
+            for parameter, gradient in zip(own, gradients, strict=True):
+                parameter.sub_(gradient, alpha=rate)
+        else:
+            weights, bias = own
+            weights.baddbmm_(gradients[0], inputs.mT, alpha=-rate)
+            bias.sub_(gradients[0].sum(dim=2, keepdim=True), alpha=rate)
+
+    def _batch(self, samples: Integers) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Inputs, labels and shares of a step, see `Step`; ``samples`` are (active, batch)."""
+        torch = require_torch()
         real = torch.from_numpy(samples >= 0)
         places = torch.from_numpy(np.maximum(samples, 0))
         flat = places.reshape(-1)
         rows = torch.index_select(self.features, 0, flat, out=self.gathered[: len(flat)])
         inputs = rows.view(*places.shape, -1).transpose(1, 2)
-        labels = self.labels[places]
-        share = real / real.sum(dim=1, keepdim=True)
-        own = [parameter[:active].detach().requires_grad_() for parameter in local]
-        logits, representation = forward(own, inputs)
-        server = shared(self.server, active)
-        step = Step(clients, own, server, inputs, labels, share, logits, representation)
-        loss = (self.algorithm.losses(step, self.settings, self.memory) * share).sum()
-        term = self.algorithm.term(step, self.settings, self.memory)
-        if term is not None:
-            loss = loss + term.sum()
-        gradients = torch.autograd.grad(loss, own)
-        for parameter, gradient in zip(local, gradients, strict=True):
-            parameter[:active].sub_(gradient, alpha=self.settings.rate)
+        return inputs, self.labels[places], real / real.sum(dim=1, keepdim=True)
 
 
 class Course:

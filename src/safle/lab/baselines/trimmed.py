@@ -81,7 +81,7 @@ def run(task: Task, settings: Settings) -> Result:
     """One round; what fits badly is subtracted."""
     watch = Stopwatch()
     calibrated = safle.Calibrated(task, settings)
-    encoder = safle.encoder_of(calibrated.calibration, settings, task.seed)
+    encoder = safle.encoder_of(calibrated.calibration, settings, task)
     statistics, size = safle.counted(task, encoder)
     joint = safle.solve_as_told(statistics, settings, head="least-squares")
     residuals = [residual(count(encoder, x, y), joint, encoder) for x, y in task.clients()]

@@ -97,7 +97,7 @@ def _prepare(data: DataSet, cell: Cell, progress: Progress) -> tuple[Task, safle
     settings = safle.METHOD.settings(cell.settings)
     task = task_of(data, cell, progress)
     calibration = safle.Calibrated(task, settings).calibration
-    return task, settings, safle.encoder_of(calibration, settings, task.seed)
+    return task, settings, safle.encoder_of(calibration, settings, task)
 
 
 def measure_ridge(data: DataSet, cell: Cell, progress: Progress) -> Figures:

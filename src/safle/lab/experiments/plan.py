@@ -60,7 +60,7 @@ class Tuning:
             "one-shot-average": {"rate": (0.03, 0.1, 0.3)},
             "one-shot-ensemble": {"rate": (0.03, 0.1, 0.3)},
             "local": {"rate": (0.03, 0.1, 0.3)},
-            "fedkd": {"rate": (0.03, 0.1, 0.3)},
+            "fedkd": {"rate": (0.03, 0.1, 0.3), "distilling_rate": (0.001, 0.003, 0.01)},
             "wisard": {"group_size": (4, 8)},
         }
     )
