@@ -46,7 +46,7 @@ class Drift:
 def dynamic_pull(
     clients: Integers, server: list[torch.Tensor], settings: Settings, drift: Drift | None
 ) -> Pull | None:
-    """``-<h_k, w> + alpha/2 ||w - w_server||^2``: up to a constant, towards w_server + h_k/alpha."""
+    """``-<h_k, w> + alpha/2 ||w - w_server||^2``, but for a constant: to w_server + h_k/alpha."""
     if not settings.alpha:
         return None
     # Before the first round nobody has drifted.
@@ -82,7 +82,5 @@ def corrected_average(done: Round, settings: Settings, drift: Drift) -> list[tor
     return [mean - far for mean, far in zip(means, drift.mean, strict=True)]
 
 
-ALGORITHM = Algorithm(
-    pull=dynamic_pull, remember=remember_drift, aggregate=corrected_average
-)
+ALGORITHM = Algorithm(pull=dynamic_pull, remember=remember_drift, aggregate=corrected_average)
 METHOD = iterative("feddyn", "FedDyn", ALGORITHM, Settings(), {"alpha": (0.003, 0.01, 0.03, 0.1)})
