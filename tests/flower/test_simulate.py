@@ -67,8 +67,10 @@ def test_another_split_does_not_go_on_in_the_same_folder(folder, tmp_path):
     simulate(config(folder), tmp_path, clients=3, engine="in-process")
     again = simulate(config(folder), tmp_path, clients=3, engine="in-process")
     assert [row.status for row in again.clients] == ["kept"] * 3
-    with pytest.raises(SettingsError, match="another seed"):
+    with pytest.raises(SettingsError, match="differs in --seed:"):
         simulate(config(folder, seed=1), tmp_path, clients=3, engine="in-process")
+    with pytest.raises(SettingsError, match="differs in --private:"):
+        simulate(config(folder), tmp_path, clients=3, engine="in-process", private=True)
     with pytest.raises(SettingsError, match="engine"):
         simulate(config(folder), tmp_path, clients=3, engine="carrier pigeon")
 

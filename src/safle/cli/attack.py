@@ -7,6 +7,7 @@ import rich_click as click
 from safle.cli.options import FILE, command, encoder_file, option, refuse_overwriting, written
 from safle.cli.session import Session
 
+OUTPUT = "Also write the samples that were found: a .npz file of codes and labels."
 MOST = "Try lattice reduction on up to so many samples: 40 take seconds, 100 minutes."
 
 
@@ -14,7 +15,7 @@ MOST = "Try lattice reduction on up to so many samples: 40 take seconds, 100 min
 @click.argument("contribution", type=FILE, help="A client's statistics file, or a sum of some.")
 @encoder_file()
 @option("--most", MOST, "N", type=click.IntRange(min=0), default=40)
-@written("-o --output", "Also write the samples that were found: codes and labels.")
+@written("-o --output", OUTPUT, "found samples")
 def attack(
     session: Session,
     /,
@@ -29,11 +30,8 @@ def attack(
     taken off, and few samples by lattice reduction (extra attack). On a masked contribution
     there is nothing to work with. Run it on your own file before you send it.
     """
-    import numpy as np
-
     from safle._internal.places import naming
     from safle.cli.describe import attack_facts
-    from safle.data.tables import write_table
     from safle.encoders import load_encoder
     from safle.federation.attack import attack as run_attack
     from safle.federation.contribution import Contribution
@@ -41,6 +39,8 @@ def attack(
 
     if output is not None:
         refuse_overwriting(output, contribution, encoder_path)
+        if output.suffix.lower() != ".npz":
+            raise click.UsageError(f"{output}: what is found goes into a file that ends in .npz")
     if peek_kind(contribution) == "masked contribution":
         nothing = "nothing: every number in it is under a mask, and as good as drawn at random"
         session.facts(f"{contribution}: attacked", {"worked out": nothing})
@@ -51,6 +51,5 @@ def attack(
         statistics, _ = Contribution.read(contribution).open(encoder)
         found = run_attack(statistics, most_reduced=most)
     if output is not None:
-        codes = np.concatenate([found.codes.symbols, found.codes.dense], axis=1)
-        write_table(output, codes.astype(np.float32), np.array(found.labels))
+        found.save(output)
     session.facts(f"{contribution}: attacked", attack_facts(found))

@@ -14,12 +14,14 @@ Only sums are used, so every kind of encoder is attacked alike.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._internal.atomic import replacing
 from safle.encoders.codes import Codes
 from safle.encoders.features import ClassName
 from safle.errors import MissingExtra
@@ -31,6 +33,8 @@ from safle.statistics import Statistics
 MOST_REDUCED = 40
 """Samples that lattice reduction is tried on: seconds. 60 take ten, 100 minutes."""
 AT_ONCE = 64
+MARK = "samples_attacked"
+"""An array beside features and labels: it tells what was worked out from somebody's own table."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,19 @@ class Attack:
     def found(self) -> int:
         """Samples that were worked out exactly."""
         return self.by_class + self.by_code + self.by_lattice
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write codes and labels to a .npz file, a table that `open_table` reads.
+
+        >>> from safle import DeclaredRange, LinearEncoder, count
+        >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+        >>> attack(count(encoder, [[0.1, 0.9]], ["ill"])).save(getfixture("tmp_path") / "found.npz")
+        """
+        codes = np.concatenate([self.codes.symbols, self.codes.dense], axis=1)
+        labels = np.array(self.labels) if self.labels else np.array([], np.int64)
+        found = {"features": codes.astype(np.float32), "labels": labels}
+        with replacing(path) as scratch, scratch.open("wb") as file:
+            np.savez(file, allow_pickle=False, **found, **{MARK: np.array(self.samples)})
 
 
 def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attack:

@@ -24,6 +24,8 @@ SETTINGS = "simulation.json"
 SECONDS_BETWEEN_LOOKS = 0.5
 KEYHOLDERS, LEAST = 3, 3
 """Of a private simulation: its keyholders, and the fewest clients whose sum they open."""
+SAID_OTHERWISE = {"features": "the table", "keys": "--private"}
+"""Settings that `safle simulate` has no option of the same name for."""
 Progress = Callable[[float], None]
 
 
@@ -79,10 +81,11 @@ def _remember(path: Path, run: Run) -> None:
     wanted = {**asdict(run.simulation), "clients": run.rules.clients, "encoder": run.places.encoder}
     wanted["ignore"] = [*run.simulation.ignore]
     if path.exists() and (before := json.loads(path.read_text())) != wanted:
-        changed = [name for name in wanted if before.get(name) != wanted[name]]
+        options = {name: f"--{name.replace('_', '-')}" for name in wanted} | SAID_OTHERWISE
+        changed = [options[name] for name in wanted if before.get(name) != wanted[name]]
         raise SettingsError(
-            f"{path.parent} holds a simulation with another {', '.join(changed)}: what it counted "
-            "would be taken for this one's; choose another folder"
+            f"{path.parent} holds a simulation that differs in {', '.join(changed)}: what it "
+            "counted would be taken for this one's; choose another folder"
         )
     atomic.write_text(path, json.dumps(wanted, indent=1) + "\n")
 
