@@ -33,6 +33,7 @@ COMMAND = "import sys, tests.support.toy_kind; from safle.cli.main import run; r
 def _registered():
     """The kind is known to this file's tests alone."""
     with pytest.MonkeyPatch.context() as patch:
+        # Nobody but a test forgets a kind again: there is no public way, nor need of one.
         patch.setattr(registry, "_kinds", {**registry._kinds})
         registry.register(importlib.import_module("tests.support.toy_kind").ToyEncoder)
         assert [*kinds()][-1] == "toy"

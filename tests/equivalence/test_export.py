@@ -22,32 +22,27 @@ from safle.model.export import PRIVACY_FILE, export_onnx, export_torch, to_onnx,
 from safle.solver import solve
 from safle.statistics import count
 from safle.statistics.privacy import Privacy
-from tests.support.data_sets import KINDS, data_sets
+from tests.support.data_sets import KINDS, data_sets, declared_settings
 
-CASES = {
-    "random-features": {"units": 20, "transform": "square-root"},
-    "linear": {},
-    "by-class": {"kind": "random-features", "units": 20, "by_class": True},
+PARTS = "embedding,linear,random-features"
+BUCKETED = {
     "integer": {"bucketing": "integer", "buckets": 5, "group_size": 3},
     "one-hot": {"bucketing": "one-hot", "buckets": 4, "group_size": 5},
-    "binary-overlap": {"bucketing": "binary-overlap", "buckets": 4, "group_size": 5},
     "wide-integer": {"bucketing": "integer", "buckets": 200, "group_size": 2},
-    "table": {"units": 20, "buckets": 3},
-    "stack": {"parts": "embedding,linear,random-features", "units": 20, "buckets": 3},
+}
+CASES = {
+    **{kind: declared_settings(kind, units=20, buckets=4, parts=PARTS) for kind in KINDS},
+    "by-class": {"kind": KINDS[0], "units": 20, "by_class": True, "transform": "square-root"},
+    **{name: {"kind": "embedding", **settings} for name, settings in BUCKETED.items()},
 }
 """Settings of every kind of encoder, and of every way to bucket."""
-TABLES = ["integer", "one-hot", "binary-overlap", "wide-integer"]
+TABLES = ["embedding", *BUCKETED]
 HEADS = ["least-squares", "averaged"]
 NAMES = {"int": np.array([-7, 3, 2**40]), "str": np.array(["", "Äpfel", "zebra crossing"])}
 
 
 def encoder_of(case, sample):
-    settings = {"kind": case if case in KINDS else "embedding", **CASES[case]}
-    return make_encoder(sample, **settings)
-
-
-def test_every_kind_is_exported_here():
-    assert {*KINDS} - {"embedding"} <= {*CASES}
+    return make_encoder(sample, **{"kind": case, **CASES[case]})
 
 
 def make_model(encoder, features, labels, head="least-squares"):
@@ -161,7 +156,7 @@ def test_thresholds_are_decided_exactly(kind):
 
 
 @pytest.mark.parametrize("factor", [1e-42, 1e-3, 1e3, 1e30])
-@pytest.mark.parametrize("kind", ["random-features", "linear", "stack"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_values_far_out_are_clipped_alike(kind, factor):
     features, labels = random_data()
     model = make_model(encoder_of(kind, PublicSample(features)), features, labels)
@@ -179,7 +174,7 @@ def test_sums_of_tables_are_exact(kind):
 def test_gathering_in_blocks_changes_nothing(monkeypatch):
     graphs = pytest.importorskip("safle.model.export.onnx_graph")
     features, labels = random_data()
-    model = make_model(encoder_of("binary-overlap", PublicSample(features)), features, labels)
+    model = make_model(encoder_of("embedding", PublicSample(features)), features, labels)
     monkeypatch.setattr(graphs, "GATHERED", 6)
     scores, _ = run_onnx(to_onnx(model), features)
     assert np.array_equal(scores, model.decision_function(features))

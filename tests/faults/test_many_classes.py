@@ -50,7 +50,7 @@ def test_classes_beyond_the_limit_are_refused_before_anything_unfolds(tmp_path, 
     def unfold(*_arguments):
         raise AssertionError("a section was unfolded")
 
-    monkeypatch.setattr("safle.wire.container._decompress", unfold)
+    monkeypatch.setattr("zstandard.ZstdDecompressor", unfold)
     few, named = Limits(most_classes=29), Limits(classes=("ill", "well"))
     with Store.create(tmp_path / "store", encoder) as store:
         for limits in (few, named):

@@ -11,16 +11,15 @@ from safle import (
     DeclaredRange,
     LinearEncoder,
     Model,
-    StackEncoder,
     Statistics,
     count,
-    make_encoder,
     solve,
 )
 from safle.errors import EncoderMismatch, InvalidInput, SafleError, WireError
 from safle.federation.publishing import plan_noise, publish
 from safle.federation.store import Contribution, Store
 from safle.wire import container, decode_noisy, decode_statistics, encode_noisy, encode_statistics
+from tests.support.data_sets import KINDS, publishable_encoder
 
 CALIBRATION = DeclaredRange(-2, 2, feature_dim=3)
 
@@ -29,12 +28,9 @@ def draw(size, scale):
     return np.rint(np.random.default_rng(size).normal(0, scale, size)).astype(np.int64)
 
 
-@pytest.fixture(scope="module", params=["linear", "stack"])
+@pytest.fixture(scope="module", params=KINDS)
 def published(request):
-    encoder = LinearEncoder.publishable(CALIBRATION)
-    if request.param == "stack":
-        codes = make_encoder(CALIBRATION, "embedding", buckets=2, group_size=1)
-        encoder = StackEncoder([encoder, codes])
+    encoder = publishable_encoder(request.param, CALIBRATION)
     total = count(encoder, np.random.default_rng(0).standard_normal((50, 3)), [0, 1] * 25)
     plan = plan_noise(encoder.layout, 2, 1e-5, calibration="public")
     return encoder, total, publish(total, plan, [0, 1, 2], draw=draw)

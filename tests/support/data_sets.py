@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from safle.encoders import Encoder, kinds, make_encoder
+from safle.encoders.calibration import Calibration
 from safle.encoders.registry import kind_named
 from safle.model import Model
 from safle.solver import solve
@@ -100,6 +101,12 @@ def data_sets(draw: Any, least: int = 0, most: int = 24, kind: str | None = None
     return DataSet(encoder, features, np.array(labels, np.array(names).dtype))
 
 
+def declared_settings(kind: str, **wanted: Any) -> dict[str, Any]:
+    """Those of ``wanted`` that a kind has."""
+    declared = kind_named(kind).declared({})
+    return {name: value for name, value in wanted.items() if name in declared}
+
+
 def fixed_encoder(
     kind: str, feature_dim: int = 6, *, buckets: int = 3, group_size: int = 4
 ) -> Encoder:
@@ -107,16 +114,20 @@ def fixed_encoder(
     kind, by_class, _ = kind.partition(COUNTED)
     small = {"buckets": buckets, "group_size": group_size, "units": 9, "seed": 7}
     small |= {"by_class": True} if by_class else {}
-    declared = kind_named(kind).declared({})
-    chosen = {name: value for name, value in small.items() if name in declared}
-    return make_encoder(FixedCalibration(feature_dim), kind, **chosen)
+    return make_encoder(FixedCalibration(feature_dim), kind, **declared_settings(kind, **small))
+
+
+def publishable_encoder(kind: str, calibration: Calibration) -> Encoder:
+    """A very small encoder of a kind, whose sums may be published with noise."""
+    small = {"buckets": 2, "group_size": 1, "units": 9, "norm_clip": 1}
+    return make_encoder(calibration, kind, **declared_settings(kind, **small))
 
 
 TABLE_KINDS = [kind for kind in KINDS if fixed_encoder(kind).layout.experts]
 """The kinds that have experts."""
 
 
-def fixed_data(kind: str = "embedding", samples: int = 120, **settings: Any) -> DataSet:
+def fixed_data(kind: str = KINDS[0], samples: int = 120, **settings: Any) -> DataSet:
     """Gaussian classes, always the same."""
     encoder = fixed_encoder(kind, **settings)
     generator = np.random.default_rng(3)

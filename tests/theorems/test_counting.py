@@ -14,6 +14,7 @@ from safle.statistics import Accumulator, Statistics, count, counting
 from safle.statistics.kernels import count as kernels
 from safle.wire import encode_statistics
 from tests.support.data_sets import (
+    BY_CLASS,
     KINDS,
     TABLE_KINDS,
     data_sets,
@@ -261,7 +262,7 @@ def test_a_weight_is_as_many_samples_to_the_byte(drawn, data):
     assert encode_statistics(weighted) == encode_statistics(whole)
 
 
-@pytest.mark.parametrize("kind", ["table", "embedding", "random-features by class"])
+@pytest.mark.parametrize("kind", [*KINDS, *BY_CLASS])
 def test_large_weights_are_counted_in_parts(kind):
     drawn = fixed_data(kind, 3)
     weights = [5, 20_000, 1]

@@ -144,8 +144,9 @@ def test_integers_and_strings_are_not_added():
             left + right
 
 
-def test_another_encoder_is_refused_naming_both():
-    data, other = fixed_data(), fixed_data(buckets=2)
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_encoder_is_refused_naming_both(kind):
+    data, other = fixed_data(kind), fixed_data(kind, feature_dim=5)
     a, b = data.count(), other.count()
     for combine in (lambda: a + b, lambda: a - b, lambda: sum_statistics([a, b])):
         with pytest.raises(EncoderMismatch) as error:

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from safle.encoders import EmbeddingEncoder, LinearEncoder
+from safle.encoders import EmbeddingEncoder, make_encoder
 from safle.encoders.histogram import MAX_SAMPLES, Grid, Histogram
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, SettingsError
 from safle.wire import decode_histogram, encode_histogram, read_histogram, write_histogram
+from tests.support.data_sets import KINDS, declared_settings
 
 QUARTERS = st.integers(-20, 20).map(lambda quarter: quarter / 4)
 
@@ -60,18 +61,18 @@ def test_a_grid_for_each_feature_counts_each_as_if_it_were_alone(features, data,
     ]
 
 
-@given(features=samples(), grid=grids(), owners=st.data(), count=st.integers(1, 6))
-def test_any_partition_gives_the_same_thresholds_and_the_same_encoder(
-    features, grid, owners, count
-):
+@given(features=samples(), grid=grids(), data=st.data(), count=st.integers(1, 6))
+def test_any_partition_gives_the_same_thresholds_and_the_same_encoder(features, grid, data, count):
     whole = Histogram.of(features, grid)
-    owner = owners.draw(arrays(np.int64, len(features), elements=st.integers(0, 4)))
-    order = owners.draw(st.permutations(range(5)))
+    owner = data.draw(arrays(np.int64, len(features), elements=st.integers(0, 4)))
+    order = data.draw(st.permutations(range(5)))
     total = reduce(add, (Histogram.of(features[owner == client], grid) for client in order))
     assert total == whole
     assert np.array_equal(total.thresholds(count), whole.thresholds(count))
-    for kind in (EmbeddingEncoder, LinearEncoder):
-        assert kind.calibrated(total).to_bytes() == kind.calibrated(whole).to_bytes()
+    kind = data.draw(st.sampled_from(KINDS))
+    small = declared_settings(kind, units=9)
+    made, expected = (make_encoder(found, kind, **small) for found in (total, whole))
+    assert made.to_bytes() == expected.to_bytes()
     assert encode_histogram(total) == encode_histogram(whole)
 
 

@@ -128,7 +128,7 @@ def test_cross_is_within_its_class_and_adds_up(embedded):
 
 def test_sums_that_wrap_around_are_found():
     # Four times 2**62 is 0 modulo 2**64: every margin still agrees.
-    data = fixed_data()
+    data = fixed_data("embedding")
     names = np.arange(len(data)) % 4
     statistics = replace(data, labels=names).count()
     rows = [list(rows_of(statistics, 0))[k] for k in range(4)]

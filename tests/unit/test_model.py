@@ -168,8 +168,9 @@ def test_every_kind_of_model_survives_saving(tmp_path_factory, drawn):
     assert Model.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
 
 
-def test_a_model_of_another_encoder_is_refused_naming_both():
-    data, other = fixed_data(), fixed_data(buckets=2)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_of_another_encoder_is_refused_naming_both(kind):
+    data, other = fixed_data(kind), fixed_data(kind, feature_dim=5)
     statistics = data.count()
     with pytest.raises(EncoderMismatch) as error:
         Model(other.encoder, solve(statistics, ridge=1.0))

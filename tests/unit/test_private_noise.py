@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safle import DeclaredRange, LinearEncoder, Model, StackEncoder, count, make_encoder, solve
+from safle import DeclaredRange, LinearEncoder, Model, count, solve
 from safle.errors import (
     CountOverflow,
     FederationError,
@@ -28,11 +28,11 @@ from safle.federation.publishing import draw_noise, epsilon_of
 from safle.federation.release import Release
 from safle.statistics import sum_statistics
 from safle.statistics.noisy import FreeColumns
+from tests.support.data_sets import KINDS, publishable_encoder
 from tests.support.private_rounds import Cast
 
 CALIBRATION = DeclaredRange(-3, 3, feature_dim=3)
 LINEAR = LinearEncoder.publishable(CALIBRATION)
-STACK = StackEncoder([LINEAR, make_encoder(CALIBRATION, "embedding", buckets=2, group_size=1)])
 GENERATOR = np.random.default_rng(0)
 
 
@@ -52,8 +52,9 @@ def no_noise(size, scale):
     return np.zeros(size, np.int64)
 
 
-@pytest.mark.parametrize("encoder", [LINEAR, STACK], ids=["linear", "stack"])
-def test_noise_and_sums_go_the_same_way(encoder):
+@pytest.mark.parametrize("kind", KINDS)
+def test_noise_and_sums_go_the_same_way(kind):
+    encoder = publishable_encoder(kind, CALIBRATION)
     space, total = noisy_space(encoder), sum_statistics(parts_of(encoder))
     free, draws = FreeColumns(encoder.layout), np.random.default_rng(1)
     exact = free.take(total, space.class_names)

@@ -53,13 +53,13 @@ def test_plausible_features_fill_every_bucket_alike():
     assert np.abs(above - np.array([[0.75], [0.5], [0.25]])).max() < 0.04
 
 
-@pytest.mark.parametrize("make", [LinearEncoder.calibrated, make_encoder])
-def test_real_contributions_stay_within_the_margin(make):
+@pytest.mark.parametrize("kind", KINDS)
+def test_real_contributions_stay_within_the_margin(kind):
     # Features that hang together: fewer directions than features.
     generator = np.random.default_rng(1)
     mixed = generator.normal(size=(700, 12)) @ generator.normal(size=(12, 40))
     features = np.abs(mixed + generator.normal(size=(700, 40)))
-    encoder = make(PublicSample(features[:400]))
+    encoder = make_encoder(PublicSample(features[:400]), kind)
     real = len(encode_statistics(count(encoder, features[400:], np.arange(300) % 7)))
     expected = rehearse(encoder, samples=300, classes=7).bytes
     assert real / MARGIN <= expected <= real * MARGIN
