@@ -69,6 +69,18 @@ def one_thread() -> Iterator[None]:
         set_num_threads(threads)
 
 
+def array_pointers(
+    context: Any, builder: Any, signature: Any, arguments: Any
+) -> Callable[..., Any]:
+    """For code that is emitted: a function that gives the data of the array at a position."""
+
+    def data(position: int) -> Any:
+        array = context.make_array(signature.args[position])
+        return array(context, builder, arguments[position]).data
+
+    return data
+
+
 def run_kernel(kernel: Callable[..., Any], *arguments: Any, nanoseconds: float) -> None:
     """Call a parallel kernel, on one thread where it takes about so long or less.
 

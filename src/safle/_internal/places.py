@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from safle.errors import InvalidInput, MissingExtra, SafleError
+from safle.errors import InvalidInput, MissingExtra, SafleError, WireError
 
 StrPath = str | os.PathLike[str]
 
@@ -32,6 +32,17 @@ def as_path(place: StrPath) -> Path:
     except (ValueError, ImportError) as error:
         raise InvalidInput(f"{address} cannot be read: {error}") from error
     return path
+
+
+def read_capped(path: StrPath, most: int, what: str, error: type[SafleError] = WireError) -> bytes:
+    """A file's bytes; ``error`` if it is larger than ``what`` can be."""
+    with Path(path).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        # What is no regular file does not say its size: one byte more than allowed will do.
+        data = file.read(most + 1) if size <= most else b""
+    if max(size, len(data)) > most:
+        raise error(f"{path}: more than {most} bytes; {what} has at most so many")
+    return data
 
 
 def find_files(places: Iterable[StrPath], *, except_for: tuple[str, ...]) -> list[str]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,17 +35,6 @@ def read_tensors(data: bytes) -> tuple[str, Arrays]:
         raise WireError(
             f"not a safetensors file of safle, such as an encoder or a model: {error!r}"
         ) from error
-
-
-def read_capped(path: str | os.PathLike[str], most: int, what: str) -> bytes:
-    """A file's bytes; `WireError` if it is larger than ``what`` can be."""
-    with Path(path).open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        # What is no regular file does not say its size: one byte more than allowed will do.
-        data = file.read(most + 1) if size <= most else b""
-    if max(size, len(data)) > most:
-        raise WireError(f"{path} has more than {most} bytes; {what} has at most so many")
-    return data
 
 
 def read_header(text: str, format_name: str, what: str) -> dict[str, Any]:

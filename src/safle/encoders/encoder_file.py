@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from safle._internal.places import naming
+from safle._internal.places import naming, read_capped
 from safle._internal.tensors import (
     Arrays,
-    read_capped,
     read_header,
     read_tensors,
     refusing_malformed,

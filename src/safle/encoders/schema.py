@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from safle._internal import atomic
+from safle._internal.places import read_capped
 from safle.encoders.calibration import DeclaredRange, Vector
 from safle.encoders.codes import MAX_TABLE_SIZE
 from safle.encoders.features import ClassName, as_class_names
@@ -177,11 +177,8 @@ class Schema:
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Schema:
         """The schema in a TOML file; `SettingsError` for anything that is not one."""
-        with Path(path).open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        data = read_capped(path, MOST_BYTES, "a schema", SettingsError)
         try:
-            if len(data) > MOST_BYTES:
-                raise SettingsError(f"more than {MOST_BYTES} bytes; not a schema")
             return Schema.from_json(tomllib.loads(data.decode()))
         except (ValueError, RecursionError) as error:
             raise SettingsError(f"{path}: {error}") from error

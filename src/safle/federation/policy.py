@@ -20,9 +20,9 @@ import os
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
+from safle._internal.places import read_capped
 from safle.errors import PolicyRefused, SettingsError
 from safle.federation.log import log_refusal, write_log
 from safle.federation.release import Release
@@ -95,12 +95,9 @@ class Policy:
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Policy:
         """The policy in a file; `SettingsError` for anything that is not one."""
-        with Path(path).open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        data = read_capped(path, MOST_BYTES, "a policy", SettingsError)
         known = [field.name for field in fields(Policy)]
         try:
-            if len(data) > MOST_BYTES:
-                raise SettingsError(f"more than {MOST_BYTES} bytes; not a policy")
             content = tomllib.loads(data.decode())
             if unknown := [name for name in content if name not in known]:
                 raise SettingsError(f"unknown rule {unknown[0]!r}; a policy has {', '.join(known)}")

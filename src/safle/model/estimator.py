@@ -20,8 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from safle._internal import atomic
 from safle._internal.arguments import require_type
-from safle._internal.places import naming
-from safle._internal.tensors import read_capped
+from safle._internal.places import naming, read_capped
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
 from safle.encoders.features import as_features

@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from safle._internal import atomic
 from safle._internal.arguments import require_type
 from safle._internal.memory import require
-from safle._internal.places import naming
-from safle._internal.tensors import read_capped
+from safle._internal.places import naming, read_capped
 from safle.encoders import Encoder
 from safle.encoders.codes import Codes
 from safle.encoders.features import ClassName

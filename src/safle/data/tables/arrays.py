@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from safle.data.tables.selection import COLUMN_OPTIONS, Contents, Selection
-from safle.data.tables.table import Rows
+from safle.data.tables.selection import COLUMN_OPTIONS, Selection
+from safle.data.tables.table import Rows, Table
 from safle.errors import TableError
 
 SAMPLE_NAMES = "sample_names"
 
 
-def read_npz_table(path: Path, selection: Selection) -> Contents:
+def read_npz_table(path: Path, selection: Selection) -> Table:
     """Features and labels from the arrays of an archive."""
     if not zipfile.is_zipfile(path):
         raise TableError(
@@ -28,13 +28,13 @@ def read_npz_table(path: Path, selection: Selection) -> Contents:
     with _reading(path), np.load(path, allow_pickle=False) as archive:
         features_key, labels_key = selection.keys(path, archive.files)
         labels = None if labels_key is None else archive[labels_key]
-        return Contents(_array(archive[features_key], path), labels)
+        return Table(_array(archive[features_key], path), labels)
 
 
-def read_npy_table(path: Path, selection: Selection) -> Contents:
+def read_npy_table(path: Path, selection: Selection) -> Table:
     """Features from one array; such a file has no labels."""
     selection.refuse(path, "split", "features_key", "labels_key", *COLUMN_OPTIONS)
-    return Contents(read_npy(path), None)
+    return Table(read_npy(path), None)
 
 
 def read_npy(path: Path) -> NDArray[Any]:
@@ -90,7 +90,7 @@ class TensorRows(Rows):
             return rows
 
 
-def read_safetensors_table(path: Path, selection: Selection) -> Contents:
+def read_safetensors_table(path: Path, selection: Selection) -> Table:
     """Features and labels from the tensors of a file.
 
     A metadata entry ``classes``, names separated by commas or a JSON list of them,
@@ -116,7 +116,7 @@ def read_safetensors_table(path: Path, selection: Selection) -> Contents:
         ids = _sample_names(file, path, shape[0]) if named else None
     names = _class_names(metadata.get("classes"), path)
     rows = TensorRows(path, features_key, shape, dtype)
-    return Contents(rows, labels, names, metadata.get("source", ""), ids=ids)
+    return Table(rows, labels, names, metadata.get("source", ""), ids=ids)
 
 
 def sample_names_bytes(names: Sequence[str]) -> bytes:

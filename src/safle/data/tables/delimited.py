@@ -22,8 +22,8 @@ from safle.data.tables.cells import (
     with_point,
 )
 from safle.data.tables.labels import parse_labels
-from safle.data.tables.selection import Contents, Selection
-from safle.data.tables.table import Rows
+from safle.data.tables.selection import Selection
+from safle.data.tables.table import Rows, Table
 from safle.errors import TableError
 
 DELIMITERS = ",;\t|"
@@ -116,7 +116,7 @@ class CsvRows(Rows):
         return matrix
 
 
-def read_csv_table(path: Path, selection: Selection) -> Contents:
+def read_csv_table(path: Path, selection: Selection) -> Table:
     """Features and labels from the columns of a CSV file.
 
     One pass checks the rows' widths and collects the labels.
@@ -145,7 +145,7 @@ def read_csv_table(path: Path, selection: Selection) -> Contents:
         ids += [] if id_at is None else [row[id_at].strip()]
         weights += [] if weight_at is None else [read_weight(row[weight_at], path, line)]
     readers = [] if selection.schema is None else cell_readers(selection.schema)
-    return Contents(
+    return Table(
         CsvRows(path, form, names, chosen, row_count, readers),
         None if label_at is None else parse_labels(labels, where=str(path)),
         names=_names(names),

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from safle._internal.optional import require
 from safle.data.common import listed
 from safle.data.tables.cells import Reader, cell_readers, read_cells, read_weight
-from safle.data.tables.selection import Contents, Selection
-from safle.data.tables.table import Rows
+from safle.data.tables.selection import Selection
+from safle.data.tables.table import Rows, Table
 from safle.errors import TableError
 
 # What pandas calls the row numbers it adds to a file: not a feature.
@@ -101,7 +101,7 @@ class DeclaredRows(ParquetRows):
         return matrix
 
 
-def read_parquet_table(path: Path, selection: Selection) -> Contents:
+def read_parquet_table(path: Path, selection: Selection) -> Table:
     """Features and labels from the columns of a Parquet file."""
     selection.refuse(path, "split", "labels_key")
     with _opened(path) as file:
@@ -120,12 +120,12 @@ def read_parquet_table(path: Path, selection: Selection) -> Contents:
         features = ParquetRows(path, columns, (file.metadata.num_rows, width), dtype)
         labels = None if label_column is None else _labels(path, file, label_column)
         named = () if _is_list(kind) else (*columns,)
-        return Contents(features, labels, names=named, **_beside(path, file, selection))
+        return Table(features, labels, names=named, **_beside(path, file, selection))
 
 
 def _declared(
     path: Path, file: Any, selection: Selection, label_column: str | None, others: set[str | None]
-) -> Contents:
+) -> Table:
     """The columns that a schema declares, whatever their types."""
     assert selection.schema is not None
     present = [name for name in file.schema_arrow.names if not name.startswith(_INDEX_PREFIX)]
@@ -133,7 +133,7 @@ def _declared(
     rows = DeclaredRows(path, names, (file.metadata.num_rows, len(names)), np.dtype(np.float64))
     rows.readers = cell_readers(selection.schema)
     labels = None if label_column is None else _labels(path, file, label_column)
-    return Contents(rows, labels, names=(*names,), **_beside(path, file, selection))
+    return Table(rows, labels, names=(*names,), **_beside(path, file, selection))
 
 
 def read_parquet_columns(path: Path) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ from safle.data.tables.arrays import read_npy_table, read_npz_table, read_safete
 from safle.data.tables.delimited import read_csv_columns, read_csv_table
 from safle.data.tables.labels import as_labels, name_labels, read_label_file
 from safle.data.tables.parquet import read_parquet_columns, read_parquet_table
-from safle.data.tables.selection import Contents, Selection
+from safle.data.tables.selection import Selection
 from safle.data.tables.table import Table, check_features
 from safle.encoders.schema import Schema
 from safle.errors import TableError
 
-_READERS: dict[str, Callable[[Path, Selection], Contents]] = {
+# A reader gives labels as the file has them.
+_READERS: dict[str, Callable[[Path, Selection], Table]] = {
     ".npz": read_npz_table,
     ".npy": read_npy_table,
     ".safetensors": read_safetensors_table,
@@ -99,22 +101,15 @@ def open_table(
     if reader is None:
         raise TableError(f"{file}: unknown kind of file; expected one of {', '.join(_READERS)}")
     try:
-        contents = reader(file, selection)
+        table = reader(file, selection)
         label_file = None if labels is None else existing_file(labels, TableError)
-        found = contents.labels if label_file is None else read_label_file(label_file)
+        found = table.labels if label_file is None else read_label_file(label_file)
     except OSError as error:
         raise TableError(f"{file}: cannot be read: {error}") from error
-    check_features(contents.features, where=f"{file}: the array of features")
-    where = str(label_file or file)
-    return Table(
-        contents.features,
-        None if found is None else _labels(found, contents, where=where),
-        contents.class_names,
-        contents.source,
-        contents.names,
-        contents.ids,
-        contents.weights,
-    )
+    check_features(table.features, where=f"{file}: the array of features")
+    if found is None:
+        return table
+    return replace(table, labels=_labels(found, table, where=str(label_file or file)))
 
 
 def read_columns(path: Path) -> dict[str, list[str]]:
@@ -126,14 +121,14 @@ def read_columns(path: Path) -> dict[str, list[str]]:
     return reader(path)
 
 
-def _labels(found: NDArray[Any], contents: Contents, *, where: str) -> NDArray[Any]:
+def _labels(found: NDArray[Any], table: Table, *, where: str) -> NDArray[Any]:
     labels = as_labels(found, where=f"{where}: the array of labels")
-    rows = len(contents.features)
+    rows = len(table)
     if len(labels) != rows:
         hint = "; is its first line a header?" if len(labels) == rows + 1 else ""
         raise TableError(
             f"{where}: {len(labels)} labels for {rows} rows of features; expected one each{hint}"
         )
-    if contents.class_names is None:
+    if table.class_names is None:
         return labels
-    return name_labels(labels, contents.class_names, where=where)
+    return name_labels(labels, table.class_names, where=where)

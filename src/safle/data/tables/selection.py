@@ -3,13 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from safle.data.common import LABEL_COLUMN, choose_split, find_label, listed, refuse_options
-from safle.data.tables.table import Rows
 from safle.encoders.names import find_places
 from safle.encoders.schema import Schema
 from safle.errors import TableError
@@ -18,18 +13,6 @@ COLUMN_OPTIONS = ("label_column", "ignore", "id_column", "weight_column")
 """What applies only to files whose columns have names."""
 # Our names first, scikit-learn's second.
 _PAIRS = (("features", "labels"), ("X", "y"))
-
-
-class Contents(NamedTuple):
-    """What a reader found: labels are still as the file has them, or None."""
-
-    features: NDArray[Any] | Rows
-    labels: NDArray[Any] | None
-    class_names: tuple[str, ...] | None = None
-    source: str = ""
-    names: tuple[str, ...] = ()
-    ids: NDArray[Any] | None = None
-    weights: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from safle._internal.compiling import run_kernel, vector_kernels
+from safle._internal.compiling import array_pointers, run_kernel, vector_kernels
 
 LANES = 16
 """Samples, and units, that are taken at a time."""
@@ -100,10 +100,7 @@ def _summer(wide: bool) -> Any:
         signature = types.void(table, rows, i64, i64, i64, i64, codes, i64, i64)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            def data(position: int) -> Any:
-                array = context.make_array(sig.args[position])
-                return array(context, builder, args[position]).data
-
+            data = array_pointers(context, builder, sig, args)
             held = cgutils.alloca_once(builder, _HALVES, size=LANES)
             with cgutils.for_range(builder, _I64(LANES), intp=_I64) as loop:
                 unit = builder.add(args[2], loop.index)

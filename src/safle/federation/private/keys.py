@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from safle._internal import atomic
+from safle._internal.places import read_capped
 from safle.errors import FederationError, MissingExtra, WireError
 from safle.federation.contribution import check_client
 
@@ -140,10 +141,9 @@ class PrivateKey:
 
 
 def _read(path: Path) -> Any:
+    data = read_capped(path, MAX_FILE_BYTES, "a key")
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise WireError(f"{path} is too large for a key")
-        return json.loads(path.read_bytes())
+        return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise WireError(f"{path} is not a key of safle: {error}") from error
 

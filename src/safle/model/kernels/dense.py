@@ -18,7 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from safle._internal.compiling import run_kernel
+from safle._internal.compiling import array_pointers, run_kernel
 
 LANES = 16
 """Columns in a vector."""
@@ -79,8 +79,7 @@ def _multiply(
     signature = types.void(dense, i64, i64, weights, i64, i64, i64, sums, i64, i64)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        def data(position: int) -> Any:
-            return context.make_array(sig.args[position])(context, builder, args[position]).data
+        data = array_pointers(context, builder, sig, args)
 
         def load(pointer: Any, *offsets: Any) -> Any:
             for offset in offsets:

@@ -18,7 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from safle._internal.compiling import run_kernel, vector_kernels
+from safle._internal.compiling import array_pointers, run_kernel, vector_kernels
 
 LANES = 4
 """Classes in a vector; tables are padded to a multiple."""
@@ -83,9 +83,7 @@ def _adder(vectors: int) -> Any:
         signature = types.void(symbols, i64, bases, i64, i64, tables, i64, i64, scores, i64)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            def data(position: int) -> Any:
-                return context.make_array(sig.args[position])(context, builder, args[position]).data
-
+            data = array_pointers(context, builder, sig, args)
             sample = builder.gep(data(0), [args[1]])
             rows = builder.gep(data(5), [args[7]]), args[6]
             totals = _emit_sums(builder, sizes, sample, data(2), args[3:5], rows)

@@ -23,6 +23,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from safle._internal.compiling import array_pointers
 from safle.statistics.kernels.triangle import start
 
 ROWS, VECTORS, LANES = 6, 2, 8
@@ -94,10 +95,7 @@ def _multiplier(wide: bool) -> Any:
         signature = types.void(panels, i64, i64, i64, tile, i64)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            def data(position: int) -> Any:
-                array = context.make_array(sig.args[position])
-                return array(context, builder, args[position]).data
-
+            data = array_pointers(context, builder, sig, args)
             ends = builder.gep(data(0), [args[1]]), builder.gep(data(0), [args[2]])
             sums = _emit_sums(builder, ends, args[3], wide)
             for (row, vector), total in zip(_PLACES, sums, strict=True):

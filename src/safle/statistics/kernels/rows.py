@@ -19,6 +19,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from safle._internal.compiling import array_pointers
+
 WORDS = 16
 HALF = 8 * WORDS
 WIDTH = 2 * HALF
@@ -101,9 +103,7 @@ def sum_rows(
     signature = types.void(rows, samples, types.int64, types.int64, sums, target, types.int64)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        def data(position: int) -> Any:
-            return context.make_array(sig.args[position])(context, builder, args[position]).data
-
+        data = array_pointers(context, builder, sig, args)
         item = sig.args[5].dtype.bitwidth // 8
         _prefetch(builder, builder.gep(data(5), [args[6]]), WIDTH * item)
         _emit_sum(builder, data(0), data(1), args[2], args[3], data(4))
