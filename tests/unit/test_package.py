@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import getdoc, isclass
+from pkgutil import walk_packages
 
 import pytest
 
@@ -16,6 +20,29 @@ def test_every_public_name_can_be_imported():
     assert set(safle.__all__) <= set(dir(safle))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = safle.nothing
+
+
+WITHOUT_WEIGHTS = {"Backbone", "export_backbone", "write_features"}
+"""They need a network's weights: docs/backbones.md shows them, and its tests run them."""
+EXPORTED = {
+    f"{package}.{name}": value
+    for package in ("safle", *(found.name for found in walk_packages(safle.__path__, "safle.")))
+    if find_spec(package).submodule_search_locations and ".cli" not in package
+    for module in [import_module(package)]
+    for name in getattr(module, "__all__", ())
+    if callable(value := getattr(module, name)) and name not in WITHOUT_WEIGHTS
+}
+
+
+def examples_of(value):
+    """The examples of a function, or of a class and its methods."""
+    inside = vars(value).values() if isclass(value) else ()
+    return [text for one in (value, *inside) if ">>>" in (text := getdoc(one) or "")]
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_what_a_room_exports_is_shown_by_an_example_that_runs(name):
+    assert examples_of(EXPORTED[name])
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,15 @@ class RidgeCurve:
     Attributes
     ----------
     ridges, scores, degrees_of_freedom : float64, (candidates,)
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count, solve
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> total = count(encoder, [[0.0], [0.1], [0.9], [1.0]], ["low", "low", "high", "high"])
+    >>> curve = solve(total).curve
+    >>> curve.criterion, curve.ridges.shape == curve.scores.shape
+    ('gcv', True)
     """
 
     criterion: str

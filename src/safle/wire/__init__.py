@@ -72,7 +72,13 @@ _BY_TYPE: dict[type, FileKind[Any]] = {
 
 
 def kind_for(value: Statistics | Histogram | Evaluation) -> FileKind[Any]:
-    """The kind of file that a value is written as."""
+    """The kind of file that a value is written as.
+
+    >>> import numpy as np
+    >>> from safle import Grid, Histogram
+    >>> kind_for(Histogram.of(np.array([[0.1], [0.7]]), Grid(0, 1, 4))).name
+    'histogram'
+    """
     return next(kind for of, kind in _BY_TYPE.items() if isinstance(value, of))
 
 
@@ -86,5 +92,12 @@ def kind_named(name: str | None) -> FileKind[Any] | None:
 
 
 def encode(value: Statistics | Histogram | Evaluation) -> bytes:
-    """The bytes of a file of whatever can leave a site."""
+    """The bytes of a file of whatever can leave a site.
+
+    >>> import numpy as np
+    >>> from safle import Grid, Histogram
+    >>> histogram = Histogram.of(np.array([[0.1], [0.7]]), Grid(0, 1, 4))
+    >>> decode_histogram(encode(histogram)) == histogram
+    True
+    """
     return kind_for(value).encode(value)

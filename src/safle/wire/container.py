@@ -245,7 +245,11 @@ def read_limited(path: str | os.PathLike[str], *, limit: int = DEFAULT_LIMIT) ->
 
 
 def peek_kind(path: str | os.PathLike[str]) -> str | None:
-    """What kind of safle wire file this is, from its first bytes; None if it is none."""
+    """What kind of safle wire file this is, from its first bytes; None if it is none.
+
+    >>> peek_kind(__file__) is None
+    True
+    """
     with as_path(path).open("rb") as file:
         start = file.read(_PREFIX.size)
     if len(start) < _PREFIX.size or not start.startswith(MAGIC):

@@ -35,7 +35,14 @@ class FileKind(Generic[Value]):
         return container.KINDS[self.number]
 
     def encode(self, value: Value) -> bytes:
-        """The bytes of a file."""
+        """The bytes of a file.
+
+        >>> import numpy as np
+        >>> from safle import Grid, Histogram
+        >>> from safle.wire import encode_histogram
+        >>> encode_histogram(Histogram.of(np.array([[0.1], [0.7]]), Grid(0, 1, 4)))[1:6]
+        b'SAFLE'
+        """
         sections = Sections()
         fields = self.describe(value, sections)
         header = {"planes": sections.planes, **fields}
@@ -50,7 +57,14 @@ class FileKind(Generic[Value]):
             return self.restore(opened, **told), opened.digest
 
     def decode(self, data: bytes | memoryview, **told: Any) -> Value:
-        """A value from bytes, verified."""
+        """A value from bytes, verified.
+
+        >>> from safle.wire import decode_histogram
+        >>> decode_histogram(b"a letter")
+        Traceback (most recent call last):
+            ...
+        safle.errors.WireError: not a safle file: it does not begin with the safle signature
+        """
         return self.open(data, **told)[0]
 
     def read(self, path: StrPath, *, limit: int = container.DEFAULT_LIMIT, **told: Any) -> Value:

@@ -113,6 +113,14 @@ def decode_statistics(
     ----------
     made : the encoder (or statistics of it); others are refused before anything unfolds
     limit : most bytes the file may unfold to
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> data = encode_statistics(count(encoder, [[0.1, 0.9]], ["ill"]))
+    >>> decode_statistics(data, made=encoder).class_names
+    ('ill',)
     """
     return STATISTICS.decode(data, made=made, limit=limit)
 
@@ -133,6 +141,15 @@ def open_statistics(
     ----------
     made, limit : as of `decode_statistics`
     admit : raises `LimitExceeded` for classes that are not wanted, before anything unfolds
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> data = encode_statistics(count(encoder, [[0.1, 0.9]], ["ill"]))
+    >>> statistics, digest = open_statistics(data)
+    >>> statistics.sample_count, len(digest)
+    (1, 64)
     """
     return STATISTICS.open(data, made=made, limit=limit, admit=admit, multiply_out=False)
 
@@ -151,6 +168,11 @@ class Added:
     Attributes
     ----------
     digest : of the statistics; the contribution's identity
+
+    Examples
+    --------
+    >>> Added("9f86d081", 3, ("ill", "well")).sample_count
+    3
     """
 
     digest: str
@@ -169,6 +191,16 @@ def add_contribution(
     ------
     WireError
         The bytes are not statistics of the same encoder that any data set could have.
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> data = encode_statistics(count(encoder, [[0.1, 0.9]], ["ill"]))
+    >>> from safle import Accumulator
+    >>> total = Accumulator(encoder)
+    >>> add_contribution(total, data).class_names, total.sample_count
+    (('ill',), 1)
     """
     statistics, digest = open_statistics(data, made=total, limit=limit)
     with typed_errors():

@@ -58,6 +58,11 @@ class Card:
     architecture : module:class of the network in torch
     parameters : of the whole classifier
     licence : of the weights
+
+    Examples
+    --------
+    >>> CARDS["resnet18"].feature_dim
+    512
     """
 
     name: str

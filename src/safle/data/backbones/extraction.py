@@ -35,6 +35,12 @@ class Batch:
     features : float32, (readable, feature_dim)
     names, labels : of the readable ones
     unreadable : name and reason of the others
+
+    Examples
+    --------
+    >>> one = np.zeros((1, 512), np.float32)
+    >>> Batch(2, one, ["a.png"], ["cat"], [("b.png", "cut short")]).images
+    2
     """
 
     images: int
@@ -45,7 +51,11 @@ class Batch:
 
 
 def default_workers() -> int:
-    """One for each processor that this process may use."""
+    """One for each processor that this process may use.
+
+    >>> default_workers() >= 1
+    True
+    """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

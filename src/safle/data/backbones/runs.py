@@ -48,6 +48,13 @@ class Unreadables:
     total : images of the whole source, readable or not
     most : share of them that may be unreadable
     found : name and reason, in the source's order
+
+    Examples
+    --------
+    >>> few = Unreadables(Path("unreadable.txt"), total=100, most=0.01)
+    >>> few.add([("a.png", "cut short")])
+    >>> len(few.found)
+    1
     """
 
     report: Path

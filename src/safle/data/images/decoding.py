@@ -50,6 +50,11 @@ def decode(data: bytes | NDArray[np.uint8], *, most_pixels: int = MOST_PIXELS) -
         The image is broken, cut short, too large or of an unknown kind.
     MissingExtra
         Pillow is not installed.
+
+    Examples
+    --------
+    >>> decode(np.zeros((2, 3, 3), np.uint8)).shape
+    (2, 3, 3)
     """
     if isinstance(data, np.ndarray):
         return _checked(data, most_pixels)

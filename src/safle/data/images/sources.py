@@ -30,6 +30,11 @@ class Record:
     name : stable, and unique within its source: the path inside it
     label : the class's name or number, or None
     data : an encoded file, or uint8 pixels (height, width, 3)
+
+    Examples
+    --------
+    >>> Record("cat/1.png", "cat", b"").label
+    'cat'
     """
 
     name: str
@@ -42,6 +47,9 @@ class Unreadable(bytes):
 
     One such file does not end a run over a million: :func:`safle.data.images.decode`
     raises ``reason`` for it like for any broken image.
+
+    >>> Unreadable("no permission").reason
+    'no permission'
     """
 
     reason: str
@@ -54,7 +62,18 @@ class Unreadable(bytes):
 
 
 class ImageSource(Protocol):
-    """Images in an order that never changes, read as they are asked for."""
+    """Images in an order that never changes, read as they are asked for.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from safle.data.images import open_images
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("cat", "dog"):
+    ...         Path(folder, name).mkdir()
+    ...         _ = Path(folder, name, "1.png").write_bytes(b"not read yet")
+    ...     [(record.name, record.label) for record in open_images(folder).records()]
+    [('cat/1.png', 'cat'), ('dog/1.png', 'dog')]
+    """
 
     @property
     def description(self) -> str:

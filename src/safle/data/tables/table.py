@@ -106,6 +106,14 @@ class Table:
         holds that was said to name them.
     weights : int64, (sample_count,), or None
         How often each sample is counted, where a column was said to tell.
+
+    Examples
+    --------
+    >>> table = Table(np.array([[46.0, 4.5], [60.0, 23.0]]), np.array(["cat", "dog"]))
+    >>> len(table), table.feature_dim
+    (2, 2)
+    >>> [labels.tolist() for _, labels in table.batches(1)]
+    [['cat'], ['dog']]
     """
 
     features: NDArray[Any] | Rows

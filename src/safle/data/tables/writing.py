@@ -35,6 +35,15 @@ def write_table(
     Numbers keep their exact values everywhere, and their type except in .csv,
     which is read as float64. A .csv does not tell the string ``"7"`` from the
     integer 7: if all labels look like integers, they are read as integers.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from safle.data.tables import open_table
+    >>> with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+    ...     write_table(file.name, [[46.0, 4.5]], ["cat"])
+    ...     open_table(file.name).labels.tolist()
+    ['cat']
     """
     target = Path(path)
     matrix = np.asarray(features)

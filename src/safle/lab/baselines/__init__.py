@@ -40,7 +40,11 @@ METHODS: dict[str, Method[Any]] = {method.name: method for method in _ALL}
 
 
 def method_named(name: str) -> Method[Any]:
-    """A method by its name."""
+    """A method by its name.
+
+    >>> method_named("afl").invariant
+    True
+    """
     if name not in METHODS:
         raise SettingsError(f"no method {name!r}; expected one of {', '.join(METHODS)}")
     return METHODS[name]

@@ -122,7 +122,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Point:
-    """How good the model was after so many rounds, and what it had cost a client by then."""
+    """How good the model was after so many rounds, and what it had cost a client by then.
+
+    >>> Point(rounds=1, accuracy=0.9, bytes_per_client=5.7e6).accuracy
+    0.9
+    """
 
     rounds: int
     accuracy: float
@@ -141,6 +145,15 @@ class Result:
     digest : SHA-256 of the model's bytes
     curve : accuracy on the way, where it was watched
     facts : further figures of this method
+
+    Examples
+    --------
+    >>> from safle.lab.baselines import method_named
+    >>> features = np.array([[0.0], [0.2], [0.8], [1.0]], np.float32)
+    >>> held = [np.array([0, 2]), np.array([1, 3])]
+    >>> result = method_named("afl")(Task(features, np.array([0, 0, 1, 1]), held, class_count=2))
+    >>> result.rounds
+    1
     """
 
     model: Predictor | Separate
@@ -179,6 +192,12 @@ class Method(Generic[S]):
     tuned_like : a method whose choice is the start of this one's
     invariant : whether its model does not depend on who holds what
     described : whether it needs texts that describe the classes
+
+    Examples
+    --------
+    >>> from safle.lab.baselines import METHODS
+    >>> [name for name, method in METHODS.items() if method.described]
+    ['tofa']
     """
 
     name: str

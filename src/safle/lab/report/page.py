@@ -37,6 +37,13 @@ def write_report(folder: Path, output: Path) -> list[str]:
     """Write the page of all experiments with results in ``folder``; returns their names.
 
     Their tables go into NAME.tex beside the page.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +ELLIPSIS
+    ...     write_report(Path(folder), Path(folder, "report.html"))
+    Traceback (most recent call last):
+        ...
+    safle.errors.InvalidInput: /... holds no results; expected table1.json or ...
     """
     require_matplotlib()
     results = [_read(path) for name in EXPERIMENTS if (path := folder / f"{name}.json").exists()]

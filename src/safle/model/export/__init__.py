@@ -33,6 +33,14 @@ def to_torch(model: Model) -> torch.nn.Module:
     Features may be float32 or float64; scores are float64, (samples, class_count), in the
     order of the module's ``class_names``. It scripts, traces, exports, and its
     ``state_dict`` is all it knows. Do not cast it to another type: that moves thresholds.
+
+    >>> import safle
+    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
+    >>> total = safle.count(encoder, [[0.1], [0.2], [0.9]], ["low", "low", "high"])
+    >>> model = safle.Model(encoder, safle.solve(total))
+    >>> import torch
+    >>> to_torch(model)(torch.tensor([[0.95]])).argmax().item()
+    0
     """
     try:
         from safle.model.export.torch_module import build
@@ -47,6 +55,17 @@ def export_torch(model: Model, path: str | os.PathLike[str]) -> None:
     It is what ``torch.export.save`` writes: a zip archive of JSON and raw arrays, without
     pickles. Its program takes float32 features of any number of samples. Beside it lie
     `CLASSES_FILE` and, where the model was made of noisy sums, `PRIVACY_FILE`.
+
+    >>> import safle
+    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
+    >>> total = safle.count(encoder, [[0.1], [0.2], [0.9]], ["low", "low", "high"])
+    >>> model = safle.Model(encoder, safle.solve(total))
+    >>> import tempfile, torch
+    >>> with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
+    ...     export_torch(model, file.name)
+    ...     program = torch.export.load(file.name).module()
+    >>> program(torch.tensor([[0.95], [0.05]])).shape
+    torch.Size([2, 2])
     """
     module = to_torch(model)
     from safle.model.export.torch_module import trace
@@ -62,6 +81,13 @@ def to_onnx(model: Model) -> onnx.ModelProto:
     Input ``features``, float32 [batch, feature_dim]; outputs ``scores``, float64 [batch,
     class_count], and ``label``, int64 or string [batch]. Its metadata name the classes, the
     model's digest and, where the model was made of noisy sums, what was promised.
+
+    >>> import safle
+    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
+    >>> total = safle.count(encoder, [[0.1], [0.2], [0.9]], ["low", "low", "high"])
+    >>> model = safle.Model(encoder, safle.solve(total))
+    >>> [output.name for output in to_onnx(model).graph.output][:2]
+    ['scores', 'label']
     """
     try:
         from safle.model.export.onnx_graph import build
@@ -72,7 +98,16 @@ def to_onnx(model: Model) -> onnx.ModelProto:
 
 
 def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write `to_onnx` to a file, atomically; equal models give equal bytes."""
+    """Write `to_onnx` to a file, atomically; equal models give equal bytes.
+
+    >>> import safle
+    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
+    >>> total = safle.count(encoder, [[0.1], [0.2], [0.9]], ["low", "low", "high"])
+    >>> model = safle.Model(encoder, safle.solve(total))
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+    ...     export_onnx(model, file.name)
+    """
     atomic.write_bytes(path, to_onnx(model).SerializeToString(deterministic=True))
 
 
