@@ -28,7 +28,6 @@ from safle.wire.histogram import (
 from safle.wire.noisy import NOISY, decode_noisy, encode_noisy, read_noisy
 from safle.wire.statistics import (
     STATISTICS,
-    Added,
     add_contribution,
     decode_statistics,
     encode_statistics,
@@ -38,7 +37,6 @@ from safle.wire.statistics import (
 )
 
 __all__ = [
-    "Added",
     "add_contribution",
     "decode_evaluation",
     "decode_histogram",

@@ -9,7 +9,6 @@ statistics have one digest.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -161,30 +160,12 @@ def read_declared(path: StrPath) -> tuple[str, Layout]:
         return str(opened.header["fingerprint"]), _check_header(opened, None)
 
 
-@dataclass(frozen=True)
-class Added:
-    """What a contribution brought.
-
-    Attributes
-    ----------
-    digest : of the statistics; the contribution's identity
-
-    Examples
-    --------
-    >>> Added("9f86d081", 3, ("ill", "well")).sample_count
-    3
-    """
-
-    digest: str
-    sample_count: int
-    class_names: tuple[ClassName, ...]
-
-
 def add_contribution(
     total: Accumulator, data: bytes | memoryview, *, limit: int = container.DEFAULT_LIMIT
-) -> Added:
+) -> str:
     """Verify a contribution's bytes and add them; a refused one changes nothing.
 
+    Returns their digest, the contribution's identity.
     A gram that comes by columns is rebuilt tile by tile into the total's own.
 
     Raises
@@ -199,13 +180,13 @@ def add_contribution(
     >>> data = encode_statistics(count(encoder, [[0.1, 0.9]], ["ill"]))
     >>> from safle import Accumulator
     >>> total = Accumulator(encoder)
-    >>> add_contribution(total, data).class_names, total.sample_count
-    (('ill',), 1)
+    >>> len(add_contribution(total, data)), total.sample_count
+    (64, 1)
     """
     statistics, digest = open_statistics(data, made=total, limit=limit)
     with typed_errors():
         total.add(statistics)
-    return Added(digest, statistics.sample_count, statistics.class_names)
+    return digest
 
 
 def read_statistics(

@@ -68,7 +68,7 @@ class Cell:
 Measure = Callable[[DataSet, Cell, Progress], Figures]
 
 
-class Store:
+class CellFolder:
     """Finished cells in a directory."""
 
     def __init__(self, folder: Path) -> None:

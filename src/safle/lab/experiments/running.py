@@ -22,7 +22,7 @@ from safle._internal.spreadsheet import neutralise
 from safle.errors import SettingsError
 from safle.lab.baselines import METHODS, method_named
 from safle.lab.declared import with_given
-from safle.lab.experiments.cells import Cell, Figures, Progress, Store, versions
+from safle.lab.experiments.cells import Cell, CellFolder, Figures, Progress, versions
 from safle.lab.experiments.data import DataSet
 from safle.lab.experiments.measuring import MEASURES
 from safle.lab.experiments.plan import Experiment, Federation, Plan, Request, Tuning
@@ -101,7 +101,7 @@ class Runner:
 
     def __init__(self, data: Sequence[DataSet], settings: Settings, folder: Path) -> None:
         self.data, self.settings, self.folder = data, settings, folder
-        self.store = Store(folder / "cells")
+        self.store = CellFolder(folder / "cells")
 
     def run(self, experiment: Experiment, progress: Progress = lambda _: None) -> Row:
         """Measure what is missing, write the results, and return them."""
