@@ -63,11 +63,18 @@ def _explain(parameter: click.Parameter, context: click.Context) -> Iterator[str
 
 
 def _prose(text: str) -> str:
-    """Help as Markdown: what is bold stays so, all else is meant as it stands."""
+    """Help as Markdown: what is bold stays so, options are code, all else is as it stands."""
     paragraphs = re.split(r"\n\s*\n", text.replace("\b", "").strip())
     lines = (" ".join(paragraph.split()) for paragraph in paragraphs)
-    escaped = re.sub(r"([*_<>\[\]`|])", r"\\\1", "\n\n".join(lines))
-    return re.sub(r"\\\[/?(?:b|bold)\\\]", "**", escaped)
+    text = (
+        "\n\n".join(lines)
+        .replace("<=", "&nbsp;≤&nbsp;")
+        .replace(">=", "&nbsp;≥&nbsp;")
+        .replace("<", "&lt;")
+    )
+    escaped = re.sub(r"([*_>\[\]`|])", r"\\\1", text)
+    marked = re.sub(r"(?<![\w-])(--[a-z][a-z0-9-]*)", r"`\1`", escaped)
+    return re.sub(r"\\\[/?(?:b|bold)\\\]", "**", marked)
 
 
 def _examples(epilog: str) -> str:

@@ -204,6 +204,9 @@ def test_experiments(
     }
     for line in lines:
         for name in re.findall(r"--features (\S+)", line):
-            save_file(tables, name)
-        run_line(line + " --settings short.toml" * ("experiment" in line), monkeypatch)
-    assert Path("results/report.html").exists()
+            np.savez(name, **tables) if name.endswith(".npz") else save_file(tables, name)
+        for name in re.findall(r"--settings (\S+)", line):
+            Path(name).write_text(blocks(ROOT / f"docs/{page}.md", "toml")[0])
+        short = "experiment" in line and "--settings" not in line
+        run_line(line + " --settings short.toml" * short, monkeypatch)
+    assert len([*Path().glob("*/report.html")]) == 1

@@ -46,18 +46,18 @@ class EmbeddingSettings(Settings):
     )
     buckets: int | None = setting(
         None,
-        "Buckets of a feature.",
+        "Buckets per feature.",
         least=1,
         most=MAX_BUCKETS,
         chosen="8, fewer for many features",
     )
     group_size: int | None = setting(
         None,
-        "Digits of an expert.",
+        "Digits per expert.",
         least=1,
         chosen="the largest up to 6 with about 12,000 columns",
     )
-    seed: int = setting(0, "Of the permutation of digits.", least=0, most=MOST_SEED)
+    seed: int = setting(0, "Chooses the permutation of digits.", least=0, most=MOST_SEED)
 
     def choose(self, calibration: Calibration) -> Self:
         dim, buckets, group_size = calibration.feature_dim, self.buckets, self.group_size

@@ -40,7 +40,7 @@ class LinearSettings(Settings):
         8, "Bits behind the binary point of linear codes.", least=0, most=12
     )
     transform: str | None = setting(
-        "none", "Of features, before they are standardised.", choices=TRANSFORMS
+        "none", "Applied to features before they are standardised.", choices=TRANSFORMS
     )
     norm_clip: int = setting(
         0,

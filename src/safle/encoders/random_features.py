@@ -62,14 +62,14 @@ class RandomFeatureSettings(LinearSettings):
     terms: int | None = setting(
         None, "Features that a unit adds.", choices=TERMS, chosen="the most up to 16 there are"
     )
-    seed: int = setting(0, "Of the features that a unit adds.", least=0, most=MOST_SEED)
+    seed: int = setting(0, "Chooses the features that a unit adds.", least=0, most=MOST_SEED)
     # Two more bits changed no accuracy, and cost a tenth of the bytes.
     fraction_bits: int = setting(
         6, "Bits behind the binary point of linear codes.", least=0, most=12
     )
     transform: str | None = setting(
         None,
-        "Of features, before they are standardised.",
+        "Applied to features before they are standardised.",
         choices=TRANSFORMS,
         chosen="square-root if they are never negative, as pooled activations are, else none",
     )

@@ -41,7 +41,7 @@ are seen a few times only: see docs/heads.md.
 class TableSettings(RandomFeatureSettings):
     """Of a `TableEncoder`."""
 
-    buckets: int = setting(4, "Buckets of a number.", least=1, most=1024)
+    buckets: int = setting(4, "Buckets per number.", least=1, most=1024)
     # Nobody tried what it is worth beside symbols.
     by_class: bool | None = setting(False, BY_CLASS)
 
