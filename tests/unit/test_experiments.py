@@ -214,6 +214,7 @@ def test_results_say_what_they_are_of(digits, settings, tmp_path):
     assert len(table) == len(result["rows"])
     assert float(table[0]["accuracy"]) == result["rows"][0]["accuracy"]
     assert float(table[0]["gamma"]) == 1000.0
+    assert all(row["cpu_seconds"] > 0 and row["wall_seconds"] > 0 for row in result["rows"])
 
 
 def test_mean_and_deviation_are_over_seeds():

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 MIXTURES = 9
 """Fits of the mixture, whose most common answer counts: a single one depends on its start."""
-NOBODY = 1e-8
-"""Share of a class that a client does not hold; its logarithm is finite."""
+NOTHING = -1e9
+"""Logarithm of the share of a class that a client does not hold: finite, or 0 times it is NaN."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,9 @@ def class_sums(task: Task, values: NDArray[np.float64] | None = None) -> NDArray
 def log_priors(task: Task) -> torch.Tensor:
     """Logarithms of every holder's class shares, float32, (clients, class_count)."""
     counts = class_sums(task)
-    shares = np.maximum(counts / counts.sum(axis=1, keepdims=True), NOBODY)
-    priors: torch.Tensor = require_torch().from_numpy(np.log(shares).astype(np.float32))
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    logs = np.log(shares, out=np.full_like(shares, NOTHING), where=shares > 0)
+    priors: torch.Tensor = require_torch().from_numpy(logs.astype(np.float32))
     return priors
 
 
@@ -115,7 +116,7 @@ def distilled_losses(step: Step, settings: Settings, memory: Memory) -> torch.Te
     priors = memory.priors[step.clients][:, :, None]
     own = torch.log_softmax(step.logits + priors, dim=1)
     # Towards a class that its prior rules out a client could only be pushed without end.
-    held = priors > np.log(2 * NOBODY)
+    held = priors > NOTHING
     divergence = (opinion.exp() * (opinion - own) * held).sum(dim=1)
     weight = ramp(memory.rounds, settings) * memory.noisy[step.clients].float()[:, None]
     return (1 - weight) * losses + weight * divergence
