@@ -15,6 +15,7 @@ def draw(points: Sequence[Any], path: Path) -> Path | None:
     """One panel a data set: accuracy over megabytes, the heads of an encoder joined."""
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import LogLocator
     except ImportError:
         return None
     sources = list(dict.fromkeys(point.data for point in points))
@@ -42,6 +43,8 @@ def draw(points: Sequence[Any], path: Path) -> Path | None:
                     label=name if point is pair[-1] else None,
                 )
         axes.set(xscale="log", xlabel="MB per client, sent once", ylabel="test accuracy, %")
+        # Powers of ten alone would leave some panels without a number.
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
         axes.set_title(source, fontsize=10)
