@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle import SafleClassifier
+from safle import SafleClassifier, evaluate, load_encoder, load_model, read_evaluation
 from safle.data.tables import open_table
 from safle.encoders import make_encoder
 from safle.encoders.calibration import DeclaredRange
 from safle.errors import InvalidInput, TableError
+from safle.federation.rehearsal import weigh, worth
 
 LINES = [("3", "1.5,2,ill"), ("0", "9,9,odd"), ("1.0", "2,0.5,well"), ("2", "1,1,well")]
 
@@ -79,3 +80,77 @@ def test_the_estimator_takes_weights_as_repetitions():
     assert parts.model_.to_bytes() == whole.model_.to_bytes()
     with pytest.raises(InvalidInput, match=r"weight 0\.5 of sample 0"):
         SafleClassifier(**settings).fit(X, y, sample_weight=np.full(60, 0.5))
+
+
+@pytest.fixture
+def model(safle, folder):
+    safle(*counting(folder, "repeated"))
+    made = folder / "model.safetensors"
+    encoder = ["--encoder", folder / "encoder.safetensors"]
+    safle("solve", folder / "repeated.stats", *encoder, "-o", made)
+    return made
+
+
+def test_evaluation_counts_by_weight_are_those_of_repeated_lines(safle, folder, model):
+    weigh = ["--weight-column", "times", "--batch", 3]
+    for name, more in (("weighted", weigh), ("repeated", [])):
+        safle("evaluate", model, folder / f"{name}.csv", *more, "--counts", folder / f"{name}.eval")
+    assert read_evaluation(folder / "weighted.eval").sample_count == 6
+    assert (folder / "weighted.eval").read_bytes() == (folder / "repeated.eval").read_bytes()
+    loaded, table = load_model(model), open_table(folder / "weighted.csv", weight_column="times")
+    counts = evaluate(loaded, table.features[:], table.labels, weights=table.weights)
+    assert counts == read_evaluation(folder / "repeated.eval")
+    with pytest.raises(InvalidInput, match="whole numbers"):
+        evaluate(loaded, table.features[:], table.labels, weights=[0.5] * 4)
+
+
+def test_a_policy_judges_evaluated_lines_once(safle, folder, model):
+    (folder / "policy.toml").write_text("least_samples = 4")
+    asked = ["evaluate", model, folder / "weighted.csv", "--weight-column", "times"]
+    asked += ["--counts", folder / "w.eval", "--policy", folder / "policy.toml"]
+    assert "least_samples: 3; expected" in " ".join(safle(*asked, code=1).split())
+    assert not (folder / "w.eval").exists()
+
+
+def test_lines_of_no_weight_are_nothing_to_evaluate(safle, folder, model):
+    (folder / "none.csv").write_text("times,a,b,label\n0,1,1,ill\n")
+    asked = ["evaluate", model, folder / "none.csv", "--weight-column", "times"]
+    assert "has no samples" in " ".join(safle(*asked, code=1).split())
+
+
+def test_a_rehearsal_weighs_what_would_be_sent(folder):
+    generator = np.random.default_rng(0)
+    features, labels = generator.random((40, 2)), np.arange(40) % 2
+    times = generator.integers(0, 4, 40)
+    encoder = load_encoder(folder / "encoder.safetensors")
+    sent = weigh(encoder, features, labels, times)
+    repeated = weigh(encoder, features.repeat(times, axis=0), labels.repeat(times))
+    assert (sent.samples, sent.bytes) == (repeated.samples, repeated.bytes)
+    assert sent.samples == times.sum()
+    # Many of one patient are still one patient, who can be worked out.
+    few = weigh(encoder, features[:2], labels[:2], np.array([50, 50]))
+    assert few.warning
+    assert few.warning == weigh(encoder, features[:2], labels[:2]).warning
+
+
+def test_a_rehearsal_holds_out_lines_with_all_their_weight(folder):
+    encoder = load_encoder(folder / "encoder.safetensors")
+    features = np.array([[0.5, 0.5], [2.5, 2.5]] * 20)
+    labels = np.arange(40) % 2
+    held = np.random.default_rng(0).permutation(40) % 5 == 0
+    # One line of each fold is mislabelled: who judges by lines, or splits one, says otherwise.
+    wrong = int(np.flatnonzero(held)[0])
+    times = np.ones(40, np.int64)
+    labels[wrong], times[wrong] = 1 - labels[wrong], 9
+    found = worth(encoder, features, labels, times)
+    assert (found.judged, found.accuracy) == (16, 7 / 16)
+    with pytest.raises(InvalidInput, match="cannot be held out"):
+        worth(encoder, features, labels, times * (np.arange(40) < 4))
+
+
+def test_the_command_rehearses_by_weight(safle, folder):
+    lines = "".join(f"{1 + n % 2},{n % 5 / 2},{n % 3},{'ab'[n % 2]}\n" for n in range(20))
+    (folder / "more.csv").write_text(f"times,a,b,label\n{lines}")
+    asked = ["rehearse", folder / "more.csv", "--encoder", folder / "encoder.safetensors"]
+    said = safle(*asked, "--weight-column", "times")
+    assert "30" in next(line for line in said.splitlines() if "samples" in line)

@@ -43,6 +43,7 @@ POSITIVE = "Of two classes, the one whose sensitivity and specificity are shown.
 )
 @opt.option("--positive", POSITIVE, "CLASS", show_default="the last")
 @opt.table_options(labels=True)
+@opt.weight_option
 @opt.batch_option
 @img.backbone_options(default=None, shown="the model's", panel="Of images")
 @policy_option
@@ -75,20 +76,21 @@ def evaluate(
         pictures.require_matplotlib()
     for path in (counts, png, json_path, html):
         opt.refuse_overwriting(path, *files, reading["labels"], policy_path)
-    promised, encoder = dict[str, Any](), ""
+    promised, encoder, once = dict[str, Any](), "", None
     if peek_kind(files[0]) == "evaluation counts":
         if counts is not None:
             raise click.UsageError("--counts needs a model and a table; to add up, use 'safle sum'")
         sites = _read_sites(files)
     elif len(files) == 2:
         model = load_model(files[0])
-        sites = {files[1].name: _count(session, model, *files, **reading)}
+        counted, once = _count(session, model, *files, **reading)
+        sites = {files[1].name: counted}
         promised, encoder = privacy_facts(model), model.encoder.fingerprint
     else:
         raise click.UsageError(f"{len(files)} files; expected a model and a table, or counts")
     total = sum([*sites.values()][1:], start=next(iter(sites.values())))
     if counts is not None:
-        release(session, total, counts, policy_path, encoder=encoder)
+        release(session, total, counts, policy_path, once, encoder=encoder)
     told_apart = sites if len(sites) > 1 else {}
     scores = Scores(total, told_apart, _class_named(total, positive))
     if png is not None:
@@ -101,7 +103,10 @@ def evaluate(
     _show(session, scores, title, promised)
 
 
-def _count(session: Session, model: Model, path: Path, data: Path, **options: Any) -> Evaluation:
+def _count(
+    session: Session, model: Model, path: Path, data: Path, **options: Any
+) -> tuple[Evaluation, Evaluation]:
+    """Counts by weight, and of each sample once."""
     from safle.cli.scores import score
 
     session.announce_compilation()

@@ -18,6 +18,7 @@ LEAST_FIT = 0.5
 @opt.features_argument
 @opt.encoder_file()
 @opt.table_options(labels=True)
+@opt.weight_option
 @opt.trust_option
 def rehearse(
     session: Session, /, features: Path, encoder_path: Path, trust_features: bool, **selection: Any
@@ -40,12 +41,13 @@ def rehearse(
     values, labels = np.asarray(table.features), np.asarray(table.labels)
     session.announce_compilation()
     with session.progress(f"rehearsing {features.name}") as advance:
-        sent = weigh(encoder, values, labels, attacked=True)
+        sent = weigh(encoder, values, labels, table.weights, attacked=True)
         advance(0.4)
-        alone = worth(encoder, values, labels, lambda done: advance(0.4 + 0.5 * done))
+        own = values, labels, table.weights
+        alone = worth(encoder, *own, lambda done: advance(0.4 + 0.5 * done))
         fit = fitting_share(encoder, values)
     facts: dict[str, object] = {
-        "samples": f"{len(labels):,}",
+        "samples": f"{sent.samples:,}",
         "classes": listing(sorted(set(labels.tolist()))),
         "columns that fit": f"{fit:.0%} vary within their calibrated range",
         "accuracy alone": f"{alone.accuracy:.1%} ± {alone.error:.1%} of {alone.judged:,} held-out "

@@ -167,14 +167,21 @@ class Scores:
 
 def score(
     session: Session, model: Model, path: Path, batch: int, advance: Advance, **selection: Any
-) -> Evaluation:
-    """Counts of a model's answers on a labelled table, read batch by batch."""
+) -> tuple[Evaluation, Evaluation]:
+    """Counts of a model's answers on a labelled table, by weight; and of each sample once."""
     # What does not say is let pass here: nothing is added to anyone's sum.
     table = open_matching(session, model.encoder, path, trusted=True, **selection)
-    if table.labels is None or not len(table):
-        raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")
-    counts = Evaluation.none(model.digest, model.class_names)
+    counts = once = Evaluation.none(model.digest, model.class_names)
+    done, weights = 0, table.weights
     for features, labels, named in batches(path, table, batch, advance):
         with named():
-            counts += evaluate(model, features, labels)
-    return counts
+            if weights is None:
+                counts += evaluate(model, features, labels)
+                continue
+            own = weights[done : done + len(features)]
+            done += len(features)
+            counts += evaluate(model, features, labels, weights=own)
+            once += evaluate(model, features, labels, weights=own > 0)
+    if not counts.sample_count:
+        raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")
+    return counts, counts if weights is None else once

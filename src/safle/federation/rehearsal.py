@@ -84,20 +84,27 @@ class Worth:
 
 
 def weigh(
-    encoder: Encoder, features: NDArray[Any], labels: NDArray[Any], *, attacked: bool = False
+    encoder: Encoder,
+    features: NDArray[Any],
+    labels: NDArray[Any],
+    weights: NDArray[np.int64] | None = None,
+    *,
+    attacked: bool = False,
 ) -> Rehearsal:
     """Count and pack samples, (samples, feature_dim), as a client would.
 
-    With ``attacked``, the attack is run on what would be sent.
+    With ``attacked``, the attack is run on what would be sent. What can be worked out is judged
+    by each sample once, whatever its weight: ten times one patient is one patient.
     """
     begun = time.perf_counter()
-    statistics = count(encoder, features, labels)
+    statistics = count(encoder, features, labels, weights=weights)
     size = len(encode_statistics(statistics))
     seconds = time.perf_counter() - begun
     pooled = 0 if statistics.layout.only_by_class else triangle.packed_size(statistics.dim)
     numbers = pooled + statistics.cross.size + len(statistics.class_names)
     numbers += sum(triangle.packed_size(part.dim) for part in statistics.by_class)
-    told, warning = tuple(disclosures(statistics)), name_given_away(statistics)
+    once = statistics if weights is None else count(encoder, features, labels, weights=weights > 0)
+    told, warning = tuple(disclosures(once)), name_given_away(once)
     found = attack(statistics) if attacked else None
     samples, dim = statistics.sample_count, statistics.dim
     return Rehearsal(samples, dim, numbers, size, seconds, told, warning, found)
@@ -113,20 +120,25 @@ def worth(
     encoder: Encoder,
     features: NDArray[Any],
     labels: NDArray[Any],
+    weights: NDArray[np.int64] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Worth:
     """What the samples, (samples, feature_dim), make alone: the fifth judges the others.
 
-    ``progress`` is called with the finished share, 0 to 1.
+    A sample of weight w is held out, or counted, w times. ``progress`` is called with the finished
+    share, 0 to 1.
     """
+    times = np.ones(len(labels), np.int64) if weights is None else weights
+    features, labels, times = features[times > 0], labels[times > 0], times[times > 0]
     if len(labels) < HELD_OUT:
         raise InvalidInput(f"{len(labels)} samples; a fifth of them cannot be held out")
     held = np.random.default_rng(0).permutation(len(labels)) % HELD_OUT == 0
-    statistics: Statistics = count(encoder, features[~held], labels[~held])
+    statistics: Statistics = count(encoder, features[~held], labels[~held], weights=times[~held])
     model = Model(encoder, solve(statistics, progress=progress))
-    right = model.predict(features[held]) == labels[held]
-    _, counts = np.unique(labels[held], return_counts=True)
-    return Worth(float(right.mean()), int(held.sum()), float(counts.max() / held.sum()))
+    right, judging = model.predict(features[held]) == labels[held], times[held]
+    _, places = np.unique(labels[held], return_inverse=True)
+    most, n = np.bincount(places, judging).max(), int(judging.sum())
+    return Worth(float(judging[right].sum() / n), n, float(most / n))
 
 
 def fitting_share(encoder: Encoder, features: NDArray[Any]) -> float:

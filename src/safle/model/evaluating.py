@@ -7,20 +7,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.encoders.features import as_labels
+from safle.encoders.features import as_labels, as_weights
 from safle.errors import InvalidInput
 from safle.model.model import BATCH, Model
 from safle.model.probabilities import odds
 from safle.statistics.evaluation import Evaluation, count_answers
 
 
-def evaluate(model: Model, features: ArrayLike, labels: ArrayLike) -> Evaluation:
+def evaluate(
+    model: Model, features: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
+) -> Evaluation:
     """Count how a model answers: what a site sends, and what adds up over sites.
 
     Parameters
     ----------
     features : finite numbers, (samples, feature_dim)
     labels : (samples,); a class that the model does not know counts as an error
+    weights : whole numbers, (samples,); a sample of weight w counts as w samples, once if None
 
     Examples
     --------
@@ -38,16 +41,19 @@ def evaluate(model: Model, features: ArrayLike, labels: ArrayLike) -> Evaluation
             f"labels are like {named[0].item()!r}, the model's classes like "
             f"{model.class_names[0]!r}: use the labels that were counted with"
         )
+    times = np.ones(len(rows), np.int64) if weights is None else as_weights(weights, len(rows))
     total = Evaluation.none(model.digest, model.class_names)
     for first in range(0, len(rows), BATCH):
         some = slice(first, first + BATCH)
         true = np.array([known.get(name, len(known)) for name in named[some].tolist()])
-        total += _count(model, rows[some], true)
+        total += _count(model, rows[some], true, times[some])
     return total
 
 
-def _count(model: Model, features: NDArray[Any], true: NDArray[np.int64]) -> Evaluation:
+def _count(
+    model: Model, features: NDArray[Any], true: NDArray[np.int64], times: NDArray[np.int64]
+) -> Evaluation:
     scores = model.decision_function(features)
     whose = {"model": model.digest, "class_names": model.class_names}
     found = odds(scores, model.head, model.temperature or 1.0)
-    return count_answers(found, np.argmax(scores, axis=1), true, **whose)
+    return count_answers(found, np.argmax(scores, axis=1), true, times, **whose)

@@ -188,7 +188,11 @@ def shapes(classes: int) -> dict[str, tuple[int, ...]]:
 
 
 def count_answers(
-    odds: NDArray[np.float64], taken: NDArray[Any], true: NDArray[Any], **whose: Any
+    odds: NDArray[np.float64],
+    taken: NDArray[Any],
+    true: NDArray[Any],
+    weights: Counts | None = None,
+    **whose: Any,
 ) -> Evaluation:
     """Counts of a batch of answers.
 
@@ -197,6 +201,7 @@ def count_answers(
     odds : (samples, class_count), of each class; inf where there is no doubt
     taken : (samples,), places of the classes that were answered
     true : (samples,), places of the true ones, class_count where the model does not know it
+    weights : int64, (samples,), how often each answer is counted; None for once
     whose : ``model`` and ``class_names``
     """
     classes = odds.shape[1]
@@ -209,9 +214,9 @@ def count_answers(
         "scores": places,
         "confidence": (taken == true) * BINS + best,
     }
-    counted = {
-        name: np.bincount(cells[name], minlength=int(np.prod(shape))).reshape(shape)
-        for name, shape in shapes(classes).items()
-    }
-    arrays: dict[str, Any] = {name: c.astype(np.int64) for name, c in counted.items()}
+    times = np.ones(len(true), np.int64) if weights is None else weights
+    arrays = {name: np.zeros(shape, np.int64) for name, shape in shapes(classes).items()}
+    for name, places in cells.items():
+        # In integers: a sum of weights as floating point would be one of its own.
+        np.add.at(arrays[name].reshape(-1), places, times.repeat(len(places) // max(len(true), 1)))
     return Evaluation(**whose, **arrays)
