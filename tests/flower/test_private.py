@@ -15,6 +15,7 @@ from safle.federation.flower.apps import client_app
 from safle.federation.flower.report import Report
 from safle.federation.flower.server import serve
 from safle.federation.flower.settings import Places, Rules, Run, Simulation
+from safle.federation.limits import Limits
 from safle.federation.log import LOG, read_log
 from safle.federation.private.round import statistics_space
 from safle.lab.simulation.running import simulate
@@ -87,6 +88,31 @@ def test_the_model_is_that_of_plain_contributions(federation, tmp_path, monkeypa
     at_nodes = read_log(tmp_path / "nodes.sqlite")
     assert {event.who for event in at_nodes if event.event == "opened"} >= {*opened}
     assert [event.event for event in at_nodes].count("sent") == 4
+
+
+def test_a_client_of_no_samples_says_so_itself_and_nothing_else(federation, tmp_path):
+    run, nodes = federation
+    secret = tmp_path / "Mustermann.npz"
+    write_table(secret, np.zeros((0, DATA.features.shape[1])), np.zeros(0, np.int64))
+    nodes[1]["features"] = str(secret)
+    report = play(run, nodes)
+    (row,) = [row for row in report.clients if row.reason]
+    assert (row.client, row.status) == ("client-01", "failed")
+    assert row.reason == "LimitExceeded; its own log says more"
+    total = expected([PARTS[0], *PARTS[2:]])
+    assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(total)
+    held = b"".join(path.read_bytes() for path in (tmp_path / "out").iterdir())
+    assert b"Mustermann" not in held
+
+
+def test_a_client_of_no_samples_is_masked_where_the_server_allows_it(federation, tmp_path):
+    run, nodes = federation
+    write_table(tmp_path / "none.npz", np.zeros((0, DATA.features.shape[1])), np.zeros(0, np.int64))
+    nodes[1]["features"] = str(tmp_path / "none.npz")
+    report = play(replace(run, limits=Limits(allow_empty=True)), nodes)
+    assert sorted(report.accepted) == [f"client-{at:02d}" for at in range(4)]
+    total = expected([PARTS[0], *PARTS[2:]])
+    assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(total)
 
 
 def test_a_client_that_drops_out_costs_nothing(federation, tmp_path):

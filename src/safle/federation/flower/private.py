@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from safle._internal import atomic
 from safle.encoders import Encoder
 from safle.encoders.made import require_same
-from safle.errors import FederationError, SettingsError
+from safle.errors import FederationError, LimitExceeded, SettingsError
 from safle.federation.flower import messages
 from safle.federation.flower.client import Client, Settings, count_table
 from safle.federation.flower.messages import Answer
@@ -84,6 +84,12 @@ def answer_mask(
         return Answer(key.name, messages.KNOWN, keyholder=holder)
     client, encoder = opener(), Encoder.from_bytes(payload[:size])
     statistics, once = count_table(client, encoder)
+    if not statistics.sample_count and not settings.get("allow-empty"):
+        # Under masks nobody else can see it.
+        raise LimitExceeded(
+            f"{client.where}: has no samples, so there is nothing to send; is it the right file? "
+            "If it is, the server allows it with allow-empty"
+        )
     data = mask(declared, key, statistics).to_bytes()
     answer = client.release(once, data, declared)
     return replace(answer, client=key.name, keyholder=holder)
@@ -120,14 +126,17 @@ class MaskTask:
 
     message_type = messages.MASK
 
-    def __init__(self, declared: PrivateRound, encoder: Encoder, folder: Path) -> None:
+    def __init__(
+        self, declared: PrivateRound, encoder: Encoder, folder: Path, *, allow_empty: bool = False
+    ) -> None:
         self._folder = folder
         self.gathering = Gathering(declared)
         for path in sorted(folder.glob(f"*{SUFFIX}")):
             self.gathering.add(Masked.from_bytes(path.read_bytes(), declared))
         sent = encoder.to_bytes()
-        marks = messages.known_marks(self.gathering.clients) | {"encoder-bytes": len(sent)}
-        self._question = marks, sent + declared.data
+        told = {"encoder-bytes": len(sent), "allow-empty": allow_empty}
+        marks = messages.known_marks(self.gathering.clients)
+        self._question = marks | told, sent + declared.data
 
     def content(self) -> RecordDict:
         return messages.question(*self._question)
@@ -183,7 +192,7 @@ def add_up_privately(
     require_same(declared.space, encoder)
     folder = run.places.path("store")
     folder.mkdir(parents=True, exist_ok=True)
-    task = MaskTask(declared, encoder, folder)
+    task = MaskTask(declared, encoder, folder, allow_empty=run.limits.allow_empty)
     counting = Round(grid, task, run.rules, progress)
     try:
         counting.run()
