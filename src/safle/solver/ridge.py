@@ -3,7 +3,10 @@
 With df = sum s/(s + ridge) and the residual sum of squares
 ``RSS = n - 2 tr(M'W) + tr(W'CW)`` (one-hot labels have squared norm n):
 
-- generalised cross-validation minimises ``RSS / (n - df)^2``;
+- generalised cross-validation minimises ``RSS / (n - df)^2``. With few samples its lowest point
+  is mostly chance, and most often at too small a ridge: of all ridges whose information criterion,
+  ``n (K - 1) log(RSS / (n - df)^2)`` for K classes, is within ten of the lowest, it takes the
+  largest. A model that much worse has next to no support left (Burnham and Anderson, 2002);
 - the evidence (marginal likelihood of Bayesian regression, noise profiled out)
   minimises ``log(Q / nK) + sum log(1 + s/ridge) / n``, ``Q = n - tr(M' inverse(C +
   ridge) M)``, for K classes: twice its negative logarithm per label.
@@ -28,7 +31,9 @@ GRID_STEPS_PER_OCTAVE = 2
 OCTAVES_BELOW, OCTAVES_ABOVE = 32, 4
 """The grid spans this many octaves around the gram's trace."""
 MARGIN = 1e-4
-"""Scores that differ by less than this share are equally good."""
+"""Scores that differ by less than this share are equally good, however many samples there are."""
+SUPPORTED = 10.0
+"""Differences of the information criterion up to this one are none that samples could tell."""
 FLOOR = 1e-6
 """A residual below this share of the labels is none: what is left there is rounding."""
 
@@ -40,6 +45,7 @@ class RidgeCurve:
     Attributes
     ----------
     ridges, scores, degrees_of_freedom : float64, (candidates,)
+    slack : by how much more than the lowest a score is as good
 
     Examples
     --------
@@ -55,16 +61,16 @@ class RidgeCurve:
     ridges: Vector
     scores: Vector
     degrees_of_freedom: Vector
+    slack: float = 0.0
 
     @property
     def best(self) -> float:
-        """The largest ridge whose score is as good as the lowest, but for `MARGIN`.
+        """The largest ridge whose score is as good as the lowest, but for `slack`.
 
         Where labels are fitted perfectly the curve is flat, and its lowest point noise.
         """
         lowest = float(self.scores.min())
-        slack = MARGIN * (lowest if self.criterion == "gcv" else 1.0)
-        return float(self.ridges[np.flatnonzero(self.scores <= lowest + slack)[-1]])
+        return float(self.ridges[np.flatnonzero(self.scores <= lowest + self.slack)[-1]])
 
 
 def ridge_curve(
@@ -88,9 +94,11 @@ def ridge_curve(
     n, classes = float(sample_count), float(class_count)
     if criterion == "gcv":
         scores = _gcv(spectrum, grid, n, freedom)
+        slack = max(MARGIN, SUPPORTED / (n * max(classes - 1, 1))) * float(scores.min())
     else:
         scores = _evidence(spectrum, grid, n, classes)
-    return RidgeCurve(criterion, grid, scores, freedom)
+        slack = MARGIN
+    return RidgeCurve(criterion, grid, scores, freedom, slack)
 
 
 def degrees_of_freedom(spectrum: Spectrum, ridge: float) -> float:
