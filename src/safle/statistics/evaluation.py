@@ -215,7 +215,7 @@ def count_answers(
         "confidence": (taken == true) * BINS + best,
     }
     times = np.ones(len(true), np.int64) if weights is None else weights
-    arrays = {name: np.zeros(shape, np.int64) for name, shape in shapes(classes).items()}
+    arrays: dict[str, Any] = {n: np.zeros(s, np.int64) for n, s in shapes(classes).items()}
     for name, places in cells.items():
         # In integers: a sum of weights as floating point would be one of its own.
         np.add.at(arrays[name].reshape(-1), places, times.repeat(len(places) // max(len(true), 1)))
