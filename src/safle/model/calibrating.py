@@ -35,7 +35,7 @@ def calibrate(model: Model, counts: Evaluation) -> Model:
     --------
     >>> import numpy as np, safle
     >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
-    >>> features, labels = [[0.1], [0.3], [0.6], [0.9]], ["low", "low", "high", "high"]
+    >>> features, labels = [[0.1], [0.3], [0.6], [0.9]] * 9, ["low", "low", "high", "high"] * 9
     >>> model = safle.Model(encoder, safle.solve(safle.count(encoder, features, labels)))
     >>> unsure = safle.evaluate(model, [[0.2], [0.2], [0.2], [0.8]], ["low", "low", "high", "high"])
     >>> safle.calibrate(model, unsure).temperature > model.temperature
