@@ -25,6 +25,9 @@ def calibrate(session: Session, /, model: Path, counts: tuple[Path, ...], output
 
     For heads whose probabilities statistics cannot calibrate: those of noisy sums, and those
     counted by class. Probabilities change, and no class does.
+
+    Counts do not say which samples they are of. On those that the model was made of it is right
+    too often, and the temperature would make it too sure: evaluate on others.
     """
     from safle.cli.describe import calibration_of
     from safle.model import load_model
