@@ -126,9 +126,9 @@ def _load_data(
 
 
 def _say_what_is_next(session: Session, target: Path, *, report: bool) -> None:
-    from safle.lab.report import write_report
-
     if report:
+        from safle.lab.report import write_report
+
         write_report(target, target / "report.html")
         session.text([f"results: {target}/; {target / 'report.html'}"])
     else:

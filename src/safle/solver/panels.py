@@ -142,16 +142,12 @@ class Cholesky:
         return rows[:, : len(right)].T
 
     def _solve_wide(self, right: NDArray[Any]) -> NDArray[Any]:
-        parts = [np.asfortranarray(right[first:last]) for first, last in self.spans]
         (trsm,) = blas.get_blas_funcs(("trsm",), (self._lower[0],))
-        for k, panel in enumerate(self._lower):
-            for before, (first, last) in enumerate(self.spans[:k]):
-                parts[k] -= panel[:, first:last] @ parts[before]
-            corner = panel[:, slice(*self.spans[k])]
-            parts[k] = trsm(1.0, corner, parts[k], lower=1, overwrite_b=1)
-        for k, panel in reversed(list(enumerate(self._lower))):
-            corner = panel[:, slice(*self.spans[k])]
-            parts[k] = trsm(1.0, corner, parts[k], lower=1, trans_a=1, overwrite_b=1)
-            for before, (first, last) in enumerate(self.spans[:k]):
-                parts[before] -= panel[:, first:last].T @ parts[k]
-        return np.concatenate(parts)
+        for (first, last), panel in zip(self.spans, self._lower, strict=True):
+            left = right[first:last] - panel[:, :first] @ right[:first]
+            right[first:last] = trsm(1.0, panel[:, first:last], left, lower=1)
+        for (first, last), panel in zip(self.spans[::-1], self._lower[::-1], strict=True):
+            known = trsm(1.0, panel[:, first:last], right[first:last], lower=1, trans_a=1)
+            right[first:last] = known
+            right[:first] -= panel[:, :first].T @ known
+        return right
