@@ -10,6 +10,7 @@ paper's encoder has kernels that the others have not, so a process of its own pl
 
 import json
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -99,11 +100,13 @@ def run_demo(
         f"unequally: one holds {max(held)} of them, {held.count(0)} hold none. Each has a file "
         "of its own. Three encoders go through the same round with them, two at a time."
     )
-    # One thread each: those of two processes would wait for one another.
+    # One thread each: those of two processes would wait for one another. Who presses Ctrl-C is
+    # told so once, by this one.
+    spawn, quietly = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_DFL)
     with (
         threadpool_limits(1),
         one_thread(),
-        ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as beside,
+        ProcessPoolExecutor(1, spawn, signal.signal, quietly) as beside,
     ):
         paper = beside.submit(_federate_beside, SAFLE, folder, tables, data)
         linear, *_ = _federate(AFL, folder, tables, data)
