@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     import torch
 
 Integers = NDArray[np.int64]
-RATES = (0.01, 0.03, 0.1, 0.3)
+RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+"""Candidates: frozen features can be long, and a step is stable up to some 4 / (squared length)."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,9 @@ from safle.lab.experiments.cells import Cell
 from safle.lab.experiments.data import DataSet
 from safle.lab.partitions import POOLED
 
+FEW_RATES = (0.001, 0.01, 0.1)
+"""Where a method has other settings to choose, or takes long."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -45,6 +48,8 @@ class Tuning:
     ----------
     held_out : share of the training samples they are chosen on
     rounds, layers : that candidates get for it
+    judged : of those rounds, the last ones whose mean accuracy decides; a single round says
+        little where a few clients take part in each
     grids : candidates in place of a method's own; FedDyn's are those its paper and FedNTD's
         protocol use
     """
@@ -52,15 +57,16 @@ class Tuning:
     held_out: float = 0.1
     rounds: int = 60
     layers: int = 2
+    judged: int = 10
     grids: dict[str, dict[str, tuple[Any, ...]]] = field(
         default_factory=lambda: {
-            "feddyn": {"alpha": (0.01, 0.03, 0.1), "rate": (0.01, 0.03, 0.1, 0.3)},
+            "feddyn": {"alpha": (0.01, 0.03, 0.1), "rate": FEW_RATES},
             "fedprox": {"mu": (0.01, 0.1, 1.0)},
-            "moon": {"rate": (0.01, 0.03, 0.1)},
-            "one-shot-average": {"rate": (0.03, 0.1, 0.3)},
-            "one-shot-ensemble": {"rate": (0.03, 0.1, 0.3)},
-            "local": {"rate": (0.03, 0.1, 0.3)},
-            "fedkd": {"rate": (0.03, 0.1, 0.3), "distilling_rate": (0.001, 0.003, 0.01)},
+            "moon": {"rate": FEW_RATES},
+            "one-shot-average": {"rate": FEW_RATES},
+            "one-shot-ensemble": {"rate": FEW_RATES},
+            "local": {"rate": FEW_RATES},
+            "fedkd": {"rate": FEW_RATES, "distilling_rate": (0.0003, 0.001, 0.003)},
             "wisard": {"group_size": (4, 8)},
         }
     )

@@ -89,11 +89,15 @@ def _score(request: Request, choice: Row, settings: Settings, measured: Measured
     tuning, cell = settings.tuning, request.cell
     shortest = {"rounds": tuning.rounds, "layers": tuning.layers}
     short = {name: min(choice[name], most) for name, most in shortest.items() if name in choice}
-    if method_named(cell.method).invariant:
+    method = method_named(cell.method)
+    if method.invariant:
         # Where the partition changes nothing, all scenarios share one choice.
         cell = replace(cell, scenario=POOLED, clients=1)
     asked = replace(cell, seed=0, held_out=tuning.held_out, settings={**choice, **short})
-    return float(measured(asked, request.data)["accuracy"])
+    figures = measured(asked, request.data)
+    if method.kind == "iterative" and figures.get("curve"):
+        return fmean(accuracy for _, accuracy, _ in figures["curve"][-tuning.judged :])
+    return float(figures["accuracy"])
 
 
 class Runner:
