@@ -18,7 +18,7 @@ from safle.lab.baselines.base import LinearModel, Separate
 from safle.lab.experiments import cells, running
 from safle.lab.experiments.data import DataSet, load_digits, load_features
 from safle.lab.experiments.measuring import judge
-from safle.lab.experiments.plan import Experiment, Federation
+from safle.lab.experiments.plan import Experiment, Federation, Request
 from safle.lab.experiments.running import Runner, load_settings, summarise, to_csv, to_toml
 from safle.lab.experiments.suite import EXPERIMENTS, Bucketing, Settings, Sparsity
 from safle.lab.partitions import partition
@@ -91,6 +91,22 @@ def test_given_settings_take_the_place_of_defaults(tmp_path):
 
     assert loaded.methods["feddyn"] == {"rounds": 20, "batch": 20, "rate": 0.5}
     assert loaded.federation == Federation(clients=7, seeds=2, seeds_of={})
+
+
+def test_a_lucky_last_round_does_not_choose_a_setting(settings):
+    """Rounds with few clients each swing; the mean of the last ones decides."""
+    tuning = replace(settings.tuning, grids={"fedavg": {"rate": (0.1, 0.2)}}, judged=2)
+    swinging, steady = [[1, 0.9, 8], [2, 0.1, 16], [3, 0.7, 24]], [[1, 0.0, 8], [2, 0.5, 16]]
+    curves = {0.1: swinging, 0.2: [*steady, [3, 0.5, 24]]}
+
+    def measured(cell, _):
+        curve = curves[cell.settings["rate"]]
+        return {"accuracy": curve[-1][1], "curve": curve}
+
+    request = Request({}, cells.Cell("method", "iid", 4, 0, "fedavg"), tune=True)
+    chosen = running.choose_settings(request, replace(settings, tuning=tuning), measured)
+
+    assert chosen["rate"] == 0.2
 
 
 def test_many_classes_have_the_papers_scenarios_for_them():
