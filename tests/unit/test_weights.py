@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
-from safle import SafleClassifier, evaluate, load_encoder, load_model, read_evaluation
+from safle import (
+    RandomFeatureEncoder,
+    SafleClassifier,
+    count,
+    evaluate,
+    load_encoder,
+    load_model,
+    read_evaluation,
+    write_statistics,
+)
 from safle.data.tables import open_table
 from safle.encoders import make_encoder
 from safle.encoders.calibration import DeclaredRange
@@ -36,6 +46,21 @@ def test_a_column_of_weights_is_lines_that_stand_there_as_often(safle, folder):
     safle(*counting(folder, "weighted", "--weight-column", "times", "--batch", 3))
     safle(*counting(folder, "repeated"))
     assert (folder / "weighted.stats").read_bytes() == (folder / "repeated.stats").read_bytes()
+
+
+@pytest.mark.parametrize(("times", "warned"), [(3, True), (1, False)])
+def test_solving_warns_where_copies_were_taken_for_samples(safle, tmp_path, times, warned):
+    """Fewer different lines than columns: copies leave cross-validation nothing to judge by."""
+    features, labels = (some[:60] for some in load_digits(return_X_y=True))
+    encoder = RandomFeatureEncoder.calibrated(DeclaredRange(0, 16, feature_dim=64), units=512)
+    encoder.save(tmp_path / "encoder.safetensors")
+    counted = count(encoder, features, labels, weights=np.full(60, times))
+    write_statistics(tmp_path / "total.stats", counted)
+    asked = ["solve", tmp_path / "total.stats", "--encoder", tmp_path / "encoder.safetensors"]
+
+    said = safle(*asked, "-o", tmp_path / "model.safetensors")
+
+    assert ("likely far too small" in " ".join(said.split())) is warned
 
 
 def test_a_parquet_column_does_the_same(folder):

@@ -141,11 +141,22 @@ def solve_and_save(
     except SolveError as error:
         why = explain(partial(solve_statistics, **how))
         raise SolveError(f"{error}; {why}") from error
+    _warn_of_copies(session, solution)
     model = Model(encoder, solution)
     model.save(output)
     if curve is not None and solution.curve is not None:
         write_curve(solution.curve, curve)
     session.facts(f"{output}: model", _facts(model, solution))
+
+
+def _warn_of_copies(session: Session, solution: Solution) -> None:
+    found = solution.curve
+    if found is not None and found.suspects_copies(solution.sample_count):
+        session.warn(
+            f"the ridge, {solution.ridge:.4g}, is likely far too small: {solution.sample_count:,} "
+            "samples are fitted without a residual by far fewer directions, as if lines stood "
+            "there several times (weights, copies). Choose it with --ridge on samples that were held out"
+        )
 
 
 def check_usage(curve: Path | None, how: dict[str, Any]) -> None:

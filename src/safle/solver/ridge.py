@@ -37,6 +37,9 @@ SUPPORTED = 10.0
 FLOOR = 1e-6
 """A residual below this share of the labels is none: what is left there is rounding."""
 
+NOTHING_LEFT = 1e-4
+"""The same share, where a sum is judged and not computed with."""
+
 
 @dataclass(frozen=True)
 class RidgeCurve:
@@ -71,6 +74,17 @@ class RidgeCurve:
         """
         lowest = float(self.scores.min())
         return float(self.ridges[np.flatnonzero(self.scores <= lowest + self.slack)[-1]])
+
+    def suspects_copies(self, sample_count: int) -> bool:
+        """Whether samples seem to stand in the sums several times, by `best` of "gcv".
+
+        Nothing is left of the labels, though far fewer directions were fitted than there are
+        samples: that is what copies look like, and cross-validation takes each for new evidence.
+        """
+        at = int(np.flatnonzero(self.ridges == self.best)[0])
+        used = float(self.degrees_of_freedom[at]) / max(sample_count, 1)
+        left = float(self.scores[at]) * (1 - used) ** 2
+        return self.criterion == "gcv" and used < 0.9 and left < NOTHING_LEFT
 
 
 def ridge_curve(
