@@ -155,7 +155,8 @@ def _warn_of_copies(session: Session, solution: Solution) -> None:
         session.warn(
             f"the ridge, {solution.ridge:.4g}, is likely far too small: {solution.sample_count:,} "
             "samples are fitted without a residual by far fewer directions, as if lines stood "
-            "there several times (weights, copies). Choose it with --ridge on samples that were held out"
+            "there several times (weights, copies). Choose it with --ridge, on samples that were "
+            "held out"
         )
 
 
