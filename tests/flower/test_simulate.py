@@ -71,6 +71,7 @@ def test_another_split_does_not_go_on_in_the_same_folder(folder, tmp_path):
         simulate(config(folder, seed=1), tmp_path, clients=3, engine="in-process")
     with pytest.raises(SettingsError, match="differs in --private:"):
         simulate(config(folder), tmp_path, clients=3, engine="in-process", private=True)
+    assert not (tmp_path / "keys").exists()
     with pytest.raises(SettingsError, match="engine"):
         simulate(config(folder), tmp_path, clients=3, engine="carrier pigeon")
 

@@ -65,8 +65,10 @@ def simulate(
         ),
     )
     if private:
-        run = _declare(run, table, output / "keys")
+        run = _with_keys(run, output / "keys")
     _remember(output / SETTINGS, run)
+    if private:
+        _declare(run, table)
     if engine == "in-process":
         _in_process(run, progress)
     elif engine == "flower":
@@ -90,35 +92,41 @@ def _remember(path: Path, run: Run) -> None:
     atomic.write_text(path, json.dumps(wanted, indent=1) + "\n")
 
 
-def _declare(run: Run, table: Table, folder: Path) -> Run:
-    """Keys for everybody, and the private round of all samples and classes of the table."""
-    from safle.federation.private.keys import PrivateKey
-    from safle.federation.private.round import declare_round, statistics_space
-
-    clients = [f"client-{number:03d}" for number in range(run.rules.clients)]
-    keyholders = [f"keyholder-{number + 1}" for number in range(KEYHOLDERS)]
-    if not (folder / "round.private").exists():
-        folder.mkdir(exist_ok=True)
-        keys = {name: PrivateKey.new(name) for name in (*clients, *keyholders, "operator")}
-        for name, key in keys.items():
-            (folder / f"{name}.key").unlink(missing_ok=True)
-            key.save(folder / f"{name}.key")
-        keys["operator"].public.save(folder / "operator.pub")
-        classes = [] if table.labels is None else sorted({*table.labels.tolist()})
-        declared = declare_round(
-            keys["operator"],
-            statistics_space(load_encoder(run.places.encoder), classes, max(1, len(table))),
-            clients=[keys[name].public for name in clients],
-            keyholders=[keys[name].public for name in keyholders],
-            least=min(LEAST, max(2, len(clients))),
-        )
-        atomic.write_bytes(folder / "round.private", declared.data)
+def _with_keys(run: Run, folder: Path) -> Run:
+    """Where the keys and the declared round of a private simulation lie."""
     places = {"round": str(folder / "round.private"), "operator": str(folder / "operator.pub")}
     return replace(
         run,
         places=replace(run.places, **places),
         simulation=replace(run.simulation, keys=str(folder)),
     )
+
+
+def _declare(run: Run, table: Table) -> None:
+    """Keys for everybody, and the private round of all samples and classes of the table."""
+    from safle.federation.private.keys import PrivateKey
+    from safle.federation.private.round import declare_round, statistics_space
+
+    folder, declared = Path(run.simulation.keys), run.places.path("round")
+    if declared.exists():
+        return
+    folder.mkdir(exist_ok=True)
+    clients = [f"client-{number:03d}" for number in range(run.rules.clients)]
+    keyholders = [f"keyholder-{number + 1}" for number in range(KEYHOLDERS)]
+    keys = {name: PrivateKey.new(name) for name in (*clients, *keyholders, "operator")}
+    for name, key in keys.items():
+        (folder / f"{name}.key").unlink(missing_ok=True)
+        key.save(folder / f"{name}.key")
+    keys["operator"].public.save(run.places.path("operator"))
+    classes = [] if table.labels is None else sorted({*table.labels.tolist()})
+    made = declare_round(
+        keys["operator"],
+        statistics_space(load_encoder(run.places.encoder), classes, max(1, len(table))),
+        clients=[keys[name].public for name in clients],
+        keyholders=[keys[name].public for name in keyholders],
+        least=min(LEAST, max(2, len(clients))),
+    )
+    atomic.write_bytes(declared, made.data)
 
 
 def _node_count(run: Run) -> int:
