@@ -73,6 +73,7 @@ def test_on_a_features_file_iterative_methods_share_the_papers_protocol():
         ("table1 = 3", "table1 is 3; expected something like"),
         ("[table1]\nmethods = []", "table1.methods is empty"),
         ("[table1]\nmethods = [3]", r"table1.methods is \[3\]; expected something like"),
+        ('[noise]\nkinds = ["client"]', "noise.kinds has client; expected some of symmetric,"),
         ("[methods]\nafl = 3", "methods is {'afl': 3}; expected something like"),
         ("[table1\n", "not valid TOML"),
     ],
@@ -144,6 +145,17 @@ def test_the_area_under_the_curve_is_that_of_each_class_against_the_rest(digits)
     areas = [judge(LinearModel(sign * np.eye(10)), perfect, mix)["auc"] for sign in (1, -1, 0)]
 
     assert areas == [1.0, 0.0, 0.5]
+
+
+def test_results_of_other_data_are_not_replaced(digits, settings, tmp_path):
+    Runner([digits], settings, tmp_path).run(SMALL)
+    before = (tmp_path / "table1.json").read_bytes()
+    other = replace(digits, test=digits.test[:-1], test_labels=digits.test_labels[:-1])
+
+    with pytest.raises(SettingsError, match="has results of other data; choose another folder"):
+        Runner([other], settings, tmp_path).run(SMALL)
+
+    assert (tmp_path / "table1.json").read_bytes() == before
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(digits, settings, tmp_path, monkeypatch):

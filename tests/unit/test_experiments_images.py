@@ -38,14 +38,21 @@ def pictures(count, seed):
             yield name, buffer.getvalue()
 
 
-def as_named(folder: Path) -> str:
-    """A Hugging Face data set, saved to disk; its test split is called ``validation``."""
+def as_named(folder: Path, label: str = "label") -> str:
+    """A Hugging Face data set, saved to disk; its test split is called ``validation``.
+
+    With labels in another column there is one more that could be them, as CIFAR-100 has.
+    """
     datasets = pytest.importorskip("datasets")
-    kinds = {"image": datasets.Image(), "label": datasets.ClassLabel(names=list(COLOURS))}
+    kinds = {"image": datasets.Image(), label: datasets.ClassLabel(names=list(COLOURS))}
+    if label != "label":
+        kinds["coarse_label"] = datasets.ClassLabel(names=["colour"])
     parts = {}
     for split, count in (("train", 20), ("validation", 8)):
         labels, content = zip(*pictures(count, count), strict=True)
-        rows = {"image": [{"bytes": data, "path": None} for data in content], "label": labels}
+        rows = {"image": [{"bytes": data, "path": None} for data in content], label: labels}
+        if label != "label":
+            rows["coarse_label"] = [0] * len(labels)
         parts[split] = datasets.Dataset.from_dict(rows, datasets.Features(kinds))
     datasets.DatasetDict(parts).save_to_disk(folder / "colours")
     return f"hf:{folder / 'colours'}"
@@ -58,6 +65,37 @@ def as_folders(folder: Path) -> str:
             place.mkdir(parents=True, exist_ok=True)
             (place / f"{number}.png").write_bytes(data)
     return str(folder / "colours")
+
+
+@pytest.fixture
+def asked(tmp_path, tiny_onnx):
+    (tmp_path / "my.toml").write_text(SETTINGS)
+    backbone = tiny_onnx(tmp_path / "tiny.onnx")
+    split = ("--test-split", "validation", "--backbone", backbone)
+    return ("experiment", "table1", *split, "--settings", tmp_path / "my.toml")
+
+
+def test_labels_may_stand_in_another_column(tmp_path, asked, safle):
+    images = ("--dataset", as_named(tmp_path, "fine_label"), "--out", tmp_path / "out")
+
+    assert "--label-column" in safle(*asked, *images, code=1)
+    safle(*asked, *images, "--label-column", "fine_label")
+
+    result = json.loads((tmp_path / "out" / "table1.json").read_text())
+    assert result["data"][0]["classes"] == list(COLOURS)
+
+
+def test_other_images_of_the_same_name_are_not_taken_for_these(tmp_path, asked, safle):
+    images = ("--dataset", as_folders(tmp_path), "--out", tmp_path / "out")
+    safle(*asked, *images)
+    (tmp_path / "colours" / "train" / "red" / "59.png").unlink()
+
+    assert "results of other data" in " ".join(safle(*asked, *images, code=1).split())
+    (tmp_path / "out" / "table1.json").unlink()
+    safle(*asked, *images)
+
+    result = json.loads((tmp_path / "out" / "table1.json").read_text())
+    assert result["data"][0]["train_samples"] == 59
 
 
 @pytest.mark.parametrize("make", [as_named, as_folders])

@@ -29,6 +29,7 @@ FEATURES = (
 )
 DATASET = "Images in place of features: hf:NAME, or a folder or archive with the splits."
 TEST_SPLIT = "What the test split of --dataset is called."
+LABEL_COLUMN = "The column of labels, where --dataset has columns."
 TEXTS = "Embeddings of texts, labelled with the class that each describes: for TOFA."
 OUT = "Where results go; by default NAME-results, after the features file."
 UNATTENDED = {"batch": 32, "workers": None, "max_unreadable": 0.01}
@@ -40,7 +41,7 @@ SETTINGS = "TOML with what differs from the defaults; a saved one repeats its ru
     "Try it",
     "safle experiment table1 --features cifar10.safetensors --out results",
     "safle experiment all && safle report digits-results",
-    "safle experiment table1 --dataset hf:cifar100 --backbone resnet18",
+    "safle experiment table1 --dataset hf:cifar100 --label-column fine_label --backbone resnet18",
 )
 @click.argument(
     "name", type=click.Choice([*NAMES, ALL]), help="Which experiment; 'all' runs one after another."
@@ -49,6 +50,7 @@ SETTINGS = "TOML with what differs from the defaults; a saved one repeats its ru
 @option("--dataset", DATASET, "IMAGES")
 @option("--backbone", BACKBONE, "NAME|FILE.onnx", default="efficientnet_lite0")
 @option("--test-split", TEST_SPLIT, "NAME", default="test")
+@option("--label-column", LABEL_COLUMN, "NAME", default="label")
 @option("--texts texts_path", TEXTS, "FILE", type=FILE)
 @option("--out folder", OUT, "DIR", type=FOLDER)
 @option("--settings settings_path", SETTINGS, "FILE", type=FILE)
@@ -60,6 +62,7 @@ def experiment(
     dataset: str | None,
     backbone: str,
     test_split: str,
+    label_column: str,
     texts_path: Path | None,
     folder: Path | None,
     settings_path: Path | None,
@@ -86,7 +89,8 @@ def experiment(
         )
     if dataset and features_paths:
         raise InvalidInput("both --dataset and --features; expected images or their features")
-    data, target = _load_data(session, features_paths, dataset, backbone, test_split, folder)
+    columns = {"test_split": test_split, "label_column": label_column}
+    data, target = _load_data(session, features_paths, dataset, backbone, columns, folder)
     if texts_path:
         data = [describe_classes(one, texts_path) for one in data]
     small = not features_paths and not dataset
@@ -109,7 +113,7 @@ def _load_data(
     features: Sequence[Path],
     dataset: str | None,
     backbone: str,
-    test_split: str,
+    columns: dict[str, str],
     folder: Path | None,
 ) -> tuple[list[DataSet], Path]:
     """The data sets, and where their results go."""
@@ -122,7 +126,7 @@ def _load_data(
     target = folder or Path(f"{name_of(dataset, backbone)}-results")
     watch = partial(running, session, options=UNATTENDED)
     place = target / "features"
-    return [load_images(dataset, backbone, place, test_split=test_split, watch=watch)], target
+    return [load_images(dataset, backbone, place, watch=watch, **columns)], target
 
 
 def _say_what_is_next(session: Session, target: Path, *, report: bool) -> None:
@@ -138,7 +142,8 @@ def _say_what_is_next(session: Session, target: Path, *, report: bool) -> None:
 def _table(summary: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Labels, accuracy ± deviation, AUC, and what it cost where that was measured."""
     figures = {
-        *("accuracy", "deviation", "auc", "worst_client", "seeds", "rounds", "seconds"),
+        *("accuracy", "deviation", "auc", "worst_client", "clients_deviation", "seeds"),
+        *("rounds", "seconds"),
         *("bytes_up", "bytes_down", "digests"),
     }
     names = list(dict.fromkeys(name for line in summary for name in line if name not in figures))

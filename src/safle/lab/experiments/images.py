@@ -26,26 +26,34 @@ def name_of(dataset: str, backbone: str) -> str:
 
 
 def load_images(
-    dataset: str, backbone: str, folder: Path, *, test_split: str, watch: Watch
+    dataset: str,
+    backbone: str,
+    folder: Path,
+    *,
+    test_split: str,
+    watch: Watch,
+    label_column: str = "label",
 ) -> DataSet:
     """Features of a data set's training and test images.
 
-    They are kept in ``folder`` and used again; a run that was interrupted goes on.
+    They are kept in ``folder`` and used again for the same images; a run that was interrupted
+    goes on.
 
     Parameters
     ----------
     dataset : as `safle.data.images.open_images` takes it, with the split ``train``
     backbone : a name of the catalogue, or an ONNX file
     test_split : what the other split is called
+    label_column : where labels are, in data sets with columns
     """
     folder.mkdir(parents=True, exist_ok=True)
     network, name = load_backbone(backbone), name_of(dataset, backbone)
     tables: list[Table] = []
     for split in ("train", test_split):
-        path = folder / f"{name}-{split}.safetensors"
+        source = open_images(dataset, split=split, label_column=label_column)
+        path = folder / f"{name}-{split}-{source.digest()[:12]}.safetensors"
         # Another backbone of the same name makes other features.
         if not path.exists() or open_table(path).source != network.source:
-            source = open_images(dataset, split=split)
             with watch(f"features of {split}", source) as options:
                 write_features(source, network, path, **options)
         tables.append(open_table(path))

@@ -30,6 +30,10 @@ from safle.lab.experiments.suite import MANY_CLASSES, Settings, Table1
 from safle.lab.partitions import POOLED
 
 FORMAT = "safle-experiment-1"
+MEANS = (
+    *("auc", "worst_client", "clients_deviation", "rounds", "bytes_up", "bytes_down", "seconds"),
+)
+"""Figures whose mean over seeds stands beside the accuracy's."""
 Row = dict[str, Any]
 Measured = Callable[[Cell, int], Figures]
 """A cell and the number of its data -> its figures."""
@@ -109,6 +113,7 @@ class Runner:
 
     def run(self, experiment: Experiment, progress: Progress = lambda _: None) -> Row:
         """Measure what is missing, write the results, and return them."""
+        self._refuse_other_data(experiment.name)
         requests = list(experiment.requests(Plan(self.data, self.settings.federation)))
         total = self._count_cells(requests)
         finished: set[str] = set()
@@ -129,6 +134,17 @@ class Runner:
         result = self._result(experiment, [self._row(request, measured) for request in requests])
         progress(1.0)
         return self._write(experiment.name, result)
+
+    def _refuse_other_data(self, name: str) -> None:
+        """Results of other data are not replaced."""
+        path = self.folder / f"{name}.json"
+        if not path.exists():
+            return
+        found = {one["fingerprint"] for one in json.loads(path.read_text("utf-8"))["data"]}
+        if not found & {data.fingerprint for data in self.data}:
+            raise SettingsError(
+                f"{path} has results of other data; choose another folder (--out), or delete it"
+            )
 
     def _count_cells(self, requests: Sequence[Request]) -> int:
         """How many different cells there will be: the same steps without measuring."""
@@ -191,7 +207,7 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
         scores = [row["accuracy"] for row in members]
         costs = {
             name: fmean(row[name] for row in members)
-            for name in ("auc", "worst_client", "rounds", "bytes_up", "bytes_down", "seconds")
+            for name in MEANS
             if all(name in row for row in members)
         }
         summary.append(

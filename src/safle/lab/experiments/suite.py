@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from safle.encoders.bucketing import make_bucketing
+from safle.errors import SettingsError
 from safle.lab.baselines import METHODS
 from safle.lab.experiments.cells import Cell
 from safle.lab.experiments.plan import Experiment, Federation, Plan, Request, Tuning
+from safle.lab.label_noise import KINDS
 from safle.lab.partitions import POOLED
 
 Names = tuple[str, ...]
@@ -203,12 +205,17 @@ class Noise(Experiment):
     name = "noise"
     title = "Wrong labels"
     question = "How much accuracy do wrong labels cost?"
-    kinds: Names = ("symmetric", "pair-flip", "client-dependent")
+    kinds: Names = KINDS
     rates: tuple[float, ...] = (0.0, 0.2, 0.3, 0.4, 0.6)
     methods: Names = ("local", "fedavg", *ROBUST, "afl", *OURS)
     scenario: str = "alpha=0.1"
     seeds: int = 1
     encoder: Table = field(default_factory=small_tables)
+
+    def __post_init__(self) -> None:
+        if unknown := {*self.kinds} - {*KINDS}:
+            found = ", ".join(sorted(unknown))
+            raise SettingsError(f"noise.kinds has {found}; expected some of {', '.join(KINDS)}")
 
     def requests(self, plan: Plan) -> Iterator[Request]:
         """Kinds of noise x methods x rates."""

@@ -110,12 +110,13 @@ class Section:
 
 
 def show_score(line: Row, paper: float | None = None, *, strong: bool = False) -> Cell:
-    """Accuracy in percent, ± deviation; in small print AUC, worst client and the paper's."""
+    """Accuracy in percent, ± deviation; in small print AUC, how clients differ, and the paper's."""
     text = f"{100 * line['accuracy']:.2f}"
     if line["seeds"] > 1:
         text += f" ± {100 * line['deviation']:.2f}"
     small = [f"AUC {100 * line['auc']:.1f}"] if "auc" in line else []
-    small += [f"worst {100 * line['worst_client']:.1f}"] if "worst_client" in line else []
+    for name, short in (("clients_deviation", "clients ±"), ("worst_client", "worst")):
+        small += [f"{short} {100 * line[name]:.1f}"] if name in line else []
     small += [] if paper is None else [f"paper {paper:.2f}"]
     return Cell(text, ", ".join(small), strong)
 

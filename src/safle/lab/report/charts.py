@@ -14,6 +14,8 @@ from safle.model.pictures import new_figure, shown, stack_bars
 WIDTH = 6.0
 NAMES_SHOWN = 20
 """More names would leave no room for the chart."""
+LEGEND_COLUMNS = 3
+"""Of methods' names, which are long; classes' are short."""
 TICKS_SHOWN = 8
 COLOURS = (
     *("#2b6cb0", "#dd6b20", "#2f855a", "#b83280", "#6b46c1"),
@@ -32,7 +34,10 @@ class Picture:
 
 def draw(block: Chart | Mix, name: str) -> Picture:
     """A block as a picture whose ids begin with ``name``."""
-    figure, axes = new_figure(WIDTH, 3.7 if isinstance(block, Chart) else 3.2)
+    names = len(block.series) if isinstance(block, Chart) else 0
+    # A legend of many lines needs room of its own, or it takes the chart's.
+    legend = 0.18 * max(0, -(-names // LEGEND_COLUMNS) - 3) if names <= NAMES_SHOWN else 0.0
+    figure, axes = new_figure(WIDTH, 3.7 + legend if isinstance(block, Chart) else 3.2)
     if isinstance(block, Mix):
         handles, labels = stack_bars(axes, np.asarray(block.counts), block.classes)
         axes.set_xlabel("client")
@@ -45,7 +50,7 @@ def draw(block: Chart | Mix, name: str) -> Picture:
         labels = [shown(series.name, 40) for series in block.series]
     if 1 < len(labels) <= NAMES_SHOWN:
         # Below the axes: beside them it would leave no width on a phone.
-        columns = 3 if len(labels) <= 9 else 5
+        columns = LEGEND_COLUMNS if names or len(labels) <= 9 else 5
         place = {"loc": "outside lower center", "ncols": columns, "frameon": False}
         figure.legend(handles, labels, fontsize=8.5, **place)
     return _to_svg(figure, name)

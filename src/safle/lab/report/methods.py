@@ -39,8 +39,10 @@ def table1(result: Result, paper: Paper) -> Content:
         def show(row: Row) -> str | Cell:
             own = matching(of_method(row), scenario=scenario)
             theirs = paper.table1(row["method"], scenario)
-            strong = "SAFLe" in row["method"]
-            return show_score(own[0], theirs, strong=strong) if own else "not run"
+            best = max(line["accuracy"] for line in matching(lines, scenario=scenario))
+            return (
+                show_score(own[0], theirs, strong=own[0]["accuracy"] == best) if own else "not run"
+            )
 
         return show
 
@@ -51,8 +53,8 @@ def table1(result: Result, paper: Paper) -> Content:
         return "same bytes" if same else f"{len(digests)} model{'s' * (len(digests) > 1)}"
 
     table = Table.of(
-        "Top-1 accuracy in percent, mean ± deviation over seeds; AUC is the mean over classes, "
-        "each against the rest; bytes are per client.",
+        "Top-1 accuracy in percent, mean ± deviation over seeds, the best in bold; AUC is the mean "
+        "over classes, each against the rest; bytes are per client.",
         [matching(lines, method=method)[0] for method in distinct(lines, "method")],
         {
             "method": column("method"),
