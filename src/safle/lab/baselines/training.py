@@ -173,6 +173,10 @@ class Algorithm:
     pull: Callable[[Integers, list[torch.Tensor], Any, Any], Pull | None] = lambda *_: None
 
 
+FEDAVG = Algorithm()
+"""Nothing differs."""
+
+
 class Trainer:
     """The federation in training: samples, who holds them, the server's head, the memory."""
 
@@ -180,7 +184,7 @@ class Trainer:
         self,
         task: Task,
         settings: LocalTraining,
-        algorithm: Algorithm = Algorithm(),  # noqa: B008  (it is immutable)
+        algorithm: Algorithm = FEDAVG,
         *,
         participation: float = 1.0,
     ) -> None:
