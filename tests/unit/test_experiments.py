@@ -158,6 +158,16 @@ def test_results_of_other_data_are_not_replaced(digits, settings, tmp_path):
     assert (tmp_path / "table1.json").read_bytes() == before
 
 
+@pytest.mark.parametrize("text", ["", "[]", '{"format": "other"}'])
+def test_what_is_no_result_is_not_replaced(digits, settings, tmp_path, text):
+    (tmp_path / "table1.json").write_text(text)
+
+    with pytest.raises(InvalidInput, match=r"table1.json: not the results of an experiment"):
+        Runner([digits], settings, tmp_path).run(SMALL)
+
+    assert (tmp_path / "table1.json").read_text() == text
+
+
 def test_an_interrupted_run_goes_on_where_it_stopped(digits, settings, tmp_path, monkeypatch):
     measure = running.MEASURES["method"]
     calls = []

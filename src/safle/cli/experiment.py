@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli.image_options import BACKBONE, running
+from safle.cli.image_options import BACKBONE, LABEL_COLUMN, running
 from safle.cli.options import FILE, FOLDER, command, option
 from safle.cli.session import Session
 from safle.errors import InvalidInput
@@ -29,7 +29,6 @@ FEATURES = (
 )
 DATASET = "Images in place of features: hf:NAME, or a folder or archive with the splits."
 TEST_SPLIT = "What the test split of --dataset is called."
-LABEL_COLUMN = "The column of labels, where --dataset has columns."
 TEXTS = "Embeddings of texts, labelled with the class that each describes: for TOFA."
 OUT = "Where results go; by default NAME-results, after the features file."
 UNATTENDED = {"batch": 32, "workers": None, "max_unreadable": 0.01}

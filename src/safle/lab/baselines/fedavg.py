@@ -1,5 +1,5 @@
 """FedAvg: local training, weighted average; see `safle.lab.baselines.training`."""
 
-from safle.lab.baselines.training import RATES, Algorithm, Rounds, iterative
+from safle.lab.baselines.training import FEDAVG, RATES, Rounds, iterative
 
-METHOD = iterative("fedavg", "FedAvg", Algorithm(), Rounds(), {"rate": RATES})
+METHOD = iterative("fedavg", "FedAvg", FEDAVG, Rounds(), {"rate": RATES})

@@ -50,8 +50,8 @@ class Tuning:
     rounds, layers : that candidates get for it
     judged : of those rounds, the last ones whose mean accuracy decides; a single round says
         little where a few clients take part in each
-    grids : candidates in place of a method's own; FedDyn's are those its paper and FedNTD's
-        protocol use
+    grids : candidates in place of a method's own; FedDyn's alphas are those its paper and
+        FedNTD's protocol use
     """
 
     held_out: float = 0.1
@@ -66,7 +66,7 @@ class Tuning:
             "one-shot-average": {"rate": FEW_RATES},
             "one-shot-ensemble": {"rate": FEW_RATES},
             "local": {"rate": FEW_RATES},
-            "fedkd": {"rate": FEW_RATES, "distilling_rate": (0.0003, 0.001, 0.003)},
+            "fedkd": {"rate": FEW_RATES, "distilling_rate": (0.001, 0.003, 0.01)},
             "wisard": {"group_size": (4, 8)},
         }
     )

@@ -19,7 +19,7 @@ from typing import Any
 from safle._internal import atomic
 from safle._internal.optional import require
 from safle._internal.spreadsheet import neutralise
-from safle.errors import SettingsError
+from safle.errors import InvalidInput, SettingsError
 from safle.lab.baselines import METHODS, method_named
 from safle.lab.declared import with_given
 from safle.lab.experiments.cells import Cell, CellFolder, Figures, Progress, versions
@@ -30,9 +30,8 @@ from safle.lab.experiments.suite import MANY_CLASSES, Settings, Table1
 from safle.lab.partitions import POOLED
 
 FORMAT = "safle-experiment-1"
-MEANS = (
-    *("auc", "worst_client", "clients_deviation", "rounds", "bytes_up", "bytes_down", "seconds"),
-)
+COSTS = ("rounds", "bytes_up", "bytes_down", "seconds")
+MEANS = ("auc", "worst_client", "clients_deviation", *COSTS)
 """Figures whose mean over seeds stands beside the accuracy's."""
 Row = dict[str, Any]
 Measured = Callable[[Cell, int], Figures]
@@ -140,7 +139,7 @@ class Runner:
         path = self.folder / f"{name}.json"
         if not path.exists():
             return
-        found = {one["fingerprint"] for one in json.loads(path.read_text("utf-8"))["data"]}
+        found = {one["fingerprint"] for one in read_result(path)["data"]}
         if not found & {data.fingerprint for data in self.data}:
             raise SettingsError(
                 f"{path} has results of other data; choose another folder (--out), or delete it"
@@ -189,6 +188,19 @@ class Runner:
         # Last: results are there once this file is.
         atomic.write_text(self.folder / f"{name}.json", text)
         return dict(json.loads(text))
+
+
+def read_result(path: Path) -> Row:
+    """An experiment's results, as `Runner.run` wrote them."""
+    try:
+        result: Row = json.loads(path.read_text("utf-8"))
+        if result["format"] != FORMAT or result["experiment"] != path.stem:
+            raise ValueError(f"format {result['format']!r}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(
+            f"{path}: not the results of an experiment ({error}); delete it and run it again"
+        ) from error
+    return result
 
 
 def labels_of(row: Row) -> Row:

@@ -3,14 +3,13 @@
 Beside it, the tables of every experiment as LaTeX.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 from safle._internal import atomic
 from safle._internal.templates import render_page
 from safle.errors import InvalidInput
-from safle.lab.experiments.running import FORMAT, to_toml
+from safle.lab.experiments.running import read_result, to_toml
 from safle.lab.experiments.suite import EXPERIMENTS
 from safle.lab.report import encoders, methods
 from safle.lab.report.blocks import Section, Table
@@ -46,7 +45,8 @@ def write_report(folder: Path, output: Path) -> list[str]:
     safle.errors.InvalidInput: /... holds no results; expected table1.json or ...
     """
     require_matplotlib()
-    results = [_read(path) for name in EXPERIMENTS if (path := folder / f"{name}.json").exists()]
+    paths = (folder / f"{name}.json" for name in EXPERIMENTS)
+    results = [read_result(path) for path in paths if path.exists()]
     if not results:
         raise InvalidInput(
             f"{folder} holds no results; expected table1.json or another experiment's: run "
@@ -91,15 +91,3 @@ def _section_of(result: dict[str, Any], folder: Path) -> Section:
             f"{folder / name}.json does not hold what its experiment measures ({error!r}); run "
             "the experiment again"
         ) from error
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        result: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        if result["format"] != FORMAT or result["experiment"] != path.stem:
-            raise ValueError(f"format {result['format']!r}")
-    except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInput(
-            f"{path}: not the results of an experiment ({error}); run it again"
-        ) from error
-    return result
