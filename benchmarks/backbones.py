@@ -23,9 +23,9 @@ from benchmarks import pictures
 from benchmarks.report import Bar, Disagreement, Outcome
 from benchmarks.settings import REPOSITORY, Settings
 from benchmarks.timing import race, timed
-from safle.data.backbones import CARDS, DEFAULT, Backbone, extract, load_backbone
-from safle.data.backbones.weights import build, get_weights
-from safle.data.images import Record, decode, open_images
+from safle_images.backbones import CARDS, DEFAULT, Backbone, extract, load_backbone
+from safle_images.backbones.weights import build, get_weights
+from safle_images.readers import Record, decode, open_images
 
 IMAGES, MEMORY_IMAGES, QUICK_IMAGES = 256, 1_000, 16
 RIVAL_BATCH = 32
@@ -122,7 +122,7 @@ def _calls(backbone: Backbone, count: int) -> None:
     """The network alone, on as many threads as the pipeline has."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from safle.data.backbones import default_workers
+    from safle_images.backbones import default_workers
 
     slots, side = backbone.network.slots, backbone.preprocessing.crop
     images = np.zeros((slots, 3, side, side), np.float32)

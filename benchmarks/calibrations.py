@@ -16,9 +16,9 @@ import skimage
 import sklearn.datasets
 from PIL import Image
 
-from safle.data.backbones import extract, load_backbone
-from safle.data.backbones.calibration import ImageMoments, write_shipped
-from safle.data.images import Record, open_images
+from safle_images.backbones import extract, load_backbone
+from safle_images.backbones.calibration import ImageMoments, write_shipped
+from safle_images.readers import Record, open_images
 
 PHOTOGRAPHS = (
     *("astronaut.png", "brick.png", "camera.png", "chelsea.png", "coffee.png", "coins.png"),

@@ -20,10 +20,10 @@ from benchmarks import data, federation
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import Encoder
-from safle.data.tables import write_table
-from safle.federation.flower.settings import Places, Run, Simulation
-from safle.lab.partitions import iid
-from safle.lab.simulation.running import simulate
+from safle.demo.partitions import iid
+from safle.tables import write_table
+from safle_flower.settings import Places, Run, Simulation
+from safle_flower.simulation.running import simulate
 
 CLIENTS, QUICK_CLIENTS = (10, 50, 100), (2, 4, 6)
 SAMPLES, QUICK_SAMPLES = 500, 100

@@ -34,7 +34,7 @@ from safle.encoders import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.random_features import suits_by_class
 from safle.errors import SettingsError
-from safle.federation.rehearsal import units_within, weigh
+from safle.site.rehearsal import units_within, weigh
 from safle.solver.heads import put_head
 from safle.solver.quadratic import can_square
 from safle.solver.reduction import Reduction

@@ -20,10 +20,10 @@ from benchmarks import data, pictures
 from benchmarks.data import Dataset
 from benchmarks.report import note
 from benchmarks.settings import Settings
-from safle.data.backbones import DEFAULT, load_backbone, write_features
-from safle.data.images import open_images
-from safle.data.tables import open_table
 from safle.errors import SafleError
+from safle.tables import open_table
+from safle_images.backbones import DEFAULT, load_backbone, write_features
+from safle_images.readers import open_images
 
 TINY, TINY_FILE = "tiny-imagenet", "tiny_imagenet_resnet18_u8.safetensors"
 """Beside the file of CIFAR-10's features; uint8, to be multiplied by a scale per feature."""

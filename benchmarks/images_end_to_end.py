@@ -31,12 +31,12 @@ from safle import (
     solve,
     sum_statistics,
 )
-from safle.data.backbones import DEFAULT, load_backbone, write_features
-from safle.data.images import open_images
-from safle.data.tables import open_table
+from safle.demo.partitions import dirichlet
 from safle.encoders import Encoder
-from safle.lab.partitions import dirichlet
+from safle.tables import open_table
 from safle.wire import decode_statistics, encode_statistics
+from safle_images.backbones import DEFAULT, load_backbone, write_features
+from safle_images.readers import open_images
 
 CLIENTS, ALPHA, SEED = 100, 0.1, 0
 QUICK_CLIENTS, QUICK_TRAIN, QUICK_TEST = 4, 40, 20

@@ -20,14 +20,14 @@ from benchmarks.federation import Stopwatch
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import Encoder, Model, PublicSample, Statistics, count, make_encoder, solve
-from safle.federation.private.answer import Answer
-from safle.federation.private.gathering import Gathering, Request
-from safle.federation.private.keyholder import History, answer
-from safle.federation.private.keys import PrivateKey
-from safle.federation.private.masked import Masked, mask
-from safle.federation.private.masks import add_masks
-from safle.federation.private.round import PrivateRound, declare_round, statistics_space
-from safle.federation.private.vector import Block, new_vector
+from safle.private.answer import Answer
+from safle.private.gathering import Gathering, Request
+from safle.private.keyholder import History, answer
+from safle.private.keys import PrivateKey
+from safle.private.masked import Masked, mask
+from safle.private.masks import add_masks
+from safle.private.round import PrivateRound, declare_round, statistics_space
+from safle.private.vector import Block, new_vector
 from safle.statistics import Accumulator
 from safle.wire import add_contribution, encode_statistics
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle import Encoder
-from safle._internal.tensors import Arrays
+from safle.basics.tensors import Arrays
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import Codes, Layout
 from safle.encoders.operations import Expressed, Operations, T

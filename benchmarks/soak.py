@@ -27,9 +27,9 @@ import numpy as np
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import DeclaredRange, Encoder, Model, count, load_encoder, make_encoder, solve
-from safle.federation.contribution import Contribution
-from safle.federation.database import count_members
-from safle.federation.store import Store
+from safle.server.contribution import Contribution
+from safle.server.database import count_members
+from safle.server.store import Store
 from safle.wire import decode_statistics, encode_statistics
 
 MINUTES, QUICK_SECONDS = 30.0, 8.0

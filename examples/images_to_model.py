@@ -13,8 +13,8 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import safle
-from safle.data.backbones import DEFAULT, extract, load_backbone
-from safle.data.images import open_images
+from safle_images.backbones import DEFAULT, extract, load_backbone
+from safle_images.readers import open_images
 
 
 def draw_digits(folder: Path, count: int = 150) -> Path:

@@ -11,11 +11,11 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import safle
-from safle.federation.private.gathering import Gathering
-from safle.federation.private.keyholder import History, answer
-from safle.federation.private.keys import PrivateKey
-from safle.federation.private.masked import mask
-from safle.federation.private.round import declare_round, statistics_space
+from safle.private.gathering import Gathering
+from safle.private.keyholder import History, answer
+from safle.private.keys import PrivateKey
+from safle.private.masked import mask
+from safle.private.round import declare_round, statistics_space
 
 features, labels = load_digits(return_X_y=True)
 encoder = safle.make_encoder(safle.DeclaredRange(0, 16, feature_dim=64), "linear")

@@ -1,0 +1,91 @@
+"""Fixtures of all tests; strategies and helpers are modules in `support`."""
+
+from __future__ import annotations
+
+import os
+import runpy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+# Before the first import of NumPy, and for every process that a test starts: two workers whose
+# libraries each take both cores wait for each other, which makes small products 4x slower.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import numba
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+LONGEST = (
+    *("test_processes.py", "test_forger.py", "test_benchmarks.py"),
+    *("test_superlink_dies.py", "test_demo_and_docs.py"),
+    *("test_experiments.py", "test_nginx.py", "test_store_kill.py"),
+    *("test_cli_faults.py", "test_store_command.py", "test_round.py"),
+)
+"""Files that take longest. They begin first, those that wait beside those that compute: a worker
+that began one last would keep the others waiting."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+
+
+@pytest.fixture(scope="session")
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    """scikit-learn's handwritten digits: features and labels."""
+    features, labels = load_digits(return_X_y=True)
+    return features, labels
+
+
+@pytest.fixture(scope="session")
+def tiny_onnx() -> Callable[..., Path]:
+    """``tiny_onnx(path)``: a convolution, an activation and a mean, as an ONNX file.
+
+    ``declared`` says how images are prepared; ``mixed`` adds the batch's mean to every image.
+    """
+
+    # By its path: tests cannot import each other.
+    return runpy.run_path(str(Path(__file__).with_name("safle") / "tests/support/tiny_onnx.py"))[
+        "save_tiny_onnx"
+    ]
+
+
+@pytest.fixture
+def safle(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """``safle("count", ..., code=0)``: the command, in this process; what it printed."""
+    from safle.cli.main import run
+
+    def command(*words: object, code: int = 0) -> str:
+        with pytest.raises(SystemExit) as ended:
+            run([str(word) for word in words])
+        printed = "".join(capsys.readouterr())
+        assert ended.value.code == code, printed
+        return printed
+
+    return command
+
+
+MOST_THREADS = min(2, numba.config.NUMBA_NUM_THREADS)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_log(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What tests send is not in the log of whoever runs them, nor judged by their policy."""
+    os.environ["SAFLE_LOG"] = str(tmp_path_factory.mktemp("log") / "log.sqlite")
+    os.environ.pop("SAFLE_POLICY", None)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    """Tiny kernels on cores that parallel test runs share: waiting for a thread is 8x slower."""
+    numba.set_num_threads(1)
+
+
+@pytest.fixture(params=[1, MOST_THREADS])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The test runs once for every number of kernel threads."""
+    numba.set_num_threads(request.param)
+    yield request.param
+    numba.set_num_threads(1)

@@ -1,0 +1,187 @@
+"""All of Flower that is not its public interface, in one place.
+
+`pull` counts the bytes of an answer while Flower assembles it, which takes a stand-in for the
+client of Flower's HTTP grid. `InProcessGrid` runs clients and server in one process, every message
+taken apart into Flower's objects and put together again as on a network, for tests and small
+runs. `find_changes` names what of this another version of Flower has changed.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import itertools
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+
+from safle.basics.memory import readable
+from safle.errors import WireError
+from safle_flower.settings import Config
+
+SERVER = RUN = 1
+CLIENT_RAISED = 2
+PRIVATE_PARTS = (
+    "flwr.superlink.grid.http_grid:HttpGrid._runtime_client",
+    "flwr.superlink.grid.http_grid:RuntimeHttpClient.PullObject",
+    "flwr.supercore.inflatable.inflatable_object:get_all_nested_objects",
+    "flwr.supercore.inflatable.inflatable_utils:inflate_object_from_contents",
+    "flwr.supercore.task_identity:TaskIdentity._run_id",
+    "flwr.supercore.task_identity:TaskIdentity._task_id",
+    "flwr.supercore.task_identity:TaskIdentity._node_id",
+)
+_Packed = tuple[str, dict[str, bytes]]
+
+
+def find_changes(parts: Iterable[str] = PRIVATE_PARTS) -> list[str]:
+    """What we use of Flower's inside and this version does not have.
+
+    >>> find_changes(["flwr.serverapp:Grid.fly"])
+    ['flwr.serverapp:Grid.fly']
+    """
+    missing = []
+    for part in parts:
+        module, _, path = part.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+            for name in path.split("."):
+                found = getattr(found, name)
+        except (ImportError, AttributeError):
+            missing.append(part)
+    return missing
+
+
+class RoundOver(Exception):
+    """Nobody waits for this answer any more."""
+
+
+class _Metered:
+    """Flower's HTTP client, for the pieces of one answer."""
+
+    def __init__(self, client: Any, largest: int, over: threading.Event) -> None:
+        self._client = client
+        self._left = largest
+        self._over = over
+        self._lock = threading.Lock()
+
+    def PullObject(self, *arguments: Any, **options: Any) -> Any:  # noqa: N802
+        if self._over.is_set():
+            raise RoundOver
+        response = self._client.PullObject(*arguments, **options)
+        with self._lock:
+            self._left -= len(response.object_content)
+            if self._left < 0:
+                raise WireError("the answer is larger than this federation reads")
+        return response
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+def pull(grid: Grid, message_id: str, *, largest: int, over: threading.Event) -> Message | None:
+    """The answer to a message, or None if there is none yet.
+
+    Flower assembles an answer of any size, and waits minutes for one whose sender died in the
+    middle of it. Over HTTP, every piece comes through one call of the grid's client.
+
+    Raises
+    ------
+    WireError
+        It is larger than ``largest`` bytes.
+    RoundOver
+        ``over`` was set while it was still being sent.
+    """
+    client = getattr(grid, "_runtime_client", None)
+    if client is not None:
+        grid = copy.copy(grid)
+        grid._client = _Metered(client, largest, over)
+    pulled = list(grid.pull_messages([message_id]))
+    return pulled[0] if pulled else None
+
+
+def check_size(data: bytes, largest: int) -> None:
+    """The same limit where Flower keeps answers in this process and has no pieces to count."""
+    if len(data) > largest:
+        raise WireError(
+            f"the answer has {readable(len(data))}; this federation reads up to {readable(largest)}"
+        )
+
+
+class InProcessGrid(Grid):
+    """A grid whose nodes are calls of a ClientApp, each with its own of the ``contexts``."""
+
+    def __init__(
+        self, client_app: ClientApp, node_configs: Sequence[Config], run_config: Config
+    ) -> None:
+        from flwr.supercore.task_identity import TaskIdentity
+
+        self._app = client_app
+        self.contexts = {
+            number: Context(RUN, number, dict(node), RecordDict(), dict(run_config))
+            for number, node in enumerate(node_configs, start=2)
+        }
+        self._replies: dict[str, _Packed] = {}
+        self._numbers = itertools.count(1)
+        TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = RUN, 1, SERVER
+
+    def get_node_ids(self) -> Iterable[int]:
+        return [*self.contexts]
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Each client answers at once, and its answer waits to be pulled."""
+        ids = []
+        for message in messages:
+            name = f"message-{next(self._numbers)}"
+            message.metadata.__dict__["_message_id"] = name
+            self._replies[name] = _packed(self._answer(_unpacked(_packed(message))))
+            ids.append(name)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """The answers that nobody has pulled yet."""
+        found = (self._replies.pop(name, None) for name in message_ids)
+        return [_unpacked(packed) for packed in found if packed is not None]
+
+    def _answer(self, message: Message) -> Message:
+        context = self.contexts[message.metadata.dst_node_id]
+        try:
+            return self._app(message, context)
+        except Exception as error:
+            # As Flower does it in a client's process.
+            reason = f"{type(error).__name__}: {error}"
+            return Message(Error(CLIENT_RAISED, reason), reply_to=message)
+
+    def set_run(self, run: Any) -> None:
+        raise NotImplementedError("there is one run")
+
+    @property
+    def run(self) -> Any:
+        raise NotImplementedError("there is one run")
+
+    def create_message(self, *arguments: Any, **options: Any) -> Message:
+        raise NotImplementedError("use Message(...)")
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """All at once; a round asks and pulls one by one instead."""
+        del timeout
+        return self.pull_messages(self.push_messages(messages))
+
+
+def _packed(message: Message) -> _Packed:
+    from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+
+    objects = get_all_nested_objects(message)
+    return message.object_id, {name: part.deflate() for name, part in objects.items()}
+
+
+def _unpacked(packed: _Packed) -> Message:
+    from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+
+    name, contents = packed
+    return cast(Message, inflate_object_from_contents(name, contents))

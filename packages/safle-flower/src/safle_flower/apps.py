@@ -1,0 +1,181 @@
+"""Flower's two apps of a safle federation, and the folder that ``flwr run`` finds them by."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import tomli_w
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from safle.basics import atomic
+from safle.errors import FederationError, PolicyRefused, SafleError
+from safle_flower import messages
+from safle_flower.client import (
+    Client,
+    Settings,
+    answer_count,
+    answer_histogram,
+    client_name,
+    open_client,
+)
+from safle_flower.evaluation import answer_evaluation
+from safle_flower.messages import Answer
+from safle_flower.private import Papers, answer_mask, answer_request
+from safle_flower.server import serve
+from safle_flower.settings import Run
+
+SERVER_APP = "safle_flower.apps:server_app"
+CLIENT_APP = "safle_flower.apps:client_app"
+log = logging.getLogger("flwr")
+Opener = Callable[[int, Settings, Settings], Client]
+"""Node number, its configuration and the run's -> the client and its data."""
+
+
+def make_client_app(
+    opener: Opener, papers: Callable[[Settings, Settings], Papers] = Papers.of
+) -> ClientApp:
+    """An app whose data ``opener`` finds: a node's own table, or a simulation's share of one.
+
+    Parameters
+    ----------
+    papers : finds the keys of a private round
+    """
+    app = ClientApp()
+
+    def find(context: Context) -> Client:
+        return opener(context.node_id, context.node_config, context.run_config)
+
+    def keys(context: Context) -> Papers:
+        return papers(context.node_config, context.run_config)
+
+    @app.train("count")
+    def count(message: Message, context: Context) -> Message:
+        return _reply(message, context, lambda *asked: answer_count(find(context), *asked))
+
+    @app.query("histogram")
+    def histogram(message: Message, context: Context) -> Message:
+        return _reply(message, context, lambda *asked: answer_histogram(find(context), *asked))
+
+    @app.evaluate("counts")
+    def evaluation(message: Message, context: Context) -> Message:
+        node = context.node_config
+        return _reply(
+            message, context, lambda *asked: answer_evaluation(find(context), node, *asked)
+        )
+
+    @app.train("mask")
+    def mask(message: Message, context: Context) -> Message:
+        open_data = partial(find, context)
+        return _reply(
+            message, context, lambda *asked: answer_mask(keys(context), open_data, *asked)
+        )
+
+    @app.query("request")
+    def request(message: Message, context: Context) -> Message:
+        return _reply(message, context, lambda *asked: answer_request(keys(context), *asked))
+
+    return app
+
+
+def _reply(
+    message: Message, context: Context, work: Callable[[Settings, bytes], Answer]
+) -> Message:
+    try:
+        answer = work(*messages.read_question(message))
+    except Exception as error:
+        # Whatever it is: Flower would carry an error that nobody foresaw, words and all.
+        ours = isinstance(error, SafleError)
+        log.error("safle: this client cannot answer: %s", error, exc_info=not ours)
+        name = client_name(context.node_id, context.node_config)
+        answer = Answer(name, messages.FAILED, reason=_describe(error))
+    return Message(messages.answer(answer), reply_to=message)
+
+
+def _describe(error: Exception) -> str:
+    """What the server learns of an error: no value, no name of a column, no path."""
+    if isinstance(error, PolicyRefused):
+        return f"its policy refuses: {error.rule}"
+    line = getattr(error, "line", None)
+    place = f" in line {line} of its table" if line else ""
+    return f"{type(error).__name__}{place}; its own log says more"
+
+
+def _say_why_alone(record: logging.LogRecord) -> bool:
+    """What ends a round by its rules is one line in Flower's log, without a traceback."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, SafleError):
+        record.msg, record.args, record.exc_info = "the round failed: %s", (error,), None
+    return True
+
+
+log.addFilter(_say_why_alone)
+client_app = make_client_app(open_client)
+server_app = ServerApp()
+
+
+@server_app.main()
+def main(grid: Grid, context: Context) -> None:
+    """One round, by the run configuration."""
+    with _stopped_in_words():
+        serve(grid, Run.from_flat(context.run_config))
+
+
+@contextlib.contextmanager
+def _stopped_in_words() -> Iterator[None]:
+    """Whoever ends this process with a signal, the SuperLink's death included, fails the run.
+
+    Flower's own handler leaves seconds for everything, and none if the SuperLink is gone: too
+    little for the report.
+    """
+
+    def stop(number: int, frame: object) -> NoReturn:
+        del frame
+        name = signal.Signals(number).name
+        raise KeyboardInterrupt(f"the SuperLink or its operator has ended this run ({name})")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise FederationError(f"{error}; run again, and only the others are asked") from error
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def write_app(
+    folder: Path, run: Run, *, server: str = SERVER_APP, client: str = CLIENT_APP
+) -> Path:
+    """Write the folder that ``flwr run`` takes: a pyproject.toml that names apps and settings."""
+    app = {
+        "publisher": "safle",
+        "components": {"serverapp": server, "clientapp": client},
+        "config": run.to_flat(),
+    }
+    project = {
+        "name": "safle-federation",
+        "version": "1.0.0",
+        "description": "One round of analytic federated learning",
+        "license": "Apache-2.0",
+        "dependencies": [],
+    }
+    text = (
+        "# A Flower app: the code is in the package safle, on the server and on every node.\n"
+        "# Every setting can be overridden: flwr run . NAME -c 'deadline=600.0'\n"
+    )
+    text += tomli_w.dumps({"project": project, "tool": {"flwr": {"app": app}}})
+    folder.mkdir(parents=True, exist_ok=True)
+    atomic.write_text(folder / "pyproject.toml", text)
+    return folder

@@ -1,0 +1,1 @@
+"""The commands that safle-flower adds to the command line."""

@@ -1,0 +1,142 @@
+"""``safle deploy``: a federation on other people's machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from safle.basics.texts import split_names
+from safle.cli.limit_options import chosen_limits, empty_option, limit_options
+from safle.cli.options import FOLDER, command, deadline_option, examples, option
+from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from safle_flower.report import Report
+
+ROWS_SHOWN = 20
+EXAMPLES = (
+    "safle deploy init federation --host fl.example.org --nodes hospital-a,hospital-b,hospital-c",
+    "safle deploy check /opt/safle/nodes/hospital-a --connect",
+    "safle deploy report results",
+)
+LISTEN = "The server's own address to listen on; 127.0.0.1 behind a proxy or for a trial."
+PLAIN = (
+    "Let plain contributions out of the nodes; by default their policies let only masked ones out."
+)
+PREFIX = "Where the folders will be on their machines; for the systemd units."
+
+
+@click.group(panel="Over a network", epilog=examples(*EXAMPLES))
+def deploy() -> None:
+    """Prepare, check and read a federation over the network.
+
+    Needs the extra flower, on the server and on every node: pip install 'safle[flower]'
+    """
+
+
+@command(None, *EXAMPLES, of=deploy)
+@click.argument("folder", type=FOLDER, help="The folder to make.")
+@option("--host", "How nodes reach the server: a name or address.", "NAME", required=True)
+@option("--nodes", "The clients' names, all that are expected.", "A,B,C", required=True)
+@option("--port", "Its port.", "N", type=click.IntRange(1, 65534), default=8443)
+@option("--listen", LISTEN, "ADDRESS", default="0.0.0.0")
+@deadline_option("A round goes on after this without those that have not answered.")
+@option("--prefix", PREFIX, "DIR", default="/opt/safle")
+@option("--plain", PLAIN, is_flag=True)
+@empty_option
+@limit_options
+def init(
+    session: Session, /, folder: Path, host: str, nodes: str, port: int, **settings: Any
+) -> None:
+    """Make keys, certificates, configuration, start scripts and systemd units.
+
+    An authority of your own, the server's certificate, for every node a key and a strict policy
+    of what it lets out, and the Flower app of the round. README.md in the folder says what goes
+    where.
+    """
+    from safle_flower.deployment.folder import Deployment, make_folder
+
+    names = split_names(nodes)
+    limits = chosen_limits(settings)
+    make_folder(folder, Deployment(names, host, port, limits=limits, **settings))
+    facts = {
+        "server": f"{folder / 'server'}, reached as {host}:{port}",
+        "nodes": ", ".join(str(folder / "nodes" / name) for name in names),
+        "next": f"{folder / 'README.md'}",
+    }
+    session.facts(f"{folder}: deployment", facts)
+
+
+@command(None, *EXAMPLES, of=deploy)
+@click.argument("folder", type=FOLDER, help="The whole folder, its server, or one node's.")
+@option("--connect", "Also try to reach the server.", is_flag=True)
+def check(session: Session, /, folder: Path, connect: bool) -> None:
+    """Check files, keys, certificates, names and settings, and say what to do.
+
+    Exits with 1 if anything is wrong. Warnings alone are no error.
+    """
+    from safle.errors import SettingsError
+    from safle_flower.deployment.checking import check_folder
+
+    found = check_folder(folder, connect=connect)
+    if found:
+        session.text([str(finding) for finding in found])
+    serious = sum(finding.serious for finding in found)
+    if serious:
+        raise SettingsError(f"{folder}: {serious} things are wrong, named above")
+    session.facts(f"{folder}: deployment", {"errors": "none", "warnings": len(found) or "none"})
+
+
+@command(None, *EXAMPLES, of=deploy)
+@click.argument("folder", type=FOLDER, help="The server's folder.")
+def status(session: Session, /, folder: Path) -> None:
+    """Show the nodes by name, and which are online; server/status.sh calls it."""
+    import os
+
+    from safle_flower.deployment.folder import registered_names
+    from safle_flower.processes import flwr
+
+    names = registered_names(folder)
+    found = flwr("supernode", "list", "safle", env=dict(os.environ))["nodes"]
+    rows = sorted(
+        (names.get(node["node-id"], "?"), node["status"], node["online-at"], node["node-id"])
+        for node in found
+    )
+    session.table(["node", "status", "last online", "number"], rows, names=4)
+
+
+@command(None, *EXAMPLES, of=deploy)
+@click.argument("folder", type=FOLDER, help="The results of a run.")
+def report(session: Session, /, folder: Path) -> None:
+    """Show the report of a round: every client, and the model. Exits with 1 if it failed."""
+    from safle.errors import FederationError
+    from safle_flower.report import Report
+
+    found = Report.read(folder / "report.json")
+    show_report(session, found, folder)
+    if found.error:
+        raise FederationError(found.error)
+
+
+def show_report(session: Session, found: Report, folder: Path) -> None:
+    """Every client that is not in, some that are, and what the round gave."""
+    from safle.basics.memory import readable
+
+    rows = found.table()
+    session.table(["client", "status", "samples", "size", "seconds"], rows[:ROWS_SHOWN], names=2)
+    if len(rows) > ROWS_SHOWN:
+        session.text([f"… and {len(rows) - ROWS_SHOWN} more in {folder / 'report.json'}"])
+    if found.error:
+        session.facts(f"{folder}: no model", {"contributions kept": len(found.accepted)})
+        return
+    facts = {
+        "clients in the model": len(found.accepted),
+        "samples": f"{found.samples:,}",
+        "received": readable(found.bytes_received),
+        "server's peak memory": readable(found.server_peak_bytes),
+        "seconds": f"{found.seconds:.1f}",
+        "digest": found.model,
+    }
+    session.facts(f"{folder / 'model.safetensors'}: model", facts)

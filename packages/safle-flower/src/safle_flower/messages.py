@@ -1,0 +1,111 @@
+"""What a Flower message holds: a question to a client, and its answer.
+
+A question carries the encoder, or the grid of a histogram; an answer carries the bytes of a
+wire file and who sent it. Bytes travel as an `Array` of a type of our own: Flower cuts them
+into chunks and looks at nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from safle.basics import texts
+from safle.errors import WireError
+
+if TYPE_CHECKING:
+    from flwr.app import Message, RecordDict
+
+COUNT, HISTOGRAM = "train.count", "query.histogram"
+MASK, REQUEST = "train.mask", "query.request"
+EVALUATE = "evaluate.counts"
+"""Message types: what a client is asked for."""
+SENT, KNOWN, FAILED, KEYHOLDER = "sent", "known", "failed", "keyholder"
+STYPE = "safle.bytes"
+LONGEST_REASON = 500
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A client's answer, in its own words: nothing of it is verified yet.
+
+    Attributes
+    ----------
+    client : the name it gives itself
+    status : "sent", "known" (the server has its contribution already), "failed", or "keyholder"
+        (it has nothing to send, but keys of the round)
+    reason : why it failed
+    data : bytes of a wire file; empty unless sent
+    keyholder : its name among the keyholders of a private round; empty if it is none
+    """
+
+    client: str
+    status: str
+    reason: str = ""
+    data: bytes = b""
+    keyholder: str = ""
+
+
+def question(settings: dict[str, Any], payload: bytes = b"") -> RecordDict:
+    """The content of a question."""
+    return _content("question", settings, payload)
+
+
+def read_question(message: Message) -> tuple[dict[str, Any], bytes]:
+    """Settings and payload of a question."""
+    return _read(message, "question")
+
+
+def answer(content: Answer) -> RecordDict:
+    """The content of an answer."""
+    names = ("client", "status", "reason", "keyholder")
+    fields = {name: getattr(content, name) for name in names}
+    return _content("answer", fields, content.data)
+
+
+def read_answer(message: Message) -> Answer:
+    """An answer; `WireError` for anything else."""
+    fields, data = _read(message, "answer")
+    client, status, reason = (fields.get(name) for name in ("client", "status", "reason"))
+    if not isinstance(client, str) or status not in (SENT, KNOWN, FAILED, KEYHOLDER):
+        raise WireError("the answer does not say who sent it and what it is")
+    return Answer(client, status, printable(reason), data, printable(fields.get("keyholder")))
+
+
+def known_marks(names: Collection[str]) -> dict[str, Any]:
+    """Who is in already, so that each client recognises itself and nobody else is named."""
+    salt = secrets.token_hex(16)
+    return {"salt": salt, "known": [mark(salt, name) for name in names]}
+
+
+def mark(salt: str, name: str) -> str:
+    """A client's name, readable for nobody who does not guess it."""
+    return hashlib.sha256(f"{salt}\n{name}".encode()).hexdigest()
+
+
+def printable(text: object) -> str:
+    """A client's text, on one line, short and without control characters."""
+    return texts.printable(text or "", " ")[:LONGEST_REASON].strip()
+
+
+def _content(name: str, fields: dict[str, Any], payload: bytes) -> RecordDict:
+    from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+    array = Array("uint8", (len(payload),), STYPE, payload)
+    return RecordDict(
+        {name: ConfigRecord(fields), "payload": ArrayRecord({"bytes": array}, keep_input=False)}
+    )
+
+
+def _read(message: Message, name: str) -> tuple[dict[str, Any], bytes]:
+    content = message.content
+    fields, arrays = content.config_records.get(name), content.array_records.get("payload")
+    if fields is None or arrays is None or list(arrays) != ["bytes"]:
+        raise WireError(f"the message does not hold a safle {name}")
+    array = arrays["bytes"]
+    if array.stype != STYPE:
+        raise WireError(f"the payload is of type {printable(array.stype)!r}; expected {STYPE!r}")
+    return dict(fields), array.data

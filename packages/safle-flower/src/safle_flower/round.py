@@ -1,0 +1,271 @@
+"""One round: ask every client once, judge each answer as it comes, and end by the rules.
+
+Nothing that a client does ends the round for the others: it fails, lies, repeats itself or
+is silent, is named for it in the report, and the round goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from safle.errors import FederationError, SafleError
+from safle.server.contribution import check_client
+from safle_flower import messages, report
+from safle_flower.adapter import RoundOver, check_size, pull
+from safle_flower.report import ClientReport
+from safle_flower.settings import Rules
+
+if TYPE_CHECKING:
+    from flwr.app import Message, RecordDict
+    from flwr.serverapp import Grid
+
+log = logging.getLogger("flwr")
+Progress = Callable[[float], None]
+"""Called with the share of the clients that are in."""
+POLL = 0.2
+"""Seconds between two looks for an answer of one client, and for new clients."""
+MARGIN = 60.0
+"""Seconds that a question outlives the deadline: the clocks of two machines differ."""
+SLOT_SHARE = 0.25
+"""Share of the deadline after which a silent client no longer keeps the next from being asked."""
+ERRORS = {
+    1: "its app could not be loaded",
+    2: "its app raised an error",
+    3: "its answer was lost on the way",
+    4: "its answer was lost on the way",
+    5: "its node went away",
+    7: "its node refused the app",
+    8: "its app's process died",
+}
+"""Flower's error codes, in words."""
+
+
+class Task(Protocol):
+    """What clients are asked for, and who takes it."""
+
+    message_type: str
+
+    def content(self) -> RecordDict:
+        """The question."""
+
+    def names(self) -> Collection[str]:
+        """Clients whose answers have been taken, in this run or before."""
+
+    def take(self, client: str, data: bytes) -> tuple[int, str]:
+        """Samples and digest of an answer that is taken; a `SafleError` refuses it."""
+
+
+@dataclass
+class _Asked:
+    """A client that was asked; ``row`` becomes its line in the report."""
+
+    row: ClientReport
+    message_id: str
+    since: float
+    pending: bool = True
+
+
+class Round:
+    """Run it once: ``gathering.run()``, and then, however that ended, ``gathering.rows()``."""
+
+    def __init__(
+        self,
+        grid: Grid,
+        task: Task,
+        rules: Rules,
+        progress: Progress | None = None,
+        *,
+        only: Callable[[int], bool] = lambda _node: True,
+    ) -> None:
+        self._grid = grid
+        self._progress = progress
+        self._task = task
+        self._rules = rules
+        self._asked: dict[int, _Asked] = {}
+        # One answer at a time: the others wait at Flower, not in this process.
+        self._answers: queue.Queue[tuple[_Asked, Message | Exception]] = queue.Queue(1)
+        self._over = threading.Event()
+        self._begun = self._looked = 0.0
+        self._kept = dict.fromkeys(task.names())
+        self._unasked = True
+        self._only = only
+        self._keyholders: set[int] = set()
+
+    def may_be_keyholder(self, node: int) -> bool:
+        """Whether a node has said so, or nothing yet."""
+        asked = self._asked.get(node)
+        return asked is None or asked.pending or node in self._keyholders
+
+    def run(self) -> None:
+        """Ask and judge, until the round is over."""
+        self._begun = time.monotonic()
+        try:
+            while not self._is_over():
+                self._ask_new_nodes()
+                try:
+                    asked, answer = self._answers.get(timeout=POLL)
+                except queue.Empty:
+                    continue
+                self._judge(asked, answer)
+                # The next answer is pulled while these names live on.
+                del asked, answer
+        finally:
+            self._over.set()
+
+    def _is_over(self) -> bool:
+        rules, names = self._rules, set(self._task.names())
+        if time.monotonic() - self._begun >= rules.deadline:
+            return True
+        if rules.expected:
+            missing = set(rules.expected) - names
+            wanted = len(missing)
+        else:
+            wanted = rules.wanted - len(names)
+        if wanted <= 0:
+            return True
+        if self._unasked or any(asked.pending for asked in self._asked.values()):
+            return False
+        bad = [a.row for a in self._asked.values() if a.row.status not in report.WELL]
+        if rules.expected:
+            return missing <= {row.client for row in bad}
+        return wanted <= len(bad)
+
+    def _ask_new_nodes(self) -> None:
+        now = time.monotonic()
+        if self._looked and now - self._looked < POLL:
+            return
+        self._looked = now
+        self._unasked = False
+        patience = self._rules.deadline * SLOT_SHARE
+        waiting = [a for a in self._asked.values() if a.pending and now - a.since < patience]
+        free = self._rules.at_once - len(waiting)
+        for node in self._grid.get_nodes():
+            if node.node_id in self._asked or not self._only(node.node_id):
+                continue
+            if getattr(node, "name", "") in self._kept:
+                continue
+            if free <= 0:
+                self._unasked = True
+                return
+            free -= self._ask(node.node_id, getattr(node, "name", ""))
+
+    def _ask(self, node: int, registered: str) -> int:
+        """Ask one node; how many slots that took."""
+        from flwr.app import Message
+
+        row = ClientReport(registered, report.LATE, "no answer in time", node)
+        asked = _Asked(row, "", time.monotonic())
+        if registered and self._rules.expected and registered not in self._rules.expected:
+            self._settle(asked, report.REFUSED, "not among the expected clients")
+            self._asked[node] = asked
+            return 0
+        # Flower forgets a question when nobody waits for its answer any more, and not before.
+        seconds = self._rules.deadline + MARGIN
+        message = Message(self._task.content(), node, self._task.message_type, ttl=seconds)
+        ids = [*self._grid.push_messages([message])]
+        if not ids or ids[0] is None:
+            # Gone between two looks: if it comes back, it is asked then.
+            return 0
+        asked.message_id = ids[0]
+        self._asked[node] = asked
+        threading.Thread(target=self._wait, args=(asked,), daemon=True).start()
+        return 1
+
+    def _wait(self, asked: _Asked) -> None:
+        """In a thread a client: pull its answer when it is there, and queue it."""
+        rules = self._rules
+        while not self._over.wait(POLL):
+            answer: Message | Exception | None
+            try:
+                answer = pull(self._grid, asked.message_id, largest=rules.largest, over=self._over)
+            except RoundOver:
+                return
+            except Exception as error:
+                # Flower unpacks what the client packed: any error in there is the client's.
+                answer = error
+            if answer is None:
+                continue
+            while not self._over.is_set():
+                try:
+                    self._answers.put((asked, answer), timeout=POLL)
+                except queue.Full:
+                    continue
+                return
+
+    def _judge(self, asked: _Asked, answer: Message | Exception) -> None:
+        try:
+            if isinstance(answer, Exception):
+                raise FederationError(f"unreadable answer: {answer}")
+            verdict = self._verdict(asked.row, answer)
+        except Exception as error:
+            # Whatever an answer does to us, it does to its sender: the others go on.
+            ours = isinstance(error, SafleError)
+            if not ours:
+                log.exception("%s: its answer raised an error", asked.row.name)
+            verdict = report.REFUSED, str(error) if ours else f"{type(error).__name__}: {error}"
+        self._settle(asked, *verdict)
+
+    def _verdict(self, row: ClientReport, answer: Message) -> tuple[str, str]:
+        """Status and reason of an answer; any error refuses it."""
+        if answer.has_error():
+            reason = ERRORS.get(answer.error.code, f"error {answer.error.code}")
+            return report.FAILED, f"{reason}: {_last_line(answer.error.reason)}"
+        said = messages.read_answer(answer)
+        row.bytes = len(said.data)
+        # A registered name counts for more than what the client calls itself.
+        row.client = check_client(row.client or said.client)
+        if said.keyholder:
+            self._keyholders.add(row.node)
+        if said.status == messages.KEYHOLDER:
+            return report.KEYHOLDER, ""
+        if self._rules.expected and row.client not in self._rules.expected:
+            raise FederationError(f"{row.client!r} is not among the expected clients")
+        if said.status == messages.FAILED:
+            return report.FAILED, said.reason
+        if said.status == messages.KNOWN and row.client in self._kept:
+            return report.KEPT, ""
+        check_size(said.data, self._rules.largest)
+        row.samples, row.digest = self._task.take(row.client, said.data)
+        return report.ACCEPTED, ""
+
+    def _settle(self, asked: _Asked, status: str, reason: str) -> None:
+        row = asked.row
+        asked.pending = False
+        row.status, row.reason = status, messages.printable(reason)
+        row.seconds = round(time.monotonic() - asked.since, 3)
+        taken = f"{len(self._task.names())} of {self._rules.wanted} are in"
+        level = logging.INFO if status in report.WELL else logging.WARNING
+        log.log(level, "%s: %s%s (%s)", row.name, status, row.reason and f", {row.reason}", taken)
+        if self._progress is not None:
+            self._progress(min(1.0, len(self._task.names()) / self._rules.wanted))
+
+    def rows(self) -> list[ClientReport]:
+        """Every client's line."""
+        rows = [asked.row for asked in self._asked.values()]
+        in_time = time.monotonic() - self._begun < self._rules.deadline
+        for asked in self._asked.values():
+            if asked.pending:
+                asked.row.seconds = round(time.monotonic() - asked.since, 3)
+                if in_time:
+                    asked.row.reason = "the round was complete before it answered"
+                log.warning("%s: late, %s; going on without it", asked.row.name, asked.row.reason)
+        named = {row.client for row in rows}
+        # A client refused now may be one that is in from before: then it has two lines.
+        kept = {row.client for row in rows if row.status in report.IN}
+        rows += [ClientReport(name, report.KEPT) for name in self._kept if name not in kept]
+        absent = [n for n in self._rules.expected if n not in named and n not in self._kept]
+        for name in absent:
+            log.warning("%s: missing; going on without it", name)
+        return rows + [ClientReport(name, report.MISSING, "never came") for name in absent]
+
+
+def _last_line(text: str | None) -> str:
+    """A reason without its traceback."""
+    lines = [line for line in (text or "").splitlines() if line.strip()]
+    return lines[-1] if lines else "no reason given"

@@ -1,0 +1,147 @@
+"""The second message: clients evaluate the model on tables of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+import safle
+from safle.encoders.schema import Column, Schema
+from safle.errors import EncoderMismatch, SettingsError
+from safle.server.limits import Limits
+from safle.tables import open_table
+from safle.wire import container, encode_statistics
+from safle_flower.adapter import InProcessGrid
+from safle_flower.apps import client_app
+from safle_flower.evaluation import EvaluationTask
+from safle_flower.server import serve
+from safle_flower.settings import Run
+from support.data_sets import fixed_data
+
+CLIENTS = "abc"
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> list[dict[str, Any]]:
+    """Three nodes, each with a table to count and one to test on."""
+    data = fixed_data("linear")
+    data.encoder.save(tmp_path / "encoder.safetensors")
+    nodes = []
+    for at, name in enumerate(CLIENTS):
+        for kind, part in (("features", slice(at, 60, 3)), ("test", slice(60 + at, None, 3))):
+            np.savez(
+                tmp_path / f"{name}-{kind}.npz",
+                features=data.features[part],
+                labels=np.asarray(data.labels)[part],
+            )
+        paths = {kind: str(tmp_path / f"{name}-{kind}.npz") for kind in ("features", "test")}
+        nodes.append({"client": name, **paths})
+    return nodes
+
+
+def run_round(folder: Path, nodes: list[dict[str, Any]], **settings: Any) -> Any:
+    config = {
+        "encoder": str(folder / "encoder.safetensors"),
+        "store": str(folder / "store"),
+        "output": str(folder / "output"),
+        "clients": len(nodes),
+        "evaluate": True,
+        "deadline": 60.0,
+        **settings,
+    }
+    return serve(InProcessGrid(client_app, nodes, Run().to_flat()), Run.from_flat(config))
+
+
+def test_a_node_counts_by_weight_and_tests_by_its_encoders_schema(tmp_path: Path) -> None:
+    schema = Schema((Column("age", 0, 90), Column("sex", levels=("f", "m"))))
+    safle.make_encoder(schema, "table", units=4).save(tmp_path / "encoder.safetensors")
+    nodes, repeated = [], []
+    for name in CLIENTS:
+        path = tmp_path / f"{name}.csv"
+        lines = [(2, "31,f,well"), (1, "NA,m,ill"), (3, f"{60 + ord(name)},?,ill")]
+        path.write_text("n,age,sex,label\n" + "".join(f"{n},{line}\n" for n, line in lines))
+        repeated += [line for n, line in lines for _ in range(n)]
+        own = {"features": str(path), "test": str(path), "weight-column": "n"}
+        nodes.append({"client": name, "label-column": "label", **own})
+    report = run_round(tmp_path, nodes)
+    assert [row.samples for row in report.clients] == [6] * 3
+    assert [row.samples for row in report.evaluation] == [3] * 3
+    whole = tmp_path / "whole.csv"
+    whole.write_text("\n".join(["age,sex,label", *repeated]))
+    encoder = safle.load_encoder(tmp_path / "encoder.safetensors")
+    table = open_table(whole, schema=encoder.schema)
+    counted = safle.count(encoder, table.features, table.labels)
+    total = safle.read_statistics(tmp_path / "output/total.stats")
+    assert encode_statistics(total) == encode_statistics(counted)
+
+
+def test_a_test_table_that_cannot_be_read_says_its_line_alone(tmp_path: Path, nodes: Any) -> None:
+    secret = tmp_path / "Mustermann.csv"
+    secret.write_text("age,label\n1,0\nErika,1\n")
+    nodes[0] |= {"test": str(secret), "label-column": ""}
+    report = run_round(tmp_path, nodes)
+    (reason,) = [row.reason for row in report.evaluation if row.reason]
+    assert reason.startswith("TableError")
+    held = b"".join(file.read_bytes() for file in (tmp_path / "output").iterdir())
+    assert not any(word in held for word in (b"Erika", b"Mustermann"))
+
+
+def test_counts_come_after_the_model_and_add_up(tmp_path: Path, nodes: Any) -> None:
+    report = run_round(tmp_path, nodes)
+    assert [row.status for row in report.evaluation] == ["accepted"] * 3
+    model = safle.load_model(tmp_path / "output/model.safetensors")
+    data = fixed_data("linear")
+    pooled = safle.evaluate(model, data.features[60:], np.asarray(data.labels)[60:])
+    assert safle.read_evaluation(tmp_path / "output/evaluation.eval") == pooled
+    page = (tmp_path / "output/evaluation.html").read_text()
+    assert all(f"<th>{name}</th>" in page for name in CLIENTS)
+
+
+def test_a_policy_and_a_missing_table_leave_the_model_as_it_is(tmp_path: Path, nodes: Any) -> None:
+    (tmp_path / "policy.toml").write_text("least_samples = 20\n")
+    # 20 samples were counted, and fewer are left to test on.
+    short = np.load(nodes[0]["test"])
+    np.savez(nodes[0]["test"], features=short["features"][:19], labels=short["labels"][:19])
+    nodes[0]["policy"] = str(tmp_path / "policy.toml")
+    del nodes[1]["test"]
+    report = run_round(tmp_path, nodes)
+    verdicts = {row.client: (row.status, row.reason) for row in report.evaluation}
+    assert verdicts["a"] == ("failed", "its policy refuses: least_samples")
+    assert verdicts["b"][1].startswith("SettingsError")
+    assert verdicts["c"][0] == "accepted"
+    assert (tmp_path / "output/model.safetensors").exists()
+    assert report.model
+
+
+def test_a_policy_names_the_encoders_of_models_too(tmp_path: Path, nodes: Any) -> None:
+    (tmp_path / "policy.toml").write_text('encoders = ["another"]\n')
+    # Counted before there was a policy, and asked for an evaluation under it.
+    run_round(tmp_path, nodes, evaluate=False)
+    nodes[0]["policy"] = str(tmp_path / "policy.toml")
+    verdicts = {row.client: row.reason for row in run_round(tmp_path, nodes).evaluation}
+    assert verdicts == {"a": "its policy refuses: encoders", "b": "", "c": ""}
+
+
+def test_counts_of_another_model_are_not_unfolded(tmp_path: Path, nodes: Any) -> None:
+    run_round(tmp_path, nodes)
+    model = safle.load_model(tmp_path / "output/model.safetensors")
+    task, honest = EvaluationTask(model, Limits()), tmp_path / "output/evaluation.eval"
+    assert task.take("a", honest.read_bytes())[0] == 60
+    many = container.to_bytes(
+        container.EVALUATION,
+        {"model": model.digest, "classes": [*range(9_999)], "planes": {}},
+        {},
+    )
+    # Unfolded, it would fail for lack of memory or of sections.
+    with pytest.raises(EncoderMismatch, match="answers of model"):
+        task.take("b", many)
+
+
+def test_a_private_round_asks_for_no_plain_counts(tmp_path: Path, nodes: Any) -> None:
+    with pytest.raises(SettingsError, match="evaluate"):
+        run_round(tmp_path, nodes, round="r.private", operator="o.pub")

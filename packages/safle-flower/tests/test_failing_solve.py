@@ -1,0 +1,66 @@
+"""A solve that fails after a round: the report says whose contribution it was."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.conftest import Federation
+from tests.test_round import Deployment, with_data
+
+from safle.encoders import LinearEncoder
+from safle.errors import SolveError
+from safle.statistics import count
+from safle.tables import open_table, write_table
+from safle.wire import encode_statistics
+
+TINY = "1e-9"
+
+
+@pytest.fixture
+def twins(tmp_path):
+    """Three clients whose second feature repeats the first, in many bits."""
+    encoder = LinearEncoder([0.0] * 3, [1.0] * 3, fraction_bits=12)
+    encoder.save(tmp_path / "encoder.safetensors")
+    generator = np.random.default_rng(0)
+    for name in "abc":
+        features = generator.normal(size=(100, 3))
+        features[:, 1] = features[:, 0]
+        write_table(tmp_path / f"{name}.npz", features, generator.integers(0, 2, 100))
+    return Federation(tmp_path, ("a", "b", "c"))
+
+
+def impossible(federation, name):
+    """Two equal columns whose product is one more than their squares: within what is checked."""
+    table = open_table(federation.table(name))
+    statistics = count(federation.encoder, table.features, table.labels)
+    gram = statistics.gram.copy()
+    gram[1] += 1
+    return encode_statistics(replace(statistics, gram=gram))
+
+
+def test_the_report_names_the_client_whose_sums_cannot_be_solved(twins, tmp_path):
+    deployment = Deployment(twins, tmp_path)
+    deployment.run(twins.names, ridge=TINY, store=str(tmp_path / "honest"))
+    mischief = {"b": with_data(impossible(twins, "b"))}
+    with pytest.raises(SolveError):
+        deployment.run(twins.names, mischief, ridge=TINY)
+    report = json.loads((tmp_path / "results" / "report.json").read_text())
+    assert {row["client"]: row["status"] for row in report["clients"]} == dict.fromkeys(
+        "abc", "accepted"
+    )
+    said = "all 3 contributions verify; solved by themselves, these fail too: 'b'"
+    assert report["error"].endswith(said)
+
+
+def test_a_contribution_that_breaks_in_the_store_is_named(twins, tmp_path, monkeypatch):
+    def break_and_fail(*_arguments, **_options):
+        for path in (tmp_path / "store" / "contributions").iterdir():
+            path.write_bytes(path.read_bytes()[:-1])
+        raise SolveError("no convergence")
+
+    monkeypatch.setattr("safle_flower.server.solve", break_and_fail)
+    with pytest.raises(SolveError, match=r"^no convergence; .*the contribution of 'a' is damaged"):
+        Deployment(twins, tmp_path).run(["a"])

@@ -1,0 +1,182 @@
+"""Private rounds over Flower: masked contributions, then the keyholders' nodes alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from safle.errors import FederationError, SettingsError
+from safle.model import Model
+from safle.private.round import statistics_space
+from safle.server.limits import Limits
+from safle.site.log import LOG, read_log
+from safle.solver import solve
+from safle.statistics import sum_statistics
+from safle.tables import write_table
+from safle.wire import encode_statistics
+from safle_flower.adapter import InProcessGrid
+from safle_flower.apps import client_app
+from safle_flower.report import Report
+from safle_flower.server import serve
+from safle_flower.settings import Places, Rules, Run, Simulation
+from safle_flower.simulation.running import simulate
+from support.data_sets import fixed_data
+from support.private_rounds import Cast
+
+DATA = fixed_data("linear", 40)
+PARTS = [DATA.part(np.arange(40) % 4 == at) for at in range(4)]
+
+
+@pytest.fixture
+def federation(tmp_path):
+    """Everybody's files, a run and the nodes' configurations: clients first, then keyholders."""
+    cast = Cast.of(statistics_space(DATA.encoder, [0, 1, 2], 100), 4, least=3)
+    DATA.encoder.save(tmp_path / "encoder.safetensors")
+    cast.operator.public.save(tmp_path / "operator.pub")
+    (tmp_path / "round.private").write_bytes(cast.declared.data)
+    nodes = []
+    for key in (*cast.clients, *cast.keyholders):
+        key.save(tmp_path / f"{key.name}.key")
+        papers = {"key": f"{key.name}.key", "operator": "operator.pub"}
+        nodes.append({name: str(tmp_path / path) for name, path in papers.items()})
+        nodes[-1]["client"] = key.name
+    for node, part in zip(nodes, PARTS, strict=False):
+        path = tmp_path / f"{node['client']}.npz"
+        write_table(path, part.features, part.labels)
+        node |= {"features": str(path)}
+    for node in nodes[4:]:
+        node["history"] = str(tmp_path / f"{node['client']}.sqlite")
+    names = {"encoder": "encoder.safetensors", "round": "round.private"}
+    names |= {"operator": "operator.pub", "store": "store", "output": "out"}
+    places = Places(**{name: str(tmp_path / path) for name, path in names.items()})
+    return Run(places, Rules(clients=4, deadline=600)), nodes
+
+
+def play(run, nodes):
+    return serve(InProcessGrid(client_app, nodes, run.to_flat()), run)
+
+
+def expected(chosen):
+    return sum_statistics(part.count() for part in chosen)
+
+
+def test_the_model_is_that_of_plain_contributions(federation, tmp_path, monkeypatch):
+    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "nodes.sqlite"))
+    run, nodes = federation
+    report = play(run, nodes)
+    total = expected(PARTS)
+    assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(total)
+    model = Model(DATA.encoder, solve(total)).to_bytes()
+    assert (tmp_path / "out/model.safetensors").read_bytes() == model
+    assert sorted(report.accepted) == [f"client-{at:02d}" for at in range(4)]
+    # The server has not learnt how many samples each has, only all of them.
+    assert {row.samples for row in report.clients} == {0}
+    assert report.samples == 40
+    opened = [row.client for row in report.keyholders if row.status == "accepted"]
+    assert len(opened) == 2
+    assert set(opened) < {"keyholder-0", "keyholder-1", "keyholder-2"}
+    shown = [row[:3] for row in report.table()]
+    assert {("client-00", "accepted", ""), (opened[0], "opened the sum", "")} <= {*shown}
+    assert Report.read(tmp_path / "out/report.json").keyholders == report.keyholders
+    assert [event.event for event in read_log(tmp_path / "store" / LOG)] == [
+        *["received"] * 4,
+        "opened",
+    ]
+    at_nodes = read_log(tmp_path / "nodes.sqlite")
+    assert {event.who for event in at_nodes if event.event == "opened"} >= {*opened}
+    assert [event.event for event in at_nodes].count("sent") == 4
+
+
+def test_a_client_of_no_samples_says_so_itself_and_nothing_else(federation, tmp_path):
+    run, nodes = federation
+    secret = tmp_path / "Mustermann.npz"
+    write_table(secret, np.zeros((0, DATA.features.shape[1])), np.zeros(0, np.int64))
+    nodes[1]["features"] = str(secret)
+    report = play(run, nodes)
+    (row,) = [row for row in report.clients if row.reason]
+    assert (row.client, row.status) == ("client-01", "failed")
+    assert row.reason == "LimitExceeded; its own log says more"
+    total = expected([PARTS[0], *PARTS[2:]])
+    assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(total)
+    held = b"".join(path.read_bytes() for path in (tmp_path / "out").iterdir())
+    assert b"Mustermann" not in held
+
+
+def test_a_client_of_no_samples_is_masked_where_the_server_allows_it(federation, tmp_path):
+    run, nodes = federation
+    write_table(tmp_path / "none.npz", np.zeros((0, DATA.features.shape[1])), np.zeros(0, np.int64))
+    nodes[1]["features"] = str(tmp_path / "none.npz")
+    report = play(replace(run, limits=Limits(allow_empty=True)), nodes)
+    assert sorted(report.accepted) == [f"client-{at:02d}" for at in range(4)]
+    total = expected([PARTS[0], *PARTS[2:]])
+    assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(total)
+
+
+def test_a_client_that_drops_out_costs_nothing(federation, tmp_path):
+    run, nodes = federation
+    nodes[1]["features"] = str(tmp_path / "nowhere.npz")
+    play(run, [*nodes[:5], *nodes[6:]])
+    total = expected([PARTS[0], *PARTS[2:]])
+    assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(total)
+    # Those who are in are not asked again, and one more client would be told apart.
+    nodes[1]["features"] = str(tmp_path / "client-01.npz")
+    with pytest.raises(FederationError, match="1 keyholders have answered; 2 of"):
+        play(run, nodes)
+    report = json.loads((tmp_path / "out/report.json").read_text())
+    refused = [row for row in report["keyholders"] if row["client"].startswith("keyholder")]
+    assert len(refused) == 3
+    shown = [row[1] for row in Report.read(tmp_path / "out/report.json").table()]
+    assert sum(text.startswith("did not open the sum: with what was") for text in shown) == 2
+    assert sum("would tell 1 client apart" in row["reason"] for row in refused) == 2
+    assert [row["status"] for row in report["clients"]].count("kept") == 3
+
+
+def test_nodes_without_papers_are_named(federation):
+    run, nodes = federation
+    for node in nodes[:2]:
+        del node["key"]
+    with pytest.raises(FederationError, match="2 clients are in"):
+        play(run, nodes)
+
+
+def test_a_hospital_may_hold_keys_too(tmp_path, federation):
+    run, nodes = federation
+    for node in nodes[:4]:
+        node["history"] = str(tmp_path / f"{node['client']}.sqlite")
+    cast = Cast.of(statistics_space(DATA.encoder, [0, 1, 2], 100), 4, least=3)
+    both = replace(cast, keyholders=cast.clients[:3])
+    both = both.again(cast.declared.space)
+    for key, node in zip(both.clients, nodes, strict=False):
+        (tmp_path / f"{key.name}.key").unlink()
+        key.save(tmp_path / f"{key.name}.key")
+        node["key"] = str(tmp_path / f"{key.name}.key")
+    both.operator.public.save(tmp_path / "operator.pub")
+    (tmp_path / "round.private").write_bytes(both.declared.data)
+    report = play(run, nodes[:4])
+    assert report.total
+    assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(expected(PARTS))
+
+
+def test_a_run_cannot_calibrate_in_the_open(federation):
+    run, nodes = federation
+    calibrating = replace(
+        run, calibration=replace(run.calibration, calibrate=True, feature_count=6, high=1.0)
+    )
+    with pytest.raises(SettingsError, match="leave calibrate out"):
+        play(calibrating, nodes)
+
+
+def test_simulated(tmp_path):
+    DATA.encoder.save(tmp_path / "encoder.safetensors")
+    write_table(tmp_path / "train.npz", DATA.features, DATA.labels)
+    run = Run(
+        Places(encoder=str(tmp_path / "encoder.safetensors")),
+        simulation=Simulation(str(tmp_path / "train.npz"), partition="dirichlet"),
+    )
+    settings = {"clients": 5, "engine": "in-process"}
+    private = simulate(run, tmp_path / "private", private=True, **settings)
+    plain = simulate(run, tmp_path / "plain", **settings)
+    assert (private.model, private.total) == (plain.model, plain.total)

@@ -1,0 +1,579 @@
+"""The rules of a round, in one process, every message through Flower's own serialisation."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.superlink.grid.http_grid import HttpGrid
+
+from safle.encoders import make_encoder
+from safle.encoders.histogram import Grid, Histogram
+from safle.errors import FederationError, SettingsError, StoreError
+from safle.server.files import sum_histograms
+from safle.server.limits import Limits
+from safle.server.store import Store
+from safle.statistics import Accumulator
+from safle.tables import open_table, write_table
+from safle.wire import read_histogram, write_histogram
+from safle_flower import messages
+from safle_flower import round as flower_round
+from safle_flower.adapter import InProcessGrid, find_changes
+from safle_flower.apps import client_app as honest_app
+from safle_flower.messages import Answer
+from safle_flower.server import serve
+from safle_flower.settings import Places, Rules, Run, Simulation
+from support.data_sets import fixed_data, fixed_encoder
+
+PREFIX = struct.Struct("<8sHHI32s")
+DEADLINE = 600.0
+"""Seconds, on a machine however busy: nobody waits for it, `Clock` is put forward instead."""
+Mischief = Callable[[Message, Answer], Message]
+
+
+def reply(message: Message, answer: Answer) -> Message:
+    return Message(messages.answer(answer), reply_to=message)
+
+
+def altered(change: Callable[[Answer], Answer]) -> Mischief:
+    return lambda message, honest: reply(message, change(honest))
+
+
+def raising(message: Message, honest: Answer) -> Message:
+    raise ZeroDivisionError("a bug")
+
+
+def shapeless(message: Message, honest: Answer) -> Message:
+    return Message(RecordDict({"x": ConfigRecord({"y": 1})}), reply_to=message)
+
+
+def of_another_type(message: Message, honest: Answer) -> Message:
+    content = messages.answer(honest)
+    array = Array("float64", (3,), "numpy.ndarray", b"x" * 24)
+    content["payload"] = ArrayRecord({"bytes": array})
+    return Message(content, reply_to=message)
+
+
+def many_arrays(message: Message, honest: Answer) -> Message:
+    content = messages.answer(honest)
+    array = content["payload"]["bytes"]
+    content["payload"] = ArrayRecord({"bytes": array, "more": array})
+    return Message(content, reply_to=message)
+
+
+def with_data(data: bytes) -> Mischief:
+    return altered(lambda honest: Answer(honest.client, honest.status, data=data))
+
+
+def named(name: str) -> Mischief:
+    return altered(lambda honest: Answer(name, honest.status, data=honest.data))
+
+
+def client_app(mischief: dict[str, Mischief], counted: list[str]) -> ClientApp:
+    """The real client, but some of them do something else with their answer."""
+    app = ClientApp()
+
+    @app.train("count")
+    def count(message, context):
+        name = context.node_config["client"]
+        honest = messages.read_answer(honest_app(message, context))
+        if honest.status == messages.SENT:
+            counted.append(name)
+        return mischief.get(name, reply)(message, honest)
+
+    @app.query("histogram")
+    def histogram(message, context):
+        return honest_app(message, context)
+
+    return app
+
+
+class Deployment:
+    """A folder of results and a store; `run` is one ``flwr run``."""
+
+    def __init__(self, federation, folder: Path) -> None:
+        self.federation = federation
+        self.folder = folder
+        self.counted: list[str] = []
+
+    def grid(self, names, mischief=None, kind=InProcessGrid):
+        nodes = [
+            {"client": name, "features": str(self.federation.table(name))}
+            if (self.federation.folder / f"{name}.npz").exists()
+            else {"client": name, "features": "/nowhere.npz"}
+            for name in names
+        ]
+        return kind(client_app(mischief or {}, self.counted), nodes, Run().to_flat())
+
+    def run(self, names, mischief=None, *, grid=None, progress=None, **settings):
+        config = {
+            "store": str(self.folder / "store"),
+            "output": str(self.folder / "results"),
+            "encoder": str(self.federation.encoder_path),
+            "clients": len(names),
+            "deadline": DEADLINE,
+            "least": 1,
+            **settings,
+        }
+        grid = grid or self.grid(names, mischief)
+        report = serve(grid, Run.from_flat(config), progress=progress)
+        written = json.loads((self.folder / "results" / "report.json").read_text())
+        assert written["accepted"] == report.accepted
+        return report
+
+    def model(self) -> bytes:
+        return (self.folder / "results" / "model.safetensors").read_bytes()
+
+
+@pytest.fixture
+def deployment(federation, tmp_path):
+    return Deployment(federation, tmp_path)
+
+
+class Clock:
+    """What a round takes for the time; a test can put it forward."""
+
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
+
+    def ends_after(self, answers: int) -> Callable[[float], None]:
+        """As ``progress`` of a run: when so many have answered, the deadline is over."""
+        heard = []
+
+        def note(share: float) -> None:
+            heard.append(share)
+            if len(heard) == answers:
+                self.ahead = DEADLINE
+
+        return note
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(flower_round, "time", made)
+    return made
+
+
+def statuses(report) -> dict[str, str]:
+    return {row.name: row.status for row in report.clients}
+
+
+def reasons(report) -> dict[str, str]:
+    return {row.client: row.reason for row in report.clients if row.reason}
+
+
+def test_the_model_is_that_of_files_and_of_the_pooled_data(deployment, federation, tmp_path):
+    report = deployment.run(federation.names)
+    assert statuses(report) == dict.fromkeys(federation.names, "accepted")
+    assert deployment.model() == federation.by_files(federation.names, tmp_path)
+    assert deployment.model() == federation.pooled(federation.names)
+    total = tmp_path / "results" / "total.stats"
+    assert total.read_bytes() == (tmp_path / "by-files.stats").read_bytes()
+    manifest = json.loads((tmp_path / "results" / "total.stats.manifest.json").read_text())
+    assert sorted(entry["client"] for entry in manifest["contributions"]) == [*federation.names]
+    sizes = [federation.statistics_file(name).stat().st_size for name in federation.names]
+    assert [row.bytes for row in report.clients] == sizes
+    assert report.bytes_received == sum(sizes)
+    assert all(row.seconds > 0 for row in report.clients)
+    assert report.samples == 200
+
+
+def test_whoever_misbehaves_is_named_and_the_others_go_on(deployment, federation, tmp_path):
+    other = federation.statistics_file("a").read_bytes()
+    mischief = {
+        "b": altered(lambda honest: Answer("b", "sent", data=honest.data[:-1])),
+        "c": with_data(other),
+        "d": raising,
+    }
+    # One after the other: a copy can only be told from what came before it.
+    report = deployment.run(federation.names, mischief, **{"at-once": 1})
+    assert statuses(report) == {
+        "a": "accepted",
+        "b": "refused",
+        "c": "refused",
+        "node 5": "failed",
+        "e": "accepted",
+    }
+    assert "checksum" in reasons(report)["b"]
+    assert "contribution of client 'a' already" in reasons(report)["c"]
+    assert "ZeroDivisionError: a bug" in reasons(report)[""]
+    assert deployment.model() == federation.by_files(["a", "e"], tmp_path)
+    assert [*Store.open(tmp_path / "store").members] == ["a", "e"]
+
+
+@pytest.mark.parametrize(
+    ("mischief", "reason"),
+    [
+        (shapeless, "does not hold a safle answer"),
+        (of_another_type, "numpy.ndarray"),
+        (many_arrays, "does not hold a safle answer"),
+        (with_data(b""), "not a safle file"),
+        (with_data(b"\x89SAFLE\r\n" + b"\xff" * 5000), "version"),
+        (with_data(bytes(3_000_000)), "reads up to"),
+        (named("a"), "'a' has sent the same contribution|already|another"),
+        (named("\x1b[2J"), "name"),
+        (named("x" * 100_000), "name"),
+        (altered(lambda honest: Answer("b", "known")), "not a safle file"),
+        (altered(lambda honest: Answer("b", "nonsense")), "does not say"),
+    ],
+)
+def test_an_answer_that_is_none_is_refused(deployment, federation, tmp_path, mischief, reason):
+    settings = {"largest": 1_000_000, "at-once": 1}
+    report = deployment.run(["a", "b"], {"b": mischief}, **settings)
+    (row,) = [row for row in report.clients if row.status == "refused"]
+    assert np.any([part in row.reason for part in reason.split("|")]), row.reason
+    assert len(row.reason) <= 500
+    assert deployment.model() == federation.by_files(["a"], tmp_path)
+    outside = [p for p in tmp_path.iterdir() if p.name not in ("store", "results")]
+    assert [p.name for p in outside] == ["by-files.stats", "by-files.stats.manifest.json"]
+
+
+def test_a_path_for_a_name_is_a_name_and_no_path(deployment, federation, tmp_path):
+    report = deployment.run(["a", "b"], {"b": named("../../outside")})
+    assert sorted(report.accepted) == ["../../outside", "a"]
+    assert deployment.model() == federation.by_files(["a", "b"], tmp_path)
+    assert not [*tmp_path.parent.glob("outside*")]
+
+
+def test_counts_of_another_encoder_are_refused_by_fingerprint(deployment, federation, tmp_path):
+    from safle.wire import encode_statistics
+
+    foreign = encode_statistics(fixed_data("embedding", 30, buckets=2).count())
+    report = deployment.run(["a", "b"], {"b": with_data(foreign)})
+    assert statuses(report)["b"] == "refused"
+    assert federation.encoder.fingerprint[:12] in reasons(report)["b"]
+    assert deployment.model() == federation.by_files(["a"], tmp_path)
+
+
+def test_a_client_that_cannot_read_its_data_says_so(deployment, federation, tmp_path):
+    report = deployment.run(["a", "broken"])
+    assert statuses(report) == {"a": "accepted", "broken": "failed"}
+    assert reasons(report)["broken"] == "TableError; its own log says more"
+    assert deployment.model() == federation.by_files(["a"], tmp_path)
+
+
+def test_a_client_with_a_pinned_encoder_counts_with_no_other(deployment, federation):
+    pinned = deployment.folder / "mine.safetensors"
+    fixed_encoder("linear").save(pinned)
+    grid = deployment.grid(["a", "b"])
+    grid.contexts[3].node_config["encoder"] = str(pinned)
+    report = deployment.run(["a", "b"], grid=grid)
+    assert statuses(report) == {"a": "accepted", "b": "failed"}
+    assert "EncoderMismatch" in reasons(report)["b"]
+
+
+class Silent(InProcessGrid):
+    """Client b never gives its answer away; ``asked`` is called when it should."""
+
+    def asked(self):
+        pass
+
+    def pull_messages(self, message_ids):
+        replies = [*super().pull_messages(message_ids)]
+        given = [reply for reply in replies if messages.read_answer(reply).client != "b"]
+        if len(given) < len(replies):
+            self.asked()
+        return given
+
+
+def test_a_straggler_is_left_behind_at_the_deadline(deployment, federation, tmp_path, clock):
+    grid = deployment.grid(["a", "b", "c"], kind=Silent)
+    report = deployment.run(["a", "b", "c"], grid=grid, progress=clock.ends_after(2))
+    assert reasons(report) == {"": "no answer in time"}
+    assert statuses(report) == {"a": "accepted", "node 3": "late", "c": "accepted"}
+    assert deployment.model() == federation.by_files(["a", "c"], tmp_path)
+
+
+def test_silent_clients_do_not_keep_the_others_from_being_asked(deployment, clock, monkeypatch):
+    grid = deployment.grid(["b", "a", "c"], kind=Silent)
+    patience = flower_round.SLOT_SHARE * DEADLINE
+    monkeypatch.setattr(grid, "asked", lambda: setattr(clock, "ahead", patience))
+    settings = {"progress": clock.ends_after(2), "at-once": 1}
+    report = deployment.run(["b", "a", "c"], grid=grid, **settings)
+    assert sorted(report.accepted) == ["a", "c"]
+
+
+def test_too_few_contributions_make_no_model_and_are_kept(deployment, federation, tmp_path):
+    with pytest.raises(FederationError, match="1 contributions are in, at least 2"):
+        deployment.run(["a", "b"], {"b": raising}, least=2)
+    report = json.loads((tmp_path / "results" / "report.json").read_text())
+    assert report["accepted"] == ["a"]
+    assert "at least 2" in report["error"]
+    assert not (tmp_path / "results" / "model.safetensors").exists()
+    deployment.run(["a", "b"], least=2)
+    assert deployment.counted == ["a", "b", "b"]
+    assert deployment.model() == federation.by_files(["a", "b"], tmp_path)
+
+
+def test_an_interrupted_round_goes_on_with_what_it_has(deployment, federation, tmp_path):
+    def interrupt(share):
+        if share >= 2 / 5:
+            raise KeyboardInterrupt
+
+    settings = {"at-once": 1}
+    with pytest.raises(KeyboardInterrupt):
+        deployment.run(federation.names, progress=interrupt, **settings)
+    assert len(Store.open(tmp_path / "store").members) == 2
+    report = deployment.run(federation.names)
+    assert [row.status for row in report.clients].count("kept") == 2
+    assert sorted(report.accepted) == [*federation.names]
+    # Nobody counted twice.
+    assert sorted(deployment.counted) == [*federation.names]
+    assert deployment.model() == federation.pooled(federation.names)
+
+
+def test_a_late_client_is_added_without_a_second_round_for_the_others(
+    deployment, federation, tmp_path
+):
+    deployment.run(["a", "b"])
+    report = deployment.run(["a", "b", "c"])
+    # Whether a and b had time to say that they are in or not: they are, and did not count.
+    found = {row.client: (row.status, row.samples) for row in report.clients if row.client}
+    assert found == {"a": ("kept", 20), "b": ("kept", 50), "c": ("accepted", 60)}
+    assert deployment.counted == ["a", "b", "c"]
+    assert deployment.model() == federation.by_files(["a", "b", "c"], tmp_path)
+
+
+def test_expected_clients_that_never_come_are_missing(deployment, federation, tmp_path, clock):
+    ending = clock.ends_after(2)
+    report = deployment.run(["a", "z"], {"z": raising}, expected="a, b", progress=ending)
+    assert statuses(report)["a"] == "accepted"
+    assert statuses(report)["b"] == "missing"
+    assert deployment.model() == federation.by_files(["a"], tmp_path)
+
+
+def test_a_client_that_is_not_expected_is_refused(deployment, federation, tmp_path, clock):
+    report = deployment.run(["c", "a"], expected="a,b", progress=clock.ends_after(2))
+    assert statuses(report) == {"a": "accepted", "c": "refused", "b": "missing"}
+    assert deployment.model() == federation.by_files(["a"], tmp_path)
+
+
+def test_calibration_gives_the_encoder_that_files_would(deployment, federation, tmp_path):
+    grid, names = Grid(-3, 3, 32), ["a", "b", "c"]
+    for name in names:
+        table = open_table(federation.table(name))
+        write_histogram(tmp_path / f"{name}.hist", Histogram.of(np.asarray(table.features), grid))
+    sum_histograms([tmp_path / f"{name}.hist" for name in names], tmp_path / "all.hist")
+    settings = {"calibrate": True, "encoder": "", "low": -3.0, "high": 3.0, "bins": 32}
+    settings["feature-count"] = 6
+    settings |= {"kind": "stack", "encoder-settings": "parts=linear,embedding buckets=2"}
+    report = deployment.run(names, **settings)
+    expected = make_encoder(read_histogram(tmp_path / "all.hist"), "stack", buckets=2)
+    assert report.encoder == expected.fingerprint
+    assert [row.status for row in report.calibration] == ["accepted"] * 3
+    # The store keeps the encoder: a late client is counted with it, and nobody is calibrated.
+    again = deployment.run([*names, "d"], **settings)
+    assert again.encoder == expected.fingerprint
+    assert not again.calibration
+    assert sorted(again.accepted) == ["a", "b", "c", "d"]
+
+
+def test_ranges_calibrate_each_feature_on_a_grid_of_its_own(deployment, tmp_path):
+    (tmp_path / "ranges.csv").write_text("name,low,high\ndose,0,400\nage,0,4\n")
+    tables = {"a": "dose,age", "b": "age,dose"}
+    for name, columns in tables.items():
+        (tmp_path / f"{name}.csv").write_text(f"{columns},label\n1,2,0\n3,1,1\n")
+    grid = deployment.grid([*tables])
+    for context, name in zip(grid.contexts.values(), tables, strict=True):
+        context.node_config["features"] = str(tmp_path / f"{name}.csv")
+        context.node_config["label-column"] = "label"
+    settings = {"calibrate": True, "encoder": "", "bins": 4, "kind": "linear"}
+    settings["ranges"] = str(tmp_path / "ranges.csv")
+    report = deployment.run([*tables], grid=grid, **settings)
+    # By name: ages 2, 1, 1, 3 and doses 1, 3, 2, 1.
+    counts = np.array([[0, 0, 2, 1, 1, 0], [0, 4, 0, 0, 0, 0]])
+    expected = Histogram(Grid([0, 0], [4, 400], 4), counts, ("age", "dose"))
+    assert report.encoder == make_encoder(expected, "linear").fingerprint
+
+
+def test_a_false_name_does_not_end_the_round_for_its_owner(deployment, federation, tmp_path):
+    mischief = {"c": altered(lambda honest: Answer("b", "sent", data=b"garbage"))}
+    report = deployment.run(["c", "a", "b"], mischief, expected="a,b")
+    assert sorted(report.accepted) == ["a", "b"]
+    assert [row.status for row in report.clients].count("refused") == 1
+    assert deployment.model() == federation.by_files(["a", "b"], tmp_path)
+
+
+def sealed_with_size(data: bytes, size: int) -> bytes:
+    """A statistics file whose header claims that size of its first section, sealed again."""
+    magic, version, kind, length, _ = PREFIX.unpack_from(data)
+    header = json.loads(data[PREFIX.size : PREFIX.size + length])
+    header["sections"][0][1] = size
+    text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    digest = hashlib.sha256(struct.pack("<HHI", version, kind, len(text)) + text).digest()
+    body = PREFIX.pack(magic, version, kind, len(text), digest) + text
+    body += data[PREFIX.size + length : -32]
+    return body + hashlib.sha256(body).digest()
+
+
+@pytest.mark.parametrize("size", [10**400, 2**63, -1])
+def test_a_header_of_any_size_is_its_senders_problem(deployment, federation, tmp_path, size):
+    forged = sealed_with_size(federation.statistics_file("b").read_bytes(), size)
+    report = deployment.run(["b", "a", "c"], {"b": with_data(forged)}, **{"at-once": 1})
+    assert statuses(report) == {"b": "refused", "a": "accepted", "c": "accepted"}
+    assert deployment.model() == federation.by_files(["a", "c"], tmp_path)
+
+
+def test_any_error_of_judging_an_answer_is_its_senders(deployment, federation, monkeypatch):
+    add = Store.add
+
+    def choking(store, contribution, **options):
+        if contribution.client == "b":
+            raise OverflowError("int too large to convert to float")
+        return add(store, contribution, **options)
+
+    monkeypatch.setattr(Store, "add", choking)
+    report = deployment.run(["a", "b", "c"])
+    assert statuses(report) == {"a": "accepted", "b": "refused", "c": "accepted"}
+    assert "OverflowError: int too large" in reasons(report)["b"]
+
+
+def test_what_cannot_be_added_up_does_not_stay_in_the_store(deployment, tmp_path, monkeypatch):
+    add = Accumulator.add
+
+    def full(total, statistics):
+        if statistics.sample_count == 50:
+            raise ZeroDivisionError
+        add(total, statistics)
+
+    monkeypatch.setattr(Accumulator, "add", full)
+    report = deployment.run(["a", "b"])
+    assert statuses(report) == {"a": "accepted", "b": "refused"}
+    assert [*Store.open(tmp_path / "store").members] == ["a"]
+
+
+class Broken(InProcessGrid):
+    """Flower itself fails after the first answer."""
+
+    def push_messages(self, messages):
+        if self.contexts[2].node_config.get("asked"):
+            raise RuntimeError("the SuperLink is gone\nsecond line")
+        self.contexts[2].node_config["asked"] = True
+        return super().push_messages(messages)
+
+
+def test_the_report_is_written_however_a_run_ends_and_says_why_in_one_line(deployment, tmp_path):
+    grid = deployment.grid(["a", "b"], kind=Broken)
+    with pytest.raises(RuntimeError):
+        deployment.run(["a", "b"], grid=grid, **{"at-once": 1})
+    report = json.loads((tmp_path / "results" / "report.json").read_text())
+    assert report["error"] == "RuntimeError: the SuperLink is gone second line"
+    assert report["accepted"] == ["a"]
+
+
+def test_a_failed_round_says_who_is_to_blame_in_one_line(deployment, tmp_path):
+    with pytest.raises(FederationError):
+        deployment.run(["a", "b"], {"a": with_data(b"x"), "b": raising})
+    error = json.loads((tmp_path / "results" / "report.json").read_text())["error"]
+    assert "0 contributions are in, at least 1 are needed (1 refused, 1 failed; a: not a" in error
+    assert "\n" not in error
+
+
+def test_the_limits_of_a_run_are_those_of_its_store(deployment, federation, tmp_path):
+    report = deployment.run(["b", "a"], **{"most-samples": 49, "class-type": "int"})
+    assert statuses(report) == {"b": "refused", "a": "accepted"}
+    assert "50 samples" in reasons(report)["b"]
+    assert Store.open(tmp_path / "store").limits.most_samples == 49
+    with pytest.raises(StoreError, match="class_type"):
+        deployment.run(["b", "a"], **{"class-type": "str"})
+    deployment.run(["b", "a"])
+    assert Store.open(tmp_path / "store").limits.most_samples == 49
+
+
+def test_a_histogram_of_other_features_does_not_set_the_encoder(deployment, tmp_path):
+    liar = tmp_path / "liar.npz"
+    write_table(liar, np.zeros((9, 1)), np.zeros(9, np.int64))
+    grid = deployment.grid(["liar", "a", "b"])
+    grid.contexts[2].node_config["features"] = str(liar)
+    settings = {"calibrate": True, "encoder": "", "low": -3.0, "high": 3.0, "feature-count": 6}
+    report = deployment.run(["liar", "a", "b"], grid=grid, **settings, **{"at-once": 1})
+    fates = {row.client: row.status for row in report.calibration}
+    assert fates == {"liar": "refused", "a": "accepted", "b": "accepted"}
+    assert sorted(report.accepted) == ["a", "b"]
+    assert Store.open(tmp_path / "store").encoder.feature_dim == 6
+
+
+def test_a_client_of_no_samples_is_refused_unless_it_is_allowed(deployment, tmp_path):
+    nobody = tmp_path / "nobody.npz"
+    write_table(nobody, np.zeros((0, 6)), np.zeros(0, np.int64))
+    for allowed, fate in ((False, "refused"), (True, "accepted")):
+        grid = deployment.grid(["nobody", "a", "b"])
+        grid.contexts[2].node_config["features"] = str(nobody)
+        report = deployment.run(["nobody", "a", "b"], grid=grid, **{"allow-empty": allowed})
+        assert statuses(report)["nobody"] == fate
+    assert Store.open(tmp_path / "store").members["nobody"].samples == 0
+
+
+def test_columns_of_other_names_do_not_set_the_encoder(deployment, tmp_path):
+    tables = {"liar": "ego,dose", "a": "dose,age", "b": "age,dose"}
+    for name, columns in tables.items():
+        (tmp_path / f"{name}.csv").write_text(f"{columns},label\n1,2,0\n3,1,1\n")
+    grid = deployment.grid([*tables])
+    for context, name in zip(grid.contexts.values(), tables, strict=True):
+        context.node_config["features"] = str(tmp_path / f"{name}.csv")
+        context.node_config["label-column"] = "label"
+    settings = {"calibrate": True, "encoder": "", "high": 4.0, "feature-count": 2, "at-once": 1}
+    settings["feature-names"] = "age, dose"
+    report = deployment.run([*tables], grid=grid, **settings)
+    fates = {row.client: row.status for row in report.calibration}
+    assert fates == {"liar": "refused", "a": "accepted", "b": "accepted"}
+    (reason,) = [row.reason for row in report.calibration if row.reason]
+    assert reason == "features: ego; those of this federation are age, dose (feature-names)"
+    assert sorted(report.accepted) == ["a", "b"]
+    assert Store.open(tmp_path / "store").encoder.feature_names == ("age", "dose")
+
+
+def test_all_that_we_use_of_flowers_inside_is_there():
+    assert find_changes() == [], "this version of Flower has changed what adapter.py stands on"
+    assert Message(RecordDict(), 2, "train.x").metadata.__dict__["_message_id"] == ""
+    assert "_client" in HttpGrid("127.0.0.1:1", insecure=True, token="x").__dict__
+    gone = "flwr.supercore.nowhere:thing"
+    assert find_changes([gone, "flwr.serverapp:Grid"]) == [gone]
+
+
+def test_settings_survive_flowers_flat_configuration():
+    run = Run(
+        Places("/s", "/o", "/e"),
+        Rules(("a", "b"), least=2),
+        Limits(classes=(1, 2), class_type="int"),
+        simulation=Simulation("/t", alpha=0.5),
+    )
+    assert Run.from_flat(run.to_flat()) == run
+    assert {type(value) for value in run.to_flat().values()} <= {bool, int, float, str}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"clients": 0}, "nobody is waited for"),
+        ({"deadline": 0.0}, "deadline"),
+        ({"deadline": "soon"}, "deadline"),
+        ({"least": 0}, "least"),
+        ({"at-once": 0}, "at-once"),
+        ({"output": ""}, "output is not set"),
+        ({"store": ""}, "store is not set"),
+        ({"encoder": ""}, "encoder is not set"),
+        ({"calibrate": True, "feature-count": 6, "high": 1.0}, "exclude each other"),
+        ({"calibrate": True, "encoder": "", "high": 1.0}, "feature-count"),
+        ({"calibrate": True, "encoder": "", "ranges": "r.csv", "high": 1.0}, "leave out"),
+        ({"most-samples": 0}, "most_samples"),
+        ({"class-type": "float"}, "class_type"),
+        ({"nosuch": 1}, "unknown setting"),
+        ({"ridge": "x"}, "ridge"),
+    ],
+)
+def test_wrong_settings_are_refused_before_anybody_is_asked(deployment, settings, said):
+    with pytest.raises(SettingsError, match=said):
+        deployment.run(["a"], **settings)
+    assert not deployment.counted

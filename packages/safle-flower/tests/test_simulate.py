@@ -1,0 +1,152 @@
+"""``safle simulate``: many clients on one machine, in process and through Flower's engine."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safle.cli.main import run
+from safle.encoders import load_encoder
+from safle.errors import FederationError, SettingsError, TableError
+from safle.model import Model
+from safle.solver import solve
+from safle.statistics import count
+from safle.tables import open_table, write_table
+from safle_flower.report import ClientReport, Report
+from safle_flower.settings import Places, Run, Simulation
+from safle_flower.simulation.running import simulate
+from support.data_sets import fixed_data
+
+SAFLE = Path(sys.executable).with_name("safle")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("simulate")
+    data = fixed_data("embedding", 150)
+    data.encoder.save(place / "encoder.safetensors")
+    write_table(place / "train.safetensors", data.features, data.labels)
+    return place
+
+
+@pytest.fixture(scope="module")
+def pooled(folder) -> bytes:
+    table, encoder = open_table(folder / "train.safetensors"), None
+    encoder = load_encoder(folder / "encoder.safetensors")
+    statistics = count(encoder, np.asarray(table.features), table.labels)
+    return Model(encoder, solve(statistics)).to_bytes()
+
+
+def config(folder: Path, **settings) -> Run:
+    features = settings.pop("features", str(folder / "train.safetensors"))
+    places = Places(encoder=str(folder / "encoder.safetensors"))
+    return Run(places, simulation=Simulation(features, **settings))
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet", "shards"])
+@pytest.mark.parametrize("clients", [1, 7, 40])
+def test_any_split_gives_the_pooled_model(folder, pooled, tmp_path, partition, clients):
+    shares: list[float] = []
+    settings = config(folder, partition=partition)
+    report = simulate(
+        settings, tmp_path, clients=clients, engine="in-process", progress=shares.append
+    )
+    assert len(report.accepted) == clients
+    assert (tmp_path / "model.safetensors").read_bytes() == pooled
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+def test_another_split_does_not_go_on_in_the_same_folder(folder, tmp_path):
+    simulate(config(folder), tmp_path, clients=3, engine="in-process")
+    again = simulate(config(folder), tmp_path, clients=3, engine="in-process")
+    assert [row.status for row in again.clients] == ["kept"] * 3
+    with pytest.raises(SettingsError, match="differs in --seed:"):
+        simulate(config(folder, seed=1), tmp_path, clients=3, engine="in-process")
+    with pytest.raises(SettingsError, match="differs in --private:"):
+        simulate(config(folder), tmp_path, clients=3, engine="in-process", private=True)
+    assert not (tmp_path / "keys").exists()
+    with pytest.raises(SettingsError, match="engine"):
+        simulate(config(folder), tmp_path, clients=3, engine="carrier pigeon")
+
+
+@pytest.mark.slow
+def test_flowers_engine_gives_the_same_bytes(folder, pooled, tmp_path):
+    pytest.importorskip("ray", reason="Flower's simulation needs Ray")
+    command = [SAFLE, "simulate", folder / "train.safetensors", "--clients", "5", "--out", tmp_path]
+    command += ["--encoder", folder / "encoder.safetensors", "--partition", "dirichlet"]
+    command += ["--engine", "flower"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "model.safetensors").read_bytes() == pooled
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert sorted(report["accepted"]) == [f"client-00{at}" for at in range(5)]
+    assert report["model"] in done.stdout
+
+
+def test_an_unreadable_table_is_one_error_and_leaves_nothing(folder, tmp_path):
+    (folder / "empty.npz").write_bytes(b"")
+    with pytest.raises(TableError, match="is empty"):
+        simulate(
+            config(folder, features=str(folder / "empty.npz")),
+            tmp_path / "out",
+            clients=3,
+            engine="in-process",
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_tables_are_read_by_the_options_of_count(folder, tmp_path):
+    table = open_table(folder / "train.safetensors")
+    names = [f"x{at}" for at in range(table.feature_dim)]
+    header = ",".join(["patient", *names, "ward", "diagnosis"])
+    rows = [
+        f"p{at},{','.join(map(repr, row.tolist()))},north,{label}"
+        for at, (row, label) in enumerate(zip(table.features[:], table.labels, strict=True))
+    ]
+    (tmp_path / "visits.csv").write_text("\n".join([header, *rows]) + "\n")
+    reading = ["--label-column", "diagnosis", "--ignore", "ward", "--id", "patient"]
+    reading += ["--encoder", str(folder / "encoder.safetensors")]
+    visits = str(tmp_path / "visits.csv")
+    for command in (
+        ["simulate", visits, *reading, "--out", str(tmp_path / "out"), "--test", visits],
+        ["count", visits, *reading, "-o", str(tmp_path / "all.stats")],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            run(command)
+        assert ended.value.code == 0
+    assert (tmp_path / "out/total.stats").read_bytes() == (tmp_path / "all.stats").read_bytes()
+
+
+def test_a_failed_round_says_why_in_one_line_and_names_no_model(tmp_path, capsys, caplog):
+    Report([ClientReport("a", "late", "no answer in time")], error="none came").write(
+        tmp_path / "report.json"
+    )
+    with pytest.raises(SystemExit) as ended:
+        run(["deploy", "report", str(tmp_path)])
+    shown = capsys.readouterr()
+    assert ended.value.code == 1
+    assert shown.err == "error: none came\n"
+    assert "digest" not in shown.out
+    assert "no model" in shown.out
+    # As Flower logs what its apps raise.
+    logging.getLogger("flwr").error("raised", exc_info=FederationError("none came"))
+    logging.getLogger("flwr").error("raised", exc_info=ZeroDivisionError("a bug"))
+    ours, bug = caplog.records[-2:]
+    assert (ours.getMessage(), ours.exc_info) == ("the round failed: none came", None)
+    assert bug.exc_info is not None
+
+
+def test_the_command_shows_a_table_and_no_log(folder, tmp_path):
+    command = [SAFLE, "simulate", folder / "train.safetensors", "--clients", "3", "--out", tmp_path]
+    command += ["--encoder", folder / "encoder.safetensors"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "client-002" in done.stdout
+    assert "INFO" not in done.stdout + done.stderr

@@ -1,0 +1,1 @@
+"""Images -> features: readers, backbones, extraction."""

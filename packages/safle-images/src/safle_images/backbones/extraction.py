@@ -1,0 +1,158 @@
+"""Extraction: a stream of images -> batches of features, in order, with bounded memory.
+
+Workers are threads: Pillow and ONNX Runtime let go of the interpreter, so one worker decodes
+while another is in the network. Only a few batches are ever between reading and the caller.
+"""
+
+import logging
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.errors import BackboneError, ImageError
+from safle_images.backbones.loading import Backbone
+from safle_images.readers import Label, Record, decode
+
+log = logging.getLogger(__name__)
+DEFAULT_BATCH = 32
+MOST_BYTES = 32 * 2**20
+"""Encoded images a batch: large photographs make smaller batches."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some images in a row, and the features of those that could be read.
+
+    Attributes
+    ----------
+    images : how many there were
+    features : float32, (readable, feature_dim)
+    names, labels : of the readable ones
+    unreadable : name and reason of the others
+
+    Examples
+    --------
+    >>> one = np.zeros((1, 512), np.float32)
+    >>> Batch(2, one, ["a.png"], ["cat"], [("b.png", "cut short")]).images
+    2
+    """
+
+    images: int
+    features: NDArray[np.float32]
+    names: list[str]
+    labels: list[Label]
+    unreadable: list[tuple[str, str]]
+
+
+def default_workers() -> int:
+    """One for each processor that this process may use.
+
+    >>> default_workers() >= 1
+    True
+    """
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def extract(
+    records: Iterable[Record],
+    backbone: Backbone,
+    *,
+    batch: int = DEFAULT_BATCH,
+    workers: int | None = None,
+) -> Iterator[Batch]:
+    """Features of all images, in their order.
+
+    Parameters
+    ----------
+    batch : images a worker takes at a time; the features do not depend on it
+    workers : threads; the features do not depend on them
+
+    Examples
+    --------
+    A backbone of three features, the mean of each colour:
+
+    >>> from safle_images.backbones import Preprocessing
+    >>> class MeanColour:
+    ...     slots = used = 4
+    ...     def __call__(self, images):
+    ...         return images.mean((2, 3))
+    >>> plain = Preprocessing(
+    ...     resize=8, crop=8, interpolation="bilinear", mean=(0, 0, 0), deviation=(1, 1, 1)
+    ... )
+    >>> backbone = Backbone("toy", "toy", plain, MeanColour(), 3)
+    >>> red = Record("1.png", "red", np.full((9, 9, 3), (255, 0, 0), np.uint8))
+    >>> [batch] = extract([red], backbone)
+    >>> batch.features.tolist(), batch.names, batch.labels
+    ([[255.0, 0.0, 0.0]], ['1.png'], ['red'])
+    """
+    threads = workers or default_workers()
+    work = partial(_features, backbone)
+    pending: deque[Future[Batch]] = deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="safle-features")
+    try:
+        for group in _groups(records, batch):
+            pending.append(pool.submit(work, group))
+            # One more than there are workers: the next one is read before it is needed.
+            if len(pending) > threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _groups(records: Iterable[Record], size: int) -> Iterator[list[Record]]:
+    group: list[Record] = []
+    held = 0
+    for record in records:
+        group.append(record)
+        held += record.data.nbytes if isinstance(record.data, np.ndarray) else len(record.data)
+        if len(group) == size or held >= MOST_BYTES:
+            yield group
+            group, held = [], 0
+    if group:
+        yield group
+
+
+def _features(backbone: Backbone, records: list[Record]) -> Batch:
+    """One worker's task: decode, resize, normalise and run, a call's worth at a time."""
+    network, preprocessing = backbone.network, backbone.preprocessing
+    shape = (network.slots, 3, preprocessing.crop, preprocessing.crop)
+    names: list[str] = []
+    labels: list[Label] = []
+    unreadable: list[tuple[str, str]] = []
+    found = [np.empty((0, backbone.feature_dim), np.float32)]
+    images, filled = np.zeros(shape, np.float32), 0
+    for at, record in enumerate(records):
+        try:
+            preprocessing.normalise(preprocessing.fit(decode(record.data)), images[filled])
+        except ImageError as error:
+            log.info("%s: left out: %s", record.name, error)
+            unreadable.append((record.name, str(error)))
+        else:
+            names.append(record.name)
+            labels.append(record.label)
+            filled += 1
+        if filled == network.used or (filled and at == len(records) - 1):
+            # What an earlier call left in the rest does no harm: every place stands alone.
+            found.append(network(images)[:filled])
+            if found[-1].shape[1] != backbone.feature_dim:
+                raise BackboneError(
+                    f"{backbone.name} gave {found[-1].shape[1]} features; expected "
+                    f"{backbone.feature_dim}"
+                )
+            filled = 0
+    features = np.concatenate(found)
+    finite = np.isfinite(features).all(axis=1)
+    if not finite.all():
+        raise BackboneError(
+            f"{backbone.name} made features of {names[int(np.argmin(finite))]} that are not finite "
+            "numbers; check its preprocessing and weights"
+        )
+    return Batch(len(records), features, names, labels, unreadable)

@@ -1,0 +1,156 @@
+"""Networks as they are run: normalised images -> features, always in calls of one shape.
+
+A matrix product may add up in another order when its shape changes. Every call therefore
+has the same number of images, filled up with zeros, so that an image's features depend on
+its pixels alone: not on the batch it came in, nor on the images beside it.
+"""
+
+import threading
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.basics.optional import require
+from safle.errors import BackboneError
+
+CPU_BATCH = 8
+"""Larger batches leave the cache and are no faster."""
+GPU_BATCH = 64
+Floats = NDArray[np.float32]
+
+
+class Network(Protocol):
+    """Features of images; may be called from several threads.
+
+    Attributes
+    ----------
+    slots : images per call, no more and no fewer
+    used : how many of them, from the first, may hold images
+    """
+
+    slots: int
+    used: int
+
+    def __call__(self, images: Floats) -> Floats:
+        """Features, (slots, feature_dim), of images, (slots, 3, side, side)."""
+        ...
+
+
+class OnnxNetwork:
+    """A network in ONNX Runtime, on one thread: callers bring their own.
+
+    Two calls at a time on a thread each are faster than one call on two threads.
+    """
+
+    def __init__(self, model: Path, *, where: str) -> None:
+        runtime = require("onnxruntime", "safle-images", "running a backbone")
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        try:
+            self._session = runtime.InferenceSession(
+                str(model), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # ONNX Runtime's errors share no base class
+            raise BackboneError(
+                f"{where}: ONNX Runtime cannot load it ({str(error)[:300]}); expected a whole "
+                "ONNX file"
+            ) from error
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        self._where = where
+        self._input = _image_input(inputs, where)
+        names = [output.name for output in outputs]
+        self._output = "features" if "features" in names else names[0]
+        declared = inputs[0].shape[0]
+        self.slots = self.used = declared if isinstance(declared, int) else CPU_BATCH
+
+    @property
+    def side(self) -> int | None:
+        """Pixels of the input's sides, if the file says so."""
+        declared = self._session.get_inputs()[0].shape[2]
+        return declared if isinstance(declared, int) else None
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the file says about itself."""
+        return dict(self._session.get_modelmeta().custom_metadata_map)
+
+    def __call__(self, images: Floats) -> Floats:
+        try:
+            (found,) = self._session.run([self._output], {self._input: images})
+        except Exception as error:
+            raise BackboneError(
+                f"{self._where}: ONNX Runtime failed: {str(error)[:300]}"
+            ) from error
+        features = np.asarray(found)
+        if features.ndim > 2 and features.size == features.shape[0] * features.shape[1]:
+            features = features.reshape(features.shape[:2])
+        if features.ndim != 2 or len(features) != len(images) or features.dtype.kind != "f":
+            raise BackboneError(
+                f"{self._where}: output {self._output!r} is {features.dtype} with shape "
+                f"{features.shape}; expected one row of numbers per image: pool it in the file"
+            )
+        return features.astype(np.float32, copy=False)
+
+
+class TorchNetwork:
+    """A network in torch on a GPU, one call at a time."""
+
+    def __init__(self, network: Any, device: str) -> None:
+        import torch
+
+        self.slots = self.used = GPU_BATCH
+        self._torch = torch
+        self._network = network.to(device)
+        self._device = device
+        self._lock = threading.Lock()
+
+    def __call__(self, images: Floats) -> Floats:
+        torch = self._torch
+        # TF32 would cost three digits; a searched algorithm could differ from run to run.
+        exact = torch.backends.cudnn.flags(
+            enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+        )
+        with self._lock, torch.inference_mode(), exact:
+            features = self._network.embed(torch.from_numpy(images).to(self._device))
+            return features.float().cpu().numpy()
+
+
+def settle_slots(network: Network, side: int) -> int:
+    """Find out whether a network treats every place in a call alike; its feature count.
+
+    If it does not, only the first place is used, and an image's features are still its own.
+    """
+    noise = np.random.default_rng(0).standard_normal((3, side, side), np.float32)
+    features = network(np.broadcast_to(noise, (network.slots, *noise.shape)).copy())
+    alone = np.zeros((network.slots, *noise.shape), np.float32)
+    alone[0] = noise
+    if (features != network(alone)[:1]).any():
+        network.used = 1
+    return int(features.shape[1])
+
+
+def gpu() -> str | None:
+    """The device that torch would use, if this machine has one."""
+    # Looked for before torch is imported, which takes seconds.
+    if not Path("/dev/nvidiactl").exists():
+        return None
+    try:
+        import torch
+    except ImportError:
+        return None
+    return "cuda" if torch.cuda.is_available() else None
+
+
+def _image_input(inputs: list[Any], where: str) -> str:
+    """The name of the one input, if images fit it; sizes left open are names or None."""
+    shape = inputs[0].shape if len(inputs) == 1 and inputs[0].type == "tensor(float)" else []
+    if len(shape) != 4 or (isinstance(shape[1], int) and shape[1] != 3):
+        found = ", ".join(f"{node.name} {node.type} {node.shape}" for node in inputs)
+        raise BackboneError(
+            f"{where}: its inputs are {found or 'none'}; expected one float tensor "
+            "(batch, 3, height, width)"
+        )
+    return str(inputs[0].name)

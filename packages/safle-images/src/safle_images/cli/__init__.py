@@ -1,0 +1,1 @@
+"""The commands that safle-images adds to the command line."""

@@ -1,0 +1,249 @@
+"""``safle features`` and ``safle count`` as users run them: on files, and killed."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from safle.tables import open_table
+
+pytestmark = pytest.mark.slow
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+CLASSES = ("cat", "dog, wet", "bird")
+IMAGES = 240
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-c", "from safle.cli.main import run; run()", *map(str, arguments)]
+
+
+def safle(*arguments: object, fails: bool = False) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+    assert (done.returncode != 0) == fails, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, tiny_onnx: Callable[..., Path]) -> Path:
+    """Class folders, the same as a .zip, and two ONNX files."""
+    folder = tmp_path_factory.mktemp("images")
+    numbers = np.random.default_rng(0)
+    for at in range(IMAGES):
+        path = folder / "photographs" / CLASSES[at % 3] / f"{at:03}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = numbers.integers(0, 256, (50, 60, 3)) // (1 + at % 3)
+        Image.fromarray(pixels.astype(np.uint8)).save(path)
+    with zipfile.ZipFile(folder / "photographs.zip", "w") as archive:
+        for path in sorted((folder / "photographs").rglob("*.png")):
+            archive.write(path, path.relative_to(folder / "photographs"))
+    tiny_onnx(folder / "tiny.onnx")
+    tiny_onnx(folder / "other.onnx", feature_dim=7)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def features(place: Path) -> Path:
+    safle("features", place / "photographs", "--backbone", place / "tiny.onnx", "-o",
+          place / "features.safetensors")  # fmt: skip
+    return place / "features.safetensors"
+
+
+@pytest.fixture(scope="module")
+def encoder(place: Path, features: Path) -> Path:
+    safle("encoder", "make", "--sample", features, "-o", place / "encoder.safetensors")
+    return place / "encoder.safetensors"
+
+
+def test_labels_keep_their_names(features: Path) -> None:
+    table = open_table(features)
+    assert len(table) == IMAGES
+    assert table.labels is not None
+    assert sorted(set(table.labels.tolist())) == sorted(CLASSES)
+
+
+def test_the_way_there_does_not_matter(place: Path, features: Path, tmp_path: Path) -> None:
+    output = tmp_path / "features.safetensors"
+    safle("features", place / "photographs.zip", "--backbone", place / "tiny.onnx", "--batch", 5,
+          "--workers", 3, "-o", output)  # fmt: skip
+    assert output.read_bytes() == features.read_bytes()
+
+
+def test_one_pass_is_two_steps(place: Path, features: Path, encoder: Path, tmp_path: Path) -> None:
+    safle("count", features, "--encoder", encoder, "-o", tmp_path / "two.stats")
+    safle("count", place / "photographs", "--backbone", place / "tiny.onnx", "--encoder", encoder,
+          "-o", tmp_path / "one.stats")  # fmt: skip
+    assert (tmp_path / "one.stats").read_bytes() == (tmp_path / "two.stats").read_bytes()
+    sheets = {f"{name}.stats.release.{kind}" for name in ("one", "two") for kind in ("html", "txt")}
+    assert {path.name for path in tmp_path.iterdir()} == {"one.stats", "two.stats"} | sheets
+
+
+def test_another_backbone_is_refused(place: Path, encoder: Path, tmp_path: Path) -> None:
+    arguments = (place / "photographs", "--backbone", place / "other.onnx")
+    safle("features", *arguments, "-o", tmp_path / "f.safetensors")
+    counted = safle("count", tmp_path / "f.safetensors", "--encoder", encoder, "-o",
+                    tmp_path / "a.stats", "--trust-features", fails=True)  # fmt: skip
+    once = safle("count", *arguments, "--encoder", encoder, "-o", tmp_path / "a.stats", fails=True)
+    for done in (counted, once):
+        assert done.stderr.count("onnx weights=") == 2
+    assert not (tmp_path / "a.stats").exists()
+
+
+def test_count_needs_to_know_its_onnx_file(place: Path, encoder: Path, tmp_path: Path) -> None:
+    done = safle("count", place / "photographs", "--encoder", encoder, "-o", tmp_path / "a.stats",
+                 fails=True)  # fmt: skip
+    assert done.returncode == 2
+    assert "--backbone" in done.stderr
+
+
+def test_unreadable_images_are_reported(place: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "some"
+    (folder / "a").mkdir(parents=True)
+    for at, path in enumerate(sorted((place / "photographs" / "cat").iterdir())[:10]):
+        data = path.read_bytes()
+        (folder / "a" / path.name).write_bytes(data[:200] if at == 4 else data)
+    output = tmp_path / "f.safetensors"
+    arguments = ("features", folder, "--backbone", place / "tiny.onnx", "-o", output)
+    refused = safle(*arguments, fails=True)
+    assert "--max-unreadable" in refused.stderr
+    assert not output.exists()
+    done = safle(*arguments, "--max-unreadable", 0.1)
+    assert "unreadable  1 (listed in" in done.stdout
+    assert len(open_table(output)) == 9
+    (line,) = (tmp_path / "f.safetensors.unreadable.txt").read_text().splitlines()
+    assert line.startswith("a/012.png\t")
+
+
+SLOW = """
+import time
+from safle_images.backbones import preprocessing
+fit = preprocessing.Preprocessing.fit
+def slowly(self, pixels):
+    time.sleep(0.01)
+    return fit(self, pixels)
+preprocessing.Preprocessing.fit = slowly
+from safle_images.backbones.journal import Journal
+def watched(function):
+    def journaled(*arguments):
+        function(*arguments)
+        open({watched!r}, "a").write(".")
+    return journaled
+Journal.append, Journal.replace = watched(Journal.append), watched(Journal.replace)
+{more}
+from safle.cli.main import run
+run()
+"""
+
+
+def killed(arguments: list[object], watched: Path, size: int, more: str = "") -> None:
+    """Run, slowed down, and kill -9 once the journal has been written to so many times."""
+    script = SLOW.format(more=more, watched=str(watched))
+    process = subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)])
+    deadline = time.monotonic() + 120
+    while not (watched.exists() and watched.stat().st_size >= size):
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+
+
+def test_a_killed_run_goes_on_where_it_was(place: Path, features: Path, tmp_path: Path) -> None:
+    output = tmp_path / "f.safetensors"
+    arguments = ["features", place / "photographs.zip", "--backbone", place / "tiny.onnx"]
+    arguments += ["--batch", 8, "-o", output]
+    for entries in (3, 9):
+        killed(arguments, tmp_path / "watched", entries)
+        assert not output.exists()
+    (tmp_path / "watched").unlink()
+    done = safle(*arguments)
+    assert "resuming: " in done.stderr
+    assert output.read_bytes() == features.read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == [output.name]
+
+
+def test_a_killed_client_goes_on_where_it_was(
+    place: Path, features: Path, encoder: Path, tmp_path: Path
+) -> None:
+    safle("count", features, "--encoder", encoder, "-o", tmp_path / "whole.stats")
+    output = tmp_path / "a.stats"
+    arguments = ["count", place / "photographs", "--backbone", place / "tiny.onnx"]
+    arguments += ["--encoder", encoder, "--batch", 8, "-o", output]
+    often = (
+        "import safle_images.backbones.writing as c; "
+        "c.count_images.__kwdefaults__['seconds_between'] = 0"
+    )
+    killed(arguments, tmp_path / "watched", 1, often)
+    assert "resuming: " in safle(*arguments).stderr
+    assert output.read_bytes() == (tmp_path / "whole.stats").read_bytes()
+    assert not (tmp_path / "a.stats.partial").exists()
+
+
+def test_backbones_are_listed() -> None:
+    done = safle("backbones")
+    for name in ("efficientnet_lite0", "mobilenet_v2", "resnet18", "vgg11", "vit_b_16"):
+        assert name in done.stdout
+    for column in ("licence", "weights from", "here", "features", "input"):
+        assert column in done.stdout
+
+
+def test_a_named_data_set(place: Path, features: Path, tmp_path: Path) -> None:
+    """``hf:NAME:SPLIT``: the same images in another coat give the same features."""
+    datasets = pytest.importorskip("datasets")
+    paths = sorted((place / "photographs").rglob("*.png"))
+    columns = {
+        "image": [{"bytes": path.read_bytes(), "path": None} for path in paths],
+        "label": [path.parent.name for path in paths],
+    }
+    kinds = datasets.Features(
+        {"image": datasets.Image(), "label": datasets.ClassLabel(names=sorted(CLASSES))}
+    )
+    made = datasets.Dataset.from_dict(columns, kinds)
+    datasets.DatasetDict({"train": made, "test": made}).save_to_disk(tmp_path / "set")
+    made.to_parquet(tmp_path / "set.parquet")
+    for at, images in enumerate((f"hf:{tmp_path / 'set'}:train", tmp_path / "set.parquet")):
+        output = tmp_path / f"{at}.safetensors"
+        safle("features", images, "--backbone", place / "tiny.onnx", "-o", output)
+        found, expected = open_table(output), open_table(features)
+        assert (found.features[:] == expected.features[:]).all()
+        assert found.labels.tolist() == expected.labels.tolist()
+
+
+def test_images_all_the_way(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Added once, a backbone calibrates, counts, evaluates and predicts by its name alone."""
+    monkeypatch.setenv("SAFLE_CACHE", str(tmp_path / "cache"))
+    photographs = tmp_path / "photographs"
+    for name in CLASSES:
+        (photographs / name).mkdir(parents=True)
+        for path in sorted((place / "photographs" / name).iterdir())[:8]:
+            (photographs / name / path.name).write_bytes(path.read_bytes())
+    safle("backbones", "add", place / "tiny.onnx", "--name", "mine", "--images", photographs)
+    assert "added: mine" in safle("backbones").stdout
+    encoder, model = tmp_path / "e.safetensors", tmp_path / "m.safetensors"
+    safle("encoder", "make", "--backbone", "mine", "--kind", "linear", "-o", encoder)
+    safle("count", photographs, "--encoder", encoder, "-o", tmp_path / "a.stats")
+    safle("solve", tmp_path / "a.stats", "--encoder", encoder, "-o", model)
+    broken = sorted((photographs / "bird").iterdir())[0]
+    broken.write_bytes(b"nothing")
+    allowed = ("--max-unreadable", 0.1)
+    done = safle("evaluate", model, photographs, *allowed)
+    assert f"bird/{broken.name} is left out" in done.stderr
+    safle("predict", model, photographs, *allowed, "-o", tmp_path / "p.csv")
+    header, *lines = (tmp_path / "p.csv").read_text().splitlines()
+    assert header == "sample,class"
+    left = [p for p in sorted(photographs.rglob("*.png")) if p != broken]
+    named = [next(csv.reader([line]))[0] for line in lines]
+    assert named == [str(path.relative_to(photographs)) for path in left]

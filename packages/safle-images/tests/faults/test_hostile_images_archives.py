@@ -1,0 +1,195 @@
+"""Archives that are broken or made to do harm: refused, with what to do."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import os
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safle.errors import ImageError, SafleError
+from safle_images.readers import decode, open_images
+
+Image = pytest.importorskip("PIL.Image")
+
+
+def refuses(path, match, **options):
+    with pytest.raises(ImageError, match=match) as caught:
+        list(open_images(path, **options).records())
+    assert str(path.parent) in str(caught.value)
+
+
+def encoded(kind="PNG", size=(8, 8)):
+    buffer = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(buffer, kind)
+    return buffer.getvalue()
+
+
+def write_zip(path, *members):
+    with zipfile.ZipFile(path, "w") as archive:
+        for info, data in members:
+            archive.writestr(info, data)
+    return path
+
+
+def write_tar(path, *members):
+    with tarfile.open(path, "w") as archive:
+        for info, data in members:
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def entry(name, kind=tarfile.REGTYPE, link=""):
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    info.linkname = link
+    return info
+
+
+@pytest.mark.parametrize(
+    "name", ["../1.png", "cat/../../1.png", "/etc/1.png", "..\\1.png", "C:/1.png"]
+)
+def test_names_that_lead_out_of_an_archive(tmp_path, name):
+    refuses(write_zip(tmp_path / "z.zip", (name, b"x")), "expected names inside the archive")
+    if "\\" not in name:
+        path = write_tar(tmp_path / "t.tar", (entry(name), b"x"))
+        refuses(path, "expected names inside the archive")
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
+)
+def test_links_and_devices_in_a_tar(tmp_path, kind):
+    good = (entry("cat/1.png"), encoded())
+    path = write_tar(tmp_path / "t.tar", good, (entry("cat/2.png", kind, "/etc/passwd"), b""))
+    refuses(path, "cat/2.png is not a regular file; make the tar again with --dereference")
+    path = write_tar(tmp_path / "u.tar", good, (entry("cat/latest", kind, "1.png"), b""))
+    assert [record.name for record in open_images(path).records()] == ["cat/1.png"]
+
+
+def test_links_in_a_zip(tmp_path):
+    link = zipfile.ZipInfo("cat/1.png")
+    link.external_attr = 0o120777 << 16
+    refuses(write_zip(tmp_path / "z.zip", (link, b"/etc/passwd")), "not a regular file")
+
+
+def test_pipes_and_dead_links_in_a_folder(tmp_path):
+    folder = tmp_path / "a" / "cat"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "1.png")
+    refuses(folder.parent, "cat/1.png is not a regular file")
+    (folder / "1.png").unlink()
+    (folder / "1.png").symlink_to("nowhere")
+    refuses(folder.parent, "cannot be read: No such file")
+
+
+def test_members_that_are_too_large(tmp_path):
+    bomb = bytes(2**20)
+    with zipfile.ZipFile(tmp_path / "z.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("cat/1.png", bomb)
+    write_tar(tmp_path / "t.tar", (entry("cat/1.png"), bomb))
+    (tmp_path / "t.tgz").write_bytes(gzip.compress((tmp_path / "t.tar").read_bytes()))
+    (tmp_path / "d" / "cat").mkdir(parents=True)
+    (tmp_path / "d" / "cat" / "1.png").write_bytes(bomb)
+    (tmp_path / "l.csv").write_text("path\nd/cat/1.png")
+    for name in ("z.zip", "t.tar", "t.tgz", "d", "l.csv"):
+        refuses(tmp_path / name, "has 1048576 bytes; expected at most 1000", most_bytes=1000)
+        assert len(next(open_images(tmp_path / name).records()).data) == 2**20
+
+
+def test_a_tar_header_that_is_a_bomb(tmp_path):
+    long_name = tarfile.TarInfo("././@LongLink")
+    long_name.type = tarfile.GNUTYPE_LONGNAME
+    long_name.size = 2**32
+    path = tmp_path / "t.tar.bz2"
+    path.write_bytes(bz2.compress(long_name.tobuf(tarfile.GNU_FORMAT) + bytes(2**20)))
+    refuses(path, "header of 4294967296 bytes")
+
+
+def test_a_tar_that_leads_back_to_itself(tmp_path):
+    info = entry("cat/1.txt")
+    info.size = -512
+    path = tmp_path / "t.tar"
+    path.write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    refuses(path, "not a whole tar file")
+
+
+def test_the_same_name_twice(tmp_path):
+    with pytest.warns(UserWarning, match="Duplicate"):
+        path = write_zip(tmp_path / "z.zip", ("cat/1.png", b"x"), ("cat/1.png", b"y"))
+    refuses(path, "has cat/1.png twice")
+    path = write_tar(tmp_path / "t.tar", (entry("cat/1.png"), b"x"), (entry("./cat/1.png"), b"y"))
+    refuses(path, "has cat/1.png twice")
+
+
+def test_one_broken_member_of_a_zip_is_one_unreadable_image(tmp_path):
+    path = write_zip(tmp_path / "z.zip", *((f"cat/{at}.png", encoded()) for at in range(3)))
+    data = bytearray(path.read_bytes())
+    data[data.find(b"cat/1.png") + 60] ^= 1
+    path.write_bytes(data)
+    first, second, third = open_images(path).records()
+    assert decode(first.data).shape == decode(third.data).shape
+    with pytest.raises(ImageError, match="Bad CRC-32"):
+        decode(second.data)
+
+
+def test_a_file_that_is_gone_is_one_unreadable_image(tmp_path):
+    (tmp_path / "cat").mkdir()
+    for at in range(3):
+        (tmp_path / "cat" / f"{at}.png").write_bytes(encoded())
+    source = open_images(tmp_path)
+    (tmp_path / "cat" / "0.png").unlink()
+    (tmp_path / "cat" / "1.png").write_bytes(b"longer or shorter")
+    gone, changed, good = source.records()
+    for record, reason in ((gone, "No such file"), (changed, "no longer has")):
+        with pytest.raises(ImageError, match=reason):
+            decode(record.data)
+    assert decode(good.data).shape == (8, 8, 3)
+
+
+@pytest.mark.parametrize("suffix", ["zip", "tar", "tgz", "parquet"])
+@given(share=st.floats(0.0, 1.0, exclude_max=True))
+def test_an_archive_cut_short(tmp_path_factory, suffix, share):
+    folder = tmp_path_factory.getbasetemp() / "cut"
+    folder.mkdir(exist_ok=True)
+    whole = folder / f"whole.{suffix}"
+    if not whole.exists():
+        make_whole(whole)
+    data = whole.read_bytes()
+    # A tar ends with zeros that nothing needs.
+    end = len(data.rstrip(b"\0")) if suffix == "tar" else len(data) - 16
+    cut = folder / f"cut.{suffix}"
+    cut.write_bytes(data[: int(share * end)])
+    refuses(cut, "again")
+
+
+def make_whole(path):
+    members = [(f"cat/{at}.png", encoded()) for at in range(4)]
+    if path.suffix == ".zip":
+        write_zip(path, *members)
+    elif path.suffix == ".parquet":
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        pq.write_table(pa.table({"image": [data for _, data in members]}), path)
+    else:
+        write_tar(path.with_suffix(".tar"), *((entry(name), data) for name, data in members))
+        if path.suffix == ".tgz":
+            path.write_bytes(gzip.compress(path.with_suffix(".tar").read_bytes(), mtime=0))
+
+
+@given(data=st.binary(max_size=300))
+def test_any_bytes_are_refused_by_every_reader(tmp_path_factory, data):
+    folder = tmp_path_factory.getbasetemp() / "any"
+    folder.mkdir(exist_ok=True)
+    for name in ("x.zip", "x.tar", "x.tar.gz", "x.csv", "x.parquet"):
+        (folder / name).write_bytes(data)
+        with pytest.raises(SafleError):
+            list(open_images(folder / name).records())

@@ -1,0 +1,151 @@
+"""Statistics -> the samples they were counted from, as many as can be worked out, exactly.
+
+Three ways, each on what the ones before have left:
+
+- a class of one sample: its column of cross is the sample;
+- a code that occurred once: its row of the gram is the sample. What is found is taken off the
+  sums, and then other classes and codes are left with one sample (peeling);
+- few samples, whatever their codes, in all or, where grams are by class, of a class: lattice
+  reduction, `safle_lab.attack.lattice`.
+
+Only sums are used, so every kind of encoder is attacked alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.basics.atomic import replacing
+from safle.encoders.codes import Codes
+from safle.encoders.features import ClassName
+from safle.errors import MissingExtra
+from safle.site.disclosure import FEW
+from safle.statistics import Statistics
+from safle_lab.attack.lattice import reduce_few
+from safle_lab.attack.residual import Residual
+
+MOST_REDUCED = 40
+"""Samples that lattice reduction is tried on: seconds. 60 take ten, 100 minutes."""
+AT_ONCE = 64
+MARK = "samples_attacked"
+"""An array beside features and labels: it tells what was worked out from somebody's own table."""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What was worked out.
+
+    Attributes
+    ----------
+    samples : that the statistics count
+    by_class, by_code, by_lattice : how many of them were found, exactly, in which way
+    codes, labels : theirs, in the order in which they were found
+    close : others, in classes of so few that their sums are close to each of them
+    tried_lattice : whether lattice reduction was tried; False for too many, or without its package
+    """
+
+    samples: int
+    by_class: int
+    by_code: int
+    by_lattice: int
+    codes: Codes = field(repr=False)
+    labels: tuple[ClassName, ...] = field(repr=False)
+    close: int
+    tried_lattice: bool
+
+    @property
+    def found(self) -> int:
+        """Samples that were worked out exactly."""
+        return self.by_class + self.by_code + self.by_lattice
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write codes and labels to a .npz file, a table that `open_table` reads.
+
+        >>> from safle import DeclaredRange, LinearEncoder, count
+        >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+        >>> attack(count(encoder, [[0.1, 0.9]], ["ill"])).save(getfixture("tmp_path") / "found.npz")
+        """
+        codes = np.concatenate([self.codes.symbols, self.codes.dense], axis=1)
+        labels = np.array(self.labels) if self.labels else np.array([], np.int64)
+        found = {"features": codes.astype(np.float32), "labels": labels}
+        with replacing(path) as scratch, scratch.open("wb") as file:
+            np.savez(file, allow_pickle=False, **found, **{MARK: np.array(self.samples)})
+
+
+def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attack:
+    """Work out samples from statistics.
+
+    Parameters
+    ----------
+    statistics : a plain contribution
+    most_reduced : samples, of a class or in all, that lattice reduction is tried on; it takes
+        the longest
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> features = [[0.1, 0.9], [0.4, 0.3], [0.7, 0.5]]
+    >>> found = attack(count(encoder, features, ["ill", "well", "well"]))
+    >>> found.found, found.by_class
+    (3, 1)
+    >>> bool((found.codes.dense[0] == encoder.encode(features).dense[0]).all())
+    True
+    """
+    left = Residual.of(statistics)
+    by = {"class": 0, "code": 0, "lattice": 0}
+    _peel(left, by)
+    tried = False
+    with contextlib.suppress(MissingExtra):
+        for found in _reduce(left, most_reduced):
+            by["lattice"] += sum(left.take(*sample) for sample in found)
+            tried = True
+    few = (left.class_counts > 0) & (left.class_counts < FEW)
+    close = int(left.class_counts[few].sum())
+    names = tuple(statistics.class_names[owner] for owner in left.owners)
+    codes = left.codes()
+    sizes = statistics.sample_count, by["class"], by["code"], by["lattice"]
+    return Attack(*sizes, codes, names, close, tried)
+
+
+def _reduce(left: Residual, most: int) -> Iterator[list[tuple[NDArray[np.int64], int]]]:
+    """Samples by lattice reduction: of each class that has all its sums, then of what is left."""
+    if left.whole.layout.only_by_class:
+        for owner, part in enumerate(left.whole.by_class):
+            if 0 < left.class_counts[owner] <= most:
+                yield [(row, owner) for row, _ in reduce_few(Residual.of(part))]
+    if 0 < left.samples <= most:
+        yield [*reduce_few(left)]
+
+
+def _peel(left: Residual, by: dict[str, int]) -> None:
+    """Read off what has a class or a code to itself, until nothing has."""
+    before = left.samples + 1
+    while left.samples < before:
+        before = left.samples
+        while (single := np.flatnonzero(left.class_counts == 1)).size:
+            owner = int(single[0])
+            by["class"] += left.take(left.cross[:, owner].copy(), owner)
+        for row, owner in _told_apart(left):
+            by["code"] += left.take(row, owner)
+
+
+def _told_apart(left: Residual) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """Samples with a code that no other has, each once."""
+    seen = len(left.whole.codes)
+    pending = np.flatnonzero(left.cross[:seen].sum(axis=1) == 1)
+    while pending.size:
+        chosen, taken = pending[:AT_ONCE], np.zeros(seen, bool)
+        owners = left.cross[chosen].argmax(axis=1)
+        for code, row, owner in zip(chosen, left.columns(chosen).T, owners, strict=True):
+            if not taken[code]:
+                taken |= row[:seen] > 0
+                taken[code] = True
+                yield row, int(owner)
+        pending = pending[~taken[pending]]

@@ -1,0 +1,268 @@
+"""What every method is given, and what it gives back.
+
+A method is one function ``(task, settings) -> Result``: the same features, labels and
+partition for all of them, and a result that says what was sent, measured from bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save as to_safetensors
+from sklearn.metrics import accuracy_score
+
+from safle.errors import InvalidInput
+from safle_lab.declared import with_given
+
+S = TypeVar("S")
+Features = NDArray[np.float32]
+Labels = NDArray[np.int64]
+Progress = Callable[[float], None]
+"""Called with the finished share, 0 to 1."""
+Kind = Literal["analytic", "iterative", "one-shot"]
+
+
+class Predictor(Protocol):
+    """What a method leaves behind."""
+
+    def predict(self, features: Features) -> NDArray[Any]:
+        """Class numbers, (samples,)."""
+
+    def decision_function(self, features: Features) -> NDArray[Any]:
+        """Scores that the prediction is the largest of, (samples, class_count)."""
+
+
+@dataclass(frozen=True)
+class Separate:
+    """No joint model: every client's own, in the order of the holders."""
+
+    members: Sequence[Predictor]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Labelled features and who holds them.
+
+    Attributes
+    ----------
+    features : float32, (samples, feature_dim)
+    labels : int64, (samples,), in 0..class_count-1
+    parts : sample numbers, one array per client
+    seed : of everything random in the method
+    watched : features and labels whose accuracy is recorded on the way; nothing is
+        decided by it
+    progress : called with the finished share, 0 to 1
+    texts : embeddings of texts that describe the classes, (class_count, texts, feature_dim),
+        the plainest of each class first; only vision-language methods look at them
+    """
+
+    features: Features
+    labels: Labels
+    parts: Sequence[NDArray[np.int64]]
+    class_count: int
+    seed: int = 0
+    watched: tuple[Features, Labels] | None = None
+    progress: Progress = lambda _: None
+    texts: Features | None = None
+
+    def __post_init__(self) -> None:
+        if self.features.ndim != 2 or self.labels.shape != self.features.shape[:1]:
+            raise InvalidInput(
+                f"features of shape {self.features.shape} with labels of shape "
+                f"{self.labels.shape}; expected (samples, features) and (samples,)"
+            )
+        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < self.class_count:
+            raise InvalidInput(
+                f"labels {self.labels.min()} to {self.labels.max()}; expected class numbers "
+                f"below {self.class_count}"
+            )
+        if not any(len(part) for part in self.parts):
+            raise InvalidInput("no client holds any sample; nothing can be learned")
+        if self.texts is not None and self.texts.shape[::2] != (self.class_count, self.feature_dim):
+            raise InvalidInput(
+                f"texts of shape {self.texts.shape}; expected ({self.class_count}, texts, "
+                f"{self.feature_dim}): as many classes and features as the samples have"
+            )
+
+    @property
+    def feature_dim(self) -> int:
+        return int(self.features.shape[1])
+
+    @property
+    def holders(self) -> list[NDArray[np.int64]]:
+        """Parts that hold samples: a client without any has nothing to send."""
+        return [part for part in self.parts if len(part)]
+
+    def clients(self, *, reporting: float = 0.0) -> Iterator[tuple[Features, Labels]]:
+        """Every holder's features and labels; ``reporting`` is the share done after the last."""
+        for done, part in enumerate(self.holders, start=1):
+            yield self.features[part], self.labels[part]
+            if reporting:
+                self.progress(reporting * done / len(self.holders))
+
+    def accuracy(self, model: Predictor | Separate) -> float:
+        """Share of the watched samples that ``model`` gets right; NaN if none are watched.
+
+        Of separate models, their mean: what a client has who is chosen at random.
+        """
+        if self.watched is None:
+            return float("nan")
+        features, labels = self.watched
+        members = model.members if isinstance(model, Separate) else [model]
+        return fmean(float(accuracy_score(labels, own.predict(features))) for own in members)
+
+
+@dataclass(frozen=True)
+class Point:
+    """How good the model was after so many rounds, and what it had cost a client by then.
+
+    >>> Point(rounds=1, accuracy=0.9, bytes_per_client=5.7e6).accuracy
+    0.9
+    """
+
+    rounds: int
+    accuracy: float
+    bytes_per_client: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a method made of a task.
+
+    Attributes
+    ----------
+    rounds : exchanges with every client
+    bytes_up, bytes_down : per client, mean over the clients, over all rounds
+    seconds : of all clients and the server, one after the other
+    digest : SHA-256 of the model's bytes
+    curve : accuracy on the way, where it was watched
+    facts : further figures of this method
+
+    Examples
+    --------
+    >>> from safle_lab.baselines import method_named
+    >>> features = np.array([[0.0], [0.2], [0.8], [1.0]], np.float32)
+    >>> held = [np.array([0, 2]), np.array([1, 3])]
+    >>> result = method_named("afl")(Task(features, np.array([0, 0, 1, 1]), held, class_count=2))
+    >>> result.rounds
+    1
+    """
+
+    model: Predictor | Separate
+    rounds: int
+    bytes_up: float
+    bytes_down: float
+    seconds: float
+    digest: str
+    curve: tuple[Point, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_one_round(
+        cls, task: Task, model: Predictor, watch: Stopwatch, *, up: float, down: bytes, **facts: Any
+    ) -> Result:
+        """Of a method with one exchange: its seconds so far, and the accuracy where watched.
+
+        ``up`` is what a client sends in the mean, ``down`` the model as it is sent to all.
+        """
+        seconds, size = watch.seconds, float(len(down))
+        point = Point(1, task.accuracy(model), up + size)
+        digest = hashlib.sha256(down).hexdigest()
+        return cls(model, 1, up, size, seconds, digest, (point,), facts)
+
+
+@dataclass(frozen=True)
+class Method(Generic[S]):
+    """A method by name.
+
+    Attributes
+    ----------
+    title : as tables show it
+    run : the method
+    defaults : every setting it knows, with its value; a dataclass
+    grid : candidates of the settings that are chosen on held-out training data
+    tuned_like : a method whose choice is the start of this one's
+    invariant : whether its model does not depend on who holds what
+    described : whether it needs texts that describe the classes
+
+    Examples
+    --------
+    >>> from safle_lab.baselines import METHODS
+    >>> [name for name, method in METHODS.items() if method.described]
+    ['tofa']
+    """
+
+    name: str
+    title: str
+    kind: Kind
+    run: Callable[[Task, S], Result]
+    defaults: S
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    tuned_like: str = ""
+    invariant: bool = False
+    described: bool = False
+
+    def settings(self, given: Mapping[str, Any]) -> S:
+        """Defaults with ``given`` in their place; an unknown name is an error."""
+        return with_given(self.defaults, given, self.name)
+
+    def __call__(self, task: Task, **given: Any) -> Result:
+        return self.run(task, self.settings(given))
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """``argmax x W + b``."""
+
+    weights: NDArray[np.float64]
+    intercept: NDArray[np.float64] | float = 0.0
+
+    def predict(self, features: Features) -> NDArray[Any]:
+        """Class numbers, (samples,)."""
+        return np.argmax(self.decision_function(features), axis=1)
+
+    def decision_function(self, features: Features) -> NDArray[Any]:
+        """Scores, (samples, class_count)."""
+        scores: NDArray[Any] = features @ self.weights + self.intercept
+        return scores
+
+
+class Stopwatch:
+    """Seconds of the work, without those of watching it."""
+
+    def __init__(self) -> None:
+        self._begin = time.perf_counter()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What happens here is not the method's work."""
+        begin = time.perf_counter()
+        yield
+        self._begin += time.perf_counter() - begin
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._begin
+
+
+def message(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Arrays as they would be sent: a safetensors file."""
+    return to_safetensors({name: np.ascontiguousarray(a) for name, a in arrays.items()})
+
+
+def digest_of(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of arrays as a file."""
+    return hashlib.sha256(message(arrays)).hexdigest()
+
+
+def one_hot(labels: Labels, class_count: int) -> NDArray[np.float64]:
+    """Y, float64, (samples, class_count)."""
+    return np.eye(class_count)[labels]

@@ -1,0 +1,189 @@
+"""Co-Boosting: the server invents samples that are hard, and weighs the clients' heads by them.
+
+Dai, Zhang, Li, Liu, Yang, Han: "Enhancing One-Shot Federated Learning Through Data and
+Ensemble Co-Boosting", ICLR 2024.
+
+Clients train a head each and send it once. Then, turn by turn, a fresh generator invents
+samples of random classes that are hard for the weighed ensemble and on which the server's
+head disagrees with it, ``(1 - p) cross-entropy - adversarial KL(ensemble || server)``; the
+weights of all heads take steps by the sign of the ensemble's gradient on all samples
+invented so far; and the server's head is distilled from the ensemble.
+
+What differs from images: heads are linear, on frozen features, and features are invented.
+The ensemble's logits are those of one linear head, the weighed sum of all. A head of the same
+shape that is distilled to the end is that sum, whatever the samples, so it is taken as it is:
+the paper's diversified samples and its distillation's temperature have nothing left to do.
+What remains of Co-Boosting is one-shot averaging with weights from invented samples. The
+generator has linear layers; its samples get the data's mean and deviation, feature by feature,
+as the paper's get those of the data set's colours. Steps are ``step / clients``: the paper's
+0.01 is a tenth of an equal weight of ten clients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from safle.errors import SettingsError
+from safle_lab.baselines.base import Method, Result, Stopwatch, Task, message
+from safle_lab.baselines.heads import HeadModel, arrays, forward, require_torch
+from safle_lab.baselines.training import LocalTraining, Trainer
+
+if TYPE_CHECKING:
+    import torch
+
+TEMPERATURE = 3.0
+"""Of the disagreement that invented samples look for, in the paper's program."""
+
+
+@dataclass(frozen=True)
+class Settings(LocalTraining):
+    """What Co-Boosting can be told.
+
+    Attributes
+    ----------
+    turns : how often samples are invented and weights adjusted
+    invented : samples a turn
+    inventing : steps of the generator a turn
+    noise : numbers that a sample is invented from
+    adversarial : weight of the disagreement
+    step : of the weights in the first turn, as a share of an equal weight
+    decay : of the step from turn to turn
+    """
+
+    epochs: int = 20
+    turns: int = 200
+    invented: int = 128
+    inventing: int = 30
+    noise: int = 256
+    adversarial: float = 1.0
+    step: float = 0.1
+    decay: float = 0.99
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hidden or min(self.turns, self.inventing, self.noise) < 1 or self.invented < 2:
+            raise SettingsError(
+                f"{self.hidden} hidden units, {self.turns} turns, {self.invented} samples invented "
+                f"in {self.inventing} steps from {self.noise} numbers; expected linear heads, at "
+                "least 2 samples, and at least 1 of the others"
+            )
+
+
+class Inventor:
+    """Features that are hard for an ensemble; ``mean`` and ``deviation`` are the data's."""
+
+    def __init__(self, task: Task, settings: Settings) -> None:
+        torch = require_torch()
+        self.settings, self.class_count = settings, task.class_count
+        self.random = torch.Generator().manual_seed(task.seed)
+        self.mean = torch.from_numpy(task.features.mean(axis=0))
+        self.deviation = torch.from_numpy(task.features.std(axis=0))
+        # Nothing is below what the backbone can give: features behind a rectifier are positive.
+        self.least = torch.from_numpy(task.features.min(axis=0))
+
+    def layers(self) -> list[torch.Tensor]:
+        """A fresh generator's two layers."""
+        torch, inner = require_torch(), 2 * self.settings.noise
+        shapes = ((self.settings.noise, inner), (inner, len(self.mean)))
+        return [
+            (torch.randn(shape, generator=self.random) / shape[0] ** 0.5).requires_grad_()
+            for shape in shapes
+        ]
+
+    def generate(self, layers: list[torch.Tensor], noise: torch.Tensor) -> torch.Tensor:
+        """Features, (samples, feature_dim), with the data's mean and deviation."""
+        first, second = layers
+        hidden = require_torch().nn.functional.leaky_relu(_standardised(noise @ first), 0.2)
+        return (self.mean + self.deviation * _standardised(hidden @ second)).maximum(self.least)
+
+    def invent(
+        self, ensemble: list[torch.Tensor], server: list[torch.Tensor]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The best of one generator's steps: features, and the classes they are meant to be of."""
+        torch, told = require_torch(), self.settings
+        classes = torch.randint(self.class_count, (told.invented,), generator=self.random)
+        noise = torch.randn(told.invented, told.noise, generator=self.random).requires_grad_()
+        layers = self.layers()
+        optimiser = torch.optim.Adam([*layers, noise], lr=1e-3, betas=(0.5, 0.999))
+        least, best = float("inf"), self.mean.expand(told.invented, -1)
+        for _ in range(told.inventing):
+            found = self.generate(layers, noise)
+            loss = hardness(found, classes, ensemble, server, told.adversarial)
+            if float(loss.detach()) < least:
+                least, best = float(loss.detach()), found.detach()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        return best, classes
+
+
+def _standardised(values: torch.Tensor) -> torch.Tensor:
+    centred = values - values.mean(dim=0)
+    return centred / (centred.square().mean(dim=0) + 1e-5).sqrt()
+
+
+def hardness(
+    features: torch.Tensor,
+    classes: torch.Tensor,
+    ensemble: list[torch.Tensor],
+    server: list[torch.Tensor],
+    adversarial: float,
+) -> torch.Tensor:
+    """What invented samples make small: their class is right but hard, and the heads disagree."""
+    tensors = require_torch()
+    taught, own = (forward(head, features.T[None])[0][0].T for head in (ensemble, server))
+    losses = tensors.nn.functional.cross_entropy(taught, classes, reduction="none")
+    hard = (1 - tensors.exp(-losses.detach())) * losses
+    right, guess = (tensors.log_softmax(logits / TEMPERATURE, dim=1) for logits in (taught, own))
+    apart = (right.exp() * (right - guess)).sum(dim=1)
+    mean: torch.Tensor = (hard - adversarial * apart).mean()
+    return mean
+
+
+def merge(local: list[torch.Tensor], weights: torch.Tensor) -> list[torch.Tensor]:
+    """The heads' weighed sum: the ensemble, and what is distilled from it."""
+    return [(weights[:, None, None] * own).sum(dim=0, keepdim=True) for own in local]
+
+
+def adjust(
+    local: list[torch.Tensor],
+    weights: torch.Tensor,
+    features: torch.Tensor,
+    classes: torch.Tensor,
+    step: float,
+) -> torch.Tensor:
+    """Weights after a step against the sign of the ensemble's gradient, from 0 to 1."""
+    tensors = require_torch()
+    own = weights.detach().requires_grad_()
+    logits = forward(merge(local, own), features.T[None])[0][0].T
+    (gradient,) = tensors.autograd.grad(tensors.nn.functional.cross_entropy(logits, classes), own)
+    adjusted: torch.Tensor = (weights - step * gradient.sign()).clamp(0.0, 1.0)
+    # Without any weight there is no ensemble; the paper has larger weights and no such case.
+    return adjusted if bool(adjusted.any()) else weights
+
+
+def run(task: Task, settings: Settings) -> Result:
+    """One round of local training; everything else happens at the server."""
+    torch, watch = require_torch(), Stopwatch()
+    local = Trainer(task, settings).train().local
+    clients = len(local[0])
+    weights = torch.full((clients,), 1 / clients)
+    server = [torch.zeros_like(own[:1]) for own in local]
+    inventor, pool = Inventor(task, settings), []
+    for turn in range(settings.turns):
+        pool.append(inventor.invent(merge(local, weights), server))
+        step = settings.step / clients * settings.decay**turn
+        for at in torch.randperm(len(pool), generator=inventor.random).tolist():
+            features, classes = pool[at]
+            weights = adjust(local, weights, features, classes, step)
+        server = merge(local, weights)
+        task.progress((turn + 1) / settings.turns)
+    up = float(len(message(arrays([own[:1] for own in local]))))
+    heard, down = int((weights > 0).sum()), message(arrays(server))
+    return Result.of_one_round(task, HeadModel(server), watch, up=up, down=down, heads_heard=heard)
+
+
+METHOD = Method(
+    *("co-boosting", "Co-Boosting", "one-shot", run, Settings()), tuned_like="one-shot-average"
+)

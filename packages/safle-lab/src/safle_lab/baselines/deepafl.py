@@ -1,0 +1,220 @@
+"""DeepAFL: layers of random features, each fitted in closed form, two rounds a layer.
+
+"DeepAFL: Deep Analytic Federated Learning", 2025.
+
+``X_0 = tanh(x A)`` with a random A; the paper leaves its scale open, and it decides how far
+the tanh saturates. At layer t, round one: clients send ``X_t'X_t`` and
+``X_t'Y``, the server returns the ridge classifier W_t. Round two: with ``F = gelu(X_t
+B_t)``, B_t random, and the residual ``R = Y - X_t W_t``, clients send ``F'F`` and ``F'R``;
+the server solves the sandwiched least squares
+
+    min ||R - F Omega W_t||^2 + omega ||Omega||^2
+
+by eigendecomposing ``F'F = U diag(s) U'`` and ``W_t W_t' = V diag(t) V'``: in those bases
+``Omega_ij = (U' F'R W_t' V)_ij / (s_i t_j + omega)``. Where t_j = 0, W_t'V_j is zero as well:
+at most as many columns as classes count, and Omega is the product of a tall and a wide
+matrix, which is how it is applied here. (It is sent whole, as in the paper.) Then
+``X_{t+1} = X_t + F Omega``. A last round fits the classifier of the last layer: 2T + 1 rounds.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, eigh, svd
+from scipy.special import erf
+from sklearn.metrics import accuracy_score
+
+from safle_lab.baselines.base import (
+    Features,
+    Method,
+    Point,
+    Result,
+    Stopwatch,
+    Task,
+    digest_of,
+    message,
+    one_hot,
+)
+
+Matrix = NDArray[np.float64]
+Transform = tuple[Features, Features]
+"""Omega as a tall and a wide matrix, float32."""
+BATCH = 8_192
+BLOCK = 256
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What DeepAFL can be told; the names are the equations'."""
+
+    layers: int = 20
+    width: int = 1024
+    ridge: float = 1.0
+    omega: float = 0.05
+    scale: float = 0.1
+
+
+@dataclass(frozen=True)
+class DeepModel:
+    """Random projections, fitted transforms and the last classifier.
+
+    Attributes
+    ----------
+    entry : A, float32, (feature_dim, width)
+    layers : B_t, float32, (width, width), and Omega_t
+    classifier : W_T, float32, (width, class_count)
+    """
+
+    entry: Features
+    layers: tuple[tuple[Features, Transform], ...]
+    classifier: Features
+
+    def predict(self, features: Features) -> NDArray[np.int64]:
+        """Class numbers, (samples,)."""
+        return np.argmax(self.decision_function(features), axis=1)
+
+    def decision_function(self, features: Features) -> Features:
+        """Scores, (samples, class_count)."""
+        starts = range(0, max(len(features), 1), BATCH)
+        return np.concatenate([self._scores(features[at : at + BATCH]) for at in starts])
+
+    def _scores(self, features: Features) -> Features:
+        state = np.tanh(features @ self.entry)
+        for projection, transform in self.layers:
+            state = state + transformed(activated(state, projection), transform)
+        scores: Features = state @ self.classifier
+        return scores
+
+
+def activated(state: Features, projection: Features, out: Features | None = None) -> Features:
+    """``gelu(X B)``, (samples, width)."""
+    hidden: Features = np.matmul(state, projection, out=out)
+    # Block by block, in place: fresh memory for every step would take longer than the sums.
+    for at in range(0, len(hidden), BLOCK):
+        block = hidden[at : at + BLOCK]
+        block *= 0.5 * (1.0 + erf(block * np.float32(np.sqrt(0.5))))
+    return hidden
+
+
+def transformed(hidden: Features, transform: Transform) -> Features:
+    """``F Omega``, (samples, width)."""
+    tall, wide = transform
+    narrow: Features = hidden @ tall
+    product: Features = narrow @ wide
+    return product
+
+
+def classifier(gram: Matrix, cross: Matrix, ridge: float) -> Matrix:
+    """``inverse(C + ridge I) M``."""
+    return cho_solve(cho_factor(gram + ridge * np.eye(len(gram))), cross)
+
+
+def sandwiched(
+    gram: Matrix, cross: Matrix, weights: Matrix, strength: float
+) -> tuple[Matrix, Matrix]:
+    """Omega of ``min ||R - F Omega W||^2 + strength ||Omega||^2`` from F'F and F'R.
+
+    Returns
+    -------
+    tall, wide : (width, rank) and (rank, width), whose product it is
+    """
+    outer, left = eigh(gram)
+    right, inner, _ = svd(weights, full_matrices=False)
+    # Rounding leaves small negative numbers where there should be zeros.
+    scale = np.maximum(outer, 0.0)[:, None] * inner**2 + strength
+    return left @ ((left.T @ (cross @ (weights.T @ right))) / scale), right.T
+
+
+class _Federation:
+    """The clients' hidden states, one client after the other, and sums over them."""
+
+    def __init__(self, task: Task, entry: Features) -> None:
+        order = np.concatenate(task.holders)
+        self.ends = np.cumsum([len(part) for part in task.holders])
+        self.targets = one_hot(task.labels[order], task.class_count).astype(np.float32)
+        self.state: Features = task.features[order] @ entry
+        np.tanh(self.state, out=self.state)
+        self.hidden = np.empty_like(self.state)
+        self.sent: list[int] = []
+
+    def sums(self, inputs: Features, targets: Features) -> tuple[Matrix, Matrix]:
+        """Every client's ``F'F`` and ``F'T``, added up at the server in float64."""
+        width, classes = inputs.shape[1], targets.shape[1]
+        gram, cross = np.zeros((width, width)), np.zeros((width, classes))
+        upper = np.triu_indices(width)
+        for begin, end in pairwise([0, *self.ends]):
+            own = inputs[begin:end]
+            mine, own_cross = own.T @ own, own.T @ targets[begin:end]
+            gram += mine
+            cross += own_cross
+            if begin == 0:
+                # All messages have the same size: dense matrices do not compress.
+                self.sent.append(len(message({"gram": mine[upper], "cross": own_cross})))
+        return gram, cross
+
+    def next_layer(self, transform: Transform) -> None:
+        """``X + F Omega``, in place."""
+        for at in range(0, len(self.state), BATCH):
+            self.state[at : at + BATCH] += transformed(self.hidden[at : at + BATCH], transform)
+
+
+def run(task: Task, settings: Settings) -> Result:
+    """All 2T + 1 rounds."""
+    watch = Stopwatch()
+    width, depth = settings.width, settings.layers
+    generator = np.random.default_rng(task.seed)
+    entry = np.float32(settings.scale) * _projection(generator, task.feature_dim, width)
+    clients = _Federation(task, entry)
+    layers: list[tuple[Features, Transform]] = []
+    readouts: list[Features] = []
+    costs: list[float] = []
+    down = 0
+    for layer in range(depth + 1):
+        weights = classifier(*clients.sums(clients.state, clients.targets), settings.ridge)
+        readouts.append(weights.astype(np.float32))
+        down += len(message({"weights": readouts[-1]}))
+        costs.append(float(sum(clients.sent) + down))
+        task.progress((layer + 1) / (depth + 1))
+        if layer == depth:
+            break
+        projection = _projection(generator, width, width)
+        activated(clients.state, projection, out=clients.hidden)
+        residual = clients.targets - clients.state @ readouts[-1]
+        tall, wide = sandwiched(*clients.sums(clients.hidden, residual), weights, settings.omega)
+        transform = tall.astype(np.float32), wide.astype(np.float32)
+        down += len(message({"transform": transform[0] @ transform[1]}))
+        clients.next_layer(transform)
+        layers.append((projection, transform))
+    model, seconds = DeepModel(entry, tuple(layers), readouts[-1]), watch.seconds
+    arrays = {f"transform.{at}": tall @ wide for at, (_, (tall, wide)) in enumerate(layers)}
+    digest = digest_of({**arrays, "classifier": readouts[-1]})
+    up, curve = float(sum(clients.sent)), _curve(task, model, readouts, costs)
+    return Result(model, 2 * depth + 1, up, float(down), seconds, digest, curve)
+
+
+def _curve(
+    task: Task, model: DeepModel, readouts: list[Features], costs: list[float]
+) -> tuple[Point, ...]:
+    """The watched accuracy of every layer's classifier, and what it had cost by then."""
+    if task.watched is None:
+        return ()
+    state = np.tanh(task.watched[0] @ model.entry)
+    points = []
+    for at, (readout, cost) in enumerate(zip(readouts, costs, strict=True)):
+        found = np.argmax(state @ readout, axis=1)
+        accuracy = float(accuracy_score(task.watched[1], found))
+        points.append(Point(2 * at + 1, accuracy, cost))
+        for projection, transform in model.layers[at : at + 1]:
+            state = state + transformed(activated(state, projection), transform)
+    return tuple(points)
+
+
+def _projection(generator: np.random.Generator, rows: int, columns: int) -> Features:
+    """A random matrix that keeps the scale of what it is applied to."""
+    return (generator.standard_normal((rows, columns)) / np.sqrt(rows)).astype(np.float32)
+
+
+GRID = {"scale": (0.03, 0.1, 0.3, 1.0)}
+METHOD = Method("deepafl", "DeepAFL", "analytic", run, Settings(), GRID, invariant=True)

@@ -1,0 +1,213 @@
+"""FedCorr with logit adjustment: labels that the federation does not believe are replaced.
+
+Xu, Chen, Quek, Chong: "FedCorr: Multi-Stage Federated Learning for Label Noise Correction",
+CVPR 2022; the logit adjustment is FedNoRo's comparison "FedCorr+LA" (IJCAI 2023).
+
+Stage one, ``iterations`` rounds with everybody: clients are held to the server's head by
+``strength * noise_k ||w - w_server||^2``. After each, the intrinsic dimensionality of a client's
+predictions, added up over the iterations, splits clients into clean and noisy (two
+Gaussians); a noisy client's sample losses, split alike, give its noise level, and of the
+worst ones ``relabelled`` get the server's class where it is at least ``confidence`` sure.
+Stage two, fine-tuning: FedAvg among clients with a level up to ``clean``; at its end all
+sure samples of the others get the server's class. Stage three: FedAvg with everybody.
+
+What differs from images: a linear head on frozen features, without mixup. Clients of an
+iteration train side by side from one head, where the paper has them one after another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import NearestNeighbors
+
+from safle.errors import SettingsError
+from safle_lab.baselines.base import Features, Labels, Method, Result, Task
+from safle_lab.baselines.fednoro import adjusted_losses, log_priors
+from safle_lab.baselines.heads import HeadModel, require_torch
+from safle_lab.baselines.training import (
+    RATES,
+    Algorithm,
+    Course,
+    Integers,
+    Pull,
+    Round,
+    Rounds,
+    Trainer,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Settings(Rounds):
+    """What FedCorr can be told; ``fine_tuning`` is stage two's share of the other rounds."""
+
+    iterations: int = 5
+    fine_tuning: float = 0.5
+    strength: float = 5.0
+    neighbours: int = 20
+    relabelled: float = 0.5
+    confidence: float = 0.5
+    clean: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.iterations < self.rounds:
+            raise SettingsError(
+                f"{self.iterations} iterations of {self.rounds} rounds; expected at least 1, and "
+                "rounds after them"
+            )
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Log-priors and noise levels of the clients, and the heads that came back last."""
+
+    priors: torch.Tensor
+    noise: torch.Tensor
+    last: Round | None = None
+
+
+def begin(task: Task, _settings: Settings) -> Memory:
+    """Everybody is clean at first."""
+    return Memory(log_priors(task), require_torch().zeros(len(task.holders)))
+
+
+def proximal_pull(
+    clients: Integers, server: list[torch.Tensor], settings: Settings, memory: Memory
+) -> Pull:
+    """``strength * noise_k ||w - w_server||^2``."""
+    return Pull(2 * settings.strength * memory.noise[clients], server)
+
+
+ALGORITHM = Algorithm(
+    pull=proximal_pull,
+    remember=lambda done, _settings, memory: replace(memory, last=done),
+    begin=begin,
+    losses=lambda step, _settings, memory: adjusted_losses(step, memory.priors),
+)
+
+
+def intrinsic_dimensionality(predictions: Features, neighbours: int) -> float:
+    """Mean over samples of ``-1 / mean(log(r_i / r_k))``, r the distances to the k nearest.
+
+    Parameters
+    ----------
+    predictions : probabilities, (samples, class_count)
+    """
+    nearest = min(neighbours, len(predictions) - 1)
+    if nearest < 2:
+        return 0.0
+    search = NearestNeighbors(n_neighbors=nearest + 1).fit(predictions)
+    # The nearest of all is the sample itself.
+    distances = np.maximum(search.kneighbors(predictions)[0][:, 1:], 1e-12)
+    ratios = np.log(distances / distances[:, -1:]).mean(axis=1)
+    return float((-1.0 / np.minimum(ratios, -1e-12)).clip(max=1e3).mean())
+
+
+def larger_half(values: Vector, seed: int) -> NDArray[np.bool_]:
+    """Which values belong to the larger of two Gaussians; none where all are equal."""
+    if len(values) < 2 or np.ptp(values) == 0:
+        return np.zeros(len(values), np.bool_)
+    mixture = GaussianMixture(2, random_state=seed)
+    found: NDArray[np.bool_] = mixture.fit_predict(values[:, None]) == np.argmax(mixture.means_)
+    return found
+
+
+def relabel(
+    labels: Labels, losses: Vector, predictions: Features, share: float, confidence: float
+) -> Labels:
+    """Labels of one client, of which the ``share`` with the largest losses may change.
+
+    Parameters
+    ----------
+    predictions : the server's probabilities, (samples, class_count)
+    """
+    worst = np.argsort(-losses, kind="stable")[: round(share * len(losses))]
+    sure = worst[predictions[worst].max(axis=1) >= confidence]
+    corrected = labels.copy()
+    corrected[sure] = predictions[sure].argmax(axis=1)
+    return corrected
+
+
+def probabilities(head: list[torch.Tensor], features: Features) -> Features:
+    """Of one head, (samples, class_count)."""
+    return np.exp(HeadModel(head).decision_function(features))
+
+
+def correct(
+    task: Task, trainer: Trainer, settings: Settings, dims: Vector
+) -> tuple[Labels, Vector]:
+    """After an iteration: corrected labels, and every client's noise level.
+
+    Parameters
+    ----------
+    dims : intrinsic dimensionalities added up so far, (clients,); this iteration's are added
+    """
+    done: Round = trainer.memory.last
+    losses = np.zeros(len(task.labels))
+    for row, client in enumerate(done.clients):
+        part = task.holders[client]
+        own = probabilities([p[row : row + 1] for p in done.local], task.features[part])
+        losses[part] = -np.log(np.maximum(own[np.arange(len(part)), task.labels[part]], 1e-30))
+        dims[client] += intrinsic_dimensionality(own, settings.neighbours)
+    labels, levels = task.labels.copy(), np.zeros(len(task.holders))
+    for client in np.flatnonzero(larger_half(dims, task.seed)):
+        part = task.holders[client]
+        levels[client] = larger_half(losses[part], task.seed).mean()
+        opinion = probabilities(trainer.server, task.features[part])
+        share = float(levels[client]) * settings.relabelled
+        labels[part] = relabel(labels[part], losses[part], opinion, share, settings.confidence)
+    return labels, levels
+
+
+def run(task: Task, settings: Settings) -> Result:
+    """All three stages."""
+    course, given = Course(task, settings.rounds), task.labels
+    trainer = Trainer(task, settings, ALGORITHM)
+    dims = np.zeros(len(task.holders))
+    for _ in range(settings.iterations):
+        course.advance(trainer)
+        labels, levels = correct(task, trainer, settings, dims)
+        task = replace(task, labels=labels)
+        trainer.labels = require_torch().from_numpy(labels)
+        noise = require_torch().from_numpy(levels.astype(np.float32))
+        trainer.memory = replace(trainer.memory, priors=log_priors(task), noise=noise)
+    left = settings.rounds - settings.iterations
+    fine = round(settings.fine_tuning * left)
+    clean = [p for p, level in zip(task.holders, levels, strict=True) if level <= settings.clean]
+    server = _average(course, replace(task, parts=clean or task.holders), settings, trainer, fine)
+    for part, level in zip(task.holders, levels, strict=True):
+        if level > settings.clean:
+            opinion = probabilities(server, task.features[part])
+            everything = relabel(
+                labels[part], np.zeros(len(part)), opinion, 1.0, settings.confidence
+            )
+            labels[part] = everything
+    task = replace(task, labels=labels)
+    trainer.server = server
+    server = _average(course, task, settings, trainer, left - fine)
+    changed = float((labels != given).mean())
+    return course.result(server, clean_clients=len(clean), relabelled_share=changed)
+
+
+def _average(
+    course: Course, task: Task, settings: Settings, before: Trainer, rounds: int
+) -> list[torch.Tensor]:
+    """The server's head after rounds of adjusted FedAvg among the task's clients."""
+    trainer = Trainer(task, settings, ALGORITHM, participation=settings.participation)
+    trainer.server, trainer.generator = before.server, before.generator
+    for _ in range(rounds):
+        course.advance(trainer)
+    return trainer.server
+
+
+METHOD = Method("fedcorr", "FedCorr+LA", "iterative", run, Settings(), {"rate": RATES})

@@ -1,0 +1,86 @@
+"""FedDyn: every client's loss is corrected by what it has drifted so far.
+
+Acar, Zhao, Matas, Mattina, Whatmough, Saligrama: "Federated Learning Based on Dynamic
+Regularization", ICLR 2021.
+
+Client k minimises ``L_k(w) - <h_k, w> + alpha/2 ||w - w_server||^2`` and then sets ``h_k -=
+alpha (w_k - w_server)``; the server keeps the mean of all h and takes ``mean(w_k) - h/alpha``.
+Means are weighted by sample counts, as in FedAvg, to which alpha = 0 leads back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from safle_lab.baselines.heads import require_torch
+from safle_lab.baselines.training import (
+    Algorithm,
+    Integers,
+    Pull,
+    Round,
+    Rounds,
+    iterative,
+    mean_head,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Settings(Rounds):
+    """What FedDyn can be told."""
+
+    alpha: float = 0.01
+
+
+@dataclass(frozen=True)
+class Drift:
+    """h_k / alpha, (client_count, ...) for every parameter, and the server's mean of them."""
+
+    own: list[torch.Tensor]
+    mean: list[torch.Tensor]
+
+
+def dynamic_pull(
+    clients: Integers, server: list[torch.Tensor], settings: Settings, drift: Drift | None
+) -> Pull | None:
+    """``-<h_k, w> + alpha/2 ||w - w_server||^2``, but for a constant: to w_server + h_k/alpha."""
+    if not settings.alpha:
+        return None
+    # Before the first round nobody has drifted.
+    if drift is not None:
+        server = [head + far[clients] for head, far in zip(server, drift.own, strict=True)]
+    return Pull(require_torch().full((len(clients),), settings.alpha), server)
+
+
+def remember_drift(done: Round, _settings: Settings, drift: Drift | None) -> Drift:
+    """The drift after a round."""
+    torch = require_torch()
+    if drift is None:
+        nothing = [torch.zeros_like(parameter) for parameter in done.server]
+        drift = Drift([zero.repeat(done.client_count, 1, 1) for zero in nothing], nothing)
+    # The chosen clients stand for all: their share of the federation weighs the step.
+    weights = len(done.clients) / done.client_count * done.weights[:, None, None]
+    chosen = torch.from_numpy(done.clients)
+    moved = [local - server for local, server in zip(done.local, done.server, strict=True)]
+    return Drift(
+        [own.index_add(0, chosen, -m) for own, m in zip(drift.own, moved, strict=True)],
+        [
+            mean - (weights * m).sum(dim=0, keepdim=True)
+            for mean, m in zip(drift.mean, moved, strict=True)
+        ],
+    )
+
+
+def corrected_average(done: Round, settings: Settings, drift: Drift) -> list[torch.Tensor]:
+    """``mean(w_k) - h/alpha``."""
+    means = mean_head(done)
+    if not settings.alpha:
+        return means
+    return [mean - far for mean, far in zip(means, drift.mean, strict=True)]
+
+
+ALGORITHM = Algorithm(pull=dynamic_pull, remember=remember_drift, aggregate=corrected_average)
+METHOD = iterative("feddyn", "FedDyn", ALGORITHM, Settings(), {"alpha": (0.003, 0.01, 0.03, 0.1)})

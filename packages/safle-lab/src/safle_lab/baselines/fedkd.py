@@ -1,0 +1,121 @@
+"""FedKD: local heads label public samples once, and a server's head learns from their votes.
+
+Gong, Sharma, Karanam, Wu, Chen, Doermann, Innanje: "Preserving Privacy in Federated Learning
+with Ensemble Cross-Domain Knowledge Distillation", AAAI 2022.
+
+Every client trains a head to the end and sends its probabilities of samples that everybody
+has and nobody has labelled. A vote on a class counts as much as the client's share of that
+class: ``p(c | x) ~ sum_k (n_kc / n_c) p_k(c | x)``. The server's head is trained towards p,
+with a rate of its own: on soft targets of all classes gradient descent diverges at rates that
+clients with a few classes each stand well.
+
+What differs from images: heads are linear, on frozen features, and probabilities are sent
+as they are, neither rounded nor with noise. The public samples are a ``public`` share of the
+training samples, taken from all clients, without labels: of the same kind as the others,
+which flatters the method; the paper's are of another domain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.errors import SettingsError
+from safle_lab.baselines.base import Features, Method, Result, Stopwatch, Task, message
+from safle_lab.baselines.fednoro import class_sums
+from safle_lab.baselines.heads import HeadModel, arrays, forward, initial, require_torch
+from safle_lab.baselines.training import RATES, LocalTraining, Round, Trainer
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Settings(LocalTraining):
+    """What FedKD can be told.
+
+    Attributes
+    ----------
+    public : share of the training samples that everybody has, without labels
+    distilling : epochs of the server over them
+    distilling_rate : learning rate of the server over them
+    """
+
+    epochs: int = 20
+    public: float = 0.1
+    distilling: int = 50
+    distilling_rate: float = 0.003
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.public < 1 or self.distilling < 1 or not self.distilling_rate > 0:
+            raise SettingsError(
+                f"a public share of {self.public}, distilled for {self.distilling} epochs with a "
+                f"rate of {self.distilling_rate}; expected a share between 0 and 1, at least 1 "
+                "epoch and a positive rate"
+            )
+
+
+def set_aside(task: Task, share: float) -> tuple[Task, Features]:
+    """The task without its public samples, and the features of those."""
+    drawn = np.random.default_rng([task.seed, 4]).random(len(task.labels)) < share
+    left = replace(task, parts=[part[~drawn[part]] for part in task.holders])
+    return left, task.features[drawn]
+
+
+def weigh_votes(votes: NDArray[np.float32], counts: NDArray[np.float64]) -> NDArray[np.float32]:
+    """The ensemble's probabilities, (samples, class_count).
+
+    Parameters
+    ----------
+    votes : every client's probabilities, (clients, samples, class_count)
+    counts : every client's samples of each class, (clients, class_count)
+    """
+    shares = counts / np.maximum(counts.sum(axis=0), 1)
+    sums = np.einsum("ksc,kc->sc", votes, shares)
+    return (sums / np.maximum(sums.sum(axis=1, keepdims=True), 1e-30)).astype(np.float32)
+
+
+def distil(
+    features: Features, targets: NDArray[np.float32], settings: Settings, seed: int
+) -> list[torch.Tensor]:
+    """A head trained towards ``targets``, (samples, class_count), by gradient descent."""
+    torch, generator = require_torch(), np.random.default_rng([seed, 5])
+    head = initial(features.shape[1], targets.shape[1], hidden=settings.hidden, seed=seed)
+    inputs, wanted = torch.from_numpy(features), torch.from_numpy(targets)
+    for _ in range(settings.distilling):
+        order = torch.from_numpy(generator.permutation(len(features)))
+        for batch in order.split(settings.batch):
+            own = [parameter.requires_grad_() for parameter in head]
+            logs = torch.log_softmax(forward(own, inputs[batch].T[None])[0][0], dim=0)
+            loss = -(wanted[batch].T * logs).sum(dim=0).mean()
+            gradients = torch.autograd.grad(loss, own)
+            pairs = zip(own, gradients, strict=True)
+            head = [p.detach() - settings.distilling_rate * g for p, g in pairs]
+    return head
+
+
+def votes_of(done: Round, features: Features) -> NDArray[np.float32]:
+    """Probabilities by every client's head, in the clients' order, (clients, samples, classes)."""
+    rows = np.argsort(done.clients)
+    heads = [HeadModel([p[row : row + 1] for p in done.local]) for row in rows]
+    return np.exp(np.array([head.decision_function(features) for head in heads]))
+
+
+def run(task: Task, settings: Settings) -> Result:
+    """One round: votes on public samples."""
+    watch = Stopwatch()
+    private, public = set_aside(task, settings.public)
+    votes = votes_of(Trainer(private, settings).train(), public)
+    targets = weigh_votes(votes, class_sums(private))
+    head = distil(public, targets, settings, task.seed)
+    up = message({"votes": votes[0], "counts": class_sums(private)[0]})
+    down = message(arrays(head))
+    return Result.of_one_round(task, HeadModel(head), watch, up=float(len(up)), down=down)
+
+
+GRID = {"rate": RATES, "distilling_rate": (0.001, 0.003, 0.01, 0.03)}
+METHOD = Method("fedkd", "FedKD", "one-shot", run, Settings(), GRID)

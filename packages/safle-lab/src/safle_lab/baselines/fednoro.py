@@ -1,0 +1,192 @@
+"""FedNoRo: clients with wrong labels are told by their losses, and listened to less.
+
+Wu, Yu, Jiang, Cheng, Yan: "FedNoRo: Towards Noise-Robust Federated Learning by Addressing
+Class Imbalance and Label Noise Heterogeneity", IJCAI 2023.
+
+Stage one, warm-up: FedAvg with logits to which the logarithms of the client's own class
+shares are added. Then every client sends its mean loss of each class under the server's
+head; a mixture of two Gaussians over these vectors tells noisy clients from clean ones.
+Stage two: noisy clients learn from the server's opinion, ``(1 - l) cross-entropy + l KL(server
+|| client)``, both of adjusted logits, with l rising to ``distillation`` until half of the rounds
+have passed; of classes that a client does not hold nothing is asked. Their heads count less the
+further they are from the nearest clean one: ``n_k exp(-distance)``, distances over the largest.
+Adjustment, rise and classes left out are those of the authors' program (wnn2000/FedNoRo).
+
+What differs from images: a linear head on frozen features is trained, so there is no
+augmentation. The Gaussians have diagonal covariances, as there may be more classes than
+clients. The losses (class_count numbers, once) are not counted in the bytes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.mixture import GaussianMixture
+
+from safle_lab.baselines.base import Task
+from safle_lab.baselines.heads import HeadModel, Parameters, forward, require_torch
+from safle_lab.baselines.training import RATES, Algorithm, Round, Rounds, Step, iterative, mean_head
+
+if TYPE_CHECKING:
+    import torch
+
+MIXTURES = 9
+"""Fits of the mixture, whose most common answer counts: a single one depends on its start."""
+NOTHING = -1e9
+"""Logarithm of the share of a class that a client does not hold: finite, or 0 times it is NaN."""
+
+
+@dataclass(frozen=True)
+class Settings(Rounds):
+    """What FedNoRo can be told.
+
+    Attributes
+    ----------
+    warm_up : share of the rounds that are stage one
+    distillation : weight of the server's opinion at noisy clients, in the end
+    ramp_up : share of the rounds after which it has that weight
+    temperature : of the server's opinion
+    """
+
+    warm_up: float = 0.1
+    distillation: float = 0.8
+    ramp_up: float = 0.5
+    temperature: float = 0.8
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What is known about the clients.
+
+    Attributes
+    ----------
+    priors : logarithms of every client's class shares, (clients, class_count)
+    noisy : who is taken for noisy, (clients,); None in stage one
+    """
+
+    task: Task
+    priors: torch.Tensor
+    rounds: int = 0
+    noisy: torch.Tensor | None = None
+
+
+def class_sums(task: Task, values: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """Samples, or their values added up, by holder and class, (clients, class_count)."""
+    chosen = np.ones(len(task.labels)) if values is None else values
+    return np.array(
+        [np.bincount(task.labels[p], chosen[p], minlength=task.class_count) for p in task.holders]
+    )
+
+
+def log_priors(task: Task) -> torch.Tensor:
+    """Logarithms of every holder's class shares, float32, (clients, class_count)."""
+    counts = class_sums(task)
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    logs = np.log(shares, out=np.full_like(shares, NOTHING), where=shares > 0)
+    priors: torch.Tensor = require_torch().from_numpy(logs.astype(np.float32))
+    return priors
+
+
+def begin(task: Task, _settings: Settings) -> Memory:
+    """Before the first round nobody is suspected."""
+    return Memory(task, log_priors(task))
+
+
+def adjusted_losses(step: Step, priors: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of logits plus log-priors, (active, batch): Menon et al., ICLR 2021."""
+    logits = step.logits + priors[step.clients][:, :, None]
+    losses: torch.Tensor = require_torch().nn.functional.cross_entropy(
+        logits, step.labels, reduction="none"
+    )
+    return losses
+
+
+def distilled_losses(step: Step, settings: Settings, memory: Memory) -> torch.Tensor:
+    """Stage one: adjusted losses; stage two: noisy clients hear the server, (active, batch)."""
+    losses = adjusted_losses(step, memory.priors)
+    if memory.noisy is None:
+        return losses
+    torch = require_torch()
+    with torch.no_grad():
+        opinion = torch.log_softmax(forward(step.server, step.inputs)[0] / settings.temperature, 1)
+    priors = memory.priors[step.clients][:, :, None]
+    own = torch.log_softmax(step.logits + priors, dim=1)
+    # Towards a class that its prior rules out a client could only be pushed without end.
+    held = priors > NOTHING
+    divergence = (opinion.exp() * (opinion - own) * held).sum(dim=1)
+    weight = ramp(memory.rounds, settings) * memory.noisy[step.clients].float()[:, None]
+    return (1 - weight) * losses + weight * divergence
+
+
+def warm_up_rounds(settings: Settings) -> int:
+    """How many rounds stage one has."""
+    return max(1, round(settings.warm_up * settings.rounds))
+
+
+def ramp(rounds: int, settings: Settings) -> float:
+    """The weight of the server's opinion after so many rounds: 0.7 % of its end, then all."""
+    first = warm_up_rounds(settings)
+    last = settings.ramp_up * settings.rounds
+    share = min(1.0, (rounds - first) / max(1.0, last - first))
+    return float(settings.distillation * np.exp(-5 * (1 - share) ** 2))
+
+
+def losses_by_class(task: Task, head: Parameters) -> NDArray[np.float64]:
+    """Every client's mean loss of each class, (clients, class_count); NaN where it has none."""
+    logs = HeadModel(head).decision_function(task.features)
+    losses = -logs[np.arange(len(task.labels)), task.labels].astype(np.float64)
+    counts = class_sums(task)
+    return np.where(counts > 0, class_sums(task, losses) / np.maximum(counts, 1), np.nan)
+
+
+def find_noisy(losses: NDArray[np.float64], seed: int) -> NDArray[np.bool_]:
+    """Clients of the mixture's component with the larger losses, (clients,)."""
+    seen = losses[:, ~np.isnan(losses).all(axis=0)]
+    # A class that a client does not hold says nothing against it.
+    filled = np.where(np.isnan(seen), np.nanmin(seen, axis=0), seen)
+    least, most = filled.min(axis=0), filled.max(axis=0)
+    scaled = (filled - least) / np.maximum(most - least, 1e-12)
+    if len(scaled) < 2:
+        return np.zeros(len(scaled), np.bool_)
+    votes = Counter(_larger_component(scaled, seed + start) for start in range(MIXTURES))
+    return np.array(votes.most_common(1)[0][0])
+
+
+def _larger_component(values: NDArray[np.float64], seed: int) -> tuple[bool, ...]:
+    mixture = GaussianMixture(2, covariance_type="diag", random_state=seed, reg_covar=1e-4)
+    found = mixture.fit_predict(values)
+    return tuple((found == np.argmax(mixture.means_.sum(axis=1))).tolist())
+
+
+def remember(done: Round, settings: Settings, memory: Memory) -> Memory:
+    """Rounds are counted; at the end of stage one noisy clients are told."""
+    memory = replace(memory, rounds=memory.rounds + 1)
+    if memory.noisy is None and memory.rounds >= warm_up_rounds(settings):
+        noisy = find_noisy(losses_by_class(memory.task, mean_head(done)), memory.task.seed)
+        return replace(memory, noisy=require_torch().from_numpy(noisy))
+    return memory
+
+
+def distance_aware(done: Round, _settings: Settings, memory: Memory) -> list[torch.Tensor]:
+    """The heads' mean, noisy ones weighed down by their distance from the nearest clean one."""
+    if memory.noisy is None:
+        return mean_head(done)
+    noisy = memory.noisy[done.clients]
+    if noisy.all() or not noisy.any():
+        return mean_head(done)
+    torch = require_torch()
+    flat = torch.cat([local.flatten(1) for local in done.local], dim=1)
+    distances = torch.cdist(flat, flat[~noisy]).min(dim=1).values
+    distances = torch.where(noisy, distances / distances.max().clamp_min(1e-12), 0.0)
+    weights = done.weights * torch.exp(-distances)
+    return mean_head(replace(done, weights=weights / weights.sum()))
+
+
+ALGORITHM = Algorithm(
+    remember=remember, aggregate=distance_aware, begin=begin, losses=distilled_losses
+)
+METHOD = iterative("fednoro", "FedNoRo", ALGORITHM, Settings(), {"rate": RATES})

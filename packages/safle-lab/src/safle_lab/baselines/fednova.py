@@ -1,0 +1,41 @@
+"""FedNova: what a client contributes does not grow with the steps it took.
+
+Wang, Liu, Liang, Joshi, Poor: "Tackling the Objective Inconsistency Problem in
+Heterogeneous Federated Optimization", NeurIPS 2020.
+
+``w_server + tau sum_k p_k (w_k - w_server) / tau_k`` with tau_k local steps and ``tau = sum_k
+p_k tau_k``. With equal numbers of steps it is FedAvg; ``strength`` 0 is FedAvg as well, and
+1 the paper's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from safle_lab.baselines.heads import require_torch
+from safle_lab.baselines.training import Algorithm, Round, Rounds, iterative
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Settings(Rounds):
+    """What FedNova can be told."""
+
+    strength: float = 1.0
+
+
+def normalised_average(done: Round, settings: Settings, _memory: None) -> list[torch.Tensor]:
+    """The server's next head."""
+    steps = require_torch().from_numpy(done.steps).float() ** settings.strength
+    scaled = (done.weights * (done.weights @ steps) / steps)[:, None, None]
+    return [
+        server + (scaled * (local - server)).sum(dim=0, keepdim=True)
+        for server, local in zip(done.server, done.local, strict=True)
+    ]
+
+
+ALGORITHM = Algorithm(aggregate=normalised_average)
+METHOD = iterative("fednova", "FedNova", ALGORITHM, Settings())

@@ -1,0 +1,46 @@
+"""FedNTD: the server's opinion on the classes a sample is not of is kept.
+
+Lee, Jeong, Kim, Yun, Seo, Kim, Oh, Yun: "Preservation of the Global Knowledge by Not-True
+Distillation in Federated Learning", NeurIPS 2022.
+
+Adds ``beta KL(server || client)`` between the softmaxes, at a temperature, over the logits
+without the true class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from safle_lab.baselines.heads import forward, require_torch
+from safle_lab.baselines.training import Algorithm, Rounds, Step, iterative
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Settings(Rounds):
+    """What FedNTD can be told."""
+
+    beta: float = 1.0
+    temperature: float = 1.0
+
+
+def not_true_term(step: Step, settings: Settings, _memory: None) -> torch.Tensor | None:
+    """``beta KL`` over the not-true classes, mean over a client's batch, (active,)."""
+    if not settings.beta:
+        return None
+    torch, temperature = require_torch(), settings.temperature
+    with torch.no_grad():
+        server, _ = forward(step.server, step.inputs)
+    true = torch.nn.functional.one_hot(step.labels, step.logits.shape[1]).bool().mT
+    # A large negative number, not -inf: 0 times inf would be NaN in the divergence.
+    own = torch.log_softmax((step.logits / temperature).masked_fill(true, -1e9), dim=1)
+    old = torch.log_softmax((server / temperature).masked_fill(true, -1e9), dim=1)
+    divergence = (old.exp() * (old - own)).masked_fill(true, 0.0).sum(dim=1)
+    return settings.beta * temperature**2 * (divergence * step.share).sum(dim=1)
+
+
+ALGORITHM = Algorithm(term=not_true_term)
+METHOD = iterative("fedntd", "FedNTD", ALGORITHM, Settings(), {"beta": (0.1, 0.3, 1.0)})

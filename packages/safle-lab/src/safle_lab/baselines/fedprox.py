@@ -1,0 +1,36 @@
+"""FedProx: clients are held to the server's head by a quadratic term.
+
+Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in Heterogeneous
+Networks", MLSys 2020. Adds ``mu/2 ||w - w_server||^2``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from safle_lab.baselines.heads import require_torch
+from safle_lab.baselines.training import Algorithm, Integers, Pull, Rounds, iterative
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Settings(Rounds):
+    """What FedProx can be told."""
+
+    mu: float = 0.01
+
+
+def proximal_pull(
+    clients: Integers, server: list[torch.Tensor], settings: Settings, _memory: None
+) -> Pull | None:
+    """``mu/2 ||w - w_server||^2``."""
+    if not settings.mu:
+        return None
+    return Pull(require_torch().full((len(clients),), settings.mu), server)
+
+
+ALGORITHM = Algorithm(pull=proximal_pull)
+METHOD = iterative("fedprox", "FedProx", ALGORITHM, Settings(), {"mu": (0.001, 0.01, 0.1)})

@@ -1,0 +1,236 @@
+"""TOFA: Gaussian prototypes of images and weighed texts, joined sample by sample; no training.
+
+Zhang, Han, Feng, Zhang, Li, Jiang, Lin, Chen: "TOFA: Training-Free One-Shot Federated
+Adaptation for Vision-Language Models", AAAI 2026 (arXiv 2511.16423).
+
+Images: features of class c are ``N(w_c, S)``, with a normal-inverse-Wishart prior. Clients send
+counts, sums and second moments; the server's sums are everybody's likelihood L(D), and client
+k's posterior is ``L(D_k) L(D)^power prior``: its own moments plus ``power`` times everybody's. It
+is read as a Gaussian classifier with equal shares of the classes. Texts: every class has
+several, the first of them plain ("a photo of a dog"). Clients say how well each tells its class
+from the others, u_k(t); the server's score is ``r(t) = mean_k u_k(t_0) log(u_k(t) / u_k(t_0))``.
+Joined: ``f = eta f_images + (1 - eta) f_texts`` with ``eta = a / (a + b)``, a and b the largest
+probability of either.
+
+What differs: embeddings of texts come with the task; the paper's clients have a language
+model write them. What u is exactly, and how scores become weights, is ours: u is ``p / (p +
+q)`` with p and q the mean probability of the class on its own and on other samples, texts that
+score below the plain one are dropped, and the others weighed by ``exp(r)``. The covariance is
+shrunk a little so that it can be inverted. Every client has a model of its own: accuracy
+is the mean over clients on all test samples, and that on a client's own mix of classes,
+which the paper reports, stands beside it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import logsumexp, softmax
+
+from safle.errors import SettingsError
+from safle_lab.baselines.base import (
+    Features,
+    Labels,
+    LinearModel,
+    Method,
+    Point,
+    Result,
+    Separate,
+    Stopwatch,
+    Task,
+    digest_of,
+    message,
+    one_hot,
+)
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What TOFA can be told.
+
+    Attributes
+    ----------
+    power : of everybody's likelihood in a client's posterior; 0 leaves the client alone
+    prior : samples of every class that the prior is worth, all of them the mean feature
+    shrinkage : share of the mean variance in place of the covariance
+    scale : of cosines between images and texts before the softmax; CLIP's is 100
+    """
+
+    power: float = 1.0
+    prior: float = 0.01
+    shrinkage: float = 1e-3
+    scale: float = 100.0
+
+    def __post_init__(self) -> None:
+        if self.power < 0 or not min(self.prior, self.shrinkage, self.scale) > 0:
+            raise SettingsError(
+                f"power {self.power}, prior {self.prior}, shrinkage {self.shrinkage}, scale "
+                f"{self.scale}; expected a power of 0 or more, and the others positive"
+            )
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sufficient statistics of Gaussians with one covariance; added with ``+``.
+
+    Attributes
+    ----------
+    counts : samples of every class, (class_count,)
+    sums : of their features, (class_count, feature_dim)
+    outer : sum of x x', (feature_dim, feature_dim)
+    """
+
+    counts: Array
+    sums: Array
+    outer: Array
+
+    @classmethod
+    def of(cls, features: Array, labels: Labels, class_count: int) -> "Moments":
+        """Of one client's samples."""
+        members = one_hot(labels, class_count)
+        return cls(members.sum(axis=0), members.T @ features, features.T @ features)
+
+    def __add__(self, other: "Moments") -> "Moments":
+        return Moments(self.counts + other.counts, self.sums + other.sums, self.outer + other.outer)
+
+    def raised(self, power: float) -> "Moments":
+        """Those of the likelihood to a power."""
+        return Moments(power * self.counts, power * self.sums, power * self.outer)
+
+    def as_message(self) -> dict[str, Array]:
+        """What is sent: of the symmetric matrix one triangle."""
+        upper = self.outer[np.triu_indices(len(self.outer))]
+        return {"counts": self.counts, "sums": self.sums, "outer": upper}
+
+
+def to_unit_length(vectors: NDArray[np.floating]) -> Array:
+    """Vectors of length one along the last axis, float64; CLIP compares directions."""
+    exact = vectors.astype(np.float64)
+    return exact / np.maximum(np.linalg.norm(exact, axis=-1, keepdims=True), 1e-12)
+
+
+def gaussian_classifier(evidence: Moments, centre: Array, settings: Settings) -> LinearModel:
+    """The posterior's means and covariance, as a classifier.
+
+    Parameters
+    ----------
+    evidence : the moments of the likelihoods that make the posterior
+    centre : the prior's mean of every class, (feature_dim,)
+    """
+    weight = evidence.counts + settings.prior
+    means = (evidence.sums + settings.prior * centre) / weight[:, None]
+    prior = settings.prior * len(weight) * np.outer(centre, centre)
+    scatter = evidence.outer + prior - means.T @ (weight[:, None] * means)
+    covariance = scatter / weight.sum()
+    variance = np.trace(covariance) / len(centre)
+    covariance *= 1 - settings.shrinkage
+    covariance[np.diag_indices_from(covariance)] += settings.shrinkage * variance
+    weights = cho_solve(cho_factor(covariance), means.T)
+    return LinearModel(weights, -0.5 * np.einsum("cd,dc->c", means, weights))
+
+
+def tell_apart(features: Array, labels: Labels, texts: Array, scale: float) -> Array:
+    """How well each text tells its class from the others, u: (class_count, texts), up to 1.
+
+    NaN where the client has no sample of the class, who then has no say.
+
+    Parameters
+    ----------
+    features, texts : of unit length, (samples, feature_dim), (class_count, texts, feature_dim)
+    """
+    plain = scale * features @ texts[:, 0].T
+    # The other classes by their plain texts: the logarithm of the sum without the class itself.
+    total = logsumexp(plain, axis=1, keepdims=True)
+    others = total + np.log(np.maximum(1 - np.exp(plain - total), 1e-12))
+    members = one_hot(labels, len(texts))
+    held, rest = members.sum(axis=0), (1 - members).sum(axis=0)
+    told = np.empty(texts.shape[:2])
+    for at in range(texts.shape[1]):
+        logits = scale * features @ texts[:, at].T
+        chances = 1 / (1 + np.exp(np.clip(others - logits, -500, 500)))
+        own = (members * chances).sum(axis=0) / np.maximum(held, 1)
+        wrong = ((1 - members) * chances).sum(axis=0) / np.maximum(rest, 1)
+        told[:, at] = (own + 1e-12) / (own + wrong + 1e-12)
+    told[held == 0] = np.nan
+    return told
+
+
+def weigh_texts(told: Array) -> Array:
+    """Weights of every class's texts, (class_count, texts), adding up to 1.
+
+    Parameters
+    ----------
+    told : every client's u, (clients, class_count, texts); NaN where it has no say
+    """
+    plain = told[..., :1]
+    heard = ~np.isnan(told)
+    gains = np.where(heard, plain * np.log(told / plain), 0.0)
+    scores = gains.sum(axis=0) / np.maximum(heard.sum(axis=0), 1)
+    return np.asarray(softmax(np.where(scores >= 0, scores, -np.inf), axis=1))
+
+
+@dataclass(frozen=True)
+class TwoBranches:
+    """A client's model: its Gaussian classifier, and everybody's texts, (class_count, dim)."""
+
+    images: LinearModel
+    texts: Array
+    scale: float
+
+    def predict(self, features: Features) -> NDArray[np.int64]:
+        """Class numbers, (samples,)."""
+        return np.argmax(self.decision_function(features), axis=1)
+
+    def decision_function(self, features: Features) -> Array:
+        """Scores, (samples, class_count)."""
+        directions = to_unit_length(features)
+        seen = directions @ self.images.weights + self.images.intercept
+        read = self.scale * directions @ self.texts.T
+        a, b = (softmax(scores, axis=1).max(axis=1, keepdims=True) for scores in (seen, read))
+        trust = a / (a + b)
+        scores: Array = trust * seen + (1 - trust) * read
+        return scores
+
+
+def checked_texts(task: Task) -> Array:
+    """The task's texts, of unit length."""
+    if task.texts is None:
+        raise SettingsError(
+            "TOFA needs embeddings of texts that describe the classes, and the task has none; "
+            "give them with --texts FILE"
+        )
+    return to_unit_length(task.texts)
+
+
+def run(task: Task, settings: Settings) -> Result:
+    """One round: moments and scores up, their sums and weights down."""
+    texts, watch = checked_texts(task), Stopwatch()
+    clients, told = [], []
+    for features, labels in task.clients(reporting=0.5):
+        directions = to_unit_length(features)
+        clients.append(Moments.of(directions, labels, task.class_count))
+        told.append(tell_apart(directions, labels, texts, settings.scale))
+    everybody = clients[0]
+    for own in clients[1:]:
+        everybody = everybody + own
+    weights = weigh_texts(np.array(told))
+    joint = to_unit_length(np.einsum("ct,ctd->cd", weights, texts))
+    centre = everybody.sums.sum(axis=0) / everybody.counts.sum()
+    shared = everybody.raised(settings.power)
+    members = [
+        TwoBranches(gaussian_classifier(own + shared, centre, settings), joint, settings.scale)
+        for own in clients
+    ]
+    up = float(len(message({**clients[0].as_message(), "told": told[0]})))
+    down = float(len(message({**everybody.as_message(), "weights": weights})))
+    model, seconds = Separate(members), watch.seconds
+    digest = digest_of({f"{at}": own.images.weights for at, own in enumerate(members)})
+    curve = (Point(1, task.accuracy(model), up + down),)
+    return Result(model, 1, up, down, seconds, digest, curve)
+
+
+GRID = {"power": (0.01, 0.1, 1.0)}
+METHOD = Method("tofa", "TOFA", "one-shot", run, Settings(), GRID, described=True)

@@ -1,0 +1,339 @@
+"""Rounds of local training: the loop that FedAvg and its kin share.
+
+McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning of
+Deep Networks from Decentralized Data", AISTATS 2017.
+
+In a round every chosen client starts from the server's head and takes steps of gradient
+descent on its own samples; the server averages, weighted by sample counts. A method
+changes the loss, what is remembered from round to round, or the average (`Algorithm`),
+and nothing else; one with stages trains several times (`Trainer`).
+
+All clients train at once: clients are ordered by their number of steps, so those still
+at work are a prefix of every parameter, and a step is one batched product. What is known in
+closed form is not differentiated: a linear layer's gradient goes straight into its weights,
+and terms that pull a head towards another one (`Pull`) are a step towards that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.errors import SettingsError
+from safle_lab.baselines.base import Method, Point, Result, Stopwatch, Task, digest_of, message
+from safle_lab.baselines.heads import HeadModel, arrays, forward, initial, require_torch, shared
+
+if TYPE_CHECKING:
+    import torch
+
+Integers = NDArray[np.int64]
+RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+"""Candidates: frozen features can be long, and a step is stable up to some 4 / (squared length)."""
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """How a client trains: epochs over its samples, batch size, learning rate, hidden units."""
+
+    epochs: int = 1
+    batch: int = 50
+    rate: float = 0.1
+    hidden: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.epochs, self.batch) < 1:
+            raise SettingsError(
+                f"{self.epochs} epochs in batches of {self.batch}; expected at least 1 of both"
+            )
+        if not self.rate > 0 or self.hidden < 0:
+            raise SettingsError(
+                f"a rate of {self.rate} and {self.hidden} hidden units; expected a positive "
+                "rate, and 0 or more units"
+            )
+
+
+@dataclass(frozen=True)
+class Rounds(LocalTraining):
+    """Local training in rounds, with a share of the clients in each."""
+
+    rounds: int = 100
+    participation: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rounds < 1 or not 0 < self.participation <= 1:
+            raise SettingsError(
+                f"{self.rounds} rounds with {self.participation} of the clients; expected at "
+                "least 1 round, and a share above 0 and up to 1"
+            )
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a method's own term may look at, for the clients that are still at work.
+
+    Attributes
+    ----------
+    clients : their numbers, (active,)
+    server : the server's head
+    inputs : (active, feature_dim, batch)
+    labels, share : (active, batch); a sample's share of its client's mean loss, 0 if it
+        only fills the batch up
+    logits, representation : of their own heads
+    """
+
+    clients: Integers
+    server: list[torch.Tensor]
+    inputs: torch.Tensor
+    labels: torch.Tensor
+    share: torch.Tensor
+    logits: torch.Tensor
+    representation: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Pull:
+    """``strength/2 ||w - target||^2`` in every client's loss, for a whole round.
+
+    Attributes
+    ----------
+    strength : (clients,)
+    target : a head each, (clients, ...), or one for all, (1, ...)
+    """
+
+    strength: torch.Tensor
+    target: list[torch.Tensor]
+
+    def apply(self, parameters: list[torch.Tensor], rate: float) -> None:
+        """A step of gradient descent on it, for the first clients, in place."""
+        active = len(parameters[0])
+        share = rate * self.strength[:active, None, None]
+        for own, target in zip(parameters, self.target, strict=True):
+            own.lerp_(target[:active], share)
+
+
+@dataclass(frozen=True)
+class Round:
+    """What came back from a round.
+
+    Attributes
+    ----------
+    clients : numbers of the chosen ones, (clients,), in the order of the parameters
+    client_count : of all, chosen or not
+    weights : their shares of the samples, (clients,), adding up to 1
+    steps : how many each took, (clients,)
+    server, local : heads before and after
+    """
+
+    clients: Integers
+    client_count: int
+    weights: torch.Tensor
+    steps: Integers
+    server: list[torch.Tensor]
+    local: list[torch.Tensor]
+
+
+def mean_head(done: Round, *_: Any) -> list[torch.Tensor]:
+    """The clients' heads, averaged with their weights: FedAvg."""
+    weights = done.weights[:, None, None]
+    return [(weights * local).sum(dim=0, keepdim=True) for local in done.local]
+
+
+def cross_entropies(step: Step, *_: Any) -> torch.Tensor:
+    """Every sample's loss, (active, batch)."""
+    losses: torch.Tensor = require_torch().nn.functional.cross_entropy(
+        step.logits, step.labels, reduction="none"
+    )
+    return losses
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """What a method does differently from FedAvg, as pure functions.
+
+    Attributes
+    ----------
+    term : (step, settings, memory) -> what is added to the loss, (active,), or None
+    pull : (clients, server, settings, memory) -> what else is added to it, or None
+    remember : (round, settings, memory) -> the next memory
+    aggregate : (round, settings, the next memory) -> the server's next head
+    begin : (task, settings) -> the memory before the first round
+    losses : (step, settings, memory) -> every sample's loss, (active, batch)
+    """
+
+    term: Callable[[Step, Any, Any], torch.Tensor | None] = lambda *_: None
+    remember: Callable[[Round, Any, Any], Any] = lambda *_: None
+    aggregate: Callable[[Round, Any, Any], list[torch.Tensor]] = mean_head
+    begin: Callable[[Task, Any], Any] = lambda *_: None
+    losses: Callable[[Step, Any, Any], torch.Tensor] = cross_entropies
+    pull: Callable[[Integers, list[torch.Tensor], Any, Any], Pull | None] = lambda *_: None
+
+
+FEDAVG = Algorithm()
+"""Nothing differs."""
+
+
+class Trainer:
+    """The federation in training: samples, who holds them, the server's head, the memory."""
+
+    def __init__(
+        self,
+        task: Task,
+        settings: LocalTraining,
+        algorithm: Algorithm = FEDAVG,
+        *,
+        participation: float = 1.0,
+    ) -> None:
+        torch = require_torch()
+        self.settings, self.algorithm = settings, algorithm
+        self.parts = task.holders
+        self.sizes = np.array([len(part) for part in self.parts])
+        self.chosen_count = max(1, round(participation * len(self.parts)))
+        self.features = torch.from_numpy(np.ascontiguousarray(task.features))
+        self.labels = torch.from_numpy(np.ascontiguousarray(task.labels))
+        self.generator = np.random.default_rng(task.seed)
+        # Kept for all steps: fresh memory would take longer than the step itself.
+        self.gathered = torch.empty(len(self.parts) * settings.batch, task.feature_dim)
+        self.memory: Any = algorithm.begin(task, settings)
+        self.server = initial(
+            task.feature_dim, task.class_count, hidden=settings.hidden, seed=task.seed
+        )
+
+    def round(self) -> None:
+        """One round of the chosen clients; the server's head is replaced."""
+        done = self.train()
+        self.memory = self.algorithm.remember(done, self.settings, self.memory)
+        self.server = self.algorithm.aggregate(done, self.settings, self.memory)
+
+    def train(self) -> Round:
+        """Local training of the chosen clients from the server's head."""
+        chosen, batches, steps = self.plan()
+        local = [parameter.repeat(len(chosen), 1, 1) for parameter in self.server]
+        pull = self.algorithm.pull(chosen, self.server, self.settings, self.memory)
+        for number in range(int(steps[0])):
+            active = int((steps > number).sum())
+            own = [parameter[:active] for parameter in local]
+            self._descend(chosen[:active], batches[:active, number], own, pull)
+        sizes = self.sizes[chosen]
+        weights = require_torch().from_numpy((sizes / sizes.sum()).astype(np.float32))
+        return Round(chosen, len(self.parts), weights, steps, self.server, local)
+
+    def plan(self) -> tuple[Integers, Integers, Integers]:
+        """Draw clients, their batches (clients, steps, batch; -1 fills up) and their steps."""
+        batch, epochs = self.settings.batch, self.settings.epochs
+        chosen = self.generator.permutation(len(self.parts))[: self.chosen_count]
+        per_epoch = -(-self.sizes[chosen] // batch)
+        order = np.argsort(-per_epoch, kind="stable")
+        chosen, per_epoch = chosen[order], per_epoch[order]
+        batches = np.full((len(chosen), int(per_epoch[0]) * epochs, batch), -1, np.int64)
+        for row, (client, length) in enumerate(zip(chosen, per_epoch, strict=True)):
+            for epoch in range(epochs):
+                samples = self.generator.permutation(self.parts[client])
+                filled = batches[row, epoch * length : (epoch + 1) * length].reshape(-1)
+                filled[: len(samples)] = samples
+        return chosen, batches, per_epoch * epochs
+
+    def _descend(
+        self, clients: Integers, samples: Integers, own: list[torch.Tensor], pull: Pull | None
+    ) -> None:
+        """A step of gradient descent of ``own``, the heads of the clients at work, in place."""
+        torch, rate = require_torch(), self.settings.rate
+        inputs, labels, share = self._batch(samples)
+        # Behind hidden layers torch differentiates; a linear head's gradient is an outer product.
+        leaves = [parameter.detach().requires_grad_() for parameter in own]
+        if self.settings.hidden:
+            logits, representation = forward(leaves, inputs)
+        else:
+            logits, representation = forward(own, inputs)
+            leaves = [logits.requires_grad_()]
+        server = shared(self.server, len(clients))
+        step = Step(clients, server, inputs, labels, share, logits, representation)
+        loss = (self.algorithm.losses(step, self.settings, self.memory) * share).sum()
+        term = self.algorithm.term(step, self.settings, self.memory)
+        if term is not None:
+            loss = loss + term.sum()
+        gradients = torch.autograd.grad(loss, leaves)
+        if pull is not None:
+            pull.apply(own, rate)
+        if self.settings.hidden:
+            for parameter, gradient in zip(own, gradients, strict=True):
+                parameter.sub_(gradient, alpha=rate)
+        else:
+            weights, bias = own
+            weights.baddbmm_(gradients[0], inputs.mT, alpha=-rate)
+            bias.sub_(gradients[0].sum(dim=2, keepdim=True), alpha=rate)
+
+    def _batch(self, samples: Integers) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Inputs, labels and shares of a step, see `Step`; ``samples`` are (active, batch)."""
+        torch = require_torch()
+        real = torch.from_numpy(samples >= 0)
+        places = torch.from_numpy(np.maximum(samples, 0))
+        flat = places.reshape(-1)
+        rows = torch.index_select(self.features, 0, flat, out=self.gathered[: len(flat)])
+        inputs = rows.view(*places.shape, -1).transpose(1, 2)
+        return inputs, self.labels[places], real / real.sum(dim=1, keepdim=True)
+
+
+class Course:
+    """Rounds as they pass: what they cost a client, and how good the head was after each."""
+
+    def __init__(self, task: Task, rounds: int) -> None:
+        self.task, self.rounds, self.watch = task, rounds, Stopwatch()
+        self.sent, self.curve = 0.0, list[Point]()
+        self.passed = 0
+
+    def advance(self, trainer: Trainer) -> None:
+        """One round of the trainer's clients."""
+        trainer.round()
+        self.passed += 1
+        # Who is not chosen neither receives nor sends.
+        share = trainer.chosen_count / len(self.task.holders)
+        self.sent += share * len(message(arrays(trainer.server)))
+        with self.watch.paused():
+            if self.task.watched is not None:
+                accuracy = self.task.accuracy(HeadModel(trainer.server))
+                self.curve.append(Point(self.passed, accuracy, 2 * self.sent))
+        self.task.progress(self.passed / self.rounds)
+
+    def result(self, server: list[torch.Tensor], **facts: Any) -> Result:
+        """With the server's last head as the model."""
+        return Result(
+            HeadModel(server),
+            rounds=self.passed,
+            bytes_up=self.sent,
+            bytes_down=self.sent,
+            seconds=self.watch.seconds,
+            digest=digest_of(arrays(server)),
+            curve=tuple(self.curve),
+            facts=facts,
+        )
+
+
+def run_rounds(algorithm: Algorithm, task: Task, settings: Rounds) -> Result:
+    """All rounds of an algorithm, the accuracy recorded after each."""
+    course = Course(task, settings.rounds)
+    trainer = Trainer(task, settings, algorithm, participation=settings.participation)
+    for _ in range(settings.rounds):
+        course.advance(trainer)
+    return course.result(trainer.server)
+
+
+def iterative(
+    name: str,
+    title: str,
+    algorithm: Algorithm,
+    defaults: Rounds,
+    grid: Mapping[str, tuple[float, ...]] | None = None,
+) -> Method[Rounds]:
+    """A method of this loop; its other settings begin with FedAvg's unless it has a rate grid."""
+
+    def run(task: Task, settings: Rounds) -> Result:
+        return run_rounds(algorithm, task, settings)
+
+    grid = grid or {}
+    tuned_like = "" if "rate" in grid else "fedavg"
+    return Method(name, title, "iterative", run, defaults, grid, tuned_like=tuned_like)

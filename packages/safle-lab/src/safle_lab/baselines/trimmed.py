@@ -1,0 +1,100 @@
+"""Clients whose labels fit badly are taken back: one round, exact, and no second message.
+
+Ours. The server solves the sum of all statistics by least squares, and reads off every
+client's own statistics how badly the joint weights W fit its labels:
+
+    r_k = (n_k - 2 tr(M_k'W) + tr(W'C_k W)) / n_k
+
+Two Gaussians over r split the clients. Where the larger mean is more than ``apart`` times the
+smaller one, clients of the larger are subtracted, and the model is that of a federation
+they never were in, to the byte. It needs statistics that the server can read one by one,
+so it does not go with private sums.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.mixture import GaussianMixture
+
+from safle.encoders import Encoder, LinearEncoder
+from safle.errors import SettingsError
+from safle.model import Model
+from safle.solver import Solution
+from safle.statistics import Statistics, count
+from safle_lab.baselines import safle
+from safle_lab.baselines.base import Method, Result, Stopwatch, Task
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Settings(safle.Settings):
+    """What it can be told; ``apart`` is how many times worse a client must fit than the others."""
+
+    columns: str = "linear"
+    transform: str = "square-root"
+    head: str = "discriminant"
+    apart: float = 4 / 3
+
+    def __post_init__(self) -> None:
+        if self.columns != "linear" or not self.apart > 1:
+            raise SettingsError(
+                f"{self.columns} columns, {self.apart} times apart; expected linear ones, and "
+                "more than once"
+            )
+
+
+def residual(own: Statistics, solution: Solution, encoder: Encoder) -> float:
+    """A client's mean squared residual under the weights, from its statistics alone."""
+    assert isinstance(encoder, LinearEncoder)
+    weights = solution.weights / encoder.scale
+    gram = np.zeros((own.dim, own.dim))
+    gram[np.triu_indices(own.dim)] = own.gram
+    gram += np.triu(gram, 1).T
+    places = np.searchsorted(solution.class_names, own.class_names)
+    fitted = 2 * (own.cross * weights[:, places]).sum() - (weights * (gram @ weights)).sum()
+    return float(1.0 - fitted / own.sample_count)
+
+
+def stand_out(residuals: Vector, apart: float) -> NDArray[np.bool_]:
+    """Who fits so badly as to be taken back, (clients,).
+
+    Examples
+    --------
+    >>> stand_out(np.array([0.5, 1.0, 0.52, 0.49, 0.98]), apart=4 / 3).tolist()
+    [False, True, False, False, True]
+    >>> stand_out(np.array([0.5, 0.54, 0.52, 0.49, 0.53]), apart=4 / 3).any().item()
+    False
+    """
+    if len(residuals) < 2:
+        return np.zeros(len(residuals), np.bool_)
+    mixture = GaussianMixture(2, random_state=0).fit(residuals[:, None])
+    means = mixture.means_.ravel()
+    if means.max() < apart * means.min():
+        return np.zeros(len(residuals), np.bool_)
+    found: NDArray[np.bool_] = mixture.predict(residuals[:, None]) == means.argmax()
+    return found
+
+
+def run(task: Task, settings: Settings) -> Result:
+    """One round; what fits badly is subtracted."""
+    watch = Stopwatch()
+    calibrated = safle.Calibrated(task, settings)
+    encoder = safle.encoder_of(calibrated.calibration, settings, task)
+    statistics, size = safle.counted(task, encoder)
+    joint = safle.solve_as_told(statistics, settings, head="least-squares")
+    residuals = [residual(count(encoder, x, y), joint, encoder) for x, y in task.clients()]
+    bad = stand_out(np.array(residuals), settings.apart)
+    if bad.any():
+        leaving = [part for part, fits in zip(task.holders, ~bad, strict=True) if not fits]
+        statistics = statistics - safle.counted(replace(task, parts=leaving), encoder)[0]
+    model = Model(encoder, safle.solve_as_told(statistics, settings))
+    up, taken = size + calibrated.bytes_up, int(bad.sum())
+    down = model.to_bytes()
+    return Result.of_one_round(task, model, watch, up=up, down=down, taken_back=taken)
+
+
+METHOD = Method(
+    "safle-trimmed", "safle's linear, trimmed (ours)", "analytic", run, Settings(), invariant=False
+)

@@ -1,0 +1,104 @@
+"""Federated WiSARD: the same codes, counted per class in RAM nodes, read by bleaching.
+
+Aleksander, Thomas, Bowden: "WISARD: a radical step forward in image recognition", 1984;
+bleaching: Grieco, Lima, De Gregorio, França: "Producing pattern examples from 'mental'
+images", 2010; summed over clients, as the SAFLe paper's predecessor does.
+
+Node j of class c counts how often address idx_j occurred in class c: the cross matrix
+of SAFLe's statistics. A sample's score for a class is the number of its nodes that
+counted more than b; b starts at 0 and grows until one class stands alone.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.encoders import EmbeddingEncoder
+from safle_lab.baselines.base import Features, Method, Result, Stopwatch, Task, message
+from safle_lab.baselines.safle import Calibrated, Coding, embedding_of
+
+BATCH = 512
+SMALLEST = (np.uint8, np.uint16, np.uint32)
+
+
+@dataclass(frozen=True)
+class Discriminators:
+    """RAM nodes of all classes.
+
+    Attributes
+    ----------
+    counters : int64, (code_count, class_count)
+    """
+
+    encoder: EmbeddingEncoder
+    counters: NDArray[np.int64]
+
+    def predict(self, features: Features) -> NDArray[np.int64]:
+        """Class numbers, (samples,)."""
+        return np.argmax(self.decision_function(features), axis=1)
+
+    def decision_function(self, features: Features) -> NDArray[np.int64]:
+        """Discriminators' answers at the threshold that decided, (samples, class_count)."""
+        batches = [features[at : at + BATCH] for at in range(0, len(features), BATCH)]
+        return np.concatenate([self._answers(batch) for batch in batches])
+
+    def _answers(self, features: Features) -> NDArray[np.int64]:
+        seen = self.counters[_addresses(self.encoder, features)]
+        answers = np.zeros((len(features), self.counters.shape[1]), np.int64)
+        undecided = np.arange(len(features))
+        threshold = 0
+        while len(undecided):
+            scores = (seen[undecided] > threshold).sum(axis=1)
+            top = scores.max(axis=1, keepdims=True)
+            alive = top[:, 0] > 0
+            # Nobody counted that much: the last decision, a tie, stands.
+            answers[undecided[alive]] = scores[alive]
+            undecided = undecided[alive & ((scores == top).sum(axis=1) > 1)]
+            threshold = max(threshold + 1, int(threshold * 1.25))
+        return answers
+
+
+def _addresses(encoder: EmbeddingEncoder, features: Features) -> NDArray[np.int64]:
+    """Columns of the codes, int64, (samples, experts)."""
+    return encoder.encode(features).symbols.astype(np.int64) + encoder.layout.bases[:-1]
+
+
+def counters_of(
+    encoder: EmbeddingEncoder, features: Features, labels: NDArray[np.int64], class_count: int
+) -> NDArray[np.int64]:
+    """One client's counters, int64, (code_count, class_count)."""
+    size = encoder.layout.code_count * class_count
+    places = _addresses(encoder, features) * class_count + labels[:, None]
+    return np.bincount(places.ravel(), minlength=size).reshape(-1, class_count)
+
+
+def upload(counters: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """What a client sends: rows that counted anything, in the smallest integers that hold them."""
+    rows = np.flatnonzero(counters.any(axis=1))
+    most = int(counters.max(initial=0))
+    dtype = next(kind for kind in SMALLEST if most <= np.iinfo(kind).max)
+    return {"rows": rows.astype(np.uint32), "counters": counters[rows].astype(dtype)}
+
+
+def run(task: Task, settings: Coding) -> Result:
+    """One round of counters."""
+    watch = Stopwatch()
+    calibrated = Calibrated(task, settings)
+    encoder = embedding_of(calibrated.calibration, settings, task.seed)
+    total = np.zeros((encoder.layout.code_count, task.class_count), np.int64)
+    sizes: list[int] = []
+    for features, labels in task.clients(reporting=1.0):
+        own = counters_of(encoder, features, labels, task.class_count)
+        sizes.append(len(message(upload(own))))
+        total += own
+    model, cost = Discriminators(encoder, total), calibrated.bytes_up
+    up, down = float(np.mean(sizes)) + cost, message(upload(total))
+    return Result.of_one_round(task, model, watch, up=up, down=down, calibration_bytes=cost)
+
+
+GRID = {"group_size": (4, 8, 12)}
+METHOD = Method(
+    "wisard", "Federated WiSARD", "one-shot", run, Coding(group_size=8), GRID, invariant=True
+)

@@ -1,0 +1,1 @@
+"""The commands that safle-lab adds to the command line."""

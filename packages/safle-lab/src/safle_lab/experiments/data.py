@@ -1,0 +1,186 @@
+"""What an experiment runs on: a features file with train and test samples, or digits.
+
+Hyper-parameters are chosen on `DataSet.held_out`, a part of the training samples.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.encoders.features import as_features
+from safle.errors import TableError
+from safle.tables import Table, open_table
+
+DIGITS_TEST_SAMPLES = 500
+HELD_OUT_SEED = 20_240
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """Features of training and test samples.
+
+    Attributes
+    ----------
+    train, test : float32, (samples, feature_dim)
+    train_labels, test_labels : int64, positions in class_names
+    source : where they come from, in words
+    texts : embeddings of texts that describe the classes, (class_count, texts, feature_dim)
+    """
+
+    name: str
+    train: NDArray[np.float32]
+    train_labels: NDArray[np.int64]
+    test: NDArray[np.float32]
+    test_labels: NDArray[np.int64]
+    class_names: tuple[str, ...]
+    source: str
+    texts: NDArray[np.float32] | None = None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of all samples and labels."""
+        return _digest(self.train, self.train_labels, self.test, self.test_labels)
+
+    @cached_property
+    def texts_fingerprint(self) -> str:
+        """SHA-256 of the texts' embeddings; "" where there are none."""
+        return "" if self.texts is None else _digest(self.texts)
+
+    @property
+    def class_count(self) -> int:
+        return len(self.class_names)
+
+    def held_out(self, share: float) -> DataSet:
+        """The training samples alone: ``share`` of every class takes the test set's place."""
+        generator = np.random.default_rng(HELD_OUT_SEED)
+        chosen = np.zeros(len(self.train), np.bool_)
+        for number in range(self.class_count):
+            members = generator.permutation(np.flatnonzero(self.train_labels == number))
+            chosen[members[: max(1, round(share * len(members)))]] = True
+        return replace(
+            self,
+            train=self.train[~chosen],
+            train_labels=self.train_labels[~chosen],
+            test=self.train[chosen],
+            test_labels=self.train_labels[chosen],
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """What results say about their data."""
+        return {
+            "name": self.name,
+            "source": self.source,
+            "fingerprint": self.fingerprint,
+            "train_samples": len(self.train),
+            "test_samples": len(self.test),
+            "features": int(self.train.shape[1]),
+            "classes": list(self.class_names),
+        }
+
+
+def _digest(*arrays: NDArray[Any]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.shape} {array.dtype}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def load_features(path: Path) -> DataSet:
+    """A file with the splits ``train`` and ``test``, both labelled."""
+    # One after the other: what is wrong with the first is said before the second is missed.
+    tables = (open_table(path, split=split) for split in ("train", "test"))
+    return join_splits(path.stem, tables, path)
+
+
+def join_splits(name: str, tables: Iterable[Table], path: Path) -> DataSet:
+    """The data of a training and a test table; ``path`` is where they come from."""
+    arrays: list[NDArray[Any]] = []
+    for split, table in zip(("train", "test"), tables, strict=True):
+        if table.labels is None:
+            raise TableError(
+                f"{path}: the split {split!r} has no labels; expected '{split}_labels' beside "
+                f"'{split}_features'"
+            )
+        arrays += [as_features(np.asarray(table.features, np.float32)), table.labels]
+    train, train_labels, test, test_labels = arrays
+    names, places = np.unique(train_labels, return_inverse=True)
+    unknown = np.setdiff1d(test_labels, names)
+    if len(unknown):
+        raise TableError(
+            f"{path}: test labels {unknown[:5].tolist()} occur in no training sample; expected "
+            "the same classes in both splits"
+        )
+    numbers = np.searchsorted(names, test_labels)
+    return DataSet(
+        name,
+        *(train, places, test, numbers),
+        tuple(str(name) for name in names),
+        table.source or path.name,
+    )
+
+
+def describe_classes(data: DataSet, path: Path) -> DataSet:
+    """The data with texts that describe their classes.
+
+    Parameters
+    ----------
+    path : a table of the texts' embeddings, each labelled with the class it describes; the
+        plainest text of a class ("a photo of a dog") stands before its others
+    """
+    table = open_table(path)
+    if table.labels is None:
+        raise TableError(f"{path}: no labels; expected the class that each text describes")
+    rows = as_features(np.asarray(table.features, np.float32))
+    labels = table.labels.astype(str)
+    texts = [rows[labels == name] for name in data.class_names]
+    unknown = np.setdiff1d(labels, data.class_names)
+    counts = sorted({len(own) for own in texts})
+    if len(unknown) or len(counts) > 1 or 0 in counts or rows.shape[1] != data.train.shape[1]:
+        others = f", and of {unknown[:5].tolist()}, which no sample has" if len(unknown) else ""
+        raise TableError(
+            f"{path}: {' or '.join(map(str, counts))} texts for a class, of {rows.shape[1]} "
+            f"features{others}; expected equally many for each of the {data.class_count} classes, "
+            f"of {data.train.shape[1]} features"
+        )
+    return replace(data, texts=np.stack(texts))
+
+
+def load_digits(*, seed: int = 0, pooled: bool = False) -> DataSet:
+    """scikit-learn's handwritten digits, 64 pixels of 0 to 16.
+
+    Parameters
+    ----------
+    seed : of the split into training and test samples
+    pooled : averaged to 4 x 4 pixels, a poorer "backbone" of the same images
+
+    Examples
+    --------
+    >>> load_digits().train.shape, load_digits(pooled=True).test.shape
+    ((1297, 64), (500, 16))
+    """
+    from sklearn.datasets import load_digits as load
+    from sklearn.model_selection import train_test_split
+
+    pixels, labels = load(return_X_y=True)
+    pixels, name, words = pixels.astype(np.float32), "digits", "8 x 8 pixels"
+    if pooled:
+        pixels = pixels.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
+        name, words = "digits-4x4", "averaged to 4 x 4 pixels"
+    train, test, train_labels, test_labels = train_test_split(
+        pixels, labels, test_size=DIGITS_TEST_SAMPLES, random_state=seed, stratify=labels
+    )
+    return DataSet(
+        name,
+        *(train, train_labels, test, test_labels),
+        tuple(str(digit) for digit in range(10)),
+        f"scikit-learn's handwritten digits, {words}",
+    )

@@ -1,0 +1,124 @@
+"""What an experiment asks for: requests, whose settings are chosen before they are measured."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from safle.demo.partitions import POOLED
+from safle_lab.baselines import method_named
+from safle_lab.experiments.cells import Cell
+from safle_lab.experiments.data import DataSet
+
+FEW_RATES = (0.001, 0.01, 0.1)
+"""Where a method has other settings to choose, or takes long."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One figure of a table.
+
+    Attributes
+    ----------
+    labels : what identifies it beside the seed: method, scenario, ...
+    cell : what is measured; of a method's settings, those that the experiment fixes
+    tune : whether the method's grid is searched on held-out training samples
+    data : which data set, where there are several
+    """
+
+    labels: dict[str, Any]
+    cell: Cell
+    tune: bool = False
+    data: int = 0
+
+
+@dataclass(frozen=True)
+class Federation:
+    """How many clients, and seeds; fewer for those that take long."""
+
+    clients: int = 100
+    seeds: int = 3
+    seeds_of: dict[str, int] = field(default_factory=lambda: {"deepafl": 1})
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How settings are chosen.
+
+    Attributes
+    ----------
+    held_out : share of the training samples they are chosen on
+    rounds, layers : that candidates get for it
+    judged : of those rounds, the last ones whose mean accuracy decides; a single round says
+        little where a few clients take part in each
+    grids : candidates in place of a method's own; FedDyn's alphas are those its paper and
+        FedNTD's protocol use
+    """
+
+    held_out: float = 0.1
+    rounds: int = 60
+    layers: int = 2
+    judged: int = 10
+    grids: dict[str, dict[str, tuple[Any, ...]]] = field(
+        default_factory=lambda: {
+            "feddyn": {"alpha": (0.01, 0.03, 0.1), "rate": FEW_RATES},
+            "fedprox": {"mu": (0.01, 0.1, 1.0)},
+            "moon": {"rate": FEW_RATES},
+            "one-shot-average": {"rate": FEW_RATES},
+            "one-shot-ensemble": {"rate": FEW_RATES},
+            "local": {"rate": FEW_RATES},
+            "fedkd": {"rate": FEW_RATES, "distilling_rate": (0.001, 0.003, 0.01)},
+            "wisard": {"group_size": (4, 8)},
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Data, who is there, and the requests that several experiments share."""
+
+    data: Sequence[DataSet]
+    federation: Federation
+
+    @property
+    def feature_dim(self) -> int:
+        return int(self.data[0].train.shape[1])
+
+    def method(
+        self,
+        name: str,
+        scenario: str,
+        *,
+        labels: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        seeds: int = 0,
+        tune: bool = True,
+        data: int = 0,
+        **asked: Any,
+    ) -> Iterator[Request]:
+        """A method in a scenario, for every seed; ``asked`` goes into the cell."""
+        cell = {"clients": 1 if scenario == POOLED else self.federation.clients, **asked}
+        count = seeds or self.federation.seeds_of.get(name, self.federation.seeds)
+        named = {"method": method_named(name).title, "scenario": scenario, **(labels or {})}
+        for seed in range(count):
+            asking = Cell(
+                "method", scenario, seed=seed, method=name, settings=dict(settings or {}), **cell
+            )
+            yield Request(named, asking, tune, data)
+
+    def pooled(
+        self, labels: Mapping[str, Any], seeds: int, name: str = "safle", **more: Any
+    ) -> Iterator[Request]:
+        """A method counted in one piece, since who holds what changes nothing; not tuned."""
+        return self.method(name, POOLED, labels=labels, seeds=seeds, tune=False, **more)
+
+
+class Experiment:
+    """A table or figure of the paper, or of ours; ``question`` is what it answers."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    question: ClassVar[str]
+
+    def requests(self, plan: Plan) -> Iterator[Request]:
+        """What it needs measured."""
+        raise NotImplementedError

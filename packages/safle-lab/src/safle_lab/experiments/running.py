@@ -1,0 +1,256 @@
+"""Running an experiment: settings, what is chosen of them, cells -> JSON, CSV and TOML.
+
+A method's settings are chosen on held-out training samples; the test set is not looked at.
+One after the other, in the order of the method's grid, the others as chosen so far. Methods
+that refine another one (`Method.tuned_like`) begin with its choice. Seeds share the choice.
+"""
+
+import csv
+import io
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from importlib import resources
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from safle.basics import atomic
+from safle.basics.optional import require
+from safle.basics.spreadsheet import neutralise
+from safle.demo.partitions import POOLED
+from safle.errors import InvalidInput, SettingsError
+from safle_lab.baselines import METHODS, method_named
+from safle_lab.declared import with_given
+from safle_lab.experiments.cells import Cell, CellFolder, Figures, Progress, versions
+from safle_lab.experiments.data import DataSet
+from safle_lab.experiments.measuring import MEASURES
+from safle_lab.experiments.plan import Experiment, Federation, Plan, Request, Tuning
+from safle_lab.experiments.suite import MANY_CLASSES, Settings, Table1
+
+FORMAT = "safle-experiment-1"
+COSTS = ("rounds", "bytes_up", "bytes_down", "seconds")
+MEANS = ("auc", "worst_client", "clients_deviation", *COSTS)
+"""Figures whose mean over seeds stands beside the accuracy's."""
+Row = dict[str, Any]
+Measured = Callable[[Cell, int], Figures]
+"""A cell and the number of its data -> its figures."""
+
+
+def load_settings(path: Path | None, *, small: bool, class_count: int = 10) -> Settings:
+    """Defaults of features files, or of digits (``small``), with the file's in their place.
+
+    Of a hundred classes and more, table 1 has the scenarios that the paper has for those.
+    """
+    settings = Settings()
+    if class_count >= 100:
+        settings = replace(settings, table1=Table1(scenarios=MANY_CLASSES))
+    if small:
+        # The methods' own settings are the start here, not the protocol of features files.
+        bare = Settings(Federation(seeds_of={}), Tuning(grids={}), methods={})
+        text = resources.files(__package__).joinpath("digits.toml").read_text("utf-8")
+        settings = with_given(bare, tomllib.loads(text), "digits.toml: ")
+    if path is None:
+        return settings
+    try:
+        given = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from error
+    return with_given(settings, given, f"{path}: ")
+
+
+def to_toml(values: Mapping[str, Any]) -> str:
+    """Settings as TOML."""
+    text: str = require("tomli_w", "safle-lab", "writing settings").dumps(values)
+    return text
+
+
+def choose_settings(request: Request, settings: Settings, measured: Measured) -> Row:
+    """All settings of the request's method: given ones, then chosen ones, then defaults."""
+    method = method_named(request.cell.method)
+    given = {**settings.methods.get(method.name, {}), **request.cell.settings}
+    chosen: Row = asdict(method.defaults)
+    if method.tuned_like and request.tune:
+        parent = replace(request.cell, method=method.tuned_like, settings={})
+        inherited = choose_settings(replace(request, cell=parent), settings, measured)
+        chosen |= {name: inherited[name] for name in METHODS[method.tuned_like].grid}
+    chosen |= given
+    grids = settings.tuning.grids.get(method.name, method.grid) if request.tune else {}
+    for name, candidates in grids.items():
+        if name in given or len(candidates) < 2:
+            continue
+        asked = [{**chosen, name: value} for value in candidates]
+        scores = [_score(request, choice, settings, measured) for choice in asked]
+        # The first of equals: the grid's order decides, not the last bit of a mean.
+        chosen[name] = candidates[scores.index(max(scores))]
+    return chosen
+
+
+def _score(request: Request, choice: Row, settings: Settings, measured: Measured) -> float:
+    """Accuracy of a candidate on held-out samples, with fewer rounds and fewer layers."""
+    tuning, cell = settings.tuning, request.cell
+    shortest = {"rounds": tuning.rounds, "layers": tuning.layers}
+    short = {name: min(choice[name], most) for name, most in shortest.items() if name in choice}
+    method = method_named(cell.method)
+    if method.invariant:
+        # Where the partition changes nothing, all scenarios share one choice.
+        cell = replace(cell, scenario=POOLED, clients=1)
+    asked = replace(cell, seed=0, held_out=tuning.held_out, settings={**choice, **short})
+    figures = measured(asked, request.data)
+    if method.kind == "iterative" and figures.get("curve"):
+        return fmean(accuracy for _, accuracy, _ in figures["curve"][-tuning.judged :])
+    return float(figures["accuracy"])
+
+
+class Runner:
+    """Experiments on some data, with their results in one folder."""
+
+    def __init__(self, data: Sequence[DataSet], settings: Settings, folder: Path) -> None:
+        self.data, self.settings, self.folder = data, settings, folder
+        self.store = CellFolder(folder / "cells")
+
+    def run(self, experiment: Experiment, progress: Progress = lambda _: None) -> Row:
+        """Measure what is missing, write the results, and return them."""
+        self._refuse_other_data(experiment.name)
+        requests = list(experiment.requests(Plan(self.data, self.settings.federation)))
+        total = self._count_cells(requests)
+        finished: set[str] = set()
+
+        def measured(cell: Cell, number: int) -> Figures:
+            data = self.data[number]
+
+            def advance(share: float) -> None:
+                progress(min((len(finished) + share) / max(total, 1), 1.0))
+
+            figures = self.store.find(cell, data)
+            if figures is None:
+                figures = self.store.measure(cell, data, MEASURES[cell.kind], advance)
+            finished.add(cell.key(data))
+            advance(0.0)
+            return figures
+
+        result = self._result(experiment, [self._row(request, measured) for request in requests])
+        progress(1.0)
+        return self._write(experiment.name, result)
+
+    def _refuse_other_data(self, name: str) -> None:
+        """Results of other data are not replaced."""
+        path = self.folder / f"{name}.json"
+        if not path.exists():
+            return
+        found = {one["fingerprint"] for one in read_result(path)["data"]}
+        if not found & {data.fingerprint for data in self.data}:
+            raise SettingsError(
+                f"{path} has results of other data; choose another folder (--out), or delete it"
+            )
+
+    def _count_cells(self, requests: Sequence[Request]) -> int:
+        """How many different cells there will be: the same steps without measuring."""
+        asked: set[str] = set()
+
+        def noted(cell: Cell, number: int) -> Figures:
+            asked.add(cell.key(self.data[number]))
+            return {"accuracy": 0.0}
+
+        for request in requests:
+            self._row(request, noted)
+        return len(asked)
+
+    def _row(self, request: Request, measured: Measured) -> Row:
+        cell = request.cell
+        if cell.kind == "method":
+            cell = replace(cell, settings=choose_settings(request, self.settings, measured))
+        figures = measured(cell, request.data)
+        return {**request.labels, "seed": cell.seed, "settings": cell.settings, **figures}
+
+    def _result(self, experiment: Experiment, rows: Sequence[Row]) -> Row:
+        shown = ("federation", "tuning", "methods", experiment.name)
+        settings = asdict(self.settings)
+        return {
+            "format": FORMAT,
+            "experiment": experiment.name,
+            "title": experiment.title,
+            "question": experiment.question,
+            "data": [data.facts() for data in self.data],
+            "settings": {name: settings[name] for name in shown},
+            "versions": versions(),
+            "seconds": sum(row["wall_seconds"] for row in rows),
+            "summary": summarise(rows),
+            "rows": list(rows),
+        }
+
+    def _write(self, name: str, result: Row) -> Row:
+        """Write the results; returns them as they will be read."""
+        text = json.dumps(result, indent=1) + "\n"
+        atomic.write_text(self.folder / f"{name}.csv", to_csv(result["rows"]))
+        atomic.write_text(self.folder / f"{name}.toml", to_toml(result["settings"]))
+        # Last: results are there once this file is.
+        atomic.write_text(self.folder / f"{name}.json", text)
+        return dict(json.loads(text))
+
+
+def read_result(path: Path) -> Row:
+    """An experiment's results, as `Runner.run` wrote them."""
+    try:
+        result: Row = json.loads(path.read_text("utf-8"))
+        if result["format"] != FORMAT or result["experiment"] != path.stem:
+            raise ValueError(f"format {result['format']!r}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(
+            f"{path}: not the results of an experiment ({error}); delete it and run it again"
+        ) from error
+    return result
+
+
+def labels_of(row: Row) -> Row:
+    """What identifies a row, beside its seed: everything before it."""
+    names = list(row)
+    return {name: row[name] for name in names[: names.index("seed")]}
+
+
+def summarise(rows: Sequence[Row]) -> list[Row]:
+    """Mean and deviation of the accuracy over seeds, and means of what it cost."""
+    groups: dict[str, list[Row]] = {}
+    for row in (row for row in rows if "accuracy" in row):
+        groups.setdefault(json.dumps(labels_of(row)), []).append(row)
+    summary = []
+    for members in groups.values():
+        scores = [row["accuracy"] for row in members]
+        costs = {
+            name: fmean(row[name] for row in members)
+            for name in MEANS
+            if all(name in row for row in members)
+        }
+        summary.append(
+            {
+                **labels_of(members[0]),
+                "accuracy": fmean(scores),
+                "deviation": stdev(scores) if len(scores) > 1 else 0.0,
+                "seeds": len(scores),
+                **costs,
+                "digests": sorted({row["digest"] for row in members if "digest" in row}),
+            }
+        )
+    return summary
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """One line per row; curves and other lists are in the JSON only.
+
+    Settings follow the figures, under names that do not hide those.
+    """
+    plain = []
+    for row in rows:
+        beside = {
+            f"setting_{name}" if name in row else name: value
+            for name, value in row.get("settings", {}).items()
+        }
+        cells = {**row, **beside}.items()
+        plain.append({n: neutralise(v) for n, v in cells if not isinstance(v, list | tuple | dict)})
+    columns = list(dict.fromkeys(name for row in plain for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(plain)
+    return text.getvalue()

@@ -1,0 +1,308 @@
+"""The paper's tables and figures, and ours: a class each, its settings with their defaults.
+
+The defaults are those of features files; digits.toml says what differs for the built-in
+digits, and a user's file what differs from either.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from safle.demo.partitions import POOLED
+from safle.encoders.bucketing import make_bucketing
+from safle.errors import SettingsError
+from safle_lab.baselines import METHODS
+from safle_lab.experiments.cells import Cell
+from safle_lab.experiments.plan import Experiment, Federation, Plan, Request, Tuning
+from safle_lab.label_noise import KINDS
+
+Names = tuple[str, ...]
+Table = dict[str, Any]
+ITERATIVE = ("fedavg", "fedprox", "moon", "feddyn", "fedntd", "fednova")
+ROBUST = ("fednoro", "fedcorr", "safle-trimmed")
+DESCRIBED = tuple(name for name, method in METHODS.items() if method.described)
+"""They need texts that describe the classes."""
+OURS = ("safle", "safle-smallest", "safle-default")
+PROTOCOL = {"rounds": 200, "participation": 0.1, "epochs": 5, "batch": 50}
+"""Published with FedNTD for CIFAR-10, whose kinds of partition table 1 has."""
+MANY_CLASSES = ("alpha=0.1", "alpha=0.01", "shards=10", "shards=5")
+"""The paper's scenarios of CIFAR-100 and Tiny-ImageNet."""
+
+
+@dataclass(frozen=True)
+class Table1(Experiment):
+    """Methods x scenarios, and who holds what; ``only`` has scenarios of single methods.
+
+    With texts that describe the classes, methods that need those are there, too.
+    """
+
+    name = "table1"
+    title = "Accuracy of every method on non-IID clients"
+    question = "Who is how accurate when clients hold few classes each, on the same features?"
+    methods: Names = tuple(name for name in METHODS if name not in (*ROBUST, *DESCRIBED))
+    scenarios: Names = ("alpha=0.1", "alpha=0.05", "shards=4", "shards=2")
+    only: dict[str, Names] = field(default_factory=dict)
+
+    def requests(self, plan: Plan) -> Iterator[Request]:
+        """Pictures of the partitions, then methods x scenarios x seeds."""
+        for scenario in self.scenarios:
+            cell = Cell("partition", scenario, plan.federation.clients, 0)
+            yield Request({"partition_of": scenario}, cell)
+        described = () if plan.data[0].texts is None else DESCRIBED
+        for method in dict.fromkeys((*self.methods, *described)):
+            for scenario in self.only.get(method, self.scenarios):
+                yield from plan.method(method, scenario)
+
+
+@dataclass(frozen=True)
+class Bucketing(Experiment):
+    """Three ways of bucketing; groups as large as columns and ``largest_group`` allow."""
+
+    name = "bucketing"
+    title = "Three ways of bucketing"
+    question = "Which bucketing is best, and with how many buckets?"
+    strategies: Names = ("integer", "one-hot", "binary-overlap")
+    buckets: tuple[int, ...] = (2, 8, 14, 20)
+    columns: int = 8192
+    largest_group: int = 4
+    seeds: int = 1
+
+    def requests(self, plan: Plan) -> Iterator[Request]:
+        """Strategies x B_n."""
+        for strategy in self.strategies:
+            for buckets in self.buckets:
+                size = self.group_size(strategy, buckets, plan.feature_dim)
+                coding = {"buckets": buckets, "group_size": size}
+                labels, settings = {"strategy": strategy} | coding, {"bucketing": strategy} | coding
+                yield from plan.pooled(labels, self.seeds, settings=settings)
+
+    def group_size(self, strategy: str, buckets: int, feature_dim: int) -> int:
+        """The largest group that stays within the columns; at least 1."""
+        bucketing = make_bucketing(strategy, buckets)
+        digits = feature_dim * bucketing.functions
+        sizes = range(1, min(self.largest_group, digits) + 1)
+        fitting = (s for s in sizes if -(-digits // s) * bucketing.radix**s <= self.columns)
+        return max(fitting, default=1)
+
+
+@dataclass(frozen=True)
+class Backbones(Experiment):
+    """Methods that are the same for any partition, on several features files."""
+
+    name = "backbones"
+    title = "Other backbones"
+    question = "Does the order of the methods hold on other features?"
+    methods: Names = ("afl", "safle-hybrid", *OURS)
+    seeds: int = 1
+
+    def requests(self, plan: Plan) -> Iterator[Request]:
+        """Data sets x methods."""
+        for number, data in enumerate(plan.data):
+            labels = {"features": data.name, "feature_dim": int(data.train.shape[1])}
+            for name in self.methods:
+                yield from plan.pooled(labels, self.seeds, name, data=number)
+
+
+@dataclass(frozen=True)
+class Rounds(Experiment):
+    """The methods of one scenario; every run records its accuracy on the way."""
+
+    name = "rounds"
+    title = "Accuracy against rounds"
+    question = "How many exchanges with clients does an accuracy take?"
+    methods: Names = ("local", *ITERATIVE, "afl", "deepafl", *OURS)
+    scenario: str = "alpha=0.1"
+
+    def requests(self, plan: Plan) -> Iterator[Request]:
+        """Methods x seeds."""
+        for method in self.methods:
+            yield from plan.method(method, self.scenario)
+
+
+@dataclass(frozen=True)
+class Communication(Experiment):
+    """Methods as in `Rounds`, and SAFLe with ``encoders`` of (buckets, group size)."""
+
+    name = "communication"
+    title = "Accuracy against communication"
+    question = "What does an accuracy cost a client, in megabytes really sent and received?"
+    methods: Names = (
+        *("local", "fedavg", "feddyn", "one-shot-average", "wisard", "fedcgs"),
+        *("afl", "deepafl", "safle-hybrid", "safle-smallest", "safle-default"),
+    )
+    scenario: str = "alpha=0.1"
+    encoders: tuple[tuple[int, ...], ...] = ((1, 2), (2, 2), (4, 2), (4, 4), (8, 2))
+
+    def requests(self, plan: Plan) -> Iterator[Request]:
+        """Methods, then encoders."""
+        for method in self.methods:
+            yield from plan.method(method, self.scenario)
+        for buckets, size in self.encoders:
+            labels = {"encoder": f"L={buckets}, G={size}"}
+            coding = {"buckets": buckets, "group_size": size}
+            yield from plan.method(
+                *("safle", self.scenario), labels=labels, settings=coding, seeds=1, tune=False
+            )
+
+
+def small_tables() -> Table:
+    """A small encoder, where many models are solved."""
+    return {"buckets": 4, "group_size": 2}
+
+
+@dataclass(frozen=True)
+class Clients(Experiment):
+    """More clients with fewer samples each."""
+
+    name = "clients"
+    title = "More and more clients"
+    question = "What happens when the same samples are spread over ever more clients?"
+    methods: Names = ("local", "fedavg", "afl", *OURS)
+    scenario: str = "alpha=0.1"
+    counts: tuple[int, ...] = (100, 500, 1000)
+    seeds: int = 1
+    encoder: Table = field(default_factory=small_tables)
+
+    def requests(self, plan: Plan) -> Iterator[Request]:
+        """Methods x numbers of clients."""
+        for method in self.methods:
+            coding = self.encoder if method == "safle" else {}
+            for count in self.counts:
+                asked: Table = {"labels": {"clients": count}, "clients": count, "seeds": self.seeds}
+                yield from plan.method(method, self.scenario, settings=coding, **asked)
+
+
+@dataclass(frozen=True)
+class Sparsity(Experiment):
+    """A fixed model size: many small tables, or few large ones."""
+
+    name = "sparsity"
+    title = "Many small tables or few large ones"
+    question = (
+        "At a fixed number of columns, how large should a table be, and how full is the gram?"
+    )
+    columns: int = 8192
+    group_sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)
+    seeds: int = 1
+
+    def requests(self, plan: Plan) -> Iterator[Request]:
+        """V = 2^G over G, at about the same E V."""
+        for size in self.group_sizes:
+            buckets = self.buckets_for(size, plan.feature_dim)
+            labels = {"table_rows": 2**size, "group_size": size, "buckets": buckets}
+            coding = {"buckets": buckets, "group_size": size}
+            yield from plan.pooled(labels, self.seeds, settings=coding)
+
+    def buckets_for(self, group_size: int, feature_dim: int) -> int:
+        """L such that E V = (d L / G) 2^G comes nearest to the columns."""
+        return max(1, round(self.columns * group_size / (2**group_size * feature_dim)))
+
+
+@dataclass(frozen=True)
+class Noise(Experiment):
+    """Wrong labels at the clients; settings are chosen with the noise in place."""
+
+    name = "noise"
+    title = "Wrong labels"
+    question = "How much accuracy do wrong labels cost?"
+    kinds: Names = KINDS
+    rates: tuple[float, ...] = (0.0, 0.2, 0.3, 0.4, 0.6)
+    methods: Names = ("local", "fedavg", *ROBUST, "afl", *OURS)
+    scenario: str = "alpha=0.1"
+    seeds: int = 1
+    encoder: Table = field(default_factory=small_tables)
+
+    def __post_init__(self) -> None:
+        if unknown := {*self.kinds} - {*KINDS}:
+            found = ", ".join(sorted(unknown))
+            raise SettingsError(f"noise.kinds has {found}; expected some of {', '.join(KINDS)}")
+
+    def requests(self, plan: Plan) -> Iterator[Request]:
+        """Kinds of noise x methods x rates."""
+        for kind in self.kinds:
+            for method in self.methods:
+                coding = self.encoder if method == "safle" else {}
+                for rate in self.rates:
+                    asked: Table = {"labels": {"noise": kind, "rate": rate}, "seeds": self.seeds}
+                    # Clean labels are the same measurement for every kind, and for others.
+                    noise: Table = {"noise": kind, "rate": rate} if rate else {}
+                    yield from plan.method(method, self.scenario, settings=coding, **asked, **noise)
+
+
+@dataclass(frozen=True)
+class Ridge(Experiment):
+    """Accuracy over the ridge; ``octaves`` are powers of two around the automatic choice."""
+
+    name = "ridge"
+    title = "The ridge, and its automatic choice"
+    question = "How much does the ridge decide, and does the choice from the counts alone find it?"
+    columns: Names = ("linear", "embedding", "stack")
+    octaves: tuple[int, ...] = (-12, -9, -6, -4, -2, 0, 2, 4, 6, 9)
+    seeds: int = 1
+    encoder: Table = field(default_factory=small_tables)
+
+    def requests(self, plan: Plan) -> Iterator[Request]:
+        """Columns x seeds."""
+        del plan
+        for columns in self.columns:
+            settings = {**self.encoder, "columns": columns}
+            for seed in range(self.seeds):
+                cell = Cell("ridge", POOLED, 1, seed, settings=settings, octaves=self.octaves)
+                yield Request({"columns_of": columns}, cell)
+
+
+@dataclass(frozen=True)
+class Unlearning(Experiment):
+    """Clients that leave: their counts taken back, against counting again without them."""
+
+    name = "unlearning"
+    title = "Unlearning"
+    question = "Is the model without a client the one that never saw it, and what does that cost?"
+    columns: Names = ("linear", "embedding")
+    leaving: tuple[int, ...] = (1, 10, 50)
+    scenario: str = "alpha=0.1"
+    seeds: int = 1
+    encoder: Table = field(default_factory=small_tables)
+
+    def requests(self, plan: Plan) -> Iterator[Request]:
+        """Columns x how many leave x seeds."""
+        for columns in self.columns:
+            settings = {**self.encoder, "columns": columns}
+            for leaving in self.leaving:
+                for seed in range(self.seeds):
+                    who = (self.scenario, plan.federation.clients, seed)
+                    cell = Cell("unlearning", *who, settings=settings, leaving=leaving)
+                    yield Request({"columns_of": columns, "leaving": leaving}, cell)
+
+
+def method_defaults() -> dict[str, Table]:
+    """What features files need of the methods."""
+    return {
+        **{name: dict(PROTOCOL) for name in (*ITERATIVE, "fednoro", "fedcorr")},
+        "moon": {"hidden": 64, **PROTOCOL},
+        "safle": {"buckets": 8, "group_size": 2},
+        "safle-hybrid": {"buckets": 4, "group_size": 2},
+    }
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of all experiments: what they share, the methods', and a table for each."""
+
+    federation: Federation = field(default_factory=Federation)
+    tuning: Tuning = field(default_factory=Tuning)
+    methods: dict[str, Table] = field(default_factory=method_defaults)
+    table1: Table1 = field(default_factory=Table1)
+    bucketing: Bucketing = field(default_factory=Bucketing)
+    backbones: Backbones = field(default_factory=Backbones)
+    rounds: Rounds = field(default_factory=Rounds)
+    communication: Communication = field(default_factory=Communication)
+    clients: Clients = field(default_factory=Clients)
+    sparsity: Sparsity = field(default_factory=Sparsity)
+    noise: Noise = field(default_factory=Noise)
+    ridge: Ridge = field(default_factory=Ridge)
+    unlearning: Unlearning = field(default_factory=Unlearning)
+
+
+EXPERIMENTS = tuple(field.name for field in fields(Settings)[3:])
+"""Their names, in the order of the report."""

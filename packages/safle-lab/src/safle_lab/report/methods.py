@@ -1,0 +1,230 @@
+"""Sections that compare methods: table 1, rounds, bytes, clients, noise."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from safle.evaluation.blocks import (
+    ACCURACY,
+    COSTS,
+    MEGA,
+    Cell,
+    Chart,
+    Content,
+    Mix,
+    Result,
+    Row,
+    Rows,
+    Series,
+    Show,
+    Table,
+    column,
+    distinct,
+    draw_curves,
+    draw_lines,
+    matching,
+    show_score,
+)
+from safle_lab.report.paper import Paper
+
+
+def table1(result: Result, paper: Paper) -> Content:
+    """Methods x scenarios beside the paper's, and who holds what."""
+    lines = result["summary"]
+    scenarios = distinct(lines, "scenario")
+
+    def of_method(row: Row) -> list[Row]:
+        return matching(lines, method=row["method"])
+
+    def accuracy(scenario: str) -> Show:
+        def show(row: Row) -> str | Cell:
+            own = matching(of_method(row), scenario=scenario)
+            theirs = paper.table1(row["method"], scenario)
+            best = max(line["accuracy"] for line in matching(lines, scenario=scenario))
+            return (
+                show_score(own[0], theirs, strong=own[0]["accuracy"] == best) if own else "not run"
+            )
+
+        return show
+
+    def models(row: Row) -> str:
+        own = of_method(row)
+        digests = {digest for line in own for digest in line["digests"]}
+        same = len(own) > 1 and len(digests) <= max(line["seeds"] for line in own)
+        return "same bytes" if same else f"{len(digests)} model{'s' * (len(digests) > 1)}"
+
+    table = Table.of(
+        "Top-1 accuracy in percent, mean ± deviation over seeds, the best in bold; AUC is the mean "
+        "over classes, each against the rest; bytes are per client.",
+        [matching(lines, method=method)[0] for method in distinct(lines, "method")],
+        {
+            "method": column("method"),
+            **{in_words(scenario): accuracy(scenario) for scenario in scenarios},
+            **COSTS,
+            "seconds": lambda row: f"{fmean(line['seconds'] for line in of_method(row)):.1f}",
+            "across scenarios": models,
+        },
+    )
+    remarks = _protocol_remarks(result["rows"]) + _gap_remarks(lines, scenarios, paper)
+    return Content([table, *_each_client(result["rows"], scenarios), *_mixes(result)], remarks)
+
+
+def _each_client(rows: Rows, scenarios: Sequence[str]) -> list[Chart]:
+    """Accuracy at every client, worst first, a chart for every scenario."""
+    charts = []
+    for scenario in scenarios:
+        own = [row for row in matching(rows, scenario=scenario, seed=0) if "per_client" in row]
+        series = [
+            Series(row["method"], range(1, len(seen) + 1), seen)
+            for row in own
+            for seen in [[100 * share for share in sorted(row["per_client"])]]
+        ]
+        if series:
+            caption = (
+                f"Accuracy at every client, {in_words(scenario)}: on test samples in the client's "
+                "own mix of classes, worst first. Local: with its own model."
+            )
+            charts.append(Chart(caption, "clients", ACCURACY, series))
+    return charts
+
+
+def _mixes(result: Result) -> list[Mix]:
+    """Who holds which classes, for every scenario."""
+    mixes = []
+    for row in matching(result["rows"], seed=0):
+        if "class_mix" in row:
+            caption = (
+                f"Class mix, {in_words(row['partition_of'])}: "
+                f"{row['mean_classes']:.1f} classes per client, "
+                f"{row['least_samples']} to {row['most_samples']} samples."
+            )
+            mixes.append(Mix(caption, row["class_mix"], result["data"][0]["classes"]))
+    return mixes
+
+
+def in_words(scenario: str) -> str:
+    """A scenario as the paper's tables write it."""
+    kind, _, number = scenario.partition("=")
+    return {"alpha": f"α = {number}", "shards": f"s = {number}", "iid": "IID"}.get(kind, scenario)
+
+
+def _protocol_remarks(rows: Rows) -> list[str]:
+    """How the iterative methods were trained, for every protocol that occurs."""
+    methods: dict[str, list[str]] = {}
+    for row in rows:
+        used = row.get("settings", {})
+        if "participation" in used:
+            epochs = "1 local epoch" if used["epochs"] == 1 else f"{used['epochs']} local epochs"
+            text = (
+                f"{used['rounds']} rounds with {used['participation']:.0%} of the clients in each, "
+                f"{epochs}, batches of {used['batch']}"
+            )
+            methods.setdefault(text, []).append(row["method"])
+    return [f"{', '.join(dict.fromkeys(names))}: {text}." for text, names in methods.items()]
+
+
+def _gap_remarks(lines: Rows, scenarios: Sequence[str], paper: Paper) -> list[str]:
+    if not {"SAFLe", "AFL"} <= set(distinct(lines, "method")):
+        return []
+    ours, linear = (
+        100 * fmean(line["accuracy"] for line in matching(lines, method=method))
+        for method in ("SAFLe", "AFL")
+    )
+    text = f"SAFLe − AFL on these features: {ours - linear:+.2f} points."
+    safle, afl = (paper.table1(name, scenarios[0]) for name in ("SAFLe", "AFL"))
+    if safle is not None and afl is not None:
+        text += (
+            f" The paper reports {safle - afl:+.2f}; it took its baselines' figures from "
+            "other papers, so that difference contains a change of preprocessing. Here all "
+            "methods see the same features."
+        )
+    return [text]
+
+
+def rounds(result: Result, _paper: Paper) -> Content:
+    """Accuracy over rounds."""
+    scenario = in_words(result["settings"]["rounds"]["scenario"])
+    caption = f"Accuracy after so many rounds, {scenario}; bands are deviations over seeds."
+    series = draw_curves(result["rows"], 0)
+    return Content([Chart(caption, "rounds", ACCURACY, series, log_base=10)])
+
+
+def communication(result: Result, _paper: Paper) -> Content:
+    """Accuracy over megabytes, and the bytes themselves."""
+    sized = [row for row in result["rows"] if "encoder" in row]
+    ordered = sorted(sized, key=lambda row: row["curve"][0][2])
+    sizes = [row["curve"][0][2] / MEGA for row in ordered]
+    curve = Series("SAFLe, sizes", sizes, [100 * row["accuracy"] for row in ordered])
+    chart = Chart(
+        "Accuracy against megabytes that a client sends and receives.",
+        "MB per client",
+        ACCURACY,
+        [*draw_curves(result["rows"], 2, 1 / MEGA), curve],
+        log_base=10,
+    )
+    table = Table.of(
+        "What a client sends and receives in all, mean over clients.",
+        result["summary"],
+        {
+            "method": lambda row: f"{row['method']} {row.get('encoder', '')}".strip(),
+            "accuracy": show_score,
+            **COSTS,
+        },
+    )
+    return Content([chart, table])
+
+
+def clients(result: Result, _paper: Paper) -> Content:
+    """Accuracy over the number of clients, with the models' digests."""
+    lines = result["summary"]
+    table = Table.of(
+        "The same samples, spread ever thinner.",
+        lines,
+        {
+            "method": column("method"),
+            "clients": column("clients", ","),
+            "accuracy": show_score,
+            "MB up": COSTS["MB up"],
+            "model digest": lambda row: ", ".join(digest[:12] for digest in row["digests"]),
+        },
+    )
+    series = draw_lines(lines, "method", "clients")
+    return Content(
+        [Chart("Accuracy over the number of clients.", "clients", ACCURACY, series), table]
+    )
+
+
+def noise(result: Result, _paper: Paper) -> Content:
+    """Accuracy over the noise rate, a chart for every kind."""
+    lines = result["summary"]
+    charts = [
+        Chart(
+            f"Accuracy on clean test labels, {kind} noise.",
+            "share of wrong labels ρ",
+            ACCURACY,
+            draw_lines(matching(lines, noise=kind), "method", "rate"),
+        )
+        for kind in distinct(lines, "noise")
+    ]
+    rates = distinct(lines, "rate")
+
+    def at(rate: float) -> Show:
+        def show(row: Row) -> str | Cell:
+            own = matching(lines, noise=row["noise"], method=row["method"], rate=rate)
+            return show_score(own[0]) if own else "not run"
+
+        return show
+
+    table = Table.of(
+        "Accuracy on clean test labels, in percent.",
+        [
+            matching(lines, noise=kind, method=method)[0]
+            for kind in distinct(lines, "noise")
+            for method in distinct(matching(lines, noise=kind), "method")
+        ],
+        {
+            "method": column("method"),
+            "noise": column("noise"),
+            **{f"ρ = {rate:g}": at(rate) for rate in rates},
+        },
+    )
+    return Content([*charts, table])

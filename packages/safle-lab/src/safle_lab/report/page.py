@@ -1,0 +1,93 @@
+"""A folder of results -> one HTML page that needs nothing else: no script, font or network.
+
+Beside it, the tables of every experiment as LaTeX.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from safle.basics import atomic
+from safle.basics.templates import render_page
+from safle.errors import InvalidInput
+from safle.evaluation.blocks import Section, Table
+from safle.evaluation.charts import draw
+from safle.evaluation.pictures import require_matplotlib
+from safle_lab.experiments.running import read_result, to_toml
+from safle_lab.experiments.suite import EXPERIMENTS
+from safle_lab.report import encoders, methods
+from safle_lab.report.latex import to_latex
+from safle_lab.report.paper import Paper
+
+MAKERS = {
+    "table1": methods.table1,
+    "bucketing": encoders.bucketing,
+    "backbones": encoders.backbones,
+    "rounds": methods.rounds,
+    "communication": methods.communication,
+    "clients": methods.clients,
+    "sparsity": encoders.sparsity,
+    "noise": methods.noise,
+    "ridge": encoders.ridge,
+    "unlearning": encoders.unlearning,
+}
+
+
+def write_report(folder: Path, output: Path) -> list[str]:
+    """Write the page of all experiments with results in ``folder``; returns their names.
+
+    Their tables go into NAME.tex beside the page.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +ELLIPSIS
+    ...     write_report(Path(folder), Path(folder, "report.html"))
+    Traceback (most recent call last):
+        ...
+    safle.errors.InvalidInput: /... holds no results; expected table1.json or ...
+    """
+    require_matplotlib()
+    paths = (folder / f"{name}.json" for name in EXPERIMENTS)
+    results = [read_result(path) for path in paths if path.exists()]
+    if not results:
+        raise InvalidInput(
+            f"{folder} holds no results; expected table1.json or another experiment's: run "
+            f"'safle experiment table1 --out {folder}' first"
+        )
+    data = results[0]["data"][0]
+    for result in results:
+        if result["data"][0]["fingerprint"] != data["fingerprint"]:
+            raise InvalidInput(
+                f"{folder}: {result['experiment']}.json is about other features than "
+                f"{results[0]['experiment']}.json; keep results of different data apart"
+            )
+    sections = [_section_of(result, folder) for result in results]
+    atomic.write_text(output, render(sections, data, results[0]["versions"]))
+    for section in sections:
+        tables = [block for block in section.content.blocks if isinstance(block, Table)]
+        atomic.write_text(output.parent / f"{section.name}.tex", "\n".join(map(to_latex, tables)))
+    return [section.name for section in sections]
+
+
+def render(sections: list[Section], data: dict[str, Any], versions: dict[str, str]) -> str:
+    """The page of the sections."""
+    return render_page(
+        "safle_lab.report",
+        "page.html.j2",
+        draw=draw,
+        title=f"Federated learning on {data['name']}: the paper's experiments",
+        sections=sections,
+        data=data,
+        versions=", ".join(f"{name} {number}" for name, number in versions.items()),
+    )
+
+
+def _section_of(result: dict[str, Any], folder: Path) -> Section:
+    name = result["experiment"]
+    try:
+        content = MAKERS[name](result, Paper.of(result["data"][0]))
+        toml = to_toml(result["settings"])
+        return Section(name, result["title"], result["question"], content, toml)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"{folder / name}.json does not hold what its experiment measures ({error!r}); run "
+            "the experiment again"
+        ) from error

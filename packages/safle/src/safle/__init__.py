@@ -1,0 +1,138 @@
+"""safle: single-round analytic federated learning.
+
+Clients turn features into integer codes and count co-occurrences; a server adds the
+counts and solves one linear system. Names are imported where they are first used, so
+``import safle`` stays light.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from safle.encoders import (
+        EmbeddingEncoder,
+        Encoder,
+        LinearEncoder,
+        RandomFeatureEncoder,
+        StackEncoder,
+        TableEncoder,
+        load_encoder,
+    )
+    from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot
+    from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
+    from safle.encoders.histogram import Grid, Histogram
+    from safle.encoders.registry import make_encoder
+    from safle.encoders.schema import Column, Schema, merge_schemas
+    from safle.errors import SafleError
+    from safle.evaluation.calibrating import calibrate
+    from safle.evaluation.evaluating import evaluate
+    from safle.evaluation.figures import Figures
+    from safle.model import Model, load_model
+    from safle.model.estimator import SafleClassifier
+    from safle.solver import Solution, solve
+    from safle.statistics import Accumulator, Statistics, count, sum_statistics
+    from safle.statistics.evaluation import Evaluation
+    from safle.wire import (
+        read_evaluation,
+        read_histogram,
+        read_statistics,
+        write_evaluation,
+        write_histogram,
+        write_statistics,
+    )
+
+_HOMES = {
+    "safle.encoders.bucketing": ("BinaryOverlap", "Integer", "OneHot"),
+    "safle.encoders.calibration": ("DeclaredMoments", "DeclaredRange", "PublicSample"),
+    "safle.statistics": ("Accumulator", "Statistics", "count", "sum_statistics"),
+    "safle.encoders": (
+        "EmbeddingEncoder",
+        "Encoder",
+        "StackEncoder",
+        "TableEncoder",
+        "LinearEncoder",
+        "RandomFeatureEncoder",
+        "load_encoder",
+    ),
+    "safle.encoders.registry": ("make_encoder",),
+    "safle.encoders.schema": ("Column", "Schema", "merge_schemas"),
+    "safle.errors": ("SafleError",),
+    "safle.model.estimator": ("SafleClassifier",),
+    "safle.encoders.histogram": ("Grid", "Histogram"),
+    "safle.model.model": ("Model", "load_model"),
+    "safle.solver": ("Solution", "solve"),
+    "safle.statistics.evaluation": ("Evaluation",),
+    "safle.evaluation.calibrating": ("calibrate",),
+    "safle.evaluation.evaluating": ("evaluate",),
+    "safle.evaluation.figures": ("Figures",),
+    "safle.wire": (
+        "read_evaluation",
+        "read_histogram",
+        "read_statistics",
+        "write_evaluation",
+        "write_histogram",
+        "write_statistics",
+    ),
+}
+# What goes on is said to the logger "safle": it is silent until a program asks for it.
+logging.getLogger("safle").addHandler(logging.NullHandler())
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Accumulator",
+    "BinaryOverlap",
+    "Column",
+    "DeclaredMoments",
+    "DeclaredRange",
+    "EmbeddingEncoder",
+    "Encoder",
+    "Evaluation",
+    "Figures",
+    "Grid",
+    "Histogram",
+    "Integer",
+    "LinearEncoder",
+    "Model",
+    "OneHot",
+    "PublicSample",
+    "RandomFeatureEncoder",
+    "SafleClassifier",
+    "SafleError",
+    "Schema",
+    "Solution",
+    "StackEncoder",
+    "Statistics",
+    "TableEncoder",
+    "calibrate",
+    "count",
+    "evaluate",
+    "load_encoder",
+    "load_model",
+    "make_encoder",
+    "merge_schemas",
+    "read_evaluation",
+    "read_histogram",
+    "read_statistics",
+    "solve",
+    "sum_statistics",
+    "write_evaluation",
+    "write_histogram",
+    "write_statistics",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("safle")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'safle' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,243 @@
+"""What our files hold, in words: one function a kind, names -> values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from safle.basics.memory import readable
+from safle.encoders import Encoder
+from safle.encoders.features import ClassName, near_duplicates
+from safle.encoders.histogram import Histogram
+from safle.statistics import Statistics
+from safle.statistics.noisy import NoisyStatistics
+
+if TYPE_CHECKING:
+    from safle.cli.session import Session
+    from safle.model import Model
+    from safle.server.manifest import Manifest
+    from safle.site.rehearsal import Rehearsal
+    from safle_lab.attack import Attack
+
+Facts = dict[str, object]
+NAMES_SHOWN = 12
+
+
+def encoder_facts(encoder: Encoder) -> Facts:
+    """Kind, settings, sizes, fingerprint."""
+    layout = encoder.layout
+    facts: Facts = {"kind": encoder.kind, "features": f"{encoder.feature_dim:,}"}
+    facts |= encoder.facts()
+    if layout.experts:
+        tables = Counter(layout.table_sizes)
+        facts["tables"] = ", ".join(f"{count:,} x {size:,} rows" for size, count in tables.items())
+    facts["columns"] = (
+        f"{layout.embedding_dim:,} (codes {layout.code_count:,}, dense {layout.dense_dim:,})"
+    )
+    entries = layout.embedding_dim * (layout.embedding_dim + 1) // 2
+    facts["gram, if all are seen"] = readable(4 * entries)
+    if layout.class_layout:
+        width = layout.class_layout.dense_dim
+        facts["gram of each class"] = f"{readable(2 * width * (width + 1))} ({width:,} columns)"
+    if encoder.feature_names:
+        facts["columns by name"] = ", ".join(encoder.feature_names)
+    if encoder.classes:
+        facts["only for classes"] = listing(encoder.classes)
+    if encoder.source:
+        facts["only for features of"] = encoder.source
+    return facts | {"fingerprint": encoder.fingerprint}
+
+
+def contribution_facts(sent: Rehearsal, *, about: str = "") -> Facts:
+    """What a client sends, what that takes, and what it gives away."""
+    return {
+        "sends": f"{about}{readable(sent.bytes)}, once: {sent.numbers:,} sums over its samples",
+        "takes": f"{sent.seconds:.1f} s to encode, count and pack features here",
+        "says": "how many samples each class has, sums of columns and of products of two columns",
+        "hides": "what the codes do not say"
+        if sent.warning
+        else "every single sample, as far as we know",
+    }
+
+
+def worked_out(found: Sequence[str], warning: str = "") -> list[str]:
+    """What `safle.site.disclosure` says, as lines; with what it warns of, first."""
+    heading = f"warning: {warning}" if warning else "What can be worked out from it:"
+    return [heading, *(f"  - {text}" for text in found)]
+
+
+def attack_text(found: Attack, warning: str) -> str:
+    """What an attack that was run found, beside what a ``warning`` says it could have."""
+    text = f"{found.found:,} of {found.samples:,} samples were worked out here, exactly"
+    if warning and found.found < found.samples and not found.tried_lattice:
+        text += "; a lattice reduction, which was not run, works out more"
+    return text
+
+
+def attack_facts(found: Attack) -> Facts:
+    """How many samples were worked out of a contribution, how, and how closely."""
+    left = found.samples - found.found
+    facts: Facts = {
+        "samples": f"{found.samples:,}",
+        "worked out": f"{found.found:,} of {found.samples:,}, exactly: every code, and the class",
+        "by their class": f"{found.by_class:,} that had one to themselves",
+        "by a code": f"{found.by_code:,} that had one to themselves",
+        "by lattice": f"{found.by_lattice:,} from the products of all columns",
+    }
+    if not found.tried_lattice and left:
+        facts["by lattice"] = (
+            f"not tried on the other {left:,}; of no more samples than columns it is known to "
+            "find all (docs/security.md)"
+        )
+    if found.close:
+        facts["nearly"] = f"{found.close:,} more: the sums of their classes are close to each"
+    return facts
+
+
+def statistics_facts(statistics: Statistics, *, size: int, digest: str) -> Facts:
+    """Samples, classes, codes seen, density, sizes, identity."""
+    layout, entries = statistics.layout, max(statistics.gram.size, 1)
+    filled = np.count_nonzero(statistics.gram) / entries
+    facts: Facts = {
+        "samples": f"{statistics.sample_count:,}",
+        "classes": listing(statistics.class_names),
+    }
+    if layout.experts:
+        facts["codes seen"] = f"{len(statistics.codes):,} of {layout.code_count:,}"
+        facts["experts"] = f"{layout.experts:,}"
+    if layout.dense_dim:
+        facts["dense columns"] = f"{layout.dense_dim:,}"
+    facts["gram"] = f"{statistics.dim:,} rows, {filled:.1%} of its pairs occur"
+    if statistics.by_class:
+        facts["grams of classes"] = f"{statistics.by_class[0].dim:,} rows for each class"
+    held = statistics.gram.nbytes + sum(part.gram.nbytes for part in statistics.by_class)
+    return facts | {
+        "in memory": readable(held + statistics.cross.nbytes),
+        "file": readable(size),
+        "encoder": statistics.fingerprint,
+        "digest": digest,
+    }
+
+
+def histogram_facts(histogram: Histogram) -> Facts:
+    """Grid, samples, how much lies outside."""
+    grid, counts = histogram.grid, histogram.counts
+    outside = int(counts[:, 0].sum() + counts[:, -1].sum())
+    share = outside / max(int(counts.sum()), 1)
+    low, high = (np.ravel(end)[0] for end in (grid.low, grid.high))
+    spans = f"{low:g} to {high:g}" if grid.feature_dim is None else "a range for each"
+    return {
+        "features": f"{histogram.feature_dim:,}",
+        "samples": f"{histogram.sample_count:,}",
+        "grid": f"{grid.bins:,} bins over {spans}",
+        "values outside": f"{share:.2%}" + (" (widen the grid)" if share > 0.01 else ""),
+    }
+
+
+def counts_facts(value: Any, *, size: int, digest: str) -> Facts:
+    """Of statistics, exact or noisy, of a histogram or of evaluation counts; size, identity."""
+    if isinstance(value, NoisyStatistics):
+        return noisy_facts(value, size=size, digest=digest)
+    if isinstance(value, Statistics):
+        return statistics_facts(value, size=size, digest=digest)
+    if isinstance(value, Histogram):
+        facts = histogram_facts(value)
+    else:
+        classes = listing(value.class_names)
+        facts = {"samples": f"{value.sample_count:,}", "classes": classes, "model": value.model}
+    return facts | {"digest": digest, "file": readable(size)}
+
+
+def warn_of_coarse(session: Session, histogram: Histogram) -> None:
+    """Say which features have hardly any thresholds to be told apart by."""
+    places = histogram.coarse()
+    if not len(places):
+        return
+    called = histogram.names or [f"number {at}" for at in range(histogram.feature_dim)]
+    session.warn(
+        f"{len(places):,} of {histogram.feature_dim:,} features fall into one or two bins: "
+        f"{', '.join(called[at] for at in places)}; unless they have no more than two values, give "
+        "every feature a range of its own (--ranges)"
+    )
+
+
+def noisy_facts(noisy: NoisyStatistics, *, size: int, digest: str) -> Facts:
+    """What was promised, the noise, sizes, identity."""
+    noise = noisy.privacy
+    return {
+        "samples": f"about {noisy.sample_count:,}",
+        "classes": listing(noisy.class_names),
+        "columns": f"{noisy.dim:,}",
+        "privacy": noise.promise,
+        "rho": f"{noise.rho:.4g}",
+        "noise": f"{noise.mechanism}; of scale {noise.gram:.4g} in products, {noise.cross:.4g} in "
+        f"class sums, {noise.counts:.4g} in class counts, in real units",
+        "calibration": noise.calibration,
+        "file": readable(size),
+        "encoder": noisy.fingerprint,
+        "digest": digest,
+    }
+
+
+def privacy_facts(model: Model) -> Facts:
+    """What was promised to those whose samples a model was made of, if anything was."""
+    return {} if model.privacy is None else {"privacy": model.privacy.promise}
+
+
+def calibration_of(model: Model) -> str:
+    """Whether probabilities can be taken at their word."""
+    if model.temperature is None:
+        return "not calibrated: `safle evaluate` says how far they are off, `safle calibrate` helps"
+    return f"calibrated (temperature {model.temperature:.3g})"
+
+
+def model_facts(model: Model, *, size: int) -> Facts:
+    """Classes, head, ridge, what was promised, sizes, identity."""
+    return {
+        "classes": listing(model.class_names),
+        "head": model.head,
+        "ridge": f"{model.ridge:.6g}",
+        "probabilities": calibration_of(model),
+        **privacy_facts(model),
+        "encoder kind": model.encoder.kind,
+        "features": f"{model.encoder.feature_dim:,}",
+        "weights": " x ".join(f"{length:,}" for length in model.weights.shape)
+        + f" for {model.encoder.layout.embedding_dim:,} columns",
+        "file": readable(size),
+        "encoder": model.encoder.fingerprint,
+        "digest": model.digest,
+    }
+
+
+def manifest_facts(manifest: Manifest) -> Facts:
+    """What a sum is made of."""
+    facts: Facts = {
+        "of": manifest.kind,
+        "contributions": f"{len(manifest.contributions):,}",
+        "samples": f"{manifest.samples:,}",
+        "digest of the sum": manifest.digest,
+    }
+    if manifest.removed:
+        facts["removed by force"] = f"{len(manifest.removed):,}"
+    return facts
+
+
+def warn_of_classes(session: Session, names: Sequence[ClassName]) -> None:
+    """Say which classes are probably one: hospitals write labels in their own ways."""
+    for alike in near_duplicates(names):
+        session.warn(
+            f"classes {alike} differ in case or spaces only; if they are one, write the label one "
+            "way at every client and count again (--only-classes A,B,C of 'safle encoder make' "
+            "refuses others)"
+        )
+
+
+def listing(names: Sequence[ClassName]) -> str:
+    """How many names, and the first of them."""
+    if not names:
+        return "0"
+    shown = ", ".join(str(name) for name in names[:NAMES_SHOWN])
+    return f"{len(names):,} ({shown}{', …' if len(names) > NAMES_SHOWN else ''})"

@@ -1,0 +1,213 @@
+"""``safle inspect``: what any file of ours is, and whether it is sound."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from safle.cli.kinds import kind_of
+from safle.cli.options import FILE, client_options, command, table_options
+from safle.cli.session import Session
+from safle.errors import TableError
+
+CLASSES_SHOWN = 30
+
+
+@command("Any file", "safle inspect a.stats", name="inspect")
+@click.argument(
+    "file",
+    type=FILE,
+    help="An encoder, schema, statistics, histogram, model, manifest, features, counts or private "
+    "file.",
+)
+@table_options(labels=True)
+@client_options("an encoder")
+def inspect_file(
+    session: Session, /, file: Path, samples: int, classes: int, **selection: Any
+) -> None:
+    """Say what a file is, what it holds, and which checks it passes.
+
+    Works on every file that safle writes, and on tables of features. Of an encoder it also
+    says what a client would send, how long that takes here, and what it gives away.
+    """
+    kind = kind_of(file)
+    if kind == "table" and file.suffix.lower() == ".toml":
+        _schema(session, file)
+    elif kind == "table":
+        _table(session, file, **selection)
+    elif kind == "encoder":
+        _encoder(session, file, samples, classes)
+    else:
+        _SHOWS.get(kind, _private)(session, file)
+
+
+def _encoder(session: Session, path: Path, samples: int, classes: int) -> None:
+    from safle.basics.memory import readable
+    from safle.cli.describe import contribution_facts, encoder_facts, worked_out
+    from safle.encoders import load_encoder
+    from safle.site.rehearsal import rehearse
+
+    encoder = load_encoder(path)
+    facts = encoder_facts(encoder)
+    facts["file"] = readable(path.stat().st_size)
+    session.facts(f"{path}: encoder", facts | {"checks": "sizes, thresholds"})
+    session.announce_compilation()
+    sent = rehearse(encoder, samples=samples, classes=classes)
+    title = (
+        f"a client of {samples:,} samples and {classes:,} classes (rehearsed on made-up features)"
+    )
+    session.facts(title, contribution_facts(sent, about="about "))
+    session.text(worked_out(sent.gives_away, sent.warning))
+
+
+def _schema(session: Session, path: Path) -> None:
+    from safle.cli.schema import show_schema
+    from safle.encoders.schema import Schema
+
+    show_schema(session, path, Schema.read(path))
+
+
+def _model(session: Session, path: Path) -> None:
+    from safle.cli.describe import model_facts
+    from safle.model import load_model
+
+    facts = model_facts(load_model(path), size=path.stat().st_size)
+    session.facts(f"{path}: model", facts | {"checks": "sizes, codes, finite weights"})
+
+
+def _classifier(session: Session, path: Path) -> None:
+    from safle.cli.describe import model_facts
+    from safle.model.estimator import SafleClassifier
+
+    fitted = SafleClassifier.load(path)
+    facts: dict[str, object] = {"samples": f"{fitted.statistics_.sample_count:,}"}
+    facts |= model_facts(fitted.model_, size=path.stat().st_size)
+    session.facts(f"{path}: classifier", facts | {"checks": "those of its model and statistics"})
+
+
+def _statistics(session: Session, path: Path) -> None:
+    from safle.basics.places import naming
+    from safle.cli.describe import statistics_facts, worked_out
+    from safle.server.contribution import Contribution
+    from safle.server.manifest import read_manifest
+    from safle.site.disclosure import disclosures, name_given_away
+
+    session.announce_compilation()
+    with naming(path):
+        statistics, entry = Contribution.read(path).open()
+    facts = statistics_facts(statistics, size=entry.bytes, digest=entry.digest)
+    manifest = read_manifest(path, entry)
+    facts["contributions"] = "no manifest" if manifest is None else len(manifest.contributions)
+    facts["checks"] = "checksum, digest, sizes, all invariants of counts"
+    session.facts(f"{path}: statistics", facts)
+    counts = list(zip(statistics.class_names, statistics.class_counts.tolist(), strict=True))
+    session.table(["class", "samples"], [[n, f"{c:,}"] for n, c in counts[:CLASSES_SHOWN]])
+    if len(counts) > CLASSES_SHOWN:
+        session.text([f"and {len(counts) - CLASSES_SHOWN} more classes"])
+    session.text(worked_out(disclosures(statistics), name_given_away(statistics)))
+
+
+def _counts(session: Session, path: Path) -> None:
+    """Noisy statistics, histograms or evaluation counts."""
+    from safle.basics.places import naming
+    from safle.cli.describe import counts_facts
+    from safle.wire import container, kind_named
+
+    kind, data = kind_of(path), container.read_limited(path)
+    reader = kind_named(kind)
+    assert reader is not None, "the others have functions of their own"
+    with naming(path):
+        value, digest = reader.open(data)
+    facts = counts_facts(value, size=len(data), digest=digest)
+    session.facts(f"{path}: {kind}", facts | {"checks": f"checksum, digest, sizes{_MORE[kind]}"})
+
+
+def _private(session: Session, path: Path) -> None:
+    """What a file of a private round says of itself, without the keys that could check it."""
+    from safle.basics.memory import readable
+    from safle.basics.places import naming
+    from safle.private.round import MOST_BYTES
+    from safle.private.signed import Signed
+    from safle.wire import container, peek_kind
+
+    name = str(peek_kind(path))
+    kind = next(number for number, text in container.KINDS.items() if text == name)
+    said, payload = container.read_file(path, kind=kind).header, b""
+    if kind in (container.ROUND, container.MASKED, container.ANSWER):
+        with naming(path):
+            signed = Signed.read(container.read_limited(path), kind)
+            if kind == container.ROUND:
+                payload = signed.unfold(MOST_BYTES)
+        said = dict(signed.head.fields)
+    facts: dict[str, object] = {k: v for k, v in said.items() if isinstance(v, str)}
+    if kind == container.ROUND:
+        facts |= _round_facts(payload)
+    facts["file"] = readable(path.stat().st_size)
+    session.facts(f"{path}: {name}", facts | {"checks": "checksum, sizes; signatures need keys"})
+
+
+def _round_facts(payload: bytes) -> dict[str, object]:
+    """Who takes part, by the operator's word."""
+    from safle.private.round import read_content
+
+    content = read_content(payload)
+    parties = {
+        name: ", ".join(f"{key.name} ({key.fingerprint[:16]}…)" for key in roster.values())
+        for name, roster in (("clients", content.clients), ("keyholders", content.keyholders))
+    }
+    opening = f"{content.needed} keyholders, at least {content.least} clients"
+    most = f"{content.space.most_samples:,} samples"
+    return {**parties, "needed to open": opening, "at most": most}
+
+
+def _manifest(session: Session, path: Path) -> None:
+    from safle.basics.memory import readable
+    from safle.cli.describe import listing, manifest_facts
+    from safle.server.manifest import load_manifest
+
+    manifest = load_manifest(path)
+    session.facts(f"{path}: manifest of a sum", manifest_facts(manifest))
+    rows = [
+        [c.client, c.digest[:12], listing(c.classes), f"{c.samples:,}", readable(c.bytes)]
+        for c in manifest.contributions
+    ]
+    session.table(["file", "digest", "classes", "samples", "size"], rows, names=3)
+
+
+def _table(session: Session, path: Path, **selection: Any) -> None:
+    from safle.basics.memory import readable
+    from safle.cli.describe import listing
+    from safle.tables import open_table
+
+    table = open_table(path, **selection)
+    facts: dict[str, object] = {
+        "samples": f"{len(table):,}",
+        "features": f"{table.feature_dim:,} ({table.features.dtype})",
+        "labels": "none",
+        "file": readable(path.stat().st_size),
+    }
+    if table.labels is not None:
+        facts["labels"] = listing(sorted(set(table.labels.tolist())))
+    if table.source:
+        facts["source"] = table.source
+    session.facts(f"{path}: table of features", facts)
+    try:
+        table.features[:1]
+    except TableError as error:
+        # What stands in a file of text shows only when it is read.
+        session.warn(str(error))
+
+
+_SHOWS: dict[str, Callable[[Session, Path], None]] = {
+    "model": _model,
+    "classifier": _classifier,
+    "statistics": _statistics,
+    "manifest": _manifest,
+}
+_MORE = {
+    "noisy statistics": "",
+    "histogram": ", every feature counts all samples",
+    "evaluation counts": ", every part counts all samples",
+}
+_SHOWS |= dict.fromkeys(_MORE, _counts)

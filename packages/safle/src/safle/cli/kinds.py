@@ -1,0 +1,60 @@
+"""Which kind of file is there: for whoever shows it, or would overwrite it."""
+
+import contextlib
+import json
+import re
+import zipfile
+from collections.abc import Collection
+from pathlib import Path
+
+
+def kind_of(path: Path) -> str:
+    """One of our kinds of file, by what is in it; "table" for all others."""
+    from safle.server.manifest import SUFFIX
+    from safle.wire import peek_kind
+
+    if path.name.endswith(SUFFIX):
+        return "manifest"
+    return peek_kind(path) or _safetensors_kind(path)
+
+
+HEADERS = {
+    "predictions": r"[^,]*,class(,probability_[^,]*)*",
+    "ridge curve": r"ridge,\w+,degrees_of_freedom",
+}
+"""The first line of a .csv file that we have written: somebody's data have that ending, too."""
+
+
+def looks_like(path: Path, kinds: Collection[str]) -> bool:
+    """Whether a file that is none of ours could be one of ``kinds``: endings, or in `HEADERS`."""
+    if path.suffix.lower() == ".npz":
+        return "found samples" in kinds and _holds_found_samples(path)
+    if path.suffix.lower() != ".csv":
+        return path.suffix.lower() in kinds
+    with path.open(encoding="utf-8", errors="replace") as file:
+        header = file.readline(100_000).rstrip("\r\n")
+    return any(re.fullmatch(HEADERS[kind], header) for kind in kinds if kind in HEADERS)
+
+
+def _holds_found_samples(path: Path) -> bool:
+    from safle_lab.attack.attack import MARK
+
+    with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+        return f"{MARK}.npy" in archive.namelist()
+    return False
+
+
+def _safetensors_kind(path: Path) -> str:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with path.open("rb"), safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get("safle", "{}"))
+        found = str(header.get("format"))
+    except (SafetensorError, ValueError, AttributeError):
+        found = ""
+    # By prefix: a file of a later version is told apart by its own reader.
+    for kind in ("encoder", "model", "classifier"):
+        if found.startswith(f"safle-{kind}-"):
+            return kind
+    return "table"

@@ -1,0 +1,107 @@
+"""``safle predict``: a model and features -> classes, in a .csv file."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from safle.cli import image_options as img
+from safle.cli import options as opt
+from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from safle.model import Model
+
+
+@opt.command(
+    "With a model",
+    "safle predict model.safetensors new.csv --proba -o predictions.csv",
+    "safle predict model.safetensors photographs/ -o predictions.csv",
+)
+@opt.model_argument
+@click.argument("features", type=click.Path(path_type=Path), metavar="DATA", help=img.DATA)
+@opt.option("--proba", "Add a column with each class's probability.", is_flag=True)
+@opt.table_options(labels=False)
+@opt.batch_option
+@img.backbone_options(default=None, shown="the model's", panel="Of images")
+@opt.output("The .csv file to write: one line per sample.", "predictions")
+def predict(
+    session: Session,
+    /,
+    model: Path,
+    features: Path,
+    output: Path,
+    **options: Any,
+) -> None:
+    """Predict the class of every sample of a table, or of every image.
+
+    Columns are matched by name, in any order, where the encoder knows names. Labels are not
+    needed; a column of labels is ignored. A class whose name begins like a
+    spreadsheet's formula (= + - @) gets an apostrophe in front, as does one that begins
+    with an apostrophe: take one away to have the name back. Predictions of images have the
+    images' names.
+    """
+    from safle.cli.describe import calibration_of
+    from safle.model import load_model
+
+    opt.refuse_overwriting(output, model, features)
+    classifier = load_model(model)
+    # Whether images have labels does not matter here, nor where.
+    options |= {"label_column": ""} if img.are_images(features, options) else {}
+    session.announce_compilation()
+    with img.as_table(session, features, classifier.encoder, model, options) as (path, selection):
+        samples = _predict(session, classifier, path, output, options, **selection)
+    facts = {"samples": f"{samples:,}"}
+    if options["proba"]:
+        facts["probabilities"] = calibration_of(classifier)
+    session.facts(f"{output}: predictions", facts)
+
+
+def _predict(
+    session: Session,
+    classifier: Model,
+    path: Path,
+    output: Path,
+    options: dict[str, Any],
+    **selection: Any,
+) -> int:
+    """Write the predictions of a table; how many there are."""
+    from safle.basics.atomic import replacing
+    from safle.basics.spreadsheet import neutralise
+    from safle.cli.reading import batches, open_matching
+
+    selection |= {"labelled": False, "trusted": True}
+    table = open_matching(session, classifier.encoder, path, **selection)
+    proba = options["proba"]
+    names = [f"probability_{name}" for name in classifier.class_names] if proba else []
+    ids = None if table.ids is None else table.ids.tolist()
+    called = iter(range(len(table)) if ids is None else map(neutralise, ids))
+    with (
+        session.progress(f"predicting {path.name}") as advance,
+        replacing(output) as scratch,
+        scratch.open("w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([options["id_column"] or "sample", "class", *names])
+        for block, _, named in batches(path, table, options["batch"], advance):
+            with named():
+                rows = _rows(classifier, block, proba=proba)
+            writer.writerows(
+                [name, neutralise(row[0]), *row[1:]]
+                for row, name in zip(rows, called, strict=False)
+            )
+    return len(table)
+
+
+def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any]]:
+    """Class and, if wanted, probabilities of each sample."""
+    rows = [[name] for name in model.predict(features).tolist()]
+    if proba:
+        odds = model.predict_proba(features).tolist()
+        rows = [row + more for row, more in zip(rows, odds, strict=True)]
+    return rows

@@ -1,0 +1,166 @@
+"""``safle private round``: the operator declares who adds up what, and who opens it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from safle.basics.texts import split_names
+from safle.cli.options import COUNT, FILE, POSITIVE, command, option, output
+from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from safle.private.vector import Space
+
+PARTIES = "--client a.pub --client b.pub --client c.pub --keyholder k.pub --key operator.key"
+MODEL = "Of evaluation counts: the model that all sites evaluate."
+CLASSES = "Of statistics: every class that any client may have."
+GRID = "Of histograms: the grid that all clients count on."
+RANGES = "Of histograms: a grid for each feature, by a file of their ranges."
+FEATURES = "Of histograms: how many features there are, if they have no names."
+COLUMNS = "Of histograms: what the features are called."
+EPSILON = (
+    "Of statistics: they open with noise that promises this differential privacy, of every "
+    "keyholder; all keyholders are then needed."
+)
+CALIBRATION = "Goes with --epsilon: where the encoder's thresholds came from."
+SAMPLES = "Of all clients together; the more, the larger their files."
+KEYHOLDER = "A keyholder's public key; one, or three of whom any two open."
+LEAST = "Fewest clients whose sum is opened, and by whom two opened sums differ."
+KEY = "The operator's private key, which signs the round."
+EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
+
+
+@command(
+    None,
+    "safle private round --encoder encoder.safetensors --classes ill,well --most-samples 10000 "
+    f"{PARTIES} -o round.private",
+    "safle private round --grid 0 16 256 --features 64 --most-samples 10000 "
+    f"{PARTIES} -o round.private",
+    f"safle private round --model model.safetensors --most-samples 10000 {PARTIES} "
+    "-o evaluation.private",
+    name="round",
+)
+@option("--encoder encoder_path", "Of statistics: the encoder.", "FILE", type=FILE)
+@option("--classes", CLASSES, "A,B,C")
+@option("--grid", GRID, "LOW HIGH BINS", type=(float, float, int))
+@option("--ranges", RANGES, "FILE BINS", type=(FILE, int))
+@option("--features", FEATURES, "N", type=COUNT)
+@option("--columns", COLUMNS, "A,B,C")
+@option("--model model_path", MODEL, "FILE", type=FILE)
+@option("--most-samples", SAMPLES, "N", type=COUNT, required=True)
+@option("--epsilon", EPSILON, "E", type=POSITIVE)
+@option("--delta", "Goes with --epsilon.", "D", type=POSITIVE)
+@option("--calibration", CALIBRATION, type=click.Choice(["declared", "public"]))
+@option("--client clients", "A client's public key; once for each.", "FILE", **EACH)
+@option("--keyholder keyholders", KEYHOLDER, "FILE", **EACH)
+@option("--least", LEAST, "N", type=click.IntRange(min=2), default=3)
+@option("--key key_path", KEY, "FILE", type=FILE, required=True)
+@output("The round file to write; everybody gets it.", "private round")
+def declare(
+    session: Session,
+    /,
+    model_path: Path | None,
+    most_samples: int,
+    epsilon: float | None,
+    delta: float | None,
+    calibration: str | None,
+    clients: tuple[Path, ...],
+    keyholders: tuple[Path, ...],
+    least: int,
+    key_path: Path,
+    output: Path,
+    **summed: Any,
+) -> None:
+    """Declare a private round: who adds up what, and who opens it.
+
+    Of statistics (--encoder, --classes), of histograms for a calibration (--ranges; or --grid, and
+    --columns or --features), or of evaluation counts (--model). Clients who stay away cost nothing.
+    """
+    from safle.basics.memory import readable
+    from safle.private.keys import PrivateKey, PublicKey
+    from safle.private.round import declare_round
+    from safle.wire import container
+
+    if model_path is not None and not any(summed.values()):
+        space = _evaluation_space(model_path, most_samples)
+    else:
+        space = _space(most_samples, **summed)
+    declared = declare_round(
+        PrivateKey.load(key_path),
+        _with_noise(space, epsilon, delta, calibration, len(keyholders)),
+        clients=[PublicKey.load(path) for path in clients],
+        keyholders=[PublicKey.load(path) for path in keyholders],
+        least=least,
+    )
+    container.write_file(output, declared.data)
+    facts = {
+        "operator": declared.operator.name,
+        "clients": ", ".join(declared.clients),
+        "keyholders": ", ".join(declared.keyholders),
+        "needed to open": f"{declared.needed} keyholders, at least {least} clients",
+        "a client sends": readable(declared.vector_bytes),
+        "round": declared.digest,
+    }
+    session.facts(f"{output}: private round", facts)
+
+
+def _with_noise(
+    space: Space,
+    epsilon: float | None,
+    delta: float | None,
+    calibration: str | None,
+    keyholders: int,
+) -> Space:
+    from safle.private.noisy_space import with_noise
+    from safle.private.statistics_space import StatisticsSpace
+
+    if epsilon and delta and calibration and isinstance(space, StatisticsSpace):
+        return with_noise(space, epsilon, delta, calibration, keyholders)
+    if epsilon or delta or calibration:
+        raise click.UsageError("--epsilon, --delta and --calibration go together, with --encoder")
+    return space
+
+
+def _evaluation_space(model: Path, most_samples: int) -> Space:
+    from safle.model import load_model
+    from safle.private.evaluation_space import EvaluationSpace
+
+    loaded = load_model(model)
+    return EvaluationSpace(loaded.digest, loaded.class_names, most_samples)
+
+
+def _space(
+    most_samples: int,
+    *,
+    encoder_path: Path | None,
+    classes: str | None,
+    grid: tuple[float, float, int] | None,
+    ranges: tuple[Path, int] | None,
+    features: int | None,
+    columns: str | None,
+) -> Space:
+    from safle.cli.reading import declared_classes, declared_grid
+    from safle.encoders import load_encoder
+    from safle.encoders.names import as_names
+    from safle.private.round import statistics_space
+    from safle.private.vector import HistogramSpace
+    from safle.tables import read_ranges
+
+    names = declared_classes(classes)
+    called = tuple(sorted(split_names(columns or "")))
+    declared = declared_grid(grid, ranges)
+    if ranges is not None and not (features or called):
+        own = read_ranges(ranges[0])
+        features, called = own.feature_dim, (*own.names,)
+    if encoder_path and names and declared is None and not (features or called):
+        return statistics_space(load_encoder(encoder_path), names, most_samples)
+    width = features or len(called)
+    if declared and width and encoder_path is None and names is None:
+        return HistogramSpace(declared, width, most_samples, as_names(called, width))
+    raise click.UsageError(
+        "say --encoder and --classes, or --ranges, or --grid and --columns or --features, or "
+        "--model alone"
+    )

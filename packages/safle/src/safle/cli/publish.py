@@ -1,0 +1,111 @@
+"""``safle publish``: an exact sum -> noisy statistics that may be given to anyone."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from safle.cli.options import BY_FILES, FILE, POSITIVE, command, option, output, refuse_overwriting
+from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from safle.encoders.features import ClassName
+    from safle.statistics import Statistics
+
+CALIBRATION = (
+    "Where the encoder's thresholds and moments came from: declared numbers, or a public sample. "
+    "Histograms of the clients' own data say something about them, and are refused."
+)
+LEDGER = "Where releases of the same data are noted; they add up."
+BESIDE = "SUM.releases, or releases.sqlite in a store"
+
+
+@command(
+    BY_FILES,
+    "safle publish total.stats --epsilon 3 --delta 1e-5 --classes ill,well --calibration public "
+    "-o noisy.stats",
+    "safle solve noisy.stats --encoder encoder.safetensors -o model.safetensors",
+)
+@click.argument(
+    "total", type=click.Path(path_type=Path), metavar="SUM", help="Summed statistics, or a store."
+)
+@option("--epsilon", "To promise: 1 is strong, 8 is weak.", "E", type=POSITIVE, required=True)
+@option(
+    "--delta",
+    "To promise: less than one in the number of samples.",
+    "D",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    required=True,
+)
+@option("--classes", "Every class that there may be: declared, not found.", "A,B,C", required=True)
+@option(
+    "--calibration",
+    CALIBRATION,
+    type=click.Choice(["declared", "public", "histogram"]),
+    required=True,
+)
+@option("--most-epsilon", "Of all releases together; refuses more.", "E", type=POSITIVE)
+@option("--ledger", LEDGER, "FILE", type=FILE, show_default=BESIDE)
+@output("The noisy statistics to write.", "noisy statistics")
+def publish(
+    session: Session,
+    /,
+    total: Path,
+    epsilon: float,
+    delta: float,
+    classes: str,
+    calibration: str,
+    most_epsilon: float | None,
+    ledger: Path | None,
+    output: Path,
+) -> None:
+    """Add noise to a sum: differential privacy for whoever is in it.
+
+    The server that holds the exact sum is trusted; whoever gets the noisy one need not be. It
+    solves as any sum does, and the model says what was promised. Needs an encoder with a norm clip
+    ([b]safle encoder make --publishable[/b]) and safle's extra "private".
+    """
+    from safle.cli.describe import noisy_facts
+    from safle.publishing.ledger import Ledger
+    from safle.site.log import write_log
+    from safle.wire import container, encode_noisy
+
+    session.announce_compilation()
+    default = total / "releases.sqlite" if total.is_dir() else Path(f"{total}.releases")
+    place = ledger or default
+    refuse_overwriting(output, total, place)
+    statistics = _read(total)
+    session.note(f"drawing noise for the sums of {statistics.dim:,} columns ...")
+    noisy = Ledger(place).publish(
+        statistics,
+        _names(classes, statistics),
+        epsilon,
+        delta,
+        most_epsilon=most_epsilon,
+        calibration=calibration,
+    )
+    data = encode_noisy(noisy)
+    promise = f"noisy statistics, epsilon {epsilon:g} and delta {delta:g}"
+    write_log("sent", digest=hashlib.sha256(data).hexdigest(), note=promise)
+    container.write_file(output, data)
+    facts = noisy_facts(noisy, size=len(data), digest=container.declared_digest(data))
+    session.facts(f"{output}: noisy statistics", facts | {"ledger": str(place)})
+
+
+def _read(path: Path) -> Statistics:
+    from safle.server.store import Store
+    from safle.wire import read_statistics
+
+    return Store.open(path).total().snapshot() if path.is_dir() else read_statistics(path)
+
+
+def _names(classes: str, statistics: Statistics) -> tuple[ClassName, ...]:
+    """The declared names, of the type that the sum's are."""
+    from safle.basics.texts import split_names
+    from safle.server.limits import Limits
+
+    whole = all(isinstance(name, int) for name in statistics.class_names)
+    return Limits(classes=split_names(classes), class_type="int" if whole else "str").classes

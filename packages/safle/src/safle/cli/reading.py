@@ -1,0 +1,96 @@
+"""Tables as commands read them: batch by batch, with errors that say where."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+from numpy.typing import NDArray
+
+from safle.cli.session import Advance, Session
+from safle.encoders import Encoder
+from safle.encoders.features import ClassName
+from safle.encoders.histogram import Grid
+from safle.encoders.source import check_source
+from safle.errors import InvalidInput, TableError
+from safle.tables import Table, open_table, read_ranges
+from safle.tables.labels import parse_labels
+
+Named = Callable[[], AbstractContextManager[None]]
+"""Opens a block in which errors name the file and the batch."""
+
+
+def open_matching(
+    session: Session,
+    encoder: Encoder,
+    path: Path,
+    *,
+    trusted: bool,
+    labelled: bool = True,
+    **selection: Any,
+) -> Table:
+    """A table with the encoder's columns in its order; says so where names cannot tell."""
+    table = open_table(path, schema=encoder.schema, **selection)
+    if labelled and table.labels is None:
+        raise TableError(
+            f"{path}: has no labels; expected one per sample: name them with --labels FILE, "
+            "--labels-key or --label-column"
+        )
+    check_source(encoder.source, table.source, where=str(path), trusted=trusted)
+    if encoder.feature_names and not table.names:
+        session.note(f"{path}: its columns have no names: they are matched by position")
+    elif table.names and not encoder.feature_names:
+        session.note(f"{path}: the encoder knows no names: columns are matched by position")
+    return table.arranged(encoder.feature_names, where=str(path))
+
+
+def batches(
+    path: Path, table: Table, size: int, advance: Advance
+) -> Iterator[tuple[NDArray[Any], Any, Named]]:
+    """All batches of features and labels (or None), each with a block that names it."""
+    done = 0
+    for features, labels in table.batches(size):
+        yield features, labels, partial(_naming, path, done, len(table) > size)
+        done += len(features)
+        advance(done / len(table))
+
+
+@contextmanager
+def _naming(path: Path, first: int, several: bool) -> Iterator[None]:
+    try:
+        yield
+    except InvalidInput as error:
+        where = f", in the batch that begins with sample {first}" if several else ""
+        raise InvalidInput(f"{path}{where}: {error}") from error
+
+
+def declared_classes(text: str | None, table: Table | None = None) -> Sequence[ClassName] | None:
+    """``a,b,c`` as class names of the same type as the table's labels, if there is one."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if "" in names:
+        raise InvalidInput(f"--classes {text!r}; expected names separated by commas")
+    if (
+        table is not None
+        and table.labels is not None
+        and table.labels.dtype.kind == "U"
+        and len(table)
+    ):
+        return names
+    parsed: Sequence[ClassName] = parse_labels(names, where="--classes").tolist()
+    return parsed
+
+
+def declared_grid(
+    grid: tuple[float, float, int] | None, ranges: tuple[Path, int] | None
+) -> Grid | None:
+    """The grid of --grid LOW HIGH BINS, or of --ranges FILE BINS; None if neither was said."""
+    if grid is not None and ranges is not None:
+        raise click.UsageError("--grid and --ranges exclude each other; leave one out")
+    if ranges is not None:
+        declared = read_ranges(ranges[0])
+        return Grid(declared.low, declared.high, ranges[1])
+    return None if grid is None else Grid(*grid)

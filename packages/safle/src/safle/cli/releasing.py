@@ -1,0 +1,109 @@
+"""What every command does whose file leaves the site: ask the policy, write, and say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from safle.cli.options import FILE, option, refuse_overwriting
+from safle.cli.private_options import load_round, round_options
+from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from safle.site.release import Counted, Release
+    from safle.statistics import Statistics
+
+
+policy_option = option(
+    "--policy policy_path",
+    "What this site lets out: see docs/release.md. Refuses what breaks a rule.",
+    "FILE",
+    type=FILE,
+    show_default="$SAFLE_POLICY, or all",
+)
+
+
+def _remember(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
+    session = context.find_object(Session)
+    if path is not None and session is not None and parameter.name is not None:
+        session.masking[parameter.name] = path
+
+
+masking_options = round_options(callback=_remember, expose_value=False, panel="Under masks")
+"""--round, --operator and --key: all of them, or none; kept in the session for `release`."""
+
+
+def release(
+    session: Session,
+    counted: Counted,
+    output: Path,
+    policy: Path | None,
+    judged: Counted | None = None,
+    *,
+    encoder: str = "",
+) -> bytes:
+    """Write what was counted, masked if a round is named, with its release sheets.
+
+    `PolicyRefused` if the policy does not let it out. Where samples have weights, the same without
+    them is ``judged``: ten times one patient is one patient. ``encoder`` is the fingerprint of an
+    evaluated model's.
+    """
+    from safle.site.policy import Policy
+    from safle.site.release import Release
+    from safle.site.sheet import write_release
+    from safle.wire import encode
+
+    found = Release.of(judged or counted, encoder)
+    if session.masking:
+        return _release_masked(session, counted, output, policy, found)
+    rules = Policy.find(policy)
+    data = encode(counted)
+    write_release(output, data, found, rules)
+    if rules is None and found.gives_away:
+        session.warn(
+            f"this plain contribution gives samples away: {found.gives_away}; 'safle rehearse' "
+            "says what helps, and a policy (--policy) can refuse it"
+        )
+    return data
+
+
+def _release_masked(
+    session: Session, counted: Counted, output: Path, policy: Path | None, plain: Release
+) -> bytes:
+    from safle.private.keys import PrivateKey
+    from safle.private.masked import mask
+    from safle.site.policy import Policy
+    from safle.site.sheet import write_release
+
+    paths = session.masking
+    if set(paths) != {"round_path", "operator_path", "key_path"}:
+        raise click.UsageError("--round, --operator and --key belong together")
+    refuse_overwriting(output, *paths.values())
+    declared = load_round(paths["round_path"], paths["operator_path"])
+    data = mask(declared, PrivateKey.load(paths["key_path"]), counted).to_bytes()
+    masked = plain.under_masks(declared)
+    write_release(output, data, masked, Policy.find(policy))
+    session.note(
+        f"masked: only the sum with others can be opened, of at least {declared.least} clients, by "
+        f"{declared.needed} of {', '.join(declared.keyholders)}"
+    )
+    return data
+
+
+def release_statistics(
+    session: Session,
+    statistics: Statistics,
+    output: Path,
+    policy: Path | None,
+    judged: Statistics | None = None,
+) -> tuple[str, dict[str, object]]:
+    """Write a statistics file if the policy lets it out; its title, and what it holds."""
+    from safle.cli.describe import statistics_facts
+    from safle.wire import container, peek_kind
+
+    data = release(session, statistics, output, policy, judged)
+    digest = container.declared_digest(data)
+    facts = statistics_facts(statistics, size=len(data), digest=digest)
+    return f"{output}: {peek_kind(output)}", facts

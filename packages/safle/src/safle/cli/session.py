@@ -1,0 +1,139 @@
+"""What one run of the command says, and where: results on stdout, the rest on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from safle.basics.texts import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from safle.cli.pace import Pace
+
+Advance = Callable[[float], None]
+"""Called with what is done: the share, 0 to 1, or how many things."""
+PIPED_WIDTH = 1000
+"""Nothing is wrapped or cut where no terminal sets a width."""
+SECONDS_BETWEEN_LINES = 10.0
+
+
+@dataclass
+class Session:
+    """Options that every command shares, and the ways it talks to its user."""
+
+    quiet: bool = False
+    debug: bool = False
+    force: bool = False
+    masking: dict[str, Path] = field(default_factory=dict)
+    """The files of a private round that what leaves is masked for."""
+
+    def note(self, text: str) -> None:
+        """A remark on stderr; none with --quiet."""
+        if not self.quiet:
+            _console(sys.stderr).print(printable(text), markup=False, soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        """What must be said, on stderr, with --quiet as well."""
+        _console(sys.stderr).print(printable(f"warning: {text}"), markup=False, soft_wrap=True)
+
+    def facts(self, title: str, rows: Mapping[str, object]) -> None:
+        """A result on stdout: names and values, one pair a line."""
+        from rich.text import Text
+
+        console, width = _console(sys.stdout), max(map(len, rows), default=0)
+        console.print(Text(printable(title), style="bold"), soft_wrap=True)
+        for name, value in rows.items():
+            line = Text(f"  {name:<{width}}  ", style="cyan")
+            line.append(printable(str(value)), style="default")
+            console.print(line, soft_wrap=True)
+
+    def table(
+        self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, names: int = 1
+    ) -> None:
+        """A result on stdout: the first ``names`` columns are text, the others numbers."""
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for at, title in enumerate(columns):
+            table.add_column(title, justify="left" if at < names else "right")
+        for row in rows:
+            table.add_row(*(Text(printable(str(cell))) for cell in row))
+        console = _console(sys.stdout)
+        console.print()
+        console.print(table)
+
+    def text(self, lines: Sequence[str]) -> None:
+        """A result on stdout: lines that are already laid out, never wrapped."""
+        console = _console(sys.stdout)
+        console.print()
+        for line in lines:
+            console.print(printable(line), markup=False, no_wrap=True, soft_wrap=True)
+
+    def announce_compilation(self) -> None:
+        """Say so when a kernel has to be compiled: a silent half minute looks like a hang."""
+        from safle.basics.compiling import when_compiling
+
+        when_compiling(
+            lambda: self.note("compiling the kernels: only the first time after an install")
+        )
+
+    @contextmanager
+    def progress(self, title: str, total: float = 1.0, unit: str = "") -> Iterator[Advance]:
+        """A bar on a terminal; elsewhere a line now and then, if it takes long.
+
+        Called with the finished share or, of ``total`` things with a ``unit``, with how many
+        are done; the first call says what was done before this run.
+        """
+        from safle.cli.pace import Pace
+
+        pace = Pace(total, unit)
+        if self.quiet:
+            yield lambda _: None
+        elif sys.stderr.isatty():
+            with _bar(title, pace) as advance:
+                yield advance
+        else:
+            yield self._lines(title, pace)
+
+    def _lines(self, title: str, pace: Pace) -> Advance:
+        last = time.monotonic()
+
+        def advance(done: float) -> None:
+            nonlocal last
+            pace.update(done)
+            if time.monotonic() - last > SECONDS_BETWEEN_LINES:
+                last = time.monotonic()
+                self.note(f"{title}: {pace}")
+
+        return advance
+
+
+def _console(file: TextIO) -> Console:
+    from rich.console import Console
+
+    return Console(file=file, highlight=False, width=None if file.isatty() else PIPED_WIDTH)
+
+
+@contextmanager
+def _bar(title: str, pace: Pace) -> Iterator[Advance]:
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[pace]}")
+    with Progress(*columns, console=_console(sys.stderr), transient=True) as bars:
+        name = printable(title).replace("[", "\\[")
+        task = bars.add_task(name, total=max(pace.total, 1), pace=str(pace))
+
+        def advance(done: float) -> None:
+            pace.update(done)
+            bars.update(task, completed=done, pace=str(pace))
+
+        yield advance

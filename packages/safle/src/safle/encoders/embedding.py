@@ -1,0 +1,262 @@
+"""The paper's encoder: bucket every feature, shuffle, group, index.
+
+``b = [B_1(x_1)..B_L(x_1), ..., B_L(x_d)]``, permuted by P, cut into experts of G
+digits; expert j's symbol is ``idx_j = sum_i g_{j,i} k^(i-1)`` in {0..k^G-1}. Where G
+does not divide the digits, the last expert is a smaller one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.basics.tensors import Arrays
+from safle.encoders.base import Encoder
+from safle.encoders.bucketing import (
+    MAX_BUCKETS,
+    STRATEGIES,
+    BinaryOverlap,
+    Bucketing,
+    make_bucketing,
+)
+from safle.encoders.calibration import Calibration
+from safle.encoders.codes import MAX_EMBEDDING_DIM, MAX_TABLE_SIZE, Codes, Layout
+from safle.encoders.kernels.encode import EXCEEDS, LEVEL, encode_rows
+from safle.encoders.operations import Expressed, Operations, T
+from safle.encoders.settings import MOST_SEED, Settings, setting
+from safle.encoders.shuffle import permutation
+from safle.errors import SettingsError
+
+DEFAULT_BUCKETS = 8
+DEFAULT_EMBEDDING_DIM = 12_288
+DEFAULT_GROUP_LIMIT = 6
+"""Tables of more than 64 rows are mostly unseen at a client's sample counts."""
+
+
+@dataclass(frozen=True)
+class EmbeddingSettings(Settings):
+    """Of an `EmbeddingEncoder`."""
+
+    bucketing: str = setting(
+        BinaryOverlap.name, "How a value becomes digits.", choices=(*STRATEGIES,)
+    )
+    buckets: int | None = setting(
+        None,
+        "Buckets per feature.",
+        least=1,
+        most=MAX_BUCKETS,
+        chosen="8, fewer for many features",
+    )
+    group_size: int | None = setting(
+        None,
+        "Digits per expert.",
+        least=1,
+        chosen="the largest up to 6 with about 12,000 columns",
+    )
+    seed: int = setting(0, "Chooses the permutation of digits.", least=0, most=MOST_SEED)
+
+    def choose(self, calibration: Calibration) -> Self:
+        dim, buckets, group_size = calibration.feature_dim, self.buckets, self.group_size
+        if buckets is None:
+            # One threshold makes a thermometer, but a single bin tells nothing apart.
+            buckets = max(STRATEGIES[self.bucketing].least, default_buckets(dim))
+        if group_size is None:
+            group_size = default_group_size(dim, make_bucketing(self.bucketing, buckets))
+        return replace(self, buckets=buckets, group_size=group_size)
+
+    @classmethod
+    def draw(cls, generator: np.random.Generator, feature_dim: int) -> Self:
+        name = str(generator.choice([*STRATEGIES]))
+        bucketing = make_bucketing(name, int(generator.integers(2, 6)))
+        digits = feature_dim * bucketing.functions
+        most = min(digits, 8 if bucketing.radix == 2 else 4)
+        size, seed = int(generator.integers(1, most + 1)), int(generator.integers(1 << 63))
+        return cls(name, bucketing.buckets, size, seed)
+
+
+class EmbeddingEncoder(Encoder):
+    """Features -> one symbol per expert.
+
+    Parameters
+    ----------
+    thresholds : float64, (threshold_count, feature_dim), non-decreasing along axis 0
+    settings : see `EmbeddingSettings`; buckets and group_size must be given
+
+    Examples
+    --------
+    >>> encoder = EmbeddingEncoder([[0.5, 0.5]], buckets=1, group_size=2)
+    >>> encoder.layout.table_sizes, encoder.encode([[0.1, 0.9], [0.9, 0.9]]).symbols.shape
+    ((4,), (2, 1))
+    """
+
+    kind = "embedding"
+    summary = "the paper's SAFLe: buckets, shuffled and grouped"
+    settings_type: ClassVar[type[EmbeddingSettings]] = EmbeddingSettings
+    settings: EmbeddingSettings
+
+    def __init__(self, thresholds: NDArray[np.float64], **settings: Any) -> None:
+        super().__init__(**settings)
+        self.thresholds = np.array(thresholds, np.float64, order="C")
+        self.bucketing = make_bucketing(self.settings.bucketing, int(self.settings.buckets or 0))
+        self.group_size = int(self.settings.group_size or 0)
+        _check_thresholds(self.thresholds, self.bucketing)
+        self.feature_dim = int(self.thresholds.shape[1])
+        _check_sizes(self.feature_dim, self.bucketing, self.group_size)
+
+    @classmethod
+    def calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
+        chosen = cls.settings_type.of(settings).choose(calibration)
+        bucketing = make_bucketing(chosen.bucketing, int(chosen.buckets or 0))
+        return cls(calibration.thresholds(bucketing.threshold_count), **chosen.to_dict())
+
+    @property
+    def _digit_count(self) -> int:
+        return self.feature_dim * self.bucketing.functions
+
+    @cached_property
+    def layout(self) -> Layout:
+        whole, rest = divmod(self._digit_count, self.group_size)
+        sizes = [self.bucketing.radix**self.group_size] * whole
+        return Layout(tuple(sizes + [self.bucketing.radix**rest] * (rest > 0)))
+
+    def arrays(self) -> Arrays:
+        return {"thresholds": self.thresholds}
+
+    def plausible_features(
+        self, samples: int, generator: np.random.Generator
+    ) -> NDArray[np.float64]:
+        # Every bucket as likely as any other: thresholds are quantiles. A value on a
+        # threshold lies in the bucket below it.
+        above = np.nextafter(self.thresholds[-1:], np.inf)
+        values = np.concatenate([self.thresholds, above])
+        bucket = generator.integers(0, len(values), (samples, self.feature_dim))
+        return np.take_along_axis(values, bucket, axis=0)
+
+    def encode_checked(self, features: NDArray[Any]) -> Codes:
+        layout = self.layout
+        symbols = np.empty((len(features), layout.experts), layout.symbol_type)
+        starts = np.minimum(np.arange(layout.experts + 1) * self.group_size, self._digit_count)
+        encode_rows(
+            features,
+            _thresholds_for(features.dtype, self.thresholds),
+            self.bucketing.rule,
+            self.bucketing.functions,
+            self._positions,
+            starts,
+            self.bucketing.radix,
+            symbols,
+        )
+        return Codes(symbols, np.empty((len(features), 0), np.int16))
+
+    @cached_property
+    def _positions(self) -> NDArray[np.int32]:
+        """Permuted digits (paper order f*L + l) as positions in the kernel's order l*d + f."""
+        shuffled = permutation(self._digit_count, self.settings.seed)
+        feature, function = np.divmod(shuffled, self.bucketing.functions)
+        return (function * self.feature_dim + feature).astype(np.int32)
+
+    def express(self, ops: Operations[T], features: T) -> Expressed[T]:
+        # Place by place, the first digits of all experts before the second ones: an index
+        # is then a sum of G rows. Digits missing in the last expert have place value 0.
+        group, experts = self.group_size, self.layout.experts
+        shuffled = np.zeros(experts * group, np.int64)
+        shuffled[: self._digit_count] = permutation(self._digit_count, self.settings.seed)
+        places = np.tile(self.bucketing.radix ** np.arange(group), experts)
+        places[self._digit_count :] = 0
+        digits = shuffled.reshape(experts, group).T.ravel()
+        feature, function = np.divmod(digits, self.bucketing.functions)
+        if self.bucketing.rule == LEVEL:
+            values = ops.gather(ops.levels(features, self.thresholds), feature)
+        else:
+            low, high = self._intervals(feature, function)
+            values = ops.inside(ops.gather(features, feature), low, high)
+        return Expressed(symbols=ops.compose(values, places.reshape(experts, group).T))
+
+    def _intervals(
+        self, feature: NDArray[np.int64], function: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(low, high], the values that set these digits; float64, (digits,) each.
+
+        Level l lies above t_l-1 and not above t_l; the first and the last reach to infinity.
+        """
+        infinite = np.full((1, self.feature_dim), np.inf)
+        borders = np.concatenate([-infinite, self.thresholds, infinite])
+        if self.bucketing.rule == EXCEEDS:
+            low = borders[1 + function, feature]
+            return low, np.full_like(low, np.inf)
+        return borders[function, feature], borders[1 + function, feature]
+
+
+def default_buckets(feature_dim: int) -> int:
+    """8 thresholds a feature, halved until two columns a digit stay affordable."""
+    buckets = DEFAULT_BUCKETS
+    while buckets > 1 and 2 * buckets * feature_dim > 2 * DEFAULT_EMBEDDING_DIM:
+        buckets //= 2
+    return buckets
+
+
+def default_group_size(feature_dim: int, bucketing: Bucketing) -> int:
+    """The largest G up to 6 with no more than about 12,000 columns, but at least 1."""
+    digits = feature_dim * bucketing.functions
+    fitting = [
+        size
+        for size in range(1, min(DEFAULT_GROUP_LIMIT, digits) + 1)
+        if bucketing.radix**size <= MAX_TABLE_SIZE
+        and -(-digits // size) * bucketing.radix**size <= DEFAULT_EMBEDDING_DIM
+    ]
+    return max(fitting, default=1)
+
+
+def _thresholds_for(dtype: Any, thresholds: NDArray[np.float64]) -> NDArray[Any]:
+    """Thresholds in the features' own precision, rounded down.
+
+    For a float32 x, ``x > t`` and ``x > largest float32 <= t`` are the same question,
+    so float32 and float64 copies of the same features get the same codes.
+    """
+    if dtype == np.float64:
+        return thresholds
+    with np.errstate(over="ignore"):
+        rounded = thresholds.astype(np.float32)
+        below = np.nextafter(rounded, np.float32(-np.inf))
+    above = rounded.astype(np.float64) > thresholds
+    lowered: NDArray[Any] = np.where(above, below, rounded)
+    return lowered
+
+
+def _check_thresholds(thresholds: NDArray[np.float64], bucketing: Bucketing) -> None:
+    if thresholds.ndim != 2 or not thresholds.shape[1]:
+        raise SettingsError(
+            f"thresholds have shape {thresholds.shape}; expected (threshold_count, feature_dim)"
+        )
+    if len(thresholds) != bucketing.threshold_count:
+        raise SettingsError(
+            f"{len(thresholds)} thresholds a feature; {bucketing.name} bucketing with "
+            f"{bucketing.buckets} buckets needs {bucketing.threshold_count}"
+        )
+    if not np.isfinite(thresholds).all() or (np.diff(thresholds, axis=0) < 0).any():
+        raise SettingsError("thresholds must be finite and must not decrease")
+
+
+def _check_sizes(feature_dim: int, bucketing: Bucketing, group_size: int) -> None:
+    digits = feature_dim * bucketing.functions
+    if not 1 <= group_size <= digits:
+        raise SettingsError(
+            f"group_size {group_size}; expected 1..{digits} "
+            f"({feature_dim} features x {bucketing.functions} digits)"
+        )
+    # Compared before the power is taken: k^G of a hostile file could fill the memory.
+    if group_size > 16 or bucketing.radix**group_size > MAX_TABLE_SIZE:
+        raise SettingsError(
+            f"k^G = {bucketing.radix}^{group_size} rows a table is more than {MAX_TABLE_SIZE}; "
+            "use a smaller group_size or fewer buckets"
+        )
+    columns = -(-digits // group_size) * bucketing.radix**group_size
+    if columns > MAX_EMBEDDING_DIM:
+        raise SettingsError(
+            f"{-(-digits // group_size)} experts x {bucketing.radix}^{group_size} rows = "
+            f"{columns} columns is more than {MAX_EMBEDDING_DIM}"
+        )

@@ -1,0 +1,291 @@
+"""Federated calibration: exact integer histograms per feature, added over clients.
+
+``counts[f, b]`` is the number of samples whose feature f falls in bin b of a declared
+grid; bin 0 is everything below it and the last bin everything above. Histograms add
+up, so the thresholds that follow from the sum are the same for any partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from safle.basics.arguments import require_type
+from safle.encoders.calibration import Vector, positive
+from safle.encoders.features import as_features, as_integer
+from safle.encoders.kernels.bins import add_to_bins
+from safle.encoders.names import as_names
+from safle.errors import CountOverflow, EncoderMismatch, InvalidInput
+
+MAX_BINS = 1 << 16
+MAX_CELLS = 1 << 26
+MAX_SAMPLES = 1 << 46
+"""Times 65,536 levels, a cumulative count still fits int64."""
+
+
+Ends = float | tuple[float, ...]
+"""One number for all features, or one for each."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """``bins`` equal bins over [low, high), the same for every client.
+
+    Parameters
+    ----------
+    low, high : a number for all features, or as many as there are features
+
+    Examples
+    --------
+    >>> Grid(0, 16, bins=4).edges.tolist()
+    [0.0, 4.0, 8.0, 12.0, 16.0]
+    >>> Grid([0, 100], [1, 500], bins=2).edges.tolist()
+    [[0.0, 0.5, 1.0], [100.0, 300.0, 500.0]]
+    """
+
+    low: ArrayLike
+    high: ArrayLike
+    bins: int = 256
+
+    def __post_init__(self) -> None:
+        low, high = (np.asarray(end, np.float64) for end in (self.low, self.high))
+        if low.shape != high.shape or low.ndim > 1 or not low.size:
+            raise InvalidInput(
+                f"grid with low of shape {low.shape} and high of shape {high.shape}; expected a "
+                "number each, or as many of both as there are features"
+            )
+        # Tuples of plain numbers: grids are compared, and can be keys.
+        object.__setattr__(self, "low", _plain(low))
+        object.__setattr__(self, "high", _plain(high))
+        wrong = np.atleast_1d(~(np.isfinite(low) & np.isfinite(high) & (low < high)))
+        if wrong.any():
+            raise InvalidInput(f"grid {self._of(wrong)}; expected finite low < high")
+        object.__setattr__(self, "bins", as_integer("bins", self.bins))
+        if not 1 <= self.bins <= MAX_BINS or self.bins * low.size > MAX_CELLS:
+            raise InvalidInput(f"grid of {self.bins} bins; expected 1..{MAX_BINS}")
+        wrong = _unfit(np.atleast_1d(low), np.atleast_1d(high), self.bins)
+        if wrong.any():
+            raise InvalidInput(
+                f"grid {self._of(wrong)} is too narrow or too wide for {self.bins} bins of "
+                "floating-point numbers"
+            )
+
+    def __repr__(self) -> str:
+        if self.feature_dim is None:
+            return f"Grid(low={self.low!r}, high={self.high!r}, bins={self.bins})"
+        return f"<Grid: {self.bins:,} bins over a range for each of {self.feature_dim:,} features>"
+
+    def _of(self, features: NDArray[np.bool_]) -> str:
+        """The range of the first of some ``features``."""
+        at = int(np.argmax(features))
+        low, high = (np.atleast_1d(end) for end in (self.low, self.high))
+        which = "" if self.feature_dim is None else f" of feature {at}"
+        return f"[{low[at]}, {high[at]}){which}"
+
+    @property
+    def feature_dim(self) -> int | None:
+        """How many features have a range of their own; None if one is for all."""
+        return len(self.low) if isinstance(self.low, tuple) else None
+
+    @property
+    def rate(self) -> Vector:
+        """Bins per unit, a number or (feature_dim,)."""
+        return self.bins / (np.asarray(self.high) - np.asarray(self.low))
+
+    @property
+    def edges(self) -> Vector:
+        """Bin borders, float64, (bins + 1,) or (feature_dim, bins + 1)."""
+        low, high = (np.asarray(end, np.float64) for end in (self.low, self.high))
+        return np.linspace(low, high, self.bins + 1, axis=-1)
+
+    def to_json(self) -> list[Any]:
+        """Low, high and bins, the numbers exactly: as hexadecimal text, or lists of it."""
+        return [*map(_hexadecimal, (self.low, self.high)), self.bins]
+
+    @staticmethod
+    def from_json(content: Any) -> Grid:
+        """The inverse of `to_json`; `ValueError`, `TypeError` or `InvalidInput` on nonsense."""
+        low, high, bins = content
+        return Grid(_from_hexadecimal(low), _from_hexadecimal(high), bins)
+
+
+def _unfit(low: Vector, high: Vector, bins: int) -> NDArray[np.bool_]:
+    """Where neighbouring borders would be one number, or the width none, (feature_dim,)."""
+    with np.errstate(over="ignore"):
+        width = high - low
+        rate = bins / width
+    unfit: NDArray[np.bool_] = ~((rate > 0) & (rate < np.inf))
+    # One at a time, and only in doubt: a file of few bytes could declare many.
+    doubtful = width / bins < 8 * np.spacing(np.maximum(np.abs(low), np.abs(high)))
+    for at in np.flatnonzero(doubtful & ~unfit):
+        unfit[at] = (np.diff(np.linspace(low[at], high[at], bins + 1)) <= 0).any()
+    return unfit
+
+
+def _plain(ends: Vector) -> Ends:
+    return tuple(ends.tolist()) if ends.ndim else float(ends)
+
+
+def _hexadecimal(ends: ArrayLike) -> str | list[str]:
+    plain = np.asarray(ends, np.float64).tolist()
+    return [end.hex() for end in plain] if isinstance(plain, list) else float(plain).hex()
+
+
+def _from_hexadecimal(ends: Any) -> Ends:
+    return tuple(map(float.fromhex, ends)) if isinstance(ends, list) else float.fromhex(ends)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Histogram:
+    """A `Calibration` from counts.
+
+    Attributes
+    ----------
+    counts : int64, (feature_dim, bins + 2)
+    names : of the features, or empty
+
+    Examples
+    --------
+    >>> grid = Grid(0, 4, bins=4)
+    >>> total = Histogram.of(np.array([[0.5], [2.5]]), grid) + Histogram.of(np.array([[9.0]]), grid)
+    >>> total.counts.tolist()
+    [[0, 1, 0, 1, 0, 1]]
+    """
+
+    grid: Grid
+    counts: NDArray[np.int64]
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        counts = self.counts
+        if counts.ndim != 2 or counts.shape[1] != self.grid.bins + 2 or not counts.shape[0]:
+            raise InvalidInput(
+                f"histogram counts have shape {counts.shape}; "
+                f"expected (feature_dim, {self.grid.bins + 2})"
+            )
+        _check_width(self.grid, counts)
+        if (counts < 0).any():
+            raise InvalidInput("a histogram holds negative counts")
+        # In floating point: the integer sum could wrap around.
+        if counts.sum(axis=1, dtype=np.float64).max() > MAX_SAMPLES:
+            raise CountOverflow(f"a histogram of more than {MAX_SAMPLES} samples")
+        if len(np.unique(counts.sum(axis=1))) != 1:
+            raise InvalidInput("the features of a histogram count different numbers of samples")
+        object.__setattr__(self, "names", as_names(self.names, len(counts)))
+        counts.setflags(write=False)
+
+    @staticmethod
+    def of(
+        features: ArrayLike | Iterable[ArrayLike], grid: Grid, *, names: Sequence[str] = ()
+    ) -> Histogram:
+        """Count one array, or an iterable of batches."""
+        require_type("grid", grid, Grid)
+        batches: Iterable[Any] = [features] if hasattr(features, "ndim") else features  # type: ignore[assignment]
+        counts: NDArray[np.int64] | None = None
+        for batch in batches:
+            checked = as_features(batch, None if counts is None else len(counts))
+            if counts is None:
+                counts = np.zeros((checked.shape[1], grid.bins + 2), np.int64)
+                _check_width(grid, counts)
+                low, rate = (np.broadcast_to(x, len(counts)) for x in (grid.low, grid.rate))
+            add_to_bins(checked, low, rate, grid.bins, counts)
+        if counts is None:
+            raise InvalidInput("no features to count; expected at least one batch")
+        return Histogram(grid, counts, tuple(names))
+
+    @property
+    def feature_dim(self) -> int:
+        return len(self.counts)
+
+    @property
+    def sample_count(self) -> int:
+        return int(self.counts[0].sum())
+
+    def __add__(self, other: Histogram) -> Histogram:
+        if not isinstance(other, Histogram):
+            return NotImplemented
+        if (self.grid, self.feature_dim) != (other.grid, other.feature_dim):
+            raise EncoderMismatch(
+                f"histograms on {self.grid} with {self.feature_dim} features and on "
+                f"{other.grid} with {other.feature_dim} cannot be added: count again on one grid"
+            )
+        if self.names != other.names:
+            raise EncoderMismatch(
+                "histograms of features of different names cannot be added: count the same "
+                f"columns everywhere (here {_shown(self.names)}, there {_shown(other.names)})"
+            )
+        return Histogram(self.grid, self.counts + other.counts, self.names)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Histogram)
+            and (self.grid, self.names) == (other.grid, other.names)
+            and np.array_equal(self.counts, other.counts)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        samples, features = f"{self.sample_count:,} samples", f"{self.feature_dim:,} features"
+        return f"<Histogram: {samples}, {features}, {self.grid}>"
+
+    def thresholds(self, count: int) -> Vector:
+        """Quantiles, linear inside a bin; beyond the grid, the grid's border."""
+        self._require_samples()
+        result = np.empty((count, self.feature_dim))
+        targets = np.arange(1, count + 1) * self.sample_count
+        for feature, (counts, edges) in enumerate(zip(self.counts, self._edges, strict=True)):
+            cumulative = np.cumsum(counts)
+            # The target stays a fraction of integers, so no rounding moves a bin.
+            bins = np.searchsorted(cumulative * (count + 1), targets)
+            inside = np.clip(bins - 1, 0, self.grid.bins - 1)
+            before = cumulative[bins] - counts[bins]
+            share = (targets / (count + 1) - before) / np.maximum(counts[bins], 1)
+            value = edges[inside] + share * (edges[inside + 1] - edges[inside])
+            value = np.where(bins == 0, edges[0], value)
+            result[:, feature] = np.where(bins == self.grid.bins + 1, edges[-1], value)
+        return np.maximum.accumulate(result, axis=0)
+
+    def moments(self) -> tuple[Vector, Vector]:
+        """Moments of the bin centres; samples beyond the grid count at its border."""
+        self._require_samples()
+        edges = self._edges
+        inner = (edges[:, 1:] + edges[:, :-1]) / 2
+        centres = np.concatenate([edges[:, :1], inner, edges[:, -1:]], axis=1)
+        share = self.counts / self.sample_count
+        mean = (share * centres).sum(axis=1)
+        variance = (share * (centres - mean[:, None]) ** 2).sum(axis=1)
+        return mean, positive(np.sqrt(variance))
+
+    def coarse(self) -> NDArray[np.int64]:
+        """Features, ascending, all of whose samples fall into one or two bins.
+
+        Those have one or two values, or the grid is too wide for them.
+        """
+        filled: NDArray[np.int64] = np.count_nonzero(self.counts, axis=1)
+        return np.flatnonzero((filled > 0) & (filled <= 2))
+
+    @property
+    def _edges(self) -> Vector:
+        """Bin borders of every feature, (feature_dim, bins + 1)."""
+        return np.broadcast_to(self.grid.edges, (self.feature_dim, self.grid.bins + 1))
+
+    def _require_samples(self) -> None:
+        if not self.sample_count:
+            raise InvalidInput("the summed histogram is empty; thresholds need samples")
+
+
+def _check_width(grid: Grid, counts: NDArray[np.int64]) -> None:
+    if grid.feature_dim not in (None, len(counts)):
+        raise InvalidInput(
+            f"{len(counts)} features on a grid with ranges for {grid.feature_dim}; expected a "
+            "range for each"
+        )
+
+
+def _shown(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "no names"

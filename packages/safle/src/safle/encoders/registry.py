@@ -1,0 +1,93 @@
+"""The registry of kinds: every class of encoder by its name, and the verb that makes one.
+
+A kind registers itself when its module is imported (see `Encoder.__init_subclass__`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from safle.basics.arguments import refuse_type
+from safle.errors import SettingsError
+
+if TYPE_CHECKING:
+    from safle.encoders.base import Encoder
+    from safle.encoders.calibration import Calibration
+
+DEFAULT_KIND = "random-features"
+"""The strongest head of one round: see docs/heads.md."""
+
+_kinds: dict[str, type[Encoder]] = {}
+
+
+def register(kind: type[Encoder]) -> None:
+    """Make a kind known under its name."""
+    _kinds[kind.kind] = kind
+
+
+def kinds() -> dict[str, type[Encoder]]:
+    """Every kind there is, the default one first.
+
+    Examples
+    --------
+    >>> from safle.encoders.registry import kinds
+    >>> [*kinds()][:4]
+    ['random-features', 'embedding', 'linear', 'stack']
+    """
+    return {DEFAULT_KIND: _kinds[DEFAULT_KIND], **_kinds}
+
+
+def kind_named(name: Any) -> type[Encoder]:
+    """The kind of a name; `SettingsError` if there is none."""
+    if not isinstance(name, str) or name not in _kinds:
+        raise SettingsError(f"unknown encoder kind {name!r}; expected one of {', '.join(kinds())}")
+    return _kinds[name]
+
+
+def make_encoder(calibration: Calibration, kind: str = DEFAULT_KIND, **settings: Any) -> Encoder:
+    """An encoder of a kind; what is not set suits the calibrated features.
+
+    Parameters
+    ----------
+    calibration : where it has names of features, or classes, the encoder has them too
+    settings : the fields of the kind's `Encoder.settings_type`
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, make_encoder
+    >>> make_encoder(DeclaredRange(0, 16, feature_dim=64)).layout.embedding_dim
+    1089
+    >>> make_encoder(DeclaredRange(0, 16, feature_dim=64), "linear").layout.embedding_dim
+    65
+    """
+    chosen = kind_named(kind)
+    if not hasattr(calibration, "moments"):
+        refuse_type("calibration", calibration, "a calibration, such as PublicSample(features)")
+    encoder = chosen.calibrated(calibration, **settings)
+    encoder = encoder.with_names(getattr(calibration, "names", ()))
+    return encoder.with_classes(getattr(calibration, "classes", ()))
+
+
+def read_settings(kind: str, text: str) -> dict[str, Any]:
+    """Settings of a kind from a line of text, for configurations that hold only text.
+
+    Examples
+    --------
+    >>> from safle.encoders.registry import read_settings
+    >>> read_settings("embedding", "buckets=4 group-size=2")
+    {'buckets': 4, 'group_size': 2}
+    """
+    pairs = [pair.partition("=") for pair in text.split()]
+    given = {name.replace("-", "_"): value for name, _, value in pairs}
+    declared = kind_named(kind).declared(given)
+    read: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in declared:
+            raise SettingsError(
+                f"{name} does not apply to a {kind} encoder; it has {', '.join(declared)}"
+            )
+        try:
+            read[name] = declared[name].read(value)
+        except ValueError as error:
+            raise SettingsError(f"{name}={value}: {error}") from error
+    return read

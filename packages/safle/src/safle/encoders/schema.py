@@ -1,0 +1,275 @@
+"""A schema: what the columns of a mixed table are, declared once for everybody.
+
+A column is a number, with the range in which its values usually lie, or a category, with the
+levels that have a symbol of their own. A level's feature value is its place among the levels;
+any other text is one place further, and what is missing is not a number (NaN). A schema is a
+calibration: it travels inside the encoder that is made with it, and as a TOML file before.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from safle.basics import atomic
+from safle.basics.places import read_capped
+from safle.encoders.calibration import DeclaredRange, Vector
+from safle.encoders.codes import MAX_TABLE_SIZE
+from safle.encoders.features import ClassName, as_class_names
+from safle.encoders.names import LONGEST, as_names
+from safle.errors import SettingsError
+
+MISSING = ("", "NA", "N/A", "NaN", "null", "?")
+"""What stands for a value that is missing, in any case, where a schema does not say otherwise."""
+MOST_BYTES = 1 << 24
+MOST_COLUMNS = 1 << 16
+MOST_LEVELS = MAX_TABLE_SIZE - 2
+LISTS = {"levels", "missing", "ignore", "classes"}
+"""What a schema gives as lists."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: a category if it has levels, else a number from about ``low`` to ``high``.
+
+    >>> Column("sex", levels=("m", "f")).levels
+    ('f', 'm')
+    """
+
+    name: str
+    low: float = 0.0
+    high: float = 0.0
+    unit: str = ""
+    levels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", tuple(sorted(_texts(self, "levels", self.levels))))
+        if len(self.levels) > MOST_LEVELS:
+            raise SettingsError(f"column {self.name!r} has more than {MOST_LEVELS} levels")
+        _texts(self, "unit", [self.unit])
+        bounds = [self.low, self.high]
+        if not all(map(_is_finite, bounds)):
+            raise SettingsError(f"column {self.name!r} has a low or high that is no finite number")
+        object.__setattr__(self, "low", float(self.low))
+        object.__setattr__(self, "high", float(self.high))
+        if self.levels and (self.unit or any(bounds)):
+            raise SettingsError(
+                f"column {self.name!r} has levels and a range or unit; expected one of them"
+            )
+        if not self.levels and not self.low < self.high:
+            raise SettingsError(
+                f"column {self.name!r} has range [{self.low:g}, {self.high:g}] and no levels; "
+                "expected low < high, or levels"
+            )
+
+    @property
+    def is_category(self) -> bool:
+        return bool(self.levels)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Columns, in the order of their names; a `Calibration` for encoders of kind ``table``.
+
+    Attributes
+    ----------
+    columns : each is a feature
+    missing : texts that stand for no value, in any case
+    ignore : columns that tables may have and that are no features
+    classes : the only labels there may be; empty if any may come
+
+    Examples
+    --------
+    >>> from safle import make_encoder
+    >>> schema = Schema((Column("age", 0, 100), Column("sex", levels=("f", "m"))))
+    >>> make_encoder(schema, "table").layout.table_sizes
+    (5, 4)
+    """
+
+    columns: tuple[Column, ...]
+    missing: tuple[str, ...] = MISSING
+    ignore: tuple[str, ...] = ()
+    classes: tuple[ClassName, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.columns) <= MOST_COLUMNS:
+            raise SettingsError(f"{len(self.columns)} columns; expected 1..{MOST_COLUMNS}")
+        as_names(self.names, len(self.columns))
+        # One order, whatever that of the file: it is that of the features.
+        object.__setattr__(self, "columns", tuple(sorted(self.columns, key=lambda c: c.name)))
+        _texts(self, "missing", self.missing)
+        object.__setattr__(self, "ignore", tuple(sorted({*_texts(self, "ignore", self.ignore)})))
+        object.__setattr__(self, "classes", as_class_names(self.classes))
+        if both := sorted({*self.ignore} & {*self.names}):
+            raise SettingsError(f"column {both[0]!r} is declared and ignored; expected one of them")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def feature_dim(self) -> int:
+        return len(self.columns)
+
+    @property
+    def schema(self) -> Schema:
+        """Itself: what an encoder asks a calibration for, beside names and classes."""
+        return self
+
+    @property
+    def numbers(self) -> Schema | None:
+        """The schema of the columns that are numbers, if there are any."""
+        columns = tuple(column for column in self.columns if not column.is_category)
+        return Schema(columns) if columns else None
+
+    @cached_property
+    def _ranges(self) -> DeclaredRange:
+        # As a number, a category is the place of its level.
+        ends = [(-1, len(c.levels)) if c.is_category else (c.low, c.high) for c in self.columns]
+        low, high = np.array(ends, np.float64).T
+        return DeclaredRange(low, high)
+
+    def thresholds(self, count: int) -> Vector:
+        """Spread evenly over each column's range, float64, (count, feature_dim)."""
+        return self._ranges.thresholds(count)
+
+    def moments(self) -> tuple[Vector, Vector]:
+        """Of values spread evenly over each column's range, float64, (feature_dim,) each."""
+        return self._ranges.moments()
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it in plain values; what is at its default is left out."""
+        columns = {column.name: _given(column) for column in self.columns}
+        for described in columns.values():
+            del described["name"]
+        return _given(self) | {"columns": columns}
+
+    @staticmethod
+    def from_json(content: Any) -> Schema:
+        """The inverse of `to_json`; `SettingsError` on nonsense."""
+        try:
+            described = content["columns"]
+            if unknown := {*content} - {field.name for field in fields(Schema)}:
+                raise SettingsError(f"unknown {min(unknown)!r}; a schema has columns, missing, ...")
+            columns = tuple(Column(name, **_tuples(each)) for name, each in described.items())
+            return Schema(columns, **_tuples({k: v for k, v in content.items() if k != "columns"}))
+        except (TypeError, KeyError, AttributeError) as error:
+            raise SettingsError(f"not a schema: {error}") from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a TOML file, atomically."""
+        content = self.to_json() | {"missing": [*self.missing]}
+        lines = [f"{key} = {_toml(content[key])}" for key in content if key != "columns"]
+        for name, described in content["columns"].items():
+            lines += ["", f"[columns.{_toml(name)}]"]
+            lines += [f"{key} = {_toml(value)}" for key, value in described.items()]
+        atomic.write_text(path, "\n".join(lines) + "\n")
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Schema:
+        """The schema in a TOML file; `SettingsError` for anything that is not one."""
+        data = read_capped(path, MOST_BYTES, "a schema", SettingsError)
+        try:
+            return Schema.from_json(tomllib.loads(data.decode()))
+        except (ValueError, RecursionError) as error:
+            raise SettingsError(f"{path}: {error}") from error
+
+
+def merge_schemas(drafts: Sequence[Schema]) -> Schema:
+    """One schema that fits the tables of all ``drafts``.
+
+    Ranges reach as far as any, levels and classes are those of any. What not all have is no
+    column: it is ignored. `SettingsError` where a column is of two types or units.
+
+    Examples
+    --------
+    >>> a, b = Column("sex", levels=("f", "m")), Column("sex", levels=("f", "x"))
+    >>> merge_schemas([Schema((a,)), Schema((b, Column("dose", 0, 9)))]).to_json()
+    {'columns': {'sex': {'levels': ['f', 'm', 'x']}}, 'ignore': ['dose']}
+    """
+    held = Counter(name for draft in drafts for name in draft.names)
+    by_name: dict[str, list[Column]] = {}
+    for draft in drafts:
+        for column in draft.columns:
+            by_name.setdefault(column.name, []).append(column)
+    shared = sorted(name for name, times in held.items() if times == len(drafts))
+    if not shared:
+        raise SettingsError("no column is in every schema; do the header lines name the same ones?")
+    ignored = {name for draft in drafts for name in draft.ignore} | {*held} - {*shared}
+    return Schema(
+        tuple(_merge_columns(by_name[name]) for name in shared),
+        tuple(dict.fromkeys(mark for draft in drafts for mark in draft.missing)),
+        tuple(ignored - {*shared}),
+        as_class_names([*{name for draft in drafts for name in draft.classes}]),
+    )
+
+
+def _merge_columns(columns: Sequence[Column]) -> Column:
+    first = columns[0]
+    if len({column.is_category for column in columns}) > 1:
+        raise SettingsError(
+            f"column {first.name!r} is a number in one schema and a category in another: correct "
+            "one of them, or draft it with --category NAME"
+        )
+    units = sorted({column.unit for column in columns if column.unit})
+    if len(units) > 1:
+        raise SettingsError(
+            f"column {first.name!r} is in {' and in '.join(units)}: convert one table, and correct "
+            "its schema"
+        )
+    if first.is_category:
+        levels = {level for column in columns for level in column.levels}
+        return Column(first.name, levels=tuple(levels))
+    ends = min(column.low for column in columns), max(column.high for column in columns)
+    return Column(first.name, *ends, "".join(units))
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return type(value) in (int, float) and math.isfinite(value)
+    except OverflowError:
+        # An integer beyond all floats.
+        return False
+
+
+def _texts(where: Column | Schema, what: str, values: Iterable[Any]) -> list[str]:
+    checked = [*values]
+    called = f"column {where.name!r}: {what}" if isinstance(where, Column) else what
+    for value in checked:
+        if not isinstance(value, str) or len(value) > LONGEST or not value.isprintable():
+            raise SettingsError(
+                f"{called}: {str(value)[:80]!r}; expected printable text of at most {LONGEST} "
+                "characters"
+            )
+    if len({*checked}) < len(checked):
+        raise SettingsError(f"{called} has something twice")
+    return checked
+
+
+def _given(value: Column | Schema) -> dict[str, Any]:
+    """The fields that are not at their defaults, lists for tuples."""
+    defaults = {field.name: field.default for field in fields(value)}
+    given = {name: held for name, held in asdict(value).items() if held != defaults[name]}
+    return {name: [*held] if isinstance(held, tuple) else held for name, held in given.items()}
+
+
+def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+    for name in LISTS & {*values}:
+        # One text would be taken for a list of its letters.
+        if not isinstance(values[name], list):
+            raise SettingsError(f"{name} = {str(values[name])[:40]!r}; expected a list: [...]")
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+
+
+def _toml(value: Any) -> str:
+    # Texts here are printable, and of those TOML reads all that JSON writes.
+    return json.dumps(value, ensure_ascii=False)

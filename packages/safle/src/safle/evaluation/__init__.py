@@ -1,0 +1,1 @@
+"""Predictions -> figures: counts that add up, metrics, pages."""

@@ -1,0 +1,100 @@
+"""Charts as SVG, to stand in a page: vectors, with real text, read on any screen."""
+
+import io
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from safle.evaluation.blocks import Chart, Mix
+from safle.evaluation.pictures import new_figure, shown, stack_bars
+
+WIDTH = 6.0
+NAMES_SHOWN = 20
+"""More names would leave no room for the chart."""
+LEGEND_COLUMNS = 3
+"""Of methods' names, which are long; classes' are short."""
+TICKS_SHOWN = 8
+COLOURS = (
+    *("#2b6cb0", "#dd6b20", "#2f855a", "#b83280", "#6b46c1"),
+    *("#b7791f", "#2c7a7b", "#c53030", "#4a5568", "#718096"),
+)
+MARKERS = "osD^vPX*<>"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The inside of an <svg> element and its viewBox."""
+
+    box: str
+    content: Markup
+
+
+def draw(block: Chart | Mix, name: str) -> Picture:
+    """A block as a picture whose ids begin with ``name``."""
+    names = len(block.series) if isinstance(block, Chart) else 0
+    # A legend of many lines needs room of its own, or it takes the chart's.
+    legend = 0.18 * max(0, -(-names // LEGEND_COLUMNS) - 3) if names <= NAMES_SHOWN else 0.0
+    figure, axes = new_figure(WIDTH, 3.7 + legend if isinstance(block, Chart) else 3.2)
+    if isinstance(block, Mix):
+        handles, labels = stack_bars(axes, np.asarray(block.counts), block.classes)
+        axes.set_xlabel("client")
+        axes.set_ylabel(block.unit)
+        axes.grid(visible=False, axis="x")
+        axes.margins(x=0.01)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    else:
+        handles = _draw_lines(axes, block)
+        labels = [shown(series.name, 40) for series in block.series]
+    if 1 < len(labels) <= NAMES_SHOWN:
+        # Below the axes: beside them it would leave no width on a phone.
+        columns = LEGEND_COLUMNS if names or len(labels) <= 9 else 5
+        place = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+        figure.legend(handles, labels, fontsize=8.5, **place)
+    return _to_svg(figure, name)
+
+
+def _draw_lines(axes: Any, chart: Chart) -> list[Any]:
+    handles = []
+    for number, series in enumerate(chart.series):
+        colour = COLOURS[number % len(COLOURS)]
+        x, y = np.asarray(series.x, float), np.asarray(series.y, float)
+        marker = MARKERS[number % len(MARKERS)] if len(x) <= 12 else None
+        size = 7 if len(x) == 1 else 4.5
+        # A second round of the colours is dashed.
+        line = "-" if number < len(COLOURS) else "--"
+        look = {"color": colour, "linestyle": line, "linewidth": 1.6}
+        handles += axes.plot(x, y, marker=marker, markersize=size, **look)
+        if len(series.deviation):
+            spread = np.asarray(series.deviation, float)
+            axes.fill_between(x, y - spread, y + spread, color=colour, alpha=0.15, linewidth=0)
+    places = sorted({place for series in chart.series for place in series.x})
+    if chart.log_base:
+        axes.set_xscale("log", base=chart.log_base)
+    elif len(places) <= TICKS_SHOWN:
+        axes.set_xticks(places)
+    for name, place in chart.marks:
+        axes.axvline(place, color="#8a8f98", linewidth=1.0, linestyle=":")
+        where = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "top"}
+        axes.annotate(name, (place, 1.0), rotation=90, fontsize=8, color="#4a5568", **where)
+    axes.set_xlabel(chart.x_label)
+    axes.set_ylabel(chart.y_label)
+    return handles
+
+
+def _to_svg(figure: Any, name: str) -> Picture:
+    import matplotlib
+
+    text = io.StringIO()
+    # Text stays text; the salt makes equal charts equal, and ids differ between charts.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    opening = re.search(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', text.getvalue())
+    assert opening is not None, "matplotlib writes a viewBox"
+    inside = text.getvalue()[opening.end() :].removesuffix("\n").removesuffix("</svg>")
+    inside = re.sub(r"<metadata>.*?</metadata>", "", inside, flags=re.DOTALL)
+    inside = re.sub(r'(?<= id=")(?=\w)|(?<=url\(#)|(?<=href="#)', f"{name}-", inside)
+    # Matplotlib has escaped every text in it; there is nothing left of the caller's to escape.
+    return Picture(opening[1], Markup(inside))

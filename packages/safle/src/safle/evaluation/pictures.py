@@ -1,0 +1,216 @@
+"""Pictures: the ridge curve, a confusion matrix, who holds which classes. PNG files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from safle.basics.atomic import replacing
+from safle.basics.texts import printable
+from safle.errors import InvalidInput, MissingExtra
+
+if TYPE_CHECKING:
+    from safle.solver import RidgeCurve
+
+StrPath = str | os.PathLike[str]
+DOTS_PER_INCH = 150
+NAMES_SHOWN = 40
+"""Beyond so many classes, names and numbers would be too small to read."""
+NUMBERS_SHOWN = 25
+ERROR_GAMMA = 0.45
+INK, BLUE, ORANGE, GREY = "#222222", "#2b6cb0", "#dd6b20", "#8a8f98"
+
+
+def require_matplotlib() -> None:
+    """Raise `MissingExtra` now, not after hours of work, if pictures cannot be drawn."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra("matplotlib", "safle[plots]", "drawing pictures") from error
+
+
+def ridge_curve(curve: RidgeCurve, path: StrPath) -> None:
+    """Criterion and degrees of freedom over the candidate ridges, the best one marked."""
+    figure, axes = new_figure(7.0, 4.2)
+    usable = np.isfinite(curve.scores)
+    title = {"gcv": "generalised cross-validation", "evidence": "minus log evidence"}
+    axes.plot(curve.ridges[usable], curve.scores[usable], color=BLUE, linewidth=2)
+    axes.axvline(curve.best, color=ORANGE, linewidth=1.2, linestyle="--")
+    axes.plot([curve.best], [np.min(curve.scores)], "o", color=ORANGE, markersize=7, zorder=3)
+    axes.set_xscale("log")
+    if curve.criterion == "gcv" and np.min(curve.scores) > 0:
+        axes.set_yscale("log")
+    axes.set_xlabel("ridge")
+    axes.set_ylabel(f"{title[curve.criterion]} (lower is better)", color=BLUE)
+    freedom = axes.twinx()
+    freedom.plot(curve.ridges, curve.degrees_of_freedom, color=GREY, linewidth=1.2)
+    freedom.set_ylabel("degrees of freedom", color=GREY)
+    freedom.set_ylim(bottom=0)
+    freedom.spines["top"].set_visible(False)
+    axes.set_title(f"ridge {curve.best:.4g}, chosen from the statistics alone", color=INK)
+    _save(figure, path)
+
+
+def confusion(matrix: ArrayLike, names: Sequence[object], path: StrPath) -> None:
+    """A confusion matrix; rows are true classes, columns predicted ones.
+
+    Parameters
+    ----------
+    matrix : counts, (class_count, class_count)
+    names : of the classes
+    """
+    require_matplotlib()
+    from matplotlib.colors import PowerNorm
+
+    counts = np.asarray(matrix)
+    size = len(names)
+    if counts.shape != (size, size):
+        raise InvalidInput(f"a confusion matrix of shape {counts.shape} for {size} classes")
+    side = float(np.clip(2.6 + 0.42 * size, 4.2, 12.0))
+    figure, axes = new_figure(side + 0.8, side)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    # Errors are rare: a linear scale would paint them all white.
+    norm = PowerNorm(ERROR_GAMMA, vmin=0, vmax=1)
+    image = axes.imshow(shares, cmap="Blues", norm=norm)
+    figure.colorbar(image, ax=axes, label="share of the true class", fraction=0.046, pad=0.03)
+    axes.set_xlabel("predicted class")
+    axes.set_ylabel("true class")
+    total = max(int(counts.sum()), 1)
+    axes.set_title(f"accuracy {np.trace(counts) / total:.2%} of {total:,} samples", color=INK)
+    _mark_cells(axes, names)
+    if size <= NUMBERS_SHOWN:
+        _write_counts(axes, counts, shares)
+    _save(figure, path)
+
+
+def class_mix(matrix: ArrayLike, path: StrPath, names: Sequence[object] | None = None) -> None:
+    """Who holds what: one stacked bar a client, one colour a class.
+
+    Parameters
+    ----------
+    matrix : samples, (clients, class_count)
+    names : of the classes; numbers by default
+    """
+    mix = np.asarray(matrix)
+    if mix.ndim != 2 or not mix.size:
+        raise InvalidInput(f"a class mix of shape {mix.shape}; expected (clients, classes)")
+    clients, classes = mix.shape
+    labels = names if names is not None else range(classes)
+    figure, axes = new_figure(float(np.clip(3 + 0.09 * clients, 6.0, 14.0)), 4.2)
+    bars = stack_bars(axes, mix, labels)
+    axes.set_xlim(-0.8, clients - 0.2)
+    axes.set_ylim(0, 1.05 * max(float(mix.sum(axis=1).max()), 1.0))
+    axes.set_xlabel("client")
+    axes.set_ylabel("samples")
+    axes.grid(visible=False, axis="x")
+    empty = int((mix.sum(axis=1) == 0).sum())
+    without = f", {empty} of them without any" if empty else ""
+    axes.set_title(f"{int(mix.sum()):,} samples at {clients:,} clients{without}", color=INK)
+    if classes <= NAMES_SHOWN:
+        axes.legend(
+            *bars,
+            title="class",
+            loc="center left",
+            bbox_to_anchor=(1.01, 0.5),
+            frameon=False,
+            ncols=-(-classes // 14),
+            reverse=classes <= 14,
+        )
+    _save(figure, path)
+
+
+def new_figure(width: float, height: float) -> tuple[Any, Any]:
+    """A figure and its axes, in the style of all pictures here."""
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    # No pyplot: no window system, and no state shared with the caller's own figures.
+    figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
+    axes.grid(visible=True, color="#e5e7eb", linewidth=0.8)
+    return figure, axes
+
+
+def _mark_cells(axes: Any, names: Sequence[object]) -> None:
+    """White lines between the cells of a matrix, and names where they can be read."""
+    size = len(names)
+    axes.grid(visible=False)
+    axes.set_xticks(np.arange(size + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(size + 1) - 0.5, minor=True)
+    axes.grid(visible=True, which="minor", color="white", linewidth=1.0 if size <= 40 else 0.2)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    if size <= NAMES_SHOWN:
+        labels = [shown(name) for name in names]
+        long = max(map(len, labels)) > 3
+        turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if long else {}
+        axes.set_xticks(range(size), labels, **turned)
+        axes.set_yticks(range(size), labels)
+
+
+def _write_counts(axes: Any, counts: Any, shares: Any) -> None:
+    for row, column in np.argwhere(counts):
+        axes.text(
+            column,
+            row,
+            f"{counts[row, column]}",
+            ha="center",
+            va="center",
+            fontsize=9,
+            color="white" if shares[row, column] ** ERROR_GAMMA > 0.6 else INK,
+        )
+
+
+def stack_bars(axes: Any, mix: Any, names: Sequence[object]) -> tuple[list[Any], list[str]]:
+    """Bars of one class on top of those of the classes before it.
+
+    Returns
+    -------
+    handles, labels : for a legend, which by itself would leave out names that begin with "_"
+    """
+    import matplotlib
+
+    count = len(names)
+    if count <= 20:
+        colours = matplotlib.colormaps["tab10" if count <= 10 else "tab20"](range(count))
+    else:
+        colours = matplotlib.colormaps["turbo"](np.linspace(0.03, 0.97, count))
+    bottom = np.zeros(len(mix))
+    handles, labels = [], []
+    for at, name in enumerate(names):
+        holders = np.flatnonzero(mix[:, at])
+        if len(holders):
+            heights = mix[holders, at]
+            bars = axes.bar(holders, heights, 0.9, bottom[holders], color=colours[at])
+            handles.append(bars)
+            labels.append(shown(name))
+            bottom += mix[:, at]
+    return handles, labels
+
+
+def shown(name: object, longest: int = 18) -> str:
+    r"""Somebody's name for something as a picture shows it: short, on one line, as it is.
+
+    Matplotlib takes what is between two dollars for a formula and fails if it is none.
+
+    >>> print(shown(r"$\frac{$"))
+    \$\frac{\$
+    """
+    text = printable(name, "�")
+    if len(text) > longest:
+        # From the middle: long names tend to differ at their ends.
+        half = longest // 2
+        text = f"{text[:half]}…{text[1 - half :]}"
+    return text.replace("$", r"\$")
+
+
+def _save(figure: Any, path: StrPath) -> None:
+    with replacing(path) as scratch:
+        # The scratch file's suffix says nothing; the date would change equal pictures.
+        figure.savefig(scratch, format="png", metadata={"Software": "safle"})

@@ -1,0 +1,285 @@
+"""scikit-learn's face of the pipeline: features and labels -> statistics -> a classifier.
+
+``fit`` calibrates an encoder, counts and solves; ``partial_fit`` counts some more. What
+was counted is `SafleClassifier.get_statistics`, an exact sum: two hospitals add theirs
+and `SafleClassifier.from_statistics` gives the classifier of the pooled data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from safle.basics import atomic
+from safle.basics.arguments import require_type
+from safle.basics.places import naming, read_capped
+from safle.encoders import Encoder, make_encoder
+from safle.encoders.calibration import PublicSample
+from safle.encoders.features import as_features
+from safle.encoders.random_features import suits_by_class
+from safle.encoders.registry import DEFAULT_KIND, kind_named
+from safle.errors import SettingsError
+from safle.model import Model
+from safle.model.batches import Batch, class_names, known_classes
+from safle.solver import Solution, solve
+from safle.solver.facade import Criterion, Head
+from safle.solver.priors import Priors
+from safle.statistics import Accumulator, Statistics
+
+_FLOATS = (np.float64, np.float32)
+
+
+class SafleClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier that is an exact function of summed integer counts.
+
+    Parameters
+    ----------
+    encoder : an `Encoder`, or the kind that `fit` calibrates from the quantiles of X, one of
+        `safle.encoders.kinds`: "random-features" (the strongest), "embedding" (the paper's),
+        "linear" or "stack". Members of a federation must be given the same `Encoder`:
+        their own quantiles differ.
+    settings : of that kind, by name, as for `safle.make_encoder`; not for an `Encoder`
+    ridge : a positive number; 0 = minimum norm; "auto" = chosen by ``criterion``
+    head : "auto", "least-squares", "discriminant", "averaged" or "quadratic", for which the
+        kinds that can count by class do
+    criterion : "gcv" or "evidence"
+    priors : None for classes as frequent as in the data, "uniform", or a number for each class
+
+    Attributes
+    ----------
+    classes_ : (class_count,), ascending, of the labels' own type
+    encoder_ : Encoder
+    statistics_ : Statistics, everything counted so far
+    solution_ : Solution, with the ridge curve and the residual
+    model_ : Model, to save or export
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from safle import SafleClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> SafleClassifier().fit(X[:1000], y[:1000]).predict(X[1000:1003])
+    array([1, 4, 0])
+    """
+
+    classes_: NDArray[Any]
+    encoder_: Encoder
+    _earlier: Statistics | None
+
+    def __init__(
+        self,
+        *,
+        encoder: Encoder | str = DEFAULT_KIND,
+        settings: Mapping[str, Any] | None = None,
+        ridge: float | Literal["auto"] = "auto",
+        head: Head = "auto",
+        criterion: Criterion = "gcv",
+        priors: Priors | None = None,
+    ) -> None:
+        self.encoder = encoder
+        self.settings = settings
+        self.ridge = ridge
+        self.head = head
+        self.criterion = criterion
+        self.priors = priors
+
+    @classmethod
+    def from_statistics(cls, encoder: Encoder, statistics: Statistics, **params: Any) -> Self:
+        """A fitted classifier from statistics, whoever counted and summed them.
+
+        ``params`` are those of the constructor. `classes_` are int64 or str, as in the
+        statistics.
+        """
+        require_type("encoder", encoder, Encoder)
+        encoder.require(statistics)
+        estimator = cls(encoder=encoder, **params)
+        estimator.n_features_in_ = encoder.feature_dim
+        estimator._start(encoder, np.array(statistics.class_names), declared=False)
+        estimator.statistics_ = statistics
+        return estimator._solved()
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Calibrate (unless an `Encoder` is given), count and solve, from scratch.
+
+        Parameters
+        ----------
+        X : finite numbers, (samples, feature_dim)
+        y : labels, (samples,): integers, strings, booleans or integral floats
+        sample_weight : whole numbers, (samples,); a sample of weight w counts exactly as if it
+            stood there w times
+        """
+        batch = self._checked(X, y, sample_weight, reset=True)
+        known = np.unique(batch.labels)
+        self._start(self._make_encoder(batch, len(known)), known, declared=False)
+        self._counter.add_samples(*batch)
+        return self._solved()
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Add a batch to what was counted; solving waits until a result is asked for.
+
+        With a given `Encoder` the result is exactly that of one `fit` of all batches, in
+        any order. Without one, the first batch alone decides the thresholds: make it
+        large and mixed. Solving costs far more than counting, so it happens once, at the
+        next `predict` (or read of `model_`), not at every call.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+        classes : all labels that may ever occur; others are then refused. Without it
+            `classes_` grows with the labels that come. A declared class without samples
+            is never predicted: its score is -inf, its probability 0.
+        """
+        first = not self.__sklearn_is_fitted__()
+        batch = self._checked(X, y, sample_weight, reset=first)
+        earlier = None if first else self.classes_
+        known, declared = known_classes(
+            batch.labels, classes, earlier, declared=getattr(self, "_declared", False)
+        )
+        if first:
+            encoder = self._make_encoder(batch, len(known))
+            self._start(encoder, known, declared=declared)
+        elif "statistics_" in vars(self):
+            self._counter = Accumulator(self.encoder_)
+            self._counter.add(self.statistics_)
+        self._counter.add_samples(*batch)
+        self.classes_, self._declared = known, declared
+        self._forget()
+        return self
+
+    def get_statistics(self) -> Statistics:
+        """Everything counted so far: what a client sends, and what adds up with ``+``."""
+        return self.statistics_
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted classifier, with what it has counted, atomically."""
+        from safle.model.saving import to_bytes
+
+        check_is_fitted(self)
+        atomic.write_bytes(path, to_bytes(self))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote: it predicts the same, and `partial_fit` goes on.
+
+        Nothing in the file is executed.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from safle import SafleClassifier
+        >>> fitted = SafleClassifier(encoder="linear").fit([[0.0], [0.1], [0.9]], ["a", "a", "b"])
+        >>> with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
+        ...     fitted.save(file.name)
+        ...     SafleClassifier.load(file.name).predict([[0.95]]).tolist()
+        ['b']
+        """
+        from safle.model.saving import MAX_FILE_BYTES, from_bytes
+
+        with naming(path):
+            return from_bytes(read_capped(path, MAX_FILE_BYTES, "a classifier"), cls)
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Scores, (samples, class_count); with two classes their difference, (samples,)."""
+        scores = self._scores(X)
+        if len(self.classes_) == 2:
+            difference: NDArray[np.float64] = scores[:, 1] - scores[:, 0]
+            return difference
+        return scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Labels of the largest score, (samples,), of the type `fit` was given."""
+        best = np.argmax(self._scores(X), axis=1)
+        return self.classes_[best]
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Class probabilities, (samples, class_count); see `Model.predict_proba`."""
+        return self._spread(X, self.model_.predict_proba, missing=0.0)
+
+    @cached_property
+    def statistics_(self) -> Statistics:
+        check_is_fitted(self)
+        return self._counter.snapshot()
+
+    @cached_property
+    def solution_(self) -> Solution:
+        check_is_fitted(self)
+        return solve(
+            self.statistics_,
+            ridge=self.ridge,
+            head=self.head,
+            criterion=self.criterion,
+            priors=self.priors,
+        )
+
+    @cached_property
+    def model_(self) -> Model:
+        check_is_fitted(self)
+        return Model(self.encoder_, self.solution_)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "encoder_")
+
+    def _checked(
+        self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None, *, reset: bool
+    ) -> Batch:
+        features, labels = validate_data(self, X, y, reset=reset, dtype=_FLOATS)
+        check_classification_targets(labels)
+        return Batch.of(features, labels, weights)
+
+    def _start(self, encoder: Encoder, classes: NDArray[Any], *, declared: bool) -> None:
+        """Begin a count of nothing."""
+        self._counter = Accumulator(encoder)
+        self.encoder_, self.classes_, self._declared = encoder, classes, declared
+        self._forget()
+
+    def _solved(self) -> Self:
+        # At once, not at the first prediction: what is wrong with the data shows here.
+        _ = self.model_
+        return self
+
+    def _forget(self) -> None:
+        for name in ("statistics_", "solution_", "model_"):
+            self.__dict__.pop(name, None)
+
+    def _make_encoder(self, batch: Batch, classes: int) -> Encoder:
+        if isinstance(self.encoder, Encoder):
+            if self.settings:
+                raise SettingsError("an Encoder has its settings: leave out settings=")
+            as_features(batch.features[:0], self.encoder.feature_dim)
+            return self.encoder
+        settings = dict(self.settings or {})
+        declared = kind_named(self.encoder).declared(settings).get("by_class")
+        if declared is not None and self.head == "quadratic":
+            settings.setdefault("by_class", True)
+        elif declared is not None and declared.default is None:
+            settings.setdefault("by_class", suits_by_class(batch.features.shape[1], classes))
+        return make_encoder(PublicSample(batch.repeated()), self.encoder, **settings)
+
+    def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
+        return self._spread(X, self.model_.decision_function, missing=-np.inf)
+
+    def _spread(
+        self, X: ArrayLike, method: Callable[[Any], NDArray[np.float64]], *, missing: float
+    ) -> NDArray[np.float64]:
+        """The model's columns, one per class with samples, as columns of `classes_`."""
+        columns = method(validate_data(self, X, reset=False, dtype=_FLOATS))
+        if columns.shape[1] == len(self.classes_):
+            return columns
+        spread = np.full((len(columns), len(self.classes_)), missing)
+        spread[:, np.isin(class_names(self.classes_), self.model_.class_names)] = columns
+        return spread

@@ -1,0 +1,120 @@
+"""A model for other runtimes: a torch module, a ``.pt2`` file, an ONNX graph.
+
+All of them compare in float64 and sum float64, as safle does: a sum of safle's weights is
+exact in any order (see `safle.model.model`), so they give safle's own classes, not nearly so.
+They do not refuse NaN and infinity; check features before you feed them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from safle.basics import atomic
+from safle.errors import MissingExtra
+from safle.model import Model
+
+if TYPE_CHECKING:
+    import onnx
+    import torch
+
+__all__ = ["CLASSES_FILE", "PRIVACY_FILE", "export_onnx", "export_torch", "to_onnx", "to_torch"]
+
+CLASSES_FILE = "classes.json"
+"""Extra file of a ``.pt2``: the class names, in the order of the scores."""
+PRIVACY_FILE = "privacy.json"
+"""Extra file of a ``.pt2`` made of noisy sums: epsilon, delta and the rest of what was promised."""
+
+
+def to_torch(model: Model) -> torch.nn.Module:
+    """A frozen torch module, features (samples, feature_dim) -> scores.
+
+    Features may be float32 or float64; scores are float64, (samples, class_count), in the
+    order of the module's ``class_names``. It scripts, traces, exports, and its
+    ``state_dict`` is all it knows. Do not cast it to another type: that moves thresholds.
+
+    >>> import safle
+    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
+    >>> total = safle.count(encoder, [[0.1], [0.2], [0.9]], ["low", "low", "high"])
+    >>> model = safle.Model(encoder, safle.solve(total))
+    >>> import torch
+    >>> to_torch(model)(torch.tensor([[0.95]])).argmax().item()
+    0
+    """
+    try:
+        from safle.model.export.torch_module import build
+    except ImportError as error:
+        raise MissingExtra("torch", "safle[torch]", "exporting to torch") from error
+    return build(model)
+
+
+def export_torch(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write `to_torch` as a ``.pt2`` file that torch loads without safle.
+
+    It is what ``torch.export.save`` writes: a zip archive of JSON and raw arrays, without
+    pickles. Its program takes float32 features of any number of samples. Beside it lie
+    `CLASSES_FILE` and, where the model was made of noisy sums, `PRIVACY_FILE`.
+
+    >>> import safle
+    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
+    >>> total = safle.count(encoder, [[0.1], [0.2], [0.9]], ["low", "low", "high"])
+    >>> model = safle.Model(encoder, safle.solve(total))
+    >>> import tempfile, torch
+    >>> with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
+    ...     export_torch(model, file.name)
+    ...     program = torch.export.load(file.name).module()
+    >>> program(torch.tensor([[0.95], [0.05]])).shape
+    torch.Size([2, 2])
+    """
+    module = to_torch(model)
+    from safle.model.export.torch_module import trace
+
+    with atomic.replacing(path) as scratch, scratch.open("wb") as file:
+        extra = {CLASSES_FILE: _classes(model), **_privacy(model, PRIVACY_FILE)}
+        trace(module, model.encoder.feature_dim, file, extra)
+
+
+def to_onnx(model: Model) -> onnx.ModelProto:
+    """An ONNX graph of standard operators.
+
+    Input ``features``, float32 [batch, feature_dim]; outputs ``scores``, float64 [batch,
+    class_count], and ``label``, int64 or string [batch]. Its metadata name the classes, the
+    model's digest and, where the model was made of noisy sums, what was promised.
+
+    >>> import safle
+    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
+    >>> total = safle.count(encoder, [[0.1], [0.2], [0.9]], ["low", "low", "high"])
+    >>> model = safle.Model(encoder, safle.solve(total))
+    >>> [output.name for output in to_onnx(model).graph.output][:2]
+    ['scores', 'label']
+    """
+    try:
+        from safle.model.export.onnx_graph import build
+    except ImportError as error:
+        raise MissingExtra("onnx", "safle[onnx]", "exporting to ONNX") from error
+    metadata = {"safle.classes": _classes(model), "safle.digest": model.digest}
+    return build(model, metadata | _privacy(model, "safle.privacy"))
+
+
+def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write `to_onnx` to a file, atomically; equal models give equal bytes.
+
+    >>> import safle
+    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
+    >>> total = safle.count(encoder, [[0.1], [0.2], [0.9]], ["low", "low", "high"])
+    >>> model = safle.Model(encoder, safle.solve(total))
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+    ...     export_onnx(model, file.name)
+    """
+    atomic.write_bytes(path, to_onnx(model).SerializeToString(deterministic=True))
+
+
+def _classes(model: Model) -> str:
+    return json.dumps(list(model.class_names), ensure_ascii=False)
+
+
+def _privacy(model: Model, name: str) -> dict[str, str]:
+    """Epsilon, delta and their kin under a name, if there is a promise to keep."""
+    return {} if model.privacy is None else {name: json.dumps(model.privacy.to_json())}

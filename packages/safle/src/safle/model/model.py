@@ -1,0 +1,221 @@
+"""Model: encoder + weights -> predictions. ``scores = sum_j W_j[idx_j] + dense W + b``.
+
+Weights are kept as float32 multiples of one power of two (24 bits below the largest), so
+a sum of them is exact: scores do not depend on the order of summation, and equal
+statistics give equal bytes, on any machine. What the quadratic head adds is exact as well:
+see `safle.model.squares`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from copy import copy
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from safle.basics import atomic
+from safle.basics.arguments import require_type
+from safle.basics.memory import require
+from safle.basics.places import naming, read_capped
+from safle.encoders import Encoder
+from safle.encoders.codes import Codes
+from safle.encoders.features import ClassName
+from safle.errors import InvalidInput
+from safle.model.dense import DenseScores
+from safle.model.grid import grid_exponent, on_grid
+from safle.model.kernels.tables import look_up, padded
+from safle.model.model_file import MAX_FILE_BYTES, read_model, write_model
+from safle.model.probabilities import probabilities
+from safle.model.squares import Squares
+from safle.solver import Solution
+from safle.statistics.privacy import Privacy
+
+BATCH, SMALLEST_BATCH = 8_192, 256
+DENSE_BATCH = 1 << 22
+"""Dense integers of a batch, so that they are still in the cache when they meet the weights."""
+
+
+class Model:
+    """A classifier of features: the encoder that all clients shared, and solved weights.
+
+    Parameters
+    ----------
+    encoder : what the statistics were counted with; another one is refused
+    solution : what `safle.solve` made of them
+
+    Attributes
+    ----------
+    codes : int64, (seen,), columns that have weights; all others are zero
+    weights : float32, (seen + dense_dim, class_count)
+    intercept : float32, (class_count,)
+    squares : `Squares` of the quadratic head, or None where it has no say
+    temperature : that scores are divided by before they become probabilities; None where neither
+        statistics nor evaluation counts told it
+    privacy : what is promised to those whose samples it was made of, where they were noisy sums
+
+    Examples
+    --------
+    >>> import numpy as np, safle
+    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=2))
+    >>> features = np.array([[0.1, 0.2], [0.9, 0.7], [0.2, 0.1], [0.8, 0.9]])
+    >>> total = safle.count(encoder, features, ["low", "high", "low", "high"])
+    >>> model = safle.Model(encoder, safle.solve(total))
+    >>> model.predict([[0.0, 0.3]]).tolist()
+    ['low']
+    >>> safle.Model.from_bytes(model.to_bytes()).digest == model.digest
+    True
+    """
+
+    def __init__(self, encoder: Encoder, solution: Solution) -> None:
+        require_type("encoder", encoder, Encoder)
+        require_type("solution", solution, Solution, advice="what solve gives")
+        encoder.require(solution)
+        self.encoder = encoder
+        self.codes: NDArray[np.int64] = solution.codes
+        self.weights: NDArray[np.float32] = on_grid(solution.weights)
+        self.intercept: NDArray[np.float32] = on_grid(solution.intercept)
+        self.class_names: tuple[ClassName, ...] = solution.class_names
+        self.head, self.ridge = solution.head, solution.ridge
+        head = solution.quadratic
+        self.squares = None if head is None else Squares(encoder.layout, head)
+        self.privacy: Privacy | None = solution.privacy
+        self.temperature: float | None = solution.temperature
+
+    def __repr__(self) -> str:
+        return (
+            f"<Model: {len(self.class_names)} classes, {len(self.weights):,} columns, {self.head} "
+            f"head, ridge {self.ridge:.4g}, encoder {self.encoder.fingerprint[:12]}…>"
+        )
+
+    @cached_property
+    def _step(self) -> float:
+        """The power of two that all weights are multiples of."""
+        return float(np.ldexp(1.0, grid_exponent(self.weights)))
+
+    @cached_property
+    def _table_steps(self) -> NDArray[np.int32]:
+        """`tables` in units of `_step`, as the kernel wants them."""
+        shape = (self.encoder.layout.code_count, len(self.class_names))
+        require(
+            8 * shape[0] * shape[1],
+            purpose=f"tables of {shape[0]} codes and {shape[1]} classes",
+            advice="predict on a machine with more memory",
+        )
+        steps = np.zeros(shape, np.int32)
+        steps[self.codes] = self.weights[: len(self.codes)].astype(np.float64) / self._step
+        return padded(steps)
+
+    @property
+    def tables(self) -> NDArray[np.float32]:
+        """Weights of all codes, seen or not, float32, (code_count, class_count)."""
+        steps = self._table_steps[:, : len(self.class_names)]
+        return (steps * self._step).astype(np.float32)
+
+    @cached_property
+    def _dense_scores(self) -> DenseScores:
+        return DenseScores(self.encoder.layout, self.weights[len(self.codes) :], self._step)
+
+    @cached_property
+    def _weighs(self) -> bool:
+        return bool(self.weights.any())
+
+    @property
+    def dense_weights(self) -> NDArray[np.float64]:
+        """Weights per code unit of the dense columns, float64, (dense_dim, class_count)."""
+        return self._dense_scores.per_unit
+
+    def decision_function(self, features: ArrayLike) -> NDArray[np.float64]:
+        """Scores, float64, (samples, class_count)."""
+        checked = self.encoder.check(features)
+        scores = np.empty((len(checked), len(self.class_names)))
+        scores[:] = self.intercept
+        for first in range(0, len(checked), BATCH):
+            self._add_scores(checked[first : first + BATCH], scores[first : first + BATCH])
+        return scores
+
+    def _add_scores(self, features: NDArray[Any], scores: NDArray[np.float64]) -> None:
+        rows = max(DENSE_BATCH // max(1, self.encoder.layout.dense_dim), SMALLEST_BATCH)
+        squared = []
+        for first in range(0, len(features), rows):
+            codes = self.encoder.encode_checked(features[first : first + rows])
+            self._add_weights(codes, scores[first : first + rows])
+            if self.squares is not None:
+                squared.append(codes.dense[:, self.squares.columns])
+        if self.squares is not None:
+            # Of many samples together: a class's triangle is unfolded once for all of them.
+            self.squares.add(scores, np.concatenate(squared))
+
+    def _add_weights(self, codes: Codes, scores: NDArray[np.float64]) -> None:
+        layout = self.encoder.layout
+        if layout.experts:
+            steps = look_up(codes.symbols, layout.bases, self._table_steps)
+            scores += steps[:, : len(self.class_names)] * self._step
+        if layout.dense_dim and self._weighs:
+            self._dense_scores.add(scores, codes.dense)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether probabilities are held to what statistics, or counts, say of unseen samples."""
+        return self.temperature is not None
+
+    def with_temperature(self, temperature: float) -> Model:
+        """The same model with another temperature: other probabilities, the same classes."""
+        if not 0 < temperature < np.inf:
+            raise InvalidInput(f"temperature {temperature}; expected a positive number")
+        made = copy(self)
+        made.__dict__.pop("digest", None)
+        made.temperature = float(temperature)
+        return made
+
+    def predict(self, features: ArrayLike) -> NDArray[Any]:
+        """Class names, (samples,)."""
+        return self._names[np.argmax(self.decision_function(features), axis=1)]
+
+    @cached_property
+    def _names(self) -> NDArray[Any]:
+        return np.array(self.class_names)
+
+    def predict_proba(self, features: ArrayLike) -> NDArray[np.float64]:
+        """Class probabilities, (samples, class_count).
+
+        The discriminant, averaged and quadratic heads' are softmax of the scores, divided by
+        `temperature` where there is one: then they are `calibrated`; the others are, most often,
+        too sure, and `safle.calibrate` finds a temperature for them. Least-squares scores
+        estimate the one-hot labels; theirs is the nearest point of the probability simplex, which
+        keeps the order of the classes.
+        """
+        scores = self.decision_function(features)
+        return probabilities(scores, self.head, self.temperature or 1.0)
+
+    def to_bytes(self) -> bytes:
+        """The model as a safetensors file; equal models give equal bytes."""
+        return write_model(self)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Model:
+        """The inverse of `to_bytes`; `WireError` for anything that is not a model."""
+        return Model(*read_model(data))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the model file."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model file, atomically."""
+        atomic.write_bytes(path, self.to_bytes())
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Read a model file; nothing in it is executed.
+
+    >>> load_model("nowhere.safetensors")
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.safetensors'
+    """
+    with naming(path):
+        return Model.from_bytes(read_capped(path, MAX_FILE_BYTES, "a model file"))

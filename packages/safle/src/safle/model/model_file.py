@@ -1,0 +1,124 @@
+"""A model's file: a header of JSON, the encoder's arrays and the weights; all read is checked."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.basics.tensors import (
+    Arrays,
+    read_header,
+    read_tensors,
+    refusing_malformed,
+    write_tensors,
+)
+from safle.encoders import Encoder
+from safle.encoders.encoder_file import encoder_arrays, encoder_header, restore_encoder
+from safle.encoders.features import ClassName, as_class_names
+from safle.errors import WireError
+from safle.model.grid import on_grid
+from safle.model.kernels.tables import MOST_BITS
+from safle.solver import Solution
+from safle.solver.heads import HEADS
+from safle.solver.quadratic import Quadratic
+from safle.statistics.privacy import Privacy
+
+if TYPE_CHECKING:
+    from safle.model.model import Model
+
+FORMAT = "safle-model-3"
+MAX_FILE_BYTES = 1 << 32
+_OWN = "encoder."
+"""What the names of the encoder's arrays begin with."""
+
+
+def write_model(model: Model) -> bytes:
+    """The model as a safetensors file; equal models give equal bytes."""
+    header: dict[str, Any] = {
+        "format": FORMAT,
+        "encoder": encoder_header(model.encoder),
+        "classes": list(model.class_names),
+        "head": model.head,
+        "ridge": float(model.ridge).hex(),
+    }
+    if model.privacy is not None:
+        header["privacy"] = model.privacy.to_json()
+    if model.temperature is not None:
+        header["temperature"] = model.temperature.hex()
+    arrays: Arrays = {f"{_OWN}{name}": a for name, a in encoder_arrays(model.encoder).items()}
+    arrays |= {"codes": model.codes, "weights": model.weights, "intercept": model.intercept}
+    if model.squares is not None:
+        head = model.squares.head
+        arrays |= {"factors": head.factors, "offsets": head.offsets}
+        header |= {"exponent": head.exponent, "worth": head.worth.hex()}
+    text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return write_tensors(text, arrays)
+
+
+def read_model(data: bytes) -> tuple[Encoder, Solution]:
+    """What `write_model` wrote; `WireError` for anything that is not a model."""
+    text, arrays = read_tensors(data)
+    with refusing_malformed("safle model"):
+        header = read_header(text, FORMAT, "a safle model")
+        own = {n.removeprefix(_OWN): array for n, array in arrays.items() if n.startswith(_OWN)}
+        encoder = restore_encoder(header["encoder"], own)
+        return encoder, _restore_solution(encoder, header, arrays)
+
+
+def _restore_solution(encoder: Encoder, header: dict[str, Any], arrays: Arrays) -> Solution:
+    classes = _restore_classes(header["classes"])
+    codes, weights, intercept = _restore_weights(encoder, len(classes), arrays)
+    head, ridge = header["head"], float.fromhex(header["ridge"])
+    if head not in HEADS or not 0 <= ridge < np.inf:
+        raise WireError(f"head {head!r} and ridge {ridge}; expected one of {', '.join(HEADS)}")
+    temperature = float.fromhex(header["temperature"]) if "temperature" in header else None
+    if temperature is not None and not 0 < temperature < np.inf:
+        raise WireError(f"temperature {temperature}; expected a positive number")
+    squares = None
+    if "factors" in arrays:
+        exponent, worth = header["exponent"], float.fromhex(header["worth"])
+        squares = Quadratic(arrays["factors"], exponent, arrays["offsets"], worth)
+    return Solution(
+        fingerprint=encoder.fingerprint,
+        layout=encoder.layout,
+        codes=codes,
+        class_names=classes,
+        weights=weights.astype(np.float64),
+        intercept=intercept.astype(np.float64),
+        head=head,
+        ridge=ridge,
+        quadratic=squares,
+        temperature=temperature,
+        privacy=Privacy.from_json(header["privacy"]) if "privacy" in header else None,
+    )
+
+
+def _restore_classes(names: Any) -> tuple[ClassName, ...]:
+    if not isinstance(names, list) or as_class_names(names) != tuple(names) or not names:
+        raise WireError("the class names are not in ascending order")
+    return tuple(names)
+
+
+def _restore_weights(
+    encoder: Encoder, classes: int, arrays: Arrays
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Codes, weights and intercept, as they must be for these classes of this encoder."""
+    codes, weights, intercept = (arrays[name] for name in ("codes", "weights", "intercept"))
+    rows = len(codes) + encoder.layout.dense_dim
+    shapes = {
+        "codes": (codes, np.int64, (len(codes),)),
+        "weights": (weights, np.float32, (rows, classes)),
+        "intercept": (intercept, np.float32, (classes,)),
+    }
+    for name, (array, dtype, shape) in shapes.items():
+        if array.dtype != dtype or array.shape != shape or not np.isfinite(array).all():
+            raise WireError(f"{name} is {array.dtype} {array.shape}; expected {shape}, finite")
+    if not np.array_equal(on_grid(weights), weights):
+        raise WireError(f"the weights are not multiples of one power of two with {MOST_BITS} bits")
+    limit = encoder.layout.code_count
+    if (np.diff(codes) <= 0).any() or (len(codes) and not 0 <= codes[0] <= codes[-1] < limit):
+        raise WireError("the codes are not ascending columns of the encoder")
+    return codes, weights, intercept

@@ -1,0 +1,202 @@
+"""The server's side: add masked vectors up, ask keyholders, and open the total."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from safle.basics.places import StrPath, find_files, naming
+from safle.errors import DuplicateContribution, FederationError, SafleError, WireError
+from safle.private.answer import Answer
+from safle.private.masked import LARGEST_HEAD, Masked, check_head
+from safle.private.round import PrivateRound
+from safle.private.signed import Head
+from safle.private.vector import Bytes, add_vectors, new_vector, unpack
+from safle.server.manifest import BESIDE
+from safle.site.log import log_refusal, write_log
+from safle.wire import container
+
+
+@dataclass(frozen=True)
+class Request:
+    """What keyholders are asked to open: the heads of the files that were added up.
+
+    Attributes
+    ----------
+    heads : by client, in ascending order; each checked against the round
+    """
+
+    declared: PrivateRound
+    heads: dict[str, Head]
+
+    @property
+    def members(self) -> frozenset[str]:
+        """Each client with what it sent: another file of the same client is another member."""
+        return frozenset(f"{head.payload_digest} {name}" for name, head in self.heads.items())
+
+    @property
+    def digest(self) -> str:
+        """Identity of the set: the same clients with the same files."""
+        text = "\n".join([self.declared.digest, *sorted(self.members)])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the request's file."""
+        return self._to_bytes(container.REQUEST, {})
+
+    def _to_bytes(self, kind: int, sections: dict[str, bytes]) -> bytes:
+        heads = container.canonical([head.to_json() for head in self.heads.values()])
+        header = {"round": self.declared.digest}
+        return container.to_bytes(kind, header, {"heads": heads, **sections})
+
+    @staticmethod
+    def from_bytes(data: bytes, declared: PrivateRound) -> Request:
+        """Read a request; a `SafleError` unless every head is of this round and its roster."""
+        opened = container.from_bytes(data, kind=container.REQUEST)
+        request = Request._read(opened, declared)
+        opened.finish()
+        return request
+
+    @staticmethod
+    def _read(opened: container.Container, declared: PrivateRound) -> Request:
+        if set(opened.header) != {"round"} or "heads" not in opened.frames:
+            raise WireError("not a request: expected a round and the heads of its clients")
+        declared.require(opened.header["round"])
+        size, most = opened.frames["heads"][1], LARGEST_HEAD * len(declared.clients)
+        if size > most:
+            raise WireError(f"heads of {size} bytes; those of all clients have at most {most}")
+        try:
+            content = json.loads(opened.section("heads", size))
+            heads = [Head.from_json(head) for head in content]
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            if isinstance(error, SafleError):
+                raise
+            raise WireError(f"the heads of the clients are not valid: {error}") from error
+        found = {check_head(head, declared): head for head in heads}
+        if [*found] != sorted(found) or len(found) != len(heads):
+            raise WireError("the clients are not in ascending order, each of them once")
+        return Request(declared, found)
+
+
+@dataclass(frozen=True)
+class MaskedSum(Request):
+    """The sum of masked vectors, still under the sum of their masks."""
+
+    vector: Bytes = field(repr=False)
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the server's own file."""
+        return self._to_bytes(container.MASKED_SUM, {"sum": self.vector.tobytes()})
+
+    @staticmethod
+    def from_bytes(data: bytes, declared: PrivateRound) -> MaskedSum:
+        """Read the server's own file."""
+        opened = container.from_bytes(data, kind=container.MASKED_SUM)
+        request = Request._read(opened, declared)
+        vector = np.frombuffer(opened.section("sum", declared.vector_bytes), np.uint8)
+        opened.finish()
+        return MaskedSum(declared, request.heads, vector)
+
+    @property
+    def request(self) -> Request:
+        """What the keyholders are asked."""
+        return Request(self.declared, self.heads)
+
+    def open(self, answers: Iterable[Answer]) -> Any:
+        """The value of the sum, verified: statistics, a histogram or evaluation counts."""
+        masks: dict[int, Answer] = {}
+        named = set()
+        for answer in answers:
+            answer.require(self.declared, self.digest)
+            named.add(answer.keyholder)
+            for share in answer.vectors:
+                _check_agree(masks.setdefault(share, answer), answer, share)
+        if len(masks) < len(self.declared.shares):
+            raise FederationError(
+                f"{len(named)} keyholders have answered; {self.declared.needed} of "
+                f"{', '.join(self.declared.keyholders)} are needed"
+            )
+        vector = self.vector.copy()
+        for share, answer in masks.items():
+            add_vectors(self.declared.space.blocks, vector, answer.vectors[share], -1)
+        return unpack(self.declared.space, vector)
+
+
+def _check_agree(first: Answer, second: Answer, share: int) -> None:
+    if first is not second and not np.array_equal(first.vectors[share], second.vectors[share]):
+        raise FederationError(
+            f"{first.keyholder} and {second.keyholder} answer differently about the same masks: "
+            "one of them is wrong; ask a third, and keep all files"
+        )
+
+
+def gather_files(
+    declared: PrivateRound,
+    places: Iterable[StrPath],
+    progress: Callable[[float], None] = lambda _share: None,
+) -> MaskedSum:
+    """Add up masked files, or folders of them, one in memory at a time; errors name the file."""
+    gathering = Gathering(declared)
+    sources = find_files(places, except_for=BESIDE)
+    for done, source in enumerate(sources, start=1):
+        with naming(source):
+            gathering.add(gathering.receive(container.read_limited(source)))
+        progress(done / len(sources))
+    return gathering.finish()
+
+
+class Gathering:
+    """Adds up masked contributions, one in memory at a time; none of a client twice."""
+
+    def __init__(self, declared: PrivateRound) -> None:
+        self.declared = declared
+        self._heads: dict[str, Head] = {}
+        self._total = new_vector(declared.space.blocks)
+
+    @property
+    def clients(self) -> list[str]:
+        """Who is in."""
+        return [*self._heads]
+
+    def check(self, masked: Masked) -> None:
+        """Refuse a client that is in already."""
+        if masked.client in self._heads:
+            raise DuplicateContribution(
+                f"{masked.client} is in already; leave one of its two files out"
+            )
+
+    def receive(self, data: bytes, *, client: str = "", place: Path | None = None) -> Masked:
+        """A client's file, checked and in a log, this site's by default; it can be added.
+
+        With ``client``, the file must be its own.
+        """
+        digest = hashlib.sha256(data).hexdigest()
+        with log_refusal(who=client, digest=digest, place=place):
+            masked = Masked.from_bytes(data, self.declared)
+            if client not in ("", masked.client):
+                raise FederationError(f"{client} sent the contribution of {masked.client}")
+            self.check(masked)
+        note = f"masked, of round {self.declared.digest[:12]}…"
+        write_log("received", who=masked.client, digest=digest, note=note, place=place)
+        return masked
+
+    def add(self, masked: Masked) -> None:
+        """Add a client's vector."""
+        self.check(masked)
+        add_vectors(self.declared.space.blocks, self._total, masked.vector)
+        self._heads[masked.client] = masked.head
+
+    def finish(self) -> MaskedSum:
+        """The sum; refused with fewer clients than the keyholders will open."""
+        if len(self._heads) < self.declared.least:
+            raise FederationError(
+                f"{len(self._heads)} clients are in; keyholders open the sum of at least "
+                f"{self.declared.least}"
+            )
+        return MaskedSum(self.declared, dict(sorted(self._heads.items())), self._total)

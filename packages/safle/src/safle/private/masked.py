@@ -1,0 +1,116 @@
+"""A client's file: its vector under masks, and the seeds of the masks in boxes for keyholders."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from safle.errors import FederationError, WireError
+from safle.private.keys import PrivateKey
+from safle.private.masks import SEED_BYTES, add_masks, derive_key, new_seed
+from safle.private.round import PrivateRound
+from safle.private.signed import Head, Signed
+from safle.private.vector import Bytes, pack
+from safle.wire import container
+
+KIND = "masked"
+LARGEST_BOX = 512
+LARGEST_HEAD = 8192
+"""Bytes: a box for each of three keyholders, and names of 200 characters."""
+
+
+@dataclass(frozen=True)
+class Masked:
+    """One client's contribution to a private round, its signature checked.
+
+    Attributes
+    ----------
+    vector : uint8, y = x + masks; without the masks, as good as drawn at random
+    """
+
+    client: str
+    head: Head
+    vector: Bytes = field(repr=False)
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the file."""
+        return self.head.to_bytes(container.MASKED, self.vector.tobytes())
+
+    @staticmethod
+    def from_bytes(data: bytes | memoryview, declared: PrivateRound) -> Masked:
+        """Read a client's file; a `SafleError` unless it is of this round and of its roster."""
+        signed, size = Signed.read(data, container.MASKED), declared.vector_bytes
+        client = check_head(signed.head, declared)
+        if signed.payload_bytes != size:
+            raise WireError(
+                f"{client} sent {signed.payload_bytes} bytes; this round's vectors have {size}"
+            )
+        return Masked(client, signed.head, np.frombuffer(signed.unfold(size), np.uint8))
+
+
+def mask(declared: PrivateRound, key: PrivateKey, value: Any) -> Masked:
+    """What a round adds up, under fresh masks: what a client sends to the server."""
+    client = key.name
+    _require_member(client, declared)
+    if declared.clients[client] != key.public:
+        raise FederationError(
+            f"the round lists another key for {client}; ask its operator for a new round"
+        )
+    vector = pack(declared.space, value)
+    seeds = [new_seed() for _ in declared.shares]
+    keys = (derive_key(seed, declared.digest, client, at) for at, seed in enumerate(seeds))
+    add_masks(declared.space.blocks, vector, keys)
+    digest = hashlib.sha256(vector.data).hexdigest()
+    boxes = {
+        name: keyholder.seal_box(
+            b"".join(seeds[at] for at in declared.shares_of(name)),
+            declared.bound_to(client, digest, name),
+        ).hex()
+        for name, keyholder in declared.keyholders.items()
+    }
+    fields = {"round": declared.digest, "client": client, "boxes": boxes}
+    return Masked(client, Head.sign(key, KIND, vector.data, **fields), vector)
+
+
+def check_head(head: Head, declared: PrivateRound) -> str:
+    """Whose head this is; a `SafleError` unless a client of this round has signed it for it."""
+    fields = head.fields
+    if set(fields) != {"kind", "payload", "round", "client", "boxes"}:
+        raise WireError("the head does not hold exactly the fields of a masked contribution")
+    client = fields["client"]
+    _require_member(client, declared)
+    head.check(declared.clients[client], KIND)
+    declared.require(fields["round"])
+    boxes = fields["boxes"]
+    if not isinstance(boxes, dict) or set(boxes) != set(declared.keyholders):
+        raise WireError(f"{client} did not seal one box for each keyholder")
+    if any(not isinstance(box, str) or len(box) > 2 * LARGEST_BOX for box in boxes.values()):
+        raise WireError(f"a box of {client} is not one")
+    return str(client)
+
+
+def open_seeds(head: Head, declared: PrivateRound, key: PrivateKey) -> Mapping[int, bytes]:
+    """The mask keys that a client has given to a keyholder, by the number of the share."""
+    client, given = str(head.fields["client"]), declared.shares_of(key.name)
+    try:
+        box = bytes.fromhex(head.fields["boxes"][key.name])
+    except ValueError as error:
+        raise WireError(f"a box of {client} is not one: {error}") from error
+    seeds = key.open_box(box, declared.bound_to(client, head.payload_digest, key.name))
+    if len(seeds) != SEED_BYTES * len(given):
+        raise FederationError(f"{client} sealed {len(seeds)} bytes; expected {len(given)} seeds")
+    return {
+        share: derive_key(seeds[SEED_BYTES * at :][:SEED_BYTES], declared.digest, client, share)
+        for at, share in enumerate(given)
+    }
+
+
+def _require_member(client: object, declared: PrivateRound) -> None:
+    if not isinstance(client, str) or client not in declared.clients:
+        raise FederationError(
+            f"{str(client)[:80]!r} is not on the roster of this round; its operator declares who is"
+        )

@@ -1,0 +1,65 @@
+"""A whole private round in one process, with keys of its own: for demonstrations and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safle.private.answer import Answer
+from safle.private.gathering import Gathering, Request
+from safle.private.keyholder import History, answer
+from safle.private.keys import PrivateKey
+from safle.private.masked import Masked, mask
+from safle.private.round import declare_round
+from safle.private.vector import Space
+
+
+def add_privately(
+    space: Space,
+    values: Mapping[str, Callable[[], Any]],
+    *,
+    keyholders: int = 3,
+    least: int = 2,
+    sent: Callable[[bytes], None] = lambda _file: None,
+) -> Any:
+    """Add up clients' values as a private round does, every file written and read again.
+
+    Parameters
+    ----------
+    values : of each client, by name; made when it is that client's turn
+    sent : called with the bytes of every client's file
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle.private.round import statistics_space
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5, 0.9)]
+    >>> space = statistics_space(encoder, ["ill", "well"], most_samples=100)
+    >>> clients = {f"client-{at}": lambda part=part: part for at, part in enumerate(parts)}
+    >>> add_privately(space, clients) == parts[0] + parts[1] + parts[2]
+    True
+    """
+    clients = [PrivateKey.new(name) for name in values]
+    holders = [PrivateKey.new(f"keyholder-{number + 1}") for number in range(keyholders)]
+    declared = declare_round(
+        PrivateKey.new("operator"),
+        space,
+        clients=[key.public for key in clients],
+        keyholders=[key.public for key in holders],
+        least=least,
+    )
+    gathering = Gathering(declared)
+    for key in clients:
+        data = mask(declared, key, values[key.name]()).to_bytes()
+        sent(data)
+        gathering.add(Masked.from_bytes(data, declared))
+    total = gathering.finish()
+    asked = total.request.to_bytes()
+    answers = []
+    for key in holders[: declared.needed]:
+        with History(Path(":memory:")) as history:
+            answered = answer(Request.from_bytes(asked, declared), key, history)
+        answers.append(Answer.from_bytes(answered.to_bytes(key), declared))
+    return total.open(answers)

@@ -1,0 +1,246 @@
+"""The round file: what is added up, by whom, and who opens it; signed by the operator."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from safle.encoders.codes import Layout
+from safle.encoders.features import ClassName, as_class_names, is_digest
+from safle.encoders.histogram import MAX_SAMPLES, Grid
+from safle.encoders.made import Made
+from safle.encoders.names import as_names
+from safle.errors import FederationError, SafleError, SettingsError, WireError
+from safle.private.evaluation_space import EvaluationSpace
+from safle.private.keys import PrivateKey, PublicKey
+from safle.private.masks import shares
+from safle.private.noisy_space import NoisySpace
+from safle.private.signed import Head, Signed
+from safle.private.statistics_space import StatisticsSpace
+from safle.private.vector import HistogramSpace, Space, vector_bytes
+from safle.wire import container
+
+FORMAT = "safle-round-1"
+KEYHOLDERS = (1, 3)
+MOST_BYTES = 1 << 22
+"""Of a round's payload: some ten thousand clients."""
+_FIELDS = {"format", "id", "space", "most_samples", "clients", "keyholders", "needed", "least"}
+
+
+@dataclass(frozen=True)
+class RoundContent:
+    """What a round file says.
+
+    Attributes
+    ----------
+    space : what is added up
+    clients, keyholders : by name; keyholders are numbered in this order
+    needed : keyholders without whom nothing opens
+    least : fewest clients whose sum is opened, and whom two opened sums tell apart
+    """
+
+    space: Space
+    clients: Mapping[str, PublicKey]
+    keyholders: Mapping[str, PublicKey]
+    needed: int
+    least: int
+
+
+@dataclass(frozen=True)
+class PrivateRound(RoundContent):
+    """A declared round; every client, keyholder and server works from the same file.
+
+    Attributes
+    ----------
+    digest : identity of the round, which every other file names
+    operator : who declared it
+    """
+
+    digest: str
+    operator: PublicKey
+    data: bytes = field(repr=False, compare=False)
+
+    @cached_property
+    def shares(self) -> list[tuple[int, ...]]:
+        """The keyholders, by number, who are given each seed."""
+        return shares(len(self.keyholders), self.needed)
+
+    @cached_property
+    def vector_bytes(self) -> int:
+        return vector_bytes(self.space.blocks)
+
+    def shares_of(self, keyholder: str) -> list[int]:
+        """The numbers of the seeds that a keyholder is given."""
+        number = list(self.keyholders).index(keyholder)
+        return [at for at, given in enumerate(self.shares) if number in given]
+
+    def bound_to(self, client: str, vector_digest: str, keyholder: str) -> bytes:
+        """What a box opens with alone: it cannot be moved to another round, client or file."""
+        return container.canonical(
+            {"round": self.digest, "client": client, "y": vector_digest, "keyholder": keyholder}
+        )
+
+    def require(self, digest: object) -> None:
+        """Refuse a file of another round."""
+        if digest != self.digest:
+            raise FederationError(
+                f"made for round {str(digest)[:12]}…, this is round {self.digest[:12]}…"
+            )
+
+    @staticmethod
+    def load(data: bytes, operator: PublicKey) -> PrivateRound:
+        """Read a round file; refused unless this operator has signed it."""
+        signed = Signed.read(data, container.ROUND)
+        signed.head.check(operator, "round")
+        content = read_content(signed.unfold(MOST_BYTES))
+        digest = signed.head.digest()
+        return PrivateRound(**vars(content), digest=digest, operator=operator, data=data)
+
+
+def read_content(payload: bytes) -> RoundContent:
+    """What a round's payload says, whoever has signed it; `SafleError` for nonsense."""
+    try:
+        content = json.loads(payload)
+        if content["format"] != FORMAT or set(content) != _FIELDS:
+            raise WireError(f"not a round of format {FORMAT}")
+        most = _number(content["most_samples"], 1)
+        clients, keyholders = _roster(content["clients"]), _roster(content["keyholders"])
+        needed, least = _number(content["needed"], 1), _number(content["least"], 2)
+        space = _read_space(content["space"], most, len(keyholders))
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as e:
+        if isinstance(e, SafleError):
+            raise
+        raise WireError(f"not a valid round: {e}") from e
+    _check(clients, keyholders, needed, least)
+    if isinstance(space, NoisySpace) and needed != len(keyholders):
+        # What two keyholders know, one of them could give without its noise.
+        raise SettingsError("a round with noise needs all of its keyholders to open")
+    return RoundContent(space, clients, keyholders, needed, least)
+
+
+def declare_round(
+    key: PrivateKey,
+    space: Space,
+    *,
+    clients: Sequence[PublicKey],
+    keyholders: Sequence[PublicKey],
+    needed: int | None = None,
+    least: int = 3,
+) -> PrivateRound:
+    """A new round, signed by its operator.
+
+    Examples
+    --------
+    >>> operator, *others = (PrivateKey.new(name) for name in "abcdefg")
+    >>> public = [key.public for key in others]
+    >>> space = HistogramSpace(Grid(0, 1, bins=4), 2, most_samples=1000)
+    >>> declared = declare_round(operator, space, clients=public[:3], keyholders=public[3:])
+    >>> declared.needed, PrivateRound.load(declared.data, operator.public) == declared
+    (2, True)
+    """
+    content = {
+        "format": FORMAT,
+        "id": secrets.token_hex(16),
+        "space": _write_space(space),
+        "most_samples": space.most_samples,
+        "clients": [party.to_json() for party in clients],
+        "keyholders": [party.to_json() for party in keyholders],
+        "needed": needed or _needed(space, len(keyholders)),
+        "least": least,
+    }
+    payload = container.canonical(content)
+    head = Head.sign(key, "round", payload)
+    data = head.to_bytes(container.ROUND, payload)
+    return PrivateRound.load(data, key.public)
+
+
+def _needed(space: Space, keyholders: int) -> int:
+    return keyholders if isinstance(space, NoisySpace) else keyholders // 2 + 1
+
+
+def statistics_space(
+    made: Made, classes: Sequence[ClassName], most_samples: int
+) -> StatisticsSpace:
+    """What a round of statistics adds up.
+
+    Parameters
+    ----------
+    made : the encoder that all clients share
+    classes : every class that any client may have
+    most_samples : of all clients together
+    """
+    return StatisticsSpace(made.fingerprint, made.layout, as_class_names(classes), most_samples)
+
+
+def _check(
+    clients: Mapping[str, PublicKey], keyholders: Mapping[str, PublicKey], needed: int, least: int
+) -> None:
+    if len(keyholders) not in KEYHOLDERS:
+        raise SettingsError(f"{len(keyholders)} keyholders; expected 1 or 3")
+    if not len(keyholders) < 2 * needed <= 2 * len(keyholders):
+        # Two halves could open two sets that nobody has compared.
+        raise SettingsError(
+            f"{needed} of {len(keyholders)} keyholders needed; expected more than half of them"
+        )
+    if not 2 <= least <= len(clients):
+        raise SettingsError(
+            f"least {least} of {len(clients)} clients; expected 2 to as many as there are: the "
+            "sum of one client is that client's"
+        )
+    for parties in (clients, keyholders):
+        if len({party.signing for party in parties.values()}) != len(parties):
+            raise SettingsError("one key under two names; each has a key of its own")
+
+
+def _roster(content: Any) -> dict[str, PublicKey]:
+    parties = [PublicKey.from_json(party) for party in content]
+    if len({party.name for party in parties}) != len(parties):
+        raise SettingsError("two clients, or two keyholders, of the same name; give each its own")
+    return {party.name: party for party in parties}
+
+
+def _number(value: object, least: int) -> int:
+    if type(value) is not int or not least <= value <= MAX_SAMPLES:
+        raise WireError(f"{value!r}; expected a whole number from {least}")
+    return value
+
+
+def _write_space(space: Space) -> dict[str, Any]:
+    if isinstance(space, StatisticsSpace):
+        layout, classes = space.layout.to_json(), [*space.class_names]
+        content = {"fingerprint": space.fingerprint, "layout": layout, "classes": classes}
+        if isinstance(space, NoisySpace):
+            promise = [float(space.epsilon).hex(), float(space.delta).hex(), space.calibration]
+            content["promise"] = promise
+        return content
+    if isinstance(space, EvaluationSpace):
+        return {"model": space.model, "classes": [*space.class_names]}
+    assert isinstance(space, HistogramSpace), "nothing else is added up"
+    names = {"names": [*space.names]} if space.names else {}
+    return {"grid": space.grid.to_json(), "features": space.feature_dim, **names}
+
+
+def _read_space(content: Any, most_samples: int, keyholders: int) -> Space:
+    if set(content) - {"promise"} == {"fingerprint", "layout", "classes"}:
+        classes = tuple(content["classes"])
+        if not is_digest(content["fingerprint"]) or as_class_names(classes) != classes:
+            raise WireError("expected an encoder's fingerprint, and classes in ascending order")
+        exact = content["fingerprint"], Layout.from_json(content["layout"]), classes, most_samples
+        if "promise" not in content:
+            return StatisticsSpace(*exact)
+        epsilon, delta, calibration = content["promise"]
+        promise = float.fromhex(epsilon), float.fromhex(delta), calibration
+        return NoisySpace(*exact, *promise, keyholders)
+    if set(content) == {"model", "classes"}:
+        classes = tuple(content["classes"])
+        if not is_digest(content["model"]) or as_class_names(classes) != classes:
+            raise WireError("expected a model's digest, and classes in ascending order")
+        return EvaluationSpace(content["model"], classes, most_samples)
+    grid, features = Grid.from_json(content["grid"]), _number(content["features"], 1)
+    return HistogramSpace(
+        grid, features, most_samples, as_names(content.get("names", ()), features)
+    )

@@ -1,0 +1,1 @@
+"""Differential privacy: noisy sums, and the ledger of what they spent."""

@@ -1,0 +1,166 @@
+"""The ledger: what has been published of the same data, and what that costs together.
+
+Every release of a data set says a little more about each of its samples: their rho adds up. A
+release is in the ledger, on the disk, before its noise is drawn, so that a crash may waste a
+share of what may be spent, but never hide one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+from safle.basics.sqlite import SqliteFile
+from safle.encoders.features import ClassName
+from safle.encoders.made import Made
+from safle.errors import InvalidInput, PrivacyBudgetSpent, StoreError
+from safle.publishing.publishing import (
+    Draw,
+    check_declared,
+    draw_discrete_gaussian,
+    epsilon_of,
+    plan_noise,
+    publish,
+)
+from safle.site.log import now
+from safle.statistics import Statistics
+from safle.statistics.noisy import NoisyStatistics
+from safle.statistics.privacy import CALIBRATIONS, Privacy
+
+_TABLE = """CREATE TABLE IF NOT EXISTS releases (
+    number INTEGER PRIMARY KEY, at TEXT NOT NULL, encoder TEXT NOT NULL,
+    epsilon REAL NOT NULL, delta REAL NOT NULL, rho REAL NOT NULL, seal TEXT NOT NULL)"""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """A release that was made, or begun."""
+
+    number: int
+    at: str
+    encoder: str
+    epsilon: float
+    delta: float
+    rho: float
+
+    @property
+    def sealed(self) -> str:
+        """SHA-256 of the row, kept in it: SQLite does not notice a changed byte."""
+        return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()
+
+
+class Ledger:
+    """The releases of one data set, in SQLite.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from safle import DeclaredRange, LinearEncoder
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2), norm_clip=1)
+    >>> with TemporaryDirectory() as folder:
+    ...     ledger = Ledger(f"{folder}/releases.sqlite")
+    ...     first = ledger.spend(encoder, 1.0, 1e-5)
+    ...     second = ledger.spend(encoder, 1.0, 1e-5)
+    >>> second.releases, 1.4 < second.total_epsilon < 1.5
+    (2, True)
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+
+    def releases(self) -> list[Spent]:
+        """All there were, the first one first; `StoreError` if a row was changed."""
+        if not self._path.exists():
+            return []
+        with self._opened() as base:
+            return self._read(base)
+
+    def spend(
+        self,
+        made: Made,
+        epsilon: float,
+        delta: float,
+        *,
+        most_epsilon: float | None = None,
+        **facts: Any,
+    ) -> Privacy:
+        """Note a release, on the disk when this returns; the noise that it must have.
+
+        Parameters
+        ----------
+        made : statistics, or their encoder
+        most_epsilon : of all releases together, for this delta
+        facts : what else `Privacy` records
+
+        Raises
+        ------
+        PrivacyBudgetSpent
+            All releases together would promise less than ``most_epsilon``.
+        """
+        planned = plan_noise(made.layout, epsilon, delta)
+        with self._opened() as base:
+            before = self._read(base)
+            total = epsilon_of(sum((spent.rho for spent in before), planned.rho), delta)
+            total = max(total, float(epsilon))
+            if most_epsilon is not None and total > most_epsilon:
+                raise PrivacyBudgetSpent(
+                    f"releases before this one: {len(before)}; with it they make epsilon "
+                    f"{total:.4g}; at most {most_epsilon:.4g} is allowed: publish less often, or "
+                    "with a smaller epsilon"
+                )
+            cost = planned.epsilon, planned.delta, planned.rho
+            row = Spent(len(before) + 1, now(), made.fingerprint, *cost)
+            base.run("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", *astuple(row), row.sealed)
+        fields = planned.to_json() | {"releases": len(before) + 1, "total_epsilon": total} | facts
+        return Privacy.from_json(fields)
+
+    def publish(
+        self,
+        total: Statistics,
+        classes: Sequence[ClassName],
+        epsilon: float,
+        delta: float,
+        *,
+        calibration: str,
+        most_epsilon: float | None = None,
+        draw: Draw = draw_discrete_gaussian,
+    ) -> NoisyStatistics:
+        """Note a release and make it: see `spend` and `safle.publishing.publishing.publish`.
+
+        Parameters
+        ----------
+        calibration : where the encoder's thresholds came from, "declared" or "public"
+        """
+        if calibration not in CALIBRATIONS:
+            raise InvalidInput(
+                f"calibration {calibration!r}; expected {' or '.join(CALIBRATIONS)}: thresholds "
+                "from the clients' own data say something about it that this noise does not "
+                "cover; make another encoder, and count again"
+            )
+        names = check_declared(total, classes)
+        privacy = self.spend(
+            total, epsilon, delta, most_epsilon=most_epsilon, calibration=calibration
+        )
+        return publish(total, privacy, names, draw=draw)
+
+    def _read(self, base: SqliteFile) -> list[Spent]:
+        found: list[Spent] = []
+        for *fields, sealed in base.run("SELECT * FROM releases ORDER BY number"):
+            spent = Spent(*fields)
+            if spent.sealed != sealed or spent.number != len(found) + 1:
+                raise StoreError(
+                    f"{self._path}: release {spent.number} is damaged, or one before it is missing;"
+                    " bring the file back from a backup"
+                )
+            found.append(spent)
+        return found
+
+    @contextmanager
+    def _opened(self) -> Iterator[SqliteFile]:
+        """A transaction of its own: two at a time would each miss the other's release."""
+        with closing(SqliteFile(self._path, _TABLE)) as base, base.transaction():
+            yield base

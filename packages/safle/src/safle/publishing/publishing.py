@@ -1,0 +1,211 @@
+"""Publishing a sum under differential privacy: exact sums -> noisy statistics.
+
+One sample more or less changes the free sums (see `safle.statistics.noisy`), in real units and
+with every product of two columns counted twice, by at most (S^2 - E)^1/2 in the gram, S^1/2 in
+the class sums and 1 in the class counts: its E codes and its clipped features have a squared
+length of at most S together, and the squares of codes are not released. Gaussian noise
+of scale sigma on sums that change by d costs rho = d^2 / (2 sigma^2) of zero-concentrated
+differential privacy (Bun & Steinke 2016), in whole numbers as well (Canonne, Kamath & Steinke
+2020). OpenDP draws the noise and does the accounting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.encoders.codes import NOWHERE, WIDEST, Layout
+from safle.encoders.features import ClassName, as_class_names
+from safle.errors import InvalidInput, MissingExtra, SettingsError
+from safle.statistics import Statistics
+from safle.statistics.noisy import FreeColumns, NoisyStatistics, Released
+from safle.statistics.privacy import Privacy
+
+SHARES = {"gram": 0.49, "cross": 0.49, "counts": 0.02}
+"""Of rho: few counts, of many samples each, need little of it."""
+SLACK = 1 + 1e-12
+"""Whatever is rounded in working out a scale is rounded up."""
+BISECTIONS = 60
+LEAST_EPSILON, LEAST_DELTA = 1e-6, 1e-100
+"""Below these, OpenDP's conversion runs out of floats."""
+
+Draw = Callable[[int, float], NDArray[np.int64]]
+"""How many numbers, and of which scale -> discrete Gaussian noise."""
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Most that one sample changes the free sums by: squares, in real units.
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=8), norm_clip=2)
+    >>> Sensitivity.of(encoder.layout)
+    Sensitivity(gram=Fraction(16, 1), cross=Fraction(4, 1), counts=Fraction(1, 1))
+    """
+
+    gram: Fraction
+    cross: Fraction
+    counts: Fraction = Fraction(1)
+
+    @staticmethod
+    def of(layout: Layout) -> Sensitivity:
+        """Of a layout; a `SettingsError` where a sample's dense columns have no useful bound."""
+        if layout.by_class != NOWHERE:
+            raise SettingsError(
+                "this encoder counts products by class, which are not published: make one without "
+                "by_class, and count again"
+            )
+        clipped = {at for first, last, _ in layout.dense_norms for at in range(first, last)}
+        power = Fraction(sum(size > 1 for size in layout.table_sizes))
+        experts = power
+        for first, _, longest in layout.dense_norms:
+            power += Fraction(longest, layout.dense_scales[first]) ** 2
+        bounds = zip(layout.dense_scales, layout.dense_limits, strict=True)
+        for column, (scale, limits) in enumerate(bounds):
+            if column in clipped or column in layout.constants:
+                continue
+            if limits == WIDEST:
+                raise SettingsError(
+                    "a sample of this encoder may be of any length, and noise that hides it would "
+                    "hide everything: make an encoder with a norm clip ('safle encoder make "
+                    "--publishable'), and count again"
+                )
+            power += Fraction(max(map(abs, limits)), scale) ** 2
+        return Sensitivity(power**2 - experts, power)
+
+
+def plan_noise(layout: Layout, epsilon: float, delta: float, **facts: Any) -> Privacy:
+    """The noise that a release of sums of this layout needs.
+
+    Parameters
+    ----------
+    epsilon, delta : what to promise
+    facts : what else `Privacy` records
+    """
+    rho, changes = rho_within(epsilon, delta), Sensitivity.of(layout)
+    scales, spent = dict[str, Any](), 0.0
+    for name, share in SHARES.items():
+        change = math.sqrt(getattr(changes, name)) * SLACK
+        # Of one column there may be nothing to change.
+        scales[name] = max(change, SLACK - 1) / math.sqrt(2 * rho * share) * SLACK
+        spent += _gaussian(scales[name]).map(change)
+    return Privacy(epsilon, delta, spent, **scales, **facts)
+
+
+def draw_noise(layout: Layout, classes: int, privacy: Privacy, draw: Draw) -> Released:
+    """Noise for the free sums of so many classes."""
+    free = FreeColumns(layout)
+    gram = np.zeros(free.pairs.shape, np.int64)
+    products = free.scales[:, None] * free.scales
+    diagonal = np.eye(len(gram), dtype=np.bool_)
+    # Products of two columns stand for two entries of the gram: half the variance hides them.
+    for places, scale in ((diagonal, privacy.gram), (~diagonal, privacy.gram / math.sqrt(2))):
+        for product in np.unique(products[free.pairs & places]).tolist():
+            alike = free.pairs & places & (products == product)
+            gram[alike] = draw(int(alike.sum()), scale * product * SLACK)
+    cross = np.zeros((len(free.places), classes), np.int64)
+    for scale in np.unique(free.scales).tolist():
+        rows = np.flatnonzero(free.scales == scale)
+        drawn = draw(len(rows) * classes, privacy.cross * scale)
+        cross[rows] = drawn.reshape(len(rows), classes)
+    return Released(free.mirror(gram), cross, draw(classes, privacy.counts))
+
+
+def publish(
+    total: Statistics,
+    privacy: Privacy,
+    classes: Sequence[ClassName],
+    *,
+    draw: Draw | None = None,
+) -> NoisyStatistics:
+    """A sum with noise, which may be given to anyone.
+
+    Parameters
+    ----------
+    total : the exact sum
+    privacy : from `plan_noise`
+    classes : every class that there may be; to find them in the data would give them away
+    draw : the source of noise; OpenDP's, from the system's randomness, unless a test replaces it
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2), norm_clip=1)
+    >>> total = count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"])
+    >>> privacy = plan_noise(encoder.layout, epsilon=1, delta=1e-5)
+    >>> publish(total, privacy, ["ill", "well"]).privacy.promise
+    'epsilon 1, delta 1e-05'
+    """
+    names = check_declared(total, classes)
+    exact = FreeColumns(total.layout).take(total, names)
+    noise = draw_noise(total.layout, len(names), privacy, draw or draw_discrete_gaussian)
+    summed = Released(*(sums + more for sums, more in zip(exact, noise, strict=True)))
+    return NoisyStatistics.of(total, names, summed, privacy)
+
+
+def check_declared(total: Statistics, classes: Sequence[ClassName]) -> tuple[ClassName, ...]:
+    """The declared classes in order; `InvalidInput` unless all of an exact sum are among them."""
+    total.require_exact()
+    names = as_class_names(classes)
+    if unknown := sorted({*total.class_names} - {*names}, key=str):
+        raise InvalidInput(
+            f"the sum has samples of class {unknown[0]!r}, which is not among the {len(names)} "
+            "declared: declare every class that there may be"
+        )
+    if not names:
+        raise InvalidInput("no classes are declared: declare every class that there may be")
+    return names
+
+
+def rho_within(epsilon: float, delta: float) -> float:
+    """The largest rho that keeps a promise; for a rho, the inverse of `epsilon_of`."""
+    if not (LEAST_EPSILON <= epsilon <= 1 / LEAST_EPSILON and LEAST_DELTA <= delta < 1):
+        raise InvalidInput(
+            f"epsilon {epsilon} and delta {delta}; expected a positive number, and one in 0..1 "
+            f"(from {LEAST_EPSILON:g} to {1 / LEAST_EPSILON:g}, and from {LEAST_DELTA:g})"
+        )
+    low, high = 0.0, float(epsilon)
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if epsilon_of(middle, delta) <= epsilon else (low, middle)
+    return low
+
+
+def epsilon_of(rho: float, delta: float) -> float:
+    """What a rho, of one release or of several together, promises: OpenDP's conversion.
+
+    >>> round(epsilon_of(0.03, 1e-5), 2)
+    0.99
+    """
+    if rho == 0:
+        return 0.0
+    converted = _opendp().c.make_zCDP_to_approxDP(_gaussian(1.0))
+    return float(converted.map(math.sqrt(2 * rho) * SLACK).epsilon(delta))
+
+
+def draw_discrete_gaussian(size: int, scale: float) -> NDArray[np.int64]:
+    """Exact discrete Gaussian noise from the system's randomness, int64, (size,)."""
+    return np.array(_gaussian(scale)([0] * size), np.int64)
+
+
+def _gaussian(scale: float) -> Any:
+    dp = _opendp()
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
+    return dp.m.make_gaussian(*space, scale=scale)
+
+
+def _opendp() -> Any:
+    try:
+        import opendp.prelude as dp
+    except ImportError as error:
+        raise MissingExtra("opendp", "safle[private]", "noise for differential privacy") from error
+    dp.enable_features("contrib")
+    return dp

@@ -1,0 +1,67 @@
+"""Model card: one page of Markdown about a model, for whoever is to rely on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from safle.basics.templates import templates_of
+from safle.errors import InvalidInput
+from safle.model import Model
+from safle.server.contribution import Entry
+
+Mode = Literal["plain", "masked"]
+
+
+def write_card(
+    model: Model,
+    *,
+    sites: Iterable[Entry] = (),
+    mode: Mode | None = None,
+    figures: Mapping[str, object] | None = None,
+) -> str:
+    """A model card in Markdown.
+
+    Parameters
+    ----------
+    sites : the contributions that were summed, as a store or a manifest lists them
+    mode : how contributions travelled, if that is known
+    figures : what was measured, by name, and on what
+
+    Raises
+    ------
+    InvalidInput
+        The sites know a class that the model does not, or the other way round.
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count, solve
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> total = count(encoder, [[0.1], [0.2], [0.8], [0.9]], ["low"] * 2 + ["high"] * 2)
+    >>> card = write_card(Model(encoder, solve(total)), mode="masked", figures={"accuracy": "98 %"})
+    >>> "| accuracy | 98 % |" in card
+    True
+    """
+    listed = list(sites)
+    _check_classes(model, listed)
+    pages = templates_of("safle.server", lstrip_blocks=True, keep_trailing_newline=True)
+    pages.filters["plain"] = _plain
+    return pages.get_template("card.md.j2").render(
+        model=model, encoder=model.encoder, sites=listed, mode=mode, figures=figures or {}
+    )
+
+
+def _check_classes(model: Model, sites: Sequence[Entry]) -> None:
+    seen = {name for site in sites for name in site.classes}
+    if sites and seen != set(model.class_names):
+        raise InvalidInput(
+            f"the sites have seen {len(seen)} classes and the model knows "
+            f"{len(model.class_names)}, not all the same; name the store or the sum that it was "
+            "solved from"
+        )
+
+
+def _plain(text: object) -> str:
+    """A name as it stands: it is anybody's, and must not become markup or another row."""
+    return re.sub(r"([\\`*_\[\]<>|#&])", r"\\\1", " ".join(str(text).split()))

@@ -1,0 +1,126 @@
+"""Contribution: one client's statistics as bytes, with its sender; and the entry that lists it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from safle.basics.places import as_path
+from safle.encoders.features import ClassName, as_class_names
+from safle.encoders.made import Made
+from safle.errors import InvalidInput
+from safle.statistics import Statistics
+from safle.wire import container, open_statistics
+from safle.wire.statistics import Admit
+
+LONGEST_NAME = 200
+LARGEST_APPROVAL = 1 << 16
+TEXT, PAGE, APPROVAL = ".release.txt", ".release.html", ".approval"
+"""What follows a contribution's name in those of its release sheets and their signature."""
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What crosses from a client to the server: the bytes of a statistics file, and who sent them.
+
+    ``approval`` is the signature that goes with them: `safle.site.approval`.
+
+    >>> Contribution("hospital-a", b"...").client
+    'hospital-a'
+    """
+
+    client: str
+    data: bytes = field(repr=False)
+    approval: bytes = field(default=b"", repr=False)
+
+    @staticmethod
+    def read(
+        path: str | os.PathLike[str], client: str | None = None, *, approved: bool = False
+    ) -> Contribution:
+        """The contribution in a file; its client is by default called like the file.
+
+        With ``approved``, the approval beside it is read too, if there is one.
+        """
+        file, approval = as_path(path), b""
+        signed = file.with_name(file.name + APPROVAL)
+        if approved and signed.exists():
+            approval = container.read_limited(signed, limit=LARGEST_APPROVAL)
+        return Contribution(client or file.name, container.read_limited(path), approval)
+
+    def open(
+        self, made: Made | None = None, admit: Admit = lambda _classes: None
+    ) -> tuple[Statistics, Entry]:
+        """The statistics, and the entry that lists them; a `SafleError` for bad ones.
+
+        They are verified as `open_statistics` says: the rest shows when they are added.
+
+        Parameters
+        ----------
+        made : the encoder they must have been counted with, or other statistics of it
+        admit : raises `LimitExceeded` for classes that are not wanted, before anything unfolds
+        """
+        client = check_client(self.client)
+        statistics, digest = open_statistics(self.data, made=made, admit=admit)
+        samples, classes = statistics.sample_count, statistics.class_names
+        return statistics, Entry(client, digest, samples, len(self.data), classes)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What manifests and stores list of a contribution.
+
+    Attributes
+    ----------
+    client : who sent it, or the name of its file
+    digest : of its content; the contribution's identity
+    samples : how many it counted
+    bytes : size of the file
+    classes : names of the classes it has seen; none in a histogram
+    """
+
+    client: str
+    digest: str
+    samples: int
+    bytes: int
+    classes: tuple[ClassName, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_client(self.client)
+        # It becomes a file's name: nothing but a digest may.
+        if not _DIGEST.fullmatch(str(self.digest)):
+            raise InvalidInput(f"digest {str(self.digest)[:80]!r}; expected 64 hexadecimal digits")
+        for name, value in (("samples", self.samples), ("bytes", self.bytes)):
+            if type(value) is not int or value < 0:
+                raise InvalidInput(f"{name} is {str(value)[:80]}; expected a number from 0")
+        if as_class_names(self.classes) != self.classes:
+            raise InvalidInput("the class names of an entry are not in ascending order")
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as JSON values."""
+        names = ("client", "digest", "samples", "bytes", "classes")
+        return {name: getattr(self, name) for name in names}
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> Entry:
+        """An entry; `ValueError`, `TypeError` or `KeyError` if it is none."""
+        fields = {**content, "classes": tuple(content["classes"])}
+        return Entry(**fields)
+
+
+def check_client(name: object) -> str:
+    """A client's name, or `InvalidInput`."""
+    if (
+        not isinstance(name, str)
+        or not 1 <= len(name) <= LONGEST_NAME
+        or not name.isprintable()
+        or name != name.strip()
+    ):
+        raise InvalidInput(
+            f"the client's name is {str(name)[:80]!r}; expected one line of 1 to {LONGEST_NAME} "
+            "characters without spaces around it"
+        )
+    return name

@@ -1,0 +1,184 @@
+"""Policy: what a site lets out, in a file of its own that every command which sends obeys.
+
+    mode = "masked"                  # nothing leaves but masked sums
+    least_samples = 50
+    least_per_class = 5
+    most_columns_per_sample = 0.1    # of plain contributions
+    least_clients = 3                # of masked rounds
+    most_epsilon = 3.0               # of what is published
+    encoders = ["9f2c..."]           # fingerprints
+    keyholders = ["51d0..."]         # fingerprints, as "safle private keys" shows them
+
+A rule that is not written does not apply. A refusal names the rule that it is by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from safle.basics.places import read_capped
+from safle.errors import PolicyRefused, SettingsError
+from safle.site.log import log_refusal, write_log
+from safle.site.release import Release
+
+VARIABLE = "SAFLE_POLICY"
+"""The environment variable that names a site's policy where no option does."""
+MODES = ("plain", "masked")
+MOST_BYTES = 1 << 20
+MOST = 1 << 62
+"""Of any number but infinity: some integers beyond are no floats."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one rule says of a release: its limit, what was found, and whether it is kept."""
+
+    rule: str
+    limit: str
+    found: str
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What may leave a site.
+
+    Attributes
+    ----------
+    mode : "masked" lets only masked sums out; "plain" lets plain ones out as well
+    least_samples, least_per_class : that were counted, in all and of every class
+    most_columns_per_sample : of a plain contribution; with 1 and more, all samples can be
+        worked out
+    least_clients : that a masked round adds up before anybody opens it
+    most_epsilon : of what is published; exact sums, masked or not, have no epsilon
+    encoders : fingerprints of those that are allowed; empty for all
+    keyholders : fingerprints of the keys of those that are allowed; empty for all
+
+    Examples
+    --------
+    >>> from safle.site.release import Release
+    >>> Policy(least_samples=50).check(Release("statistics", samples=12, columns=65))
+    Traceback (most recent call last):
+        ...
+    safle.errors.PolicyRefused: refused by the policy's least_samples: 12; expected at least 50
+    """
+
+    mode: str = "plain"
+    least_samples: int = 0
+    least_per_class: int = 0
+    most_columns_per_sample: float = math.inf
+    least_clients: int = 1
+    most_epsilon: float = math.inf
+    encoders: tuple[str, ...] = ()
+    keyholders: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise SettingsError(f"mode {self.mode!r}; expected {' or '.join(MODES)}")
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            if isinstance(field.default, tuple):
+                if not isinstance(value, tuple) or not all(isinstance(v, str) for v in value):
+                    raise SettingsError(f"{field.name} {value!r}; expected a list of texts")
+            elif type(value) not in (int, type(field.default)) or not (
+                0 <= value <= MOST or value == math.inf
+            ):
+                what = "whole number" if isinstance(field.default, int) else "number"
+                raise SettingsError(f"{field.name} {str(value)[:40]}; expected a {what} from 0")
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Policy:
+        """The policy in a file; `SettingsError` for anything that is not one."""
+        data = read_capped(path, MOST_BYTES, "a policy", SettingsError)
+        known = [field.name for field in fields(Policy)]
+        try:
+            content = tomllib.loads(data.decode())
+            if unknown := [name for name in content if name not in known]:
+                raise SettingsError(f"unknown rule {unknown[0]!r}; a policy has {', '.join(known)}")
+            rules: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in content.items()
+            }
+            return Policy(**rules)
+        except (ValueError, RecursionError) as error:
+            raise SettingsError(f"{path}: {error}") from error
+
+    @staticmethod
+    def find(path: str | os.PathLike[str] | None = None) -> Policy | None:
+        """The policy at ``path``, or else where $SAFLE_POLICY says; None if neither names one."""
+        place = path or os.environ.get(VARIABLE)
+        return Policy.read(place) if place else None
+
+    def judge(self, release: Release) -> list[Verdict]:
+        """What every rule that applies says."""
+        return [*self._verdicts(release)]
+
+    def check(self, release: Release) -> None:
+        """Raise `PolicyRefused` by the first rule that is broken."""
+        for verdict in self.judge(release):
+            if not verdict.kept:
+                raise PolicyRefused(
+                    f"refused by the policy's {verdict.rule}: {verdict.found}; expected "
+                    f"{verdict.limit}",
+                    rule=verdict.rule,
+                )
+
+    def _verdicts(self, r: Release) -> Iterator[Verdict]:
+        if self.mode == "masked":
+            yield Verdict("mode", "masked sums only", r.mode, r.masked)
+        if self.encoders and r.encoder:
+            allowed = r.encoder in self.encoders
+            yield Verdict("encoders", "one that it lists", f"{r.encoder[:12]}…", allowed)
+        if self.least_samples:
+            yield self._least("least_samples", r.samples)
+        if self.least_per_class and r.class_counts:
+            name, fewest = min(r.class_counts.items(), key=lambda item: item[1])
+            yield self._least("least_per_class", fewest, f" of class {str(name)[:40]!r}")
+        if not r.masked and math.isfinite(self.most_columns_per_sample):
+            share = r.columns / max(r.samples, 1)
+            yield self._most("most_columns_per_sample", share)
+        if math.isfinite(self.most_epsilon):
+            yield self._most("most_epsilon", r.epsilon)
+        if r.masked and self.least_clients > 1:
+            yield self._least("least_clients", r.least_clients)
+        if r.masked and self.keyholders:
+            strangers = [key for key in r.keyholders.values() if key not in self.keyholders]
+            found = f"{strangers[0][:60]} is not" if strangers else "all are"
+            yield Verdict("keyholders", "only those that it lists", found, not strangers)
+
+    def _least(self, rule: str, found: int, more: str = "") -> Verdict:
+        limit: int = getattr(self, rule)
+        return Verdict(rule, f"at least {limit:,}", f"{found:,}{more}", found >= limit)
+
+    def _most(self, rule: str, found: float) -> Verdict:
+        limit: float = getattr(self, rule)
+        shown = f"{found:,.3g}" if math.isfinite(found) else "no epsilon: the sums are exact"
+        return Verdict(rule, f"at most {limit:g}", shown, found <= limit)
+
+
+def let_out(
+    release: Release, data: bytes, policy: Policy | None, *, who: str = "", note: str = ""
+) -> None:
+    """Ask the policy, and log what it says, before anybody else has ``data``.
+
+    Parameters
+    ----------
+    data : the bytes that would leave
+    who, note : for the log: the user if empty, and what it is
+
+    Raises
+    ------
+    PolicyRefused
+        They may not leave.
+    """
+    digest = hashlib.sha256(data).hexdigest()
+    if policy is not None:
+        with log_refusal(who=who, digest=digest, note=note):
+            policy.check(release)
+    write_log("sent", who=who, digest=digest, note=note)

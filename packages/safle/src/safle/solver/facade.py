@@ -1,0 +1,241 @@
+"""statistics -> weights: one call, whatever the ridge, the head or the machine."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from numbers import Real
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.basics.arguments import require_type
+from safle.errors import InvalidInput
+from safle.solver.heads import HEADS, put_head
+from safle.solver.least_squares import BackendName, least_squares, require_memory
+from safle.solver.noise import noise_ridge, privacy_of
+from safle.solver.panels import Progress
+from safle.solver.priors import Priors, shift_of
+from safle.solver.quadratic import coolness, quadratic
+from safle.solver.reduction import Reduction
+from safle.solver.ridge import CRITERIA, RidgeCurve, degrees_of_freedom, ridge_curve
+from safle.solver.solution import Solution
+from safle.solver.spectrum import Spectrum, spectrum_of
+from safle.statistics import Statistics
+
+log = logging.getLogger(__name__)
+Head = Literal["auto", "least-squares", "discriminant", "averaged", "quadratic"]
+Criterion = Literal["gcv", "evidence"]
+MOST_CLASSES = 10_000
+NOISY_TRIES = 8
+"""Ridges that are tried for noisy statistics, each twice the one before."""
+
+
+def solve(
+    statistics: Statistics,
+    *,
+    ridge: float | Literal["auto"] = "auto",
+    head: Head = "auto",
+    criterion: Criterion = "gcv",
+    backend: BackendName = "auto",
+    priors: Priors | None = None,
+    progress: Progress | None = None,
+) -> Solution:
+    """Weights from statistics.
+
+    Parameters
+    ----------
+    ridge : a positive number; 0 for the minimum-norm solution; "auto" chooses by
+        ``criterion`` from the statistics alone, and of noisy ones large enough for their
+        noise. The quadratic head's is added to each class's covariance, times the number of
+        samples.
+    head : "least-squares" (the paper's), "discriminant" (LDA), "quadratic" (a covariance for
+        each class, of statistics counted by class), "averaged" (of those there can be), or
+        "auto": averaged where there are two classes, and scatter within them to divide by
+    criterion : "gcv" or "evidence"
+    backend : who factors; "auto" takes torch for large systems where it is installed
+    priors : how frequent classes are where the model is used: "uniform", or a number for each
+        class; as they were counted if None. Not for least squares, whose scores have none.
+    progress : called with the finished share, 0 to 1
+
+    Examples
+    --------
+    Equivalent to ``scipy.linalg.solve(C + ridge * I, M, assume_a="pos")`` in exact arithmetic:
+
+    >>> from safle import DeclaredRange, count, make_encoder
+    >>> encoder = make_encoder(DeclaredRange(0, 1, feature_dim=1), kind="linear")
+    >>> total = count(encoder, [[0.0], [0.1], [0.9], [1.0]], ["low", "low", "high", "high"])
+    >>> solution = solve(total, ridge=1.0)
+    >>> solution.class_names, solution.head
+    (('high', 'low'), 'averaged')
+    """
+    advice = "read_statistics(path) of a file, sum_statistics of several"
+    require_type("statistics", statistics, Statistics, advice=advice)
+    if criterion not in CRITERIA:
+        raise InvalidInput(f"criterion {criterion!r}; expected one of {', '.join(CRITERIA)}")
+    _check_ridge(ridge, head)
+    _check_statistics(statistics)
+    shift = _shift(priors, head, statistics)
+    if head == "quadratic":
+        own = None if ridge == "auto" else float(ridge)
+        return _with_priors(_solve_quadratic(statistics, own, progress), shift)
+    solved = _solve_linear(statistics, ridge, head, criterion, backend, _rising(progress))
+    return _with_priors(solved, shift)
+
+
+def _check_statistics(statistics: Statistics) -> None:
+    if not statistics.sample_count:
+        raise InvalidInput("the statistics hold no samples; nothing can be solved")
+    if len(statistics.class_names) > MOST_CLASSES:
+        raise InvalidInput(
+            f"{len(statistics.class_names)} classes; at most {MOST_CLASSES} are solved at once: "
+            "take out the contributions that brought them, or merge classes before counting"
+        )
+
+
+def _shift(priors: Priors | None, head: str, statistics: Statistics) -> NDArray[np.float64] | None:
+    """What priors add to log posteriors, (class_count,); None as they were counted."""
+    if head not in ("auto", *HEADS):
+        raise InvalidInput(f"head {head!r}; expected one of auto, {', '.join(HEADS)}")
+    if priors is not None and head == "least-squares":
+        raise InvalidInput(
+            "least-squares scores have no priors: take head 'discriminant' or 'averaged', or leave "
+            "priors out"
+        )
+    if priors is None:
+        return None
+    return shift_of(priors, statistics.class_names, statistics.class_counts)
+
+
+def _with_priors(solution: Solution, shift: NDArray[np.float64] | None) -> Solution:
+    # Where "auto" is least squares there is one class, or no ridge: nothing to shift.
+    if shift is None or solution.head == "least-squares":
+        return solution
+    moved = solution.intercept + (solution.temperature or 1.0) * shift
+    return replace(solution, intercept=moved)
+
+
+def _solution(statistics: Statistics, **solved: Any) -> Solution:
+    made = Solution(
+        fingerprint=statistics.fingerprint,
+        layout=statistics.layout,
+        codes=statistics.codes,
+        class_names=statistics.class_names,
+        class_counts=statistics.class_counts,
+        privacy=privacy_of(statistics),
+        **solved,
+    )
+    log.info("solved: %r", made)
+    return made
+
+
+class _Choice(NamedTuple):
+    """A ridge, and what was looked at to choose it."""
+
+    ridge: float
+    least: float = 0.0
+    curve: RidgeCurve | None = None
+    spectrum: Spectrum | None = None
+
+
+def _choose_ridge(
+    statistics: Statistics, reduction: Reduction, criterion: Criterion, progress: Progress | None
+) -> _Choice:
+    # Before the sweep, not after it: it takes about as long as the factorisation.
+    require_memory(statistics, np.float32)
+    spectrum = spectrum_of(statistics, reduction, progress)
+    least = noise_ridge(statistics)
+    # Where noise leaves nothing of the gram, there is nothing but its ridge to choose.
+    if least and spectrum.trace <= 0:
+        return _Choice(least, least, spectrum=spectrum)
+    curve = ridge_curve(
+        spectrum,
+        sample_count=statistics.sample_count,
+        class_count=len(statistics.class_names),
+        criterion=criterion,
+    )
+    return _Choice(float(max(curve.best, least)), least, curve, spectrum)
+
+
+def _solve_linear(
+    statistics: Statistics,
+    ridge: float | Literal["auto"],
+    head: Head,
+    criterion: Criterion,
+    backend: BackendName,
+    progress: Progress | None,
+) -> Solution:
+    """Choose a ridge, solve the linear system and put the head on it."""
+    reduction = Reduction(statistics)
+    choice = (
+        _choose_ridge(statistics, reduction, criterion, _share(progress, 0.0, 0.6))
+        if ridge == "auto"
+        else _Choice(ridge)
+    )
+    ahead = _share(progress, 0.0 if choice.curve is None else 0.6, 0.95)
+    tries = NOISY_TRIES if choice.least else 1
+    plain = least_squares(statistics, reduction, choice.ridge, backend, ahead, tries)
+
+    def freedom() -> float:
+        return degrees_of_freedom(
+            choice.spectrum or spectrum_of(statistics, reduction), plain.ridge
+        )
+
+    # What noise does to scores, sums do not tell.
+    told = None if choice.least or privacy_of(statistics) else freedom
+    headed = put_head(head, statistics, plain.weights, plain.ridge, reduction.real, told)
+    if progress is not None:
+        progress(1.0)
+    return _solution(statistics, curve=choice.curve, **vars(headed), **plain.facts)
+
+
+def _solve_quadratic(
+    statistics: Statistics, ridge: float | None, progress: Progress | None
+) -> Solution:
+    squared, cool = quadratic(statistics, ridge), coolness(statistics)
+    if progress is not None:
+        progress(1.0)
+    return _solution(
+        statistics,
+        head="quadratic",
+        weights=squared.weights * cool,
+        intercept=squared.intercept * cool,
+        quadratic=replace(squared.squares, worth=cool),
+        ridge=squared.ridge,
+        residual=0.0,
+        precision="float64",
+        backend="safle",
+    )
+
+
+def _check_ridge(ridge: Any, head: str) -> None:
+    if isinstance(ridge, str) and ridge == "auto":
+        return
+    if not isinstance(ridge, Real) or not 0 <= float(ridge) < np.inf:
+        raise InvalidInput(f"ridge {ridge!r}; expected 'auto', 0 or a positive finite number")
+    if ridge == 0 and head in ("discriminant", "averaged", "quadratic"):
+        raise InvalidInput(
+            f"the {head} head needs a positive ridge: within classes, the constant "
+            "direction has no scatter to divide by"
+        )
+
+
+def _rising(progress: Progress | None) -> Progress | None:
+    """Never back: a factorisation that is tried again has been counted once."""
+    if progress is None:
+        return None
+    reached = 0.0
+
+    def report(done: float) -> None:
+        nonlocal reached
+        reached = max(reached, done)
+        progress(reached)
+
+    return report
+
+
+def _share(progress: Progress | None, begin: float, end: float) -> Progress | None:
+    if progress is None:
+        return None
+    return lambda done: progress(begin + (end - begin) * done)

@@ -1,0 +1,138 @@
+"""The linear system: statistics, a ridge -> ``(C + ridge I)^-1 M``, rounded once.
+
+A factor in half of the bits, from whichever library is faster, is refined to the true
+solution; where it cannot be had, one in all bits is tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.basics.memory import require
+from safle.errors import InvalidInput, SolveError
+from safle.solver.digits import ExactSolution, System, solve_exactly
+from safle.solver.minimum_norm import minimum_norm
+from safle.solver.panels import Backend, Cholesky, PanelledMatrix, Progress, ScipyBackend
+from safle.solver.reduction import Reduction
+from safle.solver.torch_backend import TorchBackend, installed, multiplies_faster
+from safle.statistics import Statistics
+
+BackendName = Literal["auto", "scipy", "torch"]
+TORCH_WORTHWHILE = 6_000
+"""Columns from which factoring takes longer than importing torch."""
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    """Real weights, (dim, class_count), of the linear system alone."""
+
+    weights: NDArray[np.float64]
+    ridge: float
+    residual: float
+    rank: int | None = None
+    precision: str = "spectral"
+    backend: str = "scipy"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All but the weights, which a head has yet to be put on."""
+        return {name: value for name, value in vars(self).items() if name != "weights"}
+
+
+def least_squares(
+    statistics: Statistics,
+    reduction: Reduction,
+    ridge: float,
+    backend: BackendName,
+    progress: Progress | None,
+    tries: int = 1,
+) -> LeastSquares:
+    """Solve with a ridge; where that fails, with twice the ridge, ``tries`` times in all."""
+    if ridge == 0:
+        weights, rank, residual = minimum_norm(statistics, reduction)
+        return LeastSquares(weights, 0.0, residual, rank)
+    system = System(statistics, ridge, np.rint(1 / reduction.real).astype(np.int64))
+    chosen = _backend(backend, reduction.reduced_dim)
+    precision = "float32"
+    try:
+        solution = _factored(system, reduction, chosen, np.float32, progress)
+    except SolveError:
+        precision = "float64"
+        try:
+            solution = _factored(system, reduction, chosen, np.float64, progress)
+        except SolveError as error:
+            if tries > 1:
+                # Noise this far out is rare, and a larger ridge covers any.
+                return least_squares(statistics, reduction, 2 * ridge, backend, progress, tries - 1)
+            raise SolveError(
+                f"{error}: the statistics are not those of real samples, or the ridge "
+                f"{system.ridge.value:g} is far too small beside them; `safle store verify` names "
+                "an inconsistent contribution, which can be removed"
+            ) from error
+    return LeastSquares(
+        solution.weights,
+        system.ridge.value,
+        solution.residual,
+        precision=precision,
+        backend=chosen.name,
+    )
+
+
+def _factored(
+    system: System,
+    reduction: Reduction,
+    backend: Backend,
+    dtype: Any,
+    progress: Progress | None,
+) -> ExactSolution:
+    size = reduction.reduced_dim
+    require_memory(system.statistics, dtype)
+    matrix = PanelledMatrix(size, lambda rows, columns: reduction.tile(rows, columns, dtype))
+    ridge = system.ridge.value
+    matrix.add_to_diagonal(ridge)
+    factor = Cholesky(matrix, backend, progress)
+
+    def approximate(right: NDArray[np.float64]) -> NDArray[np.float64]:
+        # In code units: inverse(C + ridge S^2) = S^-1 inverse(S^-1 C S^-1 + ridge) S^-1,
+        # and outside the range of Q the inner matrix is just the ridge.
+        real = right * reduction.real[:, None]
+        inside = reduction.forward(real)
+        outside = (real - reduction.backward(inside)) / ridge
+        solved = reduction.backward(factor.solve(inside)) + outside
+        result: NDArray[np.float64] = solved * reduction.real[:, None]
+        return result
+
+    return solve_exactly(system, approximate)
+
+
+def require_memory(statistics: Statistics, dtype: Any) -> None:
+    """Refuse to begin what would not fit; `NotEnoughMemory`."""
+    size, classes = statistics.dim, len(statistics.class_names)
+    require(
+        solve_bytes(size, classes, np.dtype(dtype).itemsize),
+        purpose=f"factoring {size} columns in {np.dtype(dtype).name} for {classes} classes",
+        advice="use a smaller encoder, or solve on a machine with more memory",
+    )
+
+
+def solve_bytes(size: int, classes: int = 1, itemsize: int = 4) -> int:
+    """Memory that solving takes: half a square, corners, a panel, a dozen of weights.
+
+    >>> solve_bytes(8_705, classes=10) / 1e6 < 350
+    True
+    """
+    half = itemsize * size * (size + 1) // 2
+    return half + 4 * itemsize * size * 1024 + 12 * 8 * size * classes
+
+
+def _backend(name: BackendName, size: int) -> Backend:
+    worthwhile = size >= TORCH_WORTHWHILE and installed()
+    if name == "torch" or (name == "auto" and worthwhile and multiplies_faster()):
+        return TorchBackend()
+    if name not in ("auto", "scipy"):
+        raise InvalidInput(f"backend {name!r}; expected auto, scipy or torch")
+    return ScipyBackend()

@@ -1,0 +1,222 @@
+"""Evaluation counts: what a site may say of a model's answers on its own samples, in integers.
+
+``confusion[t, c]`` samples of class t were taken for class c. ``scores[c, 1, b]`` samples of
+class c, and ``scores[c, 0, b]`` of others, were given a probability of class c in bin b;
+``confidence[r, b]`` answers were right (r = 1) or wrong with such a probability. Bins are equal
+in asinh of the logarithm of the odds: narrow where there is doubt, and wide enough for those who
+have none. All add up over sites, and what is measured of a model follows from the sum: see
+`safle.evaluation.figures`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.encoders.features import ClassName, as_class_names
+from safle.encoders.histogram import MAX_SAMPLES
+from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError
+
+BINS, PER_UNIT = 1024, 72
+"""Bins, and how many to a unit of asinh(log odds): p = 0.5 lies at the border in the middle."""
+MOST_CLASSES = 10_000
+Counts = NDArray[np.int64]
+
+
+@cache
+def odds_borders() -> NDArray[np.float64]:
+    """Odds at which a bin ends and the next begins, (BINS - 1,), the same on any machine."""
+    from decimal import Decimal
+
+    grown = [(Decimal(step) / PER_UNIT).exp() for step in range(1 - BINS // 2, BINS // 2)]
+    return np.array([float(((g - 1 / g) / 2).exp()) for g in grown])
+
+
+@cache
+def bin_log_odds() -> NDArray[np.float64]:
+    """The logarithm of the odds in the middle of each bin, (BINS,)."""
+    middle: NDArray[np.float64] = np.sinh((np.arange(BINS) - BINS / 2 + 0.5) / PER_UNIT)
+    return middle
+
+
+@cache
+def bin_probabilities() -> NDArray[np.float64]:
+    """The probability in the middle of each bin, (BINS,)."""
+    probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-bin_log_odds()))
+    return probabilities
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Counts of a model's answers; they add up with ``+``.
+
+    Attributes
+    ----------
+    model : digest of the model that answered
+    class_names : of the model
+    confusion : int64, (class_count + 1, class_count); rows are true classes, the last one of
+        samples whose class the model does not know
+    scores : int64, (class_count, 2, BINS): of other classes, of this one
+    confidence : int64, (2, BINS): wrong answers, right ones
+
+    Examples
+    --------
+    >>> import safle
+    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
+    >>> features, labels = [[0.1], [0.2], [0.8], [0.9]], ["low", "low", "high", "high"]
+    >>> model = safle.Model(encoder, safle.solve(safle.count(encoder, features, labels)))
+    >>> site = safle.evaluate(model, features, labels)
+    >>> (site + site).confusion.tolist()
+    [[4, 0], [0, 4], [0, 0]]
+    """
+
+    model: str
+    class_names: tuple[ClassName, ...]
+    confusion: Counts
+    scores: Counts
+    confidence: Counts
+
+    def __post_init__(self) -> None:
+        classes = len(self.class_names)
+        if not 1 <= classes <= MOST_CLASSES or as_class_names(self.class_names) != self.class_names:
+            raise InvalidInput(
+                f"{classes} classes; expected 1 to {MOST_CLASSES}, in ascending order"
+            )
+        for name, shape in shapes(classes).items():
+            counts: Counts = getattr(self, name)
+            if counts.shape != shape or counts.dtype != np.int64:
+                raise InvalidInput(
+                    f"{name} is {counts.dtype} {counts.shape}; expected int64 {shape}"
+                )
+            if counts.min() < 0:
+                raise InvariantError(f"{name} holds negative counts")
+            # In floating point: the integer sum could wrap around.
+            if counts.sum(dtype=np.float64) > MAX_SAMPLES * classes:
+                raise CountOverflow(f"{name} counts more than {MAX_SAMPLES} samples")
+            counts.setflags(write=False)
+        self._verify()
+
+    def _verify(self) -> None:
+        """Refuse counts that no answers could have given: every one counts every sample."""
+        own = self.confusion[:-1].sum(axis=1)
+        right, n = int(np.trace(self.confusion)), self.sample_count
+        expected = {
+            "scores of a class": (self.scores[:, 1].sum(axis=1), own),
+            "scores of others": (self.scores[:, 0].sum(axis=1), n - own),
+            "confidence": (self.confidence.sum(axis=1), np.array([n - right, right])),
+        }
+        for name, (found, counted) in expected.items():
+            if not np.array_equal(found, counted):
+                raise InvariantError(
+                    f"{name} count {found[:3].tolist()} samples where the confusion matrix counts "
+                    f"{counted[:3].tolist()}"
+                )
+
+    @staticmethod
+    def none(model: str, class_names: Sequence[ClassName]) -> Evaluation:
+        """Counts of no answers."""
+        empty = {name: np.zeros(s, np.int64) for name, s in shapes(len(class_names)).items()}
+        return Evaluation(model, tuple(class_names), **empty)
+
+    @cached_property
+    def sample_count(self) -> int:
+        """How many samples were answered."""
+        return int(self.confusion.sum())
+
+    @property
+    def class_counts(self) -> Counts:
+        """Samples of each class, and of none that the model knows, (class_count + 1,)."""
+        counts: Counts = self.confusion.sum(axis=1)
+        return counts
+
+    def require(self, model: str, class_names: Sequence[ClassName]) -> None:
+        """Refuse counts of another model's answers."""
+        require_answers(self.model, self.class_names, model, class_names)
+
+    def __add__(self, other: Evaluation) -> Evaluation:
+        if not isinstance(other, Evaluation):
+            return NotImplemented
+        other.require(self.model, self.class_names)
+        both = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in shapes(len(self.class_names))
+        }
+        return Evaluation(self.model, self.class_names, **both)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Evaluation)
+            and (self.model, self.class_names) == (other.model, other.class_names)
+            and all(
+                np.array_equal(getattr(self, name), getattr(other, name))
+                for name in shapes(len(self.class_names))
+            )
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return (
+            f"Evaluation({self.sample_count:,} samples, {len(self.class_names)} classes, "
+            f"model {self.model[:12]}…)"
+        )
+
+
+def require_answers(
+    found: str, classes: Sequence[ClassName], model: str, class_names: Sequence[ClassName]
+) -> None:
+    """Refuse answers of another model than ``model``, or of other classes than its own."""
+    if (found, tuple(classes)) != (model, tuple(class_names)):
+        raise EncoderMismatch(
+            f"counts of answers of model {found[:12]}…; expected those of {model[:12]}…: evaluate "
+            "the same model everywhere"
+        )
+
+
+def shapes(classes: int) -> dict[str, tuple[int, ...]]:
+    """The arrays of an evaluation of so many classes, by name, in the order of its file."""
+    return {
+        "confusion": (classes + 1, classes),
+        "scores": (classes, 2, BINS),
+        "confidence": (2, BINS),
+    }
+
+
+def count_answers(
+    odds: NDArray[np.float64],
+    taken: NDArray[Any],
+    true: NDArray[Any],
+    weights: Counts | None = None,
+    **whose: Any,
+) -> Evaluation:
+    """Counts of a batch of answers.
+
+    Parameters
+    ----------
+    odds : (samples, class_count), of each class; inf where there is no doubt
+    taken : (samples,), places of the classes that were answered
+    true : (samples,), places of the true ones, class_count where the model does not know it
+    weights : int64, (samples,), how often each answer is counted; None for once
+    whose : ``model`` and ``class_names``
+    """
+    classes = odds.shape[1]
+    bins = np.searchsorted(odds_borders(), odds, side="right")
+    own = true[:, None] == np.arange(classes)
+    places = ((np.arange(classes) * 2 + own) * BINS + bins).ravel()
+    best = bins[np.arange(len(bins)), taken]
+    cells = {
+        "confusion": true * classes + taken,
+        "scores": places,
+        "confidence": (taken == true) * BINS + best,
+    }
+    times = np.ones(len(true), np.int64) if weights is None else weights
+    arrays: dict[str, Any] = {n: np.zeros(s, np.int64) for n, s in shapes(classes).items()}
+    for name, places in cells.items():
+        # In integers: a sum of weights as floating point would be one of its own.
+        np.add.at(arrays[name].reshape(-1), places, times.repeat(len(places) // max(len(true), 1)))
+    return Evaluation(**whose, **arrays)

@@ -1,0 +1,278 @@
+"""Invariants that any data set's statistics obey; whatever comes from outside must.
+
+With n samples, expert blocks a, b and dense columns x within [l, h]:
+
+- every expert's diagonal block is diagonal and sums to n; a block of two experts is
+  non-negative and its margins are their diagonals; so are the sums of a dense column over an
+  expert's codes its total;
+- rows of cross sum to the totals, an expert's rows to the class counts, and a class of m
+  samples has sums within [m l, m h];
+- squares of columns that are clipped to a norm B sum to at most ``n B^2``;
+- ``sum x^2`` has the parity of ``sum x``, and ``(x - l)(y - m) >= 0`` and its kin bound every
+  ``sum x y`` by the totals (a constant column repeats them);
+- the products of all columns and the one-hot labels, ``[[N, M'], [M, C]]``, are positive
+  semidefinite;
+- where columns are counted by class, each class's own sums are those of samples too, and add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack, solve_triangular
+
+from safle.basics.memory import require
+from safle.encoders.features import as_class_names
+from safle.errors import InvariantError
+from safle.statistics.factor import Factor
+from safle.statistics.kernels import triangle
+from safle.statistics.kernels.invariants import find_broken_pair
+from safle.statistics.kernels.rounding import find_impossible, gather_columns
+from safle.statistics.samples import Samples
+
+if TYPE_CHECKING:
+    from safle.statistics.value import Margins, Statistics
+
+SINGULAR = 1e-8
+"""A matrix of unit diagonal counts as semidefinite when this much more of it is definite."""
+ROWS_AT_A_TIME = 256
+CLOSE = 0.25
+"""Integers that differ by less are equal."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What single columns say about the sums of their products.
+
+    Attributes
+    ----------
+    low, high, total : float64, (dim,), the range and the sum of each column
+    expert : int32, (dim,), the expert of a code; a number of its own for a dense column
+    samples : how many there are
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    total: NDArray[np.float64]
+    expert: NDArray[np.int32]
+    samples: float
+
+    @staticmethod
+    def of(s: Margins) -> Bounds:
+        seen, limits = len(s.codes), np.array(s.layout.dense_limits, np.float64).reshape(-1, 2)
+        owners = np.repeat(np.arange(s.layout.experts), np.diff(s.offsets))
+        return Bounds(
+            np.concatenate([np.zeros(seen), limits[:, 0]]),
+            np.concatenate([np.ones(seen), limits[:, 1]]),
+            s.totals.astype(np.float64),
+            np.concatenate([owners, -1 - np.arange(s.layout.dense_dim)]).astype(np.int32),
+            float(s.sample_count),
+        )
+
+
+def verify_margins(margins: Margins) -> None:
+    """Check what holds without the gram: before anything of its size is unfolded."""
+    if margins.cross.shape != (margins.dim, len(margins.class_names)):
+        _fail("shape", f"cross has shape {margins.cross.shape}, expected a row for each column")
+    if margins.class_counts.shape != (len(margins.class_names),):
+        _fail("shape", f"class_counts has shape {margins.class_counts.shape}")
+    codes, layout = margins.codes, margins.layout
+    if (np.diff(codes) <= 0).any() or (
+        len(codes) and not 0 <= codes[0] <= codes[-1] < layout.code_count
+    ):
+        _fail("codes", f"not ascending within 0..{layout.code_count - 1}")
+    _check_classes(margins)
+    _check_code_sums(margins)
+    _check_dense_sums(margins)
+
+
+def verify(statistics: Statistics, *, pairs: bool = True) -> None:
+    """Raise `InvariantError` naming the invariant that fails, and where.
+
+    Parameters
+    ----------
+    pairs : check what a reader rebuilds, too: blocks of two experts from their margins, a gram
+        from those of the classes
+    """
+    verify_margins(statistics)
+    _check_diagonal(statistics)
+    if isinstance(statistics.few, Factor):
+        _check_factor(statistics, statistics.few)
+    elif statistics.few is None:
+        _check_products(statistics, pairs=pairs)
+        _check_semidefinite(statistics)
+    _check_by_class(statistics, sums=pairs or not statistics.layout.only_by_class)
+
+
+def _fail(invariant: str, found: str) -> None:
+    raise InvariantError(f"{invariant}: {found}; these are not sums of any data set")
+
+
+def _check_classes(s: Margins) -> None:
+    if as_class_names(s.class_names) != s.class_names:
+        _fail("class names", "not in ascending order")
+    if (s.class_counts <= 0).any():
+        _fail("class counts", "a class that is named has no samples")
+    if sum(s.class_counts.tolist()) > s.layout.most_samples:
+        _fail("class counts", f"{s.class_counts.sum()} samples exceed {s.layout.most_samples}")
+
+
+def _check_code_sums(s: Margins) -> None:
+    cross = s.cross[: len(s.codes)]
+    if ((cross < 0) | (cross > s.class_counts)).any():
+        row = int(np.argmax(((cross < 0) | (cross > s.class_counts)).any(axis=1)))
+        _fail("cross lies between zero and the class counts", f"it does not at {_place(s, row)}")
+    if not cross.any(axis=1).all():
+        _fail("a code that is named occurs", f"{_place(s, int(np.argmin(cross.any(axis=1))))}")
+    for expert, (first, last) in enumerate(zip(s.offsets[:-1], s.offsets[1:], strict=True)):
+        if not np.array_equal(cross[first:last].sum(axis=0), s.class_counts):
+            _fail("an expert's cross rows sum to the class counts", f"they do not in {expert}")
+
+
+def _check_dense_sums(s: Margins) -> None:
+    sums = s.cross[len(s.codes) :]
+    limits = np.array(s.layout.dense_limits, np.int64).reshape(-1, 2)
+    low, high = (np.outer(limit, s.class_counts) for limit in limits.T)
+    if ((sums < low) | (sums > high)).any():
+        row = len(s.codes) + int(np.argmax(((sums < low) | (sums > high)).any(axis=1)))
+        _fail("class sums fit the encoder's range", f"they do not at {_place(s, row)}")
+
+
+def _check_diagonal(s: Statistics) -> None:
+    seen, diagonal = len(s.codes), s.diagonal
+    if (diagonal[:seen] != s.totals[:seen]).any():
+        row = int(np.argmax(diagonal[:seen] != s.totals[:seen]))
+        _fail(
+            "cross rows sum to the diagonal",
+            f"{s.totals[row]} against {diagonal[row]} at {_place(s, row)}",
+        )
+    # In Python's integers, which do not wrap: (x - l)(x - h) <= 0 and |x| <= x^2, summed.
+    limits = np.array(s.layout.dense_limits, object).reshape(-1, 2)
+    totals, power = s.totals[seen:].astype(object), diagonal[seen:]
+    most = limits.sum(axis=1) * totals - s.sample_count * limits[:, 0] * limits[:, 1]
+    if ((power > most) | (power < abs(totals))).any():
+        _fail("dense squares", "beyond what the encoder's range and the totals allow")
+    for first, last, longest in s.layout.dense_norms:
+        if sum(power[first:last].tolist()) > s.sample_count * longest**2:
+            _fail("dense squares", f"more than samples clipped at {longest} have")
+    if ((power ^ s.totals[seen:]) & 1).any():
+        _fail("dense squares", "a square and its number are both even or both odd")
+
+
+def _check_products(s: Statistics, *, pairs: bool) -> None:
+    bounds, seen = Bounds.of(s), len(s.codes)
+    if s.gram.shape != (triangle.packed_size(s.dim),) or s.gram.dtype != triangle.entry_type(
+        s.diagonal
+    ):
+        _fail("shape", f"gram is {s.gram.dtype} {s.gram.shape}")
+    if pairs and seen:
+        row, column = find_broken_pair(s.offsets, s.dim, s.gram, s.diagonal).tolist()
+        if row >= 0:
+            _fail(
+                "a block's margins are its experts' diagonals, its own block is diagonal "
+                "and nothing is negative",
+                f"not so between {_place(s, row)} and {_place(s, column)}",
+            )
+    if not s.layout.dense_dim:
+        return
+    row, column = find_impossible(
+        s.gram, seen, s.dim, bounds.low, bounds.high, bounds.total, bounds.samples
+    ).tolist()
+    if row >= 0:
+        _fail(
+            "a product of two columns fits their ranges and totals",
+            f"not so between {_place(s, row)} and {_place(s, column)}",
+        )
+    if seen:
+        mixed = np.empty((seen, s.layout.dense_dim), np.int64)
+        for row in range(seen):
+            at = triangle.start(row, s.dim) + seen
+            mixed[row] = s.gram[at : at + s.layout.dense_dim]
+        sums = np.add.reduceat(mixed, s.offsets[:-1], axis=0)
+        if (sums != s.totals[seen:]).any():
+            expert = int(np.argmax((sums != s.totals[seen:]).any(axis=1)))
+            _fail("an expert's dense sums add up to the totals", f"they do not in {expert}")
+
+
+def _check_semidefinite(s: Statistics) -> None:
+    """By a Cholesky factorisation of ``C - M inverse(N) M'``, scaled to a unit diagonal of C."""
+    size, entries = s.dim, triangle.packed_size(s.dim)
+    require(
+        16 * entries,
+        purpose=f"checking the products of {size} columns",
+        advice="use a machine with more memory, or an encoder with fewer columns",
+    )
+    power = s.diagonal.astype(np.float64)
+    if gather_columns(s.gram, size, np.flatnonzero(power <= 0)).any():
+        _fail("a column without power has no products", "one has")
+    scale = 1 / np.sqrt(np.where(power > 0, power, 1.0))
+    means = s.cross * scale[:, None] / np.sqrt(s.class_counts.astype(np.float64))
+    packed = s.gram.astype(np.float64)
+    for top in range(0, size, ROWS_AT_A_TIME):
+        between = means[top : top + ROWS_AT_A_TIME] @ means[top:].T
+        for row in range(top, min(top + ROWS_AT_A_TIME, size)):
+            at = triangle.start(row, size) + row
+            packed[at : at + size - row] *= scale[row] * scale[row:]
+            packed[at : at + size - row] -= between[row - top, row - top :]
+            packed[at] += SINGULAR
+    full, _ = lapack.dtpttf(size, packed, uplo="L")
+    del packed
+    _, info = lapack.dpftrf(size, full, uplo="L", overwrite_a=1)
+    if info:
+        where = _place(s, info - 1)
+        _fail("the products of columns and labels are semidefinite", f"not so at {where}")
+
+
+def _check_factor(s: Statistics, factor: Factor) -> None:
+    """What a root makes certain is not checked; what it does not, at its own low cost."""
+    totals = s.totals.astype(np.float64)
+    if s.layout.experts:
+        # Every expert's codes sum to the constant 1, whose product with a column is its total.
+        ones = np.add.reduceat(factor.root[:, : len(s.codes)], s.offsets[:-1], axis=1)
+        if not (np.abs(ones.T @ factor.root - totals) < CLOSE).all():
+            _fail("an expert's codes sum to one for every sample", "they do not")
+    labels = solve_triangular(
+        factor.lower, s.cross[factor.basis].astype(np.float64), lower=True, check_finite=False
+    )
+    if not (np.abs(factor.root.T @ labels - s.cross) < CLOSE).all():
+        _fail("the class sums belong to the same samples as the products", "they do not")
+    counts = np.sqrt(s.class_counts.astype(np.float64))
+    shares = labels.T @ labels / np.outer(counts, counts)
+    if not np.linalg.eigvalsh(shares).max(initial=0.0) <= 1 + 1e-6:
+        _fail("the class sums fit the class counts", "they are too large")
+
+
+def _check_by_class(s: Statistics, *, sums: bool) -> None:
+    """Each class by itself, and whether its columns are shared out among the classes."""
+    if len(s.by_class) != (len(s.class_names) if s.layout.class_layout else 0):
+        _fail("shape", f"the sums of {len(s.by_class)} classes; there are {len(s.class_names)}")
+    for place, part in enumerate(s.by_class):
+        expected = s.of_class(place)
+        for name in ("fingerprint", "layout", "class_names", "class_counts", "cross"):
+            if not np.array_equal(getattr(part, name), getattr(expected, name)):
+                _fail("a class has the sums that its columns have", f"other {name} in {place}")
+        try:
+            verify(part)
+        except InvariantError as error:
+            raise InvariantError(f"class {s.class_names[place]!r}: {error}") from error
+    if sums and s.by_class and not isinstance(s.few, Samples):
+        _check_class_sums(s)
+
+
+def _check_class_sums(s: Statistics) -> None:
+    from safle.statistics.growing import add_grams
+
+    block = len(s.codes) + np.arange(*s.layout.by_class)
+    total = triangle.to_square(add_grams(s.by_class), len(block))
+    if not np.array_equal(s.columns(block, block), total):
+        _fail("the products of the classes add up", "they do not")
+
+
+def _place(s: Margins, row: int) -> str:
+    if row >= len(s.codes):
+        return f"dense column {row - len(s.codes)}"
+    expert = int(np.searchsorted(s.layout.bases, s.codes[row], side="right")) - 1
+    return f"expert {expert}, symbol {int(s.codes[row] - s.layout.bases[expert])}"

@@ -1,0 +1,286 @@
+"""Statistics: codes and labels -> (Phi'Phi, Phi'Y, class counts). Feeds the solver.
+
+An immutable value of exact integers: ``total = hospital_a + hospital_b``, and
+``total - hospital_b == hospital_a``. Only what was seen is held: codes that occurred,
+classes that occurred. That makes the value canonical: equal data give equal bytes,
+however they were split.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+import safle
+from safle.basics.memory import require
+from safle.encoders.codes import Layout
+from safle.encoders.features import ClassName
+from safle.encoders.made import Made
+from safle.statistics.factor import EVERY, Factor
+from safle.statistics.invariants import Bounds, verify
+from safle.statistics.kernels import triangle
+from safle.statistics.kernels.rounding import gather_columns
+from safle.statistics.samples import Samples
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Margins:
+    """Everything of statistics but the gram.
+
+    Attributes
+    ----------
+    fingerprint : of the encoder that made the codes
+    layout : of the code space
+    codes : int64, (seen,), ascending columns of the codes that occurred
+    cross : int64, (seen + dense_dim, class_count)
+    class_names : ascending, all int or all str
+    class_counts : int64, (class_count,), positive
+    """
+
+    fingerprint: str
+    layout: Layout
+    codes: NDArray[np.int64]
+    cross: NDArray[np.int64]
+    class_names: tuple[ClassName, ...]
+    class_counts: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        for array in (self.codes, self.cross, self.class_counts):
+            array.setflags(write=False)
+
+    @property
+    def dim(self) -> int:
+        """Rows of the gram: seen codes and dense columns."""
+        return len(self.codes) + self.layout.dense_dim
+
+    @cached_property
+    def sample_count(self) -> int:
+        return int(self.class_counts.sum())
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """First row of each expert in the gram, then the number of seen codes."""
+        return np.searchsorted(self.codes, self.layout.bases).astype(np.int64)
+
+    @cached_property
+    def totals(self) -> NDArray[np.int64]:
+        """Sum of each column over all samples, int64, (dim,)."""
+        return self.cross.sum(axis=1)
+
+    def of_class(self, place: int) -> Margins:
+        """Of one class's samples, in the columns that are counted by class."""
+        assert self.layout.class_layout is not None, "nothing is counted by class"
+        rows = slice(*(len(self.codes) + column for column in self.layout.by_class))
+        return Margins(
+            self.fingerprint,
+            self.layout.class_layout,
+            np.empty(0, np.int64),
+            self.cross[rows, place : place + 1],
+            self.class_names[place : place + 1],
+            self.class_counts[place : place + 1],
+        )
+
+    def with_gram(
+        self,
+        gram: NDArray[np.signedinteger[Any]] | Samples | Factor,
+        by_class: tuple[Statistics, ...] = (),
+    ) -> Statistics:
+        """These margins with the grams that belong to them."""
+        sums = self.codes, self.cross, self.class_names, self.class_counts, gram
+        return Statistics(self.fingerprint, self.layout, *sums, by_class)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Statistics(Margins):
+    """Sums over samples that all the rest follows from.
+
+    Attributes
+    ----------
+    gram : int32 or int64, packed upper triangle over seen codes and dense columns; given as
+        `Samples` or `Factor`, it is multiplied out when it is first asked for
+    by_class : where the layout counts columns by class, the statistics of each class alone, in
+        these columns; in the order of ``class_names``
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> a = count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"])
+    >>> b = count(encoder, [[0.7, 0.3]], ["ill"])
+    >>> (a + b).sample_count, a + b - b == a
+    (3, True)
+    """
+
+    gram: Any
+    by_class: tuple[Statistics, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.gram, Samples | Factor):
+            object.__setattr__(self, "_few", self.gram)
+            object.__delattr__(self, "gram")
+        else:
+            object.__setattr__(self, "_few", None)
+            self.gram.setflags(write=False)
+
+    @property
+    def few(self) -> Samples | Factor | None:
+        """What the gram follows from, where that is smaller: few samples, or their root."""
+        held: Samples | Factor | None = vars(self)["_few"]
+        return held
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # A gram of few samples is far larger than they are: made when it is needed.
+            if name != "gram":
+                raise AttributeError(name)
+            gram = _multiply_out(self)
+            gram.setflags(write=False)
+            object.__setattr__(self, "gram", gram)
+            return gram
+
+    @classmethod
+    def empty(cls, made: Made) -> Self:
+        """The statistics of no samples: the zero of `+`."""
+        dense = made.layout.dense_dim
+        return cls(
+            made.fingerprint,
+            made.layout,
+            np.empty(0, np.int64),
+            np.zeros((dense, 0), np.int64),
+            (),
+            np.zeros(0, np.int64),
+            np.zeros(triangle.packed_size(dense), np.int32),
+        )
+
+    @cached_property
+    def diagonal(self) -> NDArray[np.int64]:
+        """Diagonal of the gram, int64, (dim,): how often each code occurred."""
+        if self.few is not None:
+            return self.few.diagonal(self.totals)
+        return triangle.diagonal(self.gram, self.dim)
+
+    def columns(
+        self, chosen: NDArray[np.int64], rows: NDArray[np.int64] | slice = EVERY
+    ) -> NDArray[np.int64]:
+        """Columns of the gram, int64, (dim, chosen); or ``rows`` of them alone."""
+        if self.few is not None:
+            return self.few.columns(chosen, rows)
+        return gather_columns(self.gram, self.dim, chosen)[rows]
+
+    def multiply_out(self) -> NDArray[np.signedinteger[Any]]:
+        """The packed gram; `InvariantError` where what it follows from has none of integers."""
+        gram: NDArray[np.signedinteger[Any]] = self.gram
+        return gram
+
+    def class_gram(self, place: int) -> NDArray[np.int64]:
+        """The gram of class number ``place`` alone, int64, (d, d).
+
+        Its d columns are ``layout.by_class``, a constant among them, whose products are the
+        class's sums in `cross`, and its count, times the scale.
+
+        Examples
+        --------
+        >>> from safle import DeclaredRange, LinearEncoder, count
+        >>> encoder = LinearEncoder.calibrated(
+        ...     DeclaredRange(-1, 1, feature_dim=1), fraction_bits=0, by_class=True
+        ... )
+        >>> count(encoder, [[1.0], [-1.0], [0.0]], ["ill", "ill", "well"]).class_gram(0).tolist()
+        [[8, 0], [0, 2]]
+        """
+        return self.by_class[place].gram_square()
+
+    def gram_square(self) -> NDArray[np.int64]:
+        """The gram as a full matrix, int64, (dim, dim); for small ones."""
+        return triangle.to_square(self.gram, self.dim)
+
+    def verify(self) -> None:
+        """Check the invariants of `safle.statistics.invariants`; raises `InvariantError`."""
+        verify(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a statistics file, atomically: `safle.write_statistics`."""
+        # By the package's own door: the sums do not know the room of their bytes.
+        safle.write_statistics(path, self)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str], *, made: Made | None = None) -> Statistics:
+        """Read a statistics file, verified; of the encoder ``made``, if it is given.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from safle import DeclaredRange, LinearEncoder, count
+        >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+        >>> sent = count(encoder, [[0.2], [0.7]], ["ill", "well"])
+        >>> with tempfile.NamedTemporaryFile(suffix=".stats") as file:
+        ...     sent.save(file.name)
+        ...     Statistics.load(file.name, made=encoder) == sent
+        True
+        """
+        return safle.read_statistics(path, made=made)
+
+    def require_exact(self) -> None:
+        """Refuse noisy sums, where those of samples are meant: these are."""
+
+    def __add__(self, other: Statistics) -> Statistics:
+        if not isinstance(other, Statistics):
+            return NotImplemented
+        from safle.statistics.sums import sum_statistics
+
+        return sum_statistics([self, other])
+
+    def __sub__(self, other: Statistics) -> Statistics:
+        """Take a contribution back: the statistics that never saw it."""
+        if not isinstance(other, Statistics):
+            return NotImplemented
+        from safle.statistics.accumulator import Accumulator
+
+        total = Accumulator(self)
+        total.add(self)
+        total.subtract(other)
+        return total.snapshot()
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Statistics)
+            and self.fingerprint == other.fingerprint
+            and self.class_names == other.class_names
+            and np.array_equal(self.class_counts, other.class_counts)
+            and np.array_equal(self.codes, other.codes)
+            and np.array_equal(self.cross, other.cross)
+            and np.array_equal(self.gram, other.gram)
+            and self.by_class == other.by_class
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return (
+            f"<Statistics: {self.sample_count:,} samples, {len(self.class_names)} classes, "
+            f"{self.dim:,} columns, encoder {self.fingerprint[:12]}…>"
+        )
+
+
+def _multiply_out(statistics: Statistics) -> NDArray[np.signedinteger[Any]]:
+    """The packed gram of statistics that hold only what it follows from."""
+    dim, seen = statistics.dim, len(statistics.codes)
+    size, dtype = triangle.packed_size(dim), triangle.entry_type(statistics.diagonal)
+    require(
+        size * np.dtype(dtype).itemsize,
+        purpose=f"a gram of {dim} rows ({seen} codes seen)",
+        advice="use an encoder with smaller tables (group_size, buckets)",
+    )
+    gram: NDArray[np.signedinteger[Any]] = np.zeros(size, dtype)
+    few = statistics.few
+    if isinstance(few, Factor):
+        few.add_to(gram, dim, np.arange(dim), Bounds.of(statistics))
+    elif few is not None:
+        few.add_to(gram, np.arange(seen), statistics.offsets)
+    return gram

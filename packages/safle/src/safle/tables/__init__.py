@@ -1,0 +1,23 @@
+"""Tables: files -> (features, labels). What a client or a predicting user starts from.
+
+=============  ==========================================================================
+suffix         what is read
+=============  ==========================================================================
+.npz           arrays ``features`` and ``labels`` (or ``X`` and ``y``), or one pair per
+               split: ``train_features`` and ``train_labels``
+.npy           one array of features; labels come from a second file
+.safetensors   as .npz; a ``classes`` entry in the metadata names the integer labels
+.parquet       every numeric column but the label column, or one list column ``features``
+.csv           a header line, then every column but the label column is a feature
+=============  ==========================================================================
+
+Labels are optional everywhere: a table without them can be predicted, not counted.
+Nothing here ever unpickles.
+"""
+
+from safle.tables.ranges import read_ranges
+from safle.tables.reading import open_table
+from safle.tables.table import Rows, Table
+from safle.tables.writing import write_table
+
+__all__ = ["Rows", "Table", "open_table", "read_ranges", "write_table"]

@@ -1,0 +1,267 @@
+"""The container of every safle file that travels: magic, version, digest, header, sections.
+
+Byte by byte in docs/wire-format.md. Reading allocates nothing whose size has not been
+checked against the file, the limit and what the header's own shapes imply.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import zstandard
+
+from safle.basics import atomic
+from safle.basics.memory import readable, require
+from safle.basics.places import as_path
+from safle.errors import WireError
+
+MAGIC = b"\x89SAFLE\r\n"
+VERSION = 2
+STATISTICS, HISTOGRAM, ROUND, MASKED, MASKED_SUM, REQUEST, ANSWER, NOISY, EVALUATION = range(1, 10)
+KINDS = {
+    STATISTICS: "statistics",
+    HISTOGRAM: "histogram",
+    ROUND: "private round",
+    MASKED: "masked contribution",
+    MASKED_SUM: "masked sum",
+    REQUEST: "request to keyholders",
+    ANSWER: "keyholder's answer",
+    NOISY: "noisy statistics",
+    EVALUATION: "evaluation counts",
+}
+MAX_HEADER_BYTES = 1 << 20
+MOST_RAW_BYTES = 1 << 62
+DEFAULT_LIMIT = 1 << 33
+"""Most bytes that a file may hold or unfold to, unless the caller allows more."""
+COMPRESSION = zstandard.ZstdCompressionParameters(
+    window_log=17, hash_log=8, min_match=7, strategy=zstandard.STRATEGY_FAST
+)
+"""The streams have no repeats worth finding, only skewed bytes: hardly looking for any is
+faster than level 1, and smaller."""
+
+_PREFIX = struct.Struct("<8sHHI32s")
+_SEAL_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Container:
+    """A sealed file: its header, and sections that unfold when their size is known.
+
+    Attributes
+    ----------
+    digest : over header and sections, as declared; true once `finish` has passed
+    frames : compressed section and raw size by name, in the order of the file
+    limit : most bytes that it may unfold to
+    """
+
+    kind: int
+    header: dict[str, Any]
+    digest: str
+    text: bytes
+    frames: dict[str, tuple[memoryview, int]]
+    limit: int
+    _unfolded: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def raw_bytes(self) -> int:
+        """What all sections unfold to."""
+        return sum(raw for _, raw in self.frames.values())
+
+    def section(self, name: str, size: int) -> bytes:
+        """A section that must have exactly ``size`` raw bytes; nothing else is unfolded."""
+        frame, raw = self.frames.get(name, (None, None))
+        if frame is None or raw != size:
+            length = "none" if frame is None else f"{raw} bytes"
+            raise WireError(f"section {name!r} has {length}; its header implies {size} bytes")
+        self._unfolded[name] = _decompress(frame, size, name)
+        return self._unfolded[name]
+
+    def finish(self) -> None:
+        """Check that all sections were needed and that the digest is theirs."""
+        if spare := [name for name in self.frames if name not in self._unfolded]:
+            raise WireError(f"section {spare[0]!r} does not belong in this file")
+        content = [self._unfolded[name] for name in self.frames]
+        if _digest(self.kind, self.text, content).hex() != self.digest:
+            raise WireError(
+                "the digest does not match the content: the file claims another identity"
+            )
+
+
+def canonical(header: Mapping[str, Any] | Sequence[Any]) -> bytes:
+    """The one text of a header: what is equal has equal bytes."""
+    return json.dumps(
+        header, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode()
+
+
+def _digest(kind: int, header: bytes, sections: Iterable[bytes]) -> bytes:
+    """SHA-256 over the uncompressed content: no compressor's version can change it."""
+    digest = hashlib.sha256(struct.pack("<HHI", VERSION, kind, len(header)) + header)
+    for content in sections:
+        digest.update(content)
+    return digest.digest()
+
+
+def _compress(content: bytes) -> bytes:
+    return zstandard.ZstdCompressor(compression_params=COMPRESSION).compress(content)
+
+
+def to_bytes(kind: int, header: Mapping[str, Any], sections: Mapping[str, bytes]) -> bytes:
+    """A file's bytes; the section table is added to the header."""
+    table = [[name, len(content)] for name, content in sections.items()]
+    text = canonical({**header, "sections": table})
+    if len(text) > MAX_HEADER_BYTES:
+        raise WireError(f"the header has {len(text)} bytes; a file holds {MAX_HEADER_BYTES}")
+    # Both let go of the interpreter: the digest is made while the sections are compressed.
+    with ThreadPoolExecutor(2) as threads:
+        digest = threads.submit(_digest, kind, text, sections.values())
+        packed = list(threads.map(_compress, sections.values()))
+    sizes = struct.pack(f"<{len(packed)}Q", *map(len, packed))
+    prefix = _PREFIX.pack(MAGIC, VERSION, kind, len(text), digest.result())
+    body = b"".join([prefix, text, sizes, *packed])
+    return body + hashlib.sha256(body).digest()
+
+
+def from_bytes(data: bytes | memoryview, *, kind: int, limit: int = DEFAULT_LIMIT) -> Container:
+    """Check a file's bytes and open them; `WireError` for anything but a whole file."""
+    view = memoryview(data)
+    header_size, digest = _check_prefix(view, kind, limit)
+    view = _check_seal(view)
+    at = _PREFIX.size + header_size
+    text = bytes(view[_PREFIX.size : at])
+    header, table = _parse_header(text)
+    raw_total = sum(size for _, size in table)
+    if raw_total > limit:
+        raise WireError(f"unfolds to {readable(raw_total)}; the limit is {readable(limit)}")
+    if len(view) < at + 8 * len(table):
+        raise WireError("the file ends inside its section table")
+    sizes = struct.unpack_from(f"<{len(table)}Q", view, at)
+    at += 8 * len(table)
+    if at + sum(sizes) != len(view):
+        raise WireError(
+            f"the sections fill {len(view) - at} bytes; the section table says {sum(sizes)}"
+        )
+    frames = {}
+    for (name, raw), size in zip(table, sizes, strict=True):
+        frames[name] = (view[at : at + size], raw)
+        at += size
+    return Container(kind, header, digest.hex(), text, frames, limit)
+
+
+def _check_prefix(view: memoryview, kind: int, limit: int) -> tuple[int, bytes]:
+    if len(view) > limit:
+        raise WireError(f"the file has {readable(len(view))}; the limit is {readable(limit)}")
+    if len(view) < _PREFIX.size or bytes(view[: len(MAGIC)]) != MAGIC:
+        raise WireError("not a safle file: it does not begin with the safle signature")
+    _, version, found, header_size, digest = _PREFIX.unpack_from(view)
+    if version != VERSION:
+        raise WireError(f"wire version {version}; this safle reads version {VERSION}: upgrade it")
+    if found != kind:
+        raise WireError(
+            f"this is a {KINDS.get(found, f'kind {found}')} file; expected {KINDS[kind]}"
+        )
+    if header_size > MAX_HEADER_BYTES or _PREFIX.size + header_size + _SEAL_BYTES > len(view):
+        raise WireError(f"the header claims {header_size} bytes, which the file does not hold")
+    return header_size, digest
+
+
+def _check_seal(view: memoryview) -> memoryview:
+    """The file without its last 32 bytes, which are the SHA-256 of all before them."""
+    body, seal = view[:-_SEAL_BYTES], view[-_SEAL_BYTES:]
+    if hashlib.sha256(body).digest() != bytes(seal):
+        raise WireError("the file's checksum does not match: it was cut off, damaged or altered")
+    return body
+
+
+def _parse_header(text: bytes) -> tuple[dict[str, Any], list[tuple[str, int]]]:
+    try:
+        header = json.loads(text)
+        known = canonical(header) == text
+        table = [(name, size) for name, size in header.pop("sections")]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise WireError("the header is not valid") from error
+    if not known:
+        # Two texts of one header would be two identities of one contribution.
+        raise WireError("the header is not written as the format says: sorted, without spaces")
+    names = [name for name, _ in table]
+    for name, size in table:
+        if type(name) is not str or type(size) is not int or not 0 <= size <= MOST_RAW_BYTES:
+            raise WireError("the section table is not valid")
+    if len(set(names)) != len(names):
+        raise WireError("the section table names a section twice")
+    return header, table
+
+
+def _decompress(frame: memoryview, raw: int, name: str) -> bytes:
+    try:
+        declared = zstandard.frame_content_size(frame)
+        if declared != raw:
+            raise WireError(f"section {name!r} declares {declared} bytes, the header {raw}")
+        result = zstandard.ZstdDecompressor().decompress(
+            frame, max_output_size=raw, allow_extra_data=False
+        )
+    except (zstandard.ZstdError, MemoryError, ValueError) as error:
+        if isinstance(error, WireError):
+            raise
+        raise WireError(f"section {name!r} cannot be decompressed: {error}") from error
+    return result
+
+
+def check_memory(size: int, dim: int, limit: int) -> None:
+    """Refuse a gram that takes more than the limit, or than there is, to read."""
+    what = f"a gram of {dim} rows"
+    if size > limit:
+        raise WireError(f"{what} takes {readable(size)} to read; the limit is {readable(limit)}")
+    require(size, purpose=f"reading {what}", advice="read it on a larger machine")
+
+
+def read_file(path: str | os.PathLike[str], *, kind: int, limit: int = DEFAULT_LIMIT) -> Container:
+    """Open a file; its size is checked before it is read."""
+    data = read_limited(path, limit=limit)
+    try:
+        return from_bytes(data, kind=kind, limit=limit)
+    except WireError as error:
+        raise WireError(f"{path}: {error}") from error
+
+
+def read_limited(path: str | os.PathLike[str], *, limit: int = DEFAULT_LIMIT) -> bytes:
+    """A file's bytes, if there are not too many."""
+    file = as_path(path)
+    try:
+        size = file.stat().st_size
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
+    if size > limit:
+        raise WireError(f"{path} has {readable(size)}; the limit is {readable(limit)}")
+    return file.read_bytes()
+
+
+def peek_kind(path: str | os.PathLike[str]) -> str | None:
+    """What kind of safle wire file this is, from its first bytes; None if it is none.
+
+    >>> peek_kind(__file__) is None
+    True
+    """
+    with as_path(path).open("rb") as file:
+        start = file.read(_PREFIX.size)
+    if len(start) < _PREFIX.size or not start.startswith(MAGIC):
+        return None
+    return KINDS.get(_PREFIX.unpack(start)[2])
+
+
+def declared_digest(data: bytes) -> str:
+    """The digest that a file's bytes declare, unchecked: for bytes one has just made."""
+    return str(_PREFIX.unpack_from(data)[4].hex())
+
+
+def write_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file's bytes atomically."""
+    atomic.write_bytes(path, data)

@@ -1,0 +1,81 @@
+"""Histograms <-> bytes: federated calibration in the same container."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from safle.basics.memory import require
+from safle.basics.places import StrPath
+from safle.encoders.histogram import MAX_CELLS, Grid, Histogram
+from safle.errors import WireError
+from safle.wire import container
+from safle.wire.files import FileKind
+from safle.wire.sections import Sections
+
+Admit = Callable[[Grid, int], None]
+"""Called with grid and number of features; raises `LimitExceeded` if they are not wanted."""
+
+
+def _describe(histogram: Histogram, sections: Sections) -> dict[str, Any]:
+    sections.write("counts", histogram.counts)
+    return _header(histogram, sections.planes["counts"])
+
+
+def _header(histogram: Histogram, planes: int) -> dict[str, Any]:
+    return {
+        "grid": histogram.grid.to_json(),
+        "features": histogram.feature_dim,
+        "planes": planes,
+        **({"names": [*histogram.names]} if histogram.names else {}),
+    }
+
+
+def _restore(
+    opened: container.Container, admit: Admit = lambda _grid, _features: None
+) -> Histogram:
+    header = opened.header
+    grid, features = Grid.from_json(header["grid"]), header["features"]
+    if type(features) is not int or not 1 <= features <= MAX_CELLS // (grid.bins + 2):
+        raise WireError(f"a histogram of {features!r} features")
+    admit(grid, features)
+    require(
+        48 * features * (grid.bins + 2),
+        purpose=f"a histogram of {features} features and {grid.bins} bins",
+        advice="read it on a larger machine",
+    )
+    sections = Sections(opened, planes={"counts": header["planes"]})
+    counts = sections.read("counts", (features, grid.bins + 2))
+    sections.finish()
+    histogram = Histogram(grid, counts, tuple(header.get("names", ())))
+    if container.canonical(_header(histogram, header["planes"])) != container.canonical(header):
+        raise WireError("the header is not the one that this histogram has")
+    return histogram
+
+
+HISTOGRAMS = FileKind(container.HISTOGRAM, _describe, _restore)
+encode_histogram, decode_histogram = HISTOGRAMS.encode, HISTOGRAMS.decode
+
+
+def write_histogram(path: StrPath, histogram: Histogram) -> None:
+    """Write a histogram file, atomically.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> sent = Histogram.of(np.array([[0.5], [2.5]]), Grid(0, 4, bins=4))
+    >>> with tempfile.NamedTemporaryFile(suffix=".hist") as file:
+    ...     write_histogram(file.name, sent)
+    ...     read_histogram(file.name) == sent
+    True
+    """
+    HISTOGRAMS.write(path, histogram)
+
+
+def read_histogram(path: StrPath) -> Histogram:
+    """Read a histogram file, verified.
+
+    >>> read_histogram("nowhere.hist")
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.hist'
+    """
+    return HISTOGRAMS.read(path)

@@ -1,0 +1,73 @@
+"""Noisy statistics <-> bytes: the free sums alone, and what their noise promises.
+
+All else follows from them when they are read. The digest covers the promise as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from safle.basics.places import StrPath
+from safle.encoders.made import Declared, Made
+from safle.errors import WireError
+from safle.statistics.noisy import FreeColumns, NoisyStatistics, Released, noisy_bytes
+from safle.statistics.privacy import Privacy
+from safle.wire import container
+from safle.wire.files import FileKind
+from safle.wire.sections import Sections
+from safle.wire.statistics import check_made
+
+FIELDS = {"fingerprint", "layout", "classes", "planes", "privacy"}
+
+
+def _describe(statistics: NoisyStatistics, sections: Sections) -> dict[str, Any]:
+    released = statistics.released
+    sections.write("counts", released.counts)
+    sections.write("cross", released.cross)
+    sections.write("products", released.gram[FreeColumns(statistics.layout).pairs])
+    return {
+        "fingerprint": statistics.fingerprint,
+        "layout": statistics.layout.to_json(),
+        "classes": list(statistics.class_names),
+        "privacy": statistics.privacy.to_json(),
+    }
+
+
+def _restore(opened: container.Container, made: Made | None = None) -> NoisyStatistics:
+    header = opened.header
+    if set(header) != FIELDS or not header["classes"]:
+        raise WireError("the header does not hold exactly the fields of noisy statistics")
+    layout = check_made(header, made)
+    classes, privacy = tuple(header["classes"]), Privacy.from_json(header["privacy"])
+    # Two texts of one promise would be two identities of one release.
+    if container.canonical(privacy.to_json()) != container.canonical(header["privacy"]):
+        raise WireError("the privacy of the release is not as this safle writes it")
+    container.check_memory(noisy_bytes(layout), layout.embedding_dim, opened.limit)
+    sections, free = Sections(opened, planes=header["planes"]), FreeColumns(layout)
+    counts = sections.read("counts", (len(classes),))
+    # Written as 1 where the noise makes it less: two texts would be two identities of one release.
+    if (counts < 1).any():
+        raise WireError("a class counts less than one sample; expected at least 1")
+    cross = sections.read("cross", (len(free.places), len(classes)))
+    upper = np.zeros(free.pairs.shape, np.int64)
+    upper[free.pairs] = sections.read("products", (int(free.pairs.sum()),))
+    sections.finish()
+    released = Released(free.mirror(upper), cross, counts)
+    declared = Declared(header["fingerprint"], layout)
+    return NoisyStatistics.of(declared, classes, released, privacy)
+
+
+NOISY = FileKind(container.NOISY, _describe, _restore)
+encode_noisy, decode_noisy = NOISY.encode, NOISY.decode
+
+
+def read_noisy(path: StrPath, *, made: Made | None = None) -> NoisyStatistics:
+    """Read a file of noisy statistics; those of another encoder than ``made`` are refused.
+
+    >>> read_noisy("nowhere.stats")
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.stats'
+    """
+    return NOISY.read(path, made=made)

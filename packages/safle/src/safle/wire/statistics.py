@@ -1,0 +1,303 @@
+"""Statistics <-> bytes. What the algebra determines is not sent, and what is sent is verified.
+
+A gram travels by some of its columns where the samples are few (`safle.wire.columns`), else as a
+whole triangle (`safle.wire.whole`); not at all where the grams of classes (`safle.wire.classes`)
+add up to it. Which form, and every byte of it, follows from the statistics alone: equal
+statistics have one digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from safle.basics.arguments import require_type
+from safle.basics.places import StrPath, naming
+from safle.encoders.codes import Layout
+from safle.encoders.features import ClassName, as_class_names
+from safle.encoders.made import Made, require_encoder
+from safle.errors import WireError
+from safle.statistics import Accumulator, Statistics
+from safle.statistics.factor import Factor
+from safle.statistics.growing import add_grams
+from safle.statistics.invariants import verify, verify_margins
+from safle.statistics.kernels import triangle
+from safle.statistics.value import Margins
+from safle.wire import columns, container, whole
+from safle.wire.classes import read_classes, write_classes
+from safle.wire.files import FileKind, typed_errors
+from safle.wire.sections import Sections
+
+FIELDS = {"fingerprint", "layout", "classes", "seen", "form", "planes"}
+WHOLE, COLUMNS, CLASSES = "whole", "columns", "classes"
+Admit = Callable[[tuple[ClassName, ...]], None]
+
+
+def _describe(statistics: Statistics, sections: Sections) -> dict[str, Any]:
+    require_type("statistics", statistics, Statistics)
+    statistics.require_exact()
+    form, chosen = _choose_form(statistics)
+    bitmap = np.zeros(statistics.layout.code_count, np.bool_)
+    bitmap[statistics.codes] = True
+    sections.raw["codes"] = np.packbits(bitmap, bitorder="little").tobytes()
+    sections.write("counts", statistics.class_counts)
+    sections.write("cross", statistics.cross)
+    if chosen is not None:
+        sections.raw["basis"] = columns.pack_bits(chosen[0].basis)
+        sections.write("sums", columns.to_values(statistics, *chosen))
+    elif form == WHOLE and statistics.sample_count:
+        whole.write_gram(statistics, sections)
+    if statistics.by_class:
+        write_classes(statistics, sections)
+    return {
+        "fingerprint": statistics.fingerprint,
+        "layout": statistics.layout.to_json(),
+        "classes": list(statistics.class_names),
+        "seen": len(statistics.codes),
+        "form": form,
+    }
+
+
+def _choose_form(statistics: Statistics) -> tuple[str, columns.Chosen | None]:
+    """The form that the format prescribes, and the columns if it is by columns."""
+    if statistics.by_class and statistics.layout.only_by_class:
+        return CLASSES, None
+    chosen = columns.choose(statistics)
+    return (WHOLE if chosen is None else COLUMNS), chosen
+
+
+def _restore(
+    opened: container.Container,
+    made: Made | None = None,
+    admit: Admit = lambda _classes: None,
+    multiply_out: bool = True,
+) -> Statistics:
+    layout = _check_header(opened, made)
+    admit(tuple(opened.header["classes"]))
+    statistics = _unfold(opened, layout)
+    if multiply_out:
+        statistics.multiply_out()
+    return statistics
+
+
+STATISTICS = FileKind(container.STATISTICS, _describe, _restore)
+encode_statistics = STATISTICS.encode
+
+
+def write_statistics(path: StrPath, statistics: Statistics) -> None:
+    """Write a statistics file, atomically.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from safle import DeclaredRange, LinearEncoder, count, read_statistics
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> sent = count(encoder, [[0.2], [0.7]], ["ill", "well"])
+    >>> with tempfile.NamedTemporaryFile(suffix=".stats") as file:
+    ...     write_statistics(file.name, sent)
+    ...     read_statistics(file.name, made=encoder) == sent
+    True
+    """
+    STATISTICS.write(path, statistics)
+
+
+def decode_statistics(
+    data: bytes | memoryview, *, made: Made | None = None, limit: int = container.DEFAULT_LIMIT
+) -> Statistics:
+    """Statistics from bytes, verified; `WireError` and nothing else for bad ones.
+
+    Parameters
+    ----------
+    made : the encoder (or statistics of it); others are refused before anything unfolds
+    limit : most bytes the file may unfold to
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> data = encode_statistics(count(encoder, [[0.1, 0.9]], ["ill"]))
+    >>> decode_statistics(data, made=encoder).class_names
+    ('ill',)
+    """
+    return STATISTICS.decode(data, made=made, limit=limit)
+
+
+def open_statistics(
+    data: bytes | memoryview,
+    *,
+    made: Made | None = None,
+    limit: int = container.DEFAULT_LIMIT,
+    admit: Admit = lambda _classes: None,
+) -> tuple[Statistics, str]:
+    """Statistics from bytes, and their digest, the contribution's identity.
+
+    All of it is verified but one thing: a gram that comes by columns is multiplied out when
+    it is first added or asked for, and only that shows whether all of it are integers.
+
+    Parameters
+    ----------
+    made, limit : as of `decode_statistics`
+    admit : raises `LimitExceeded` for classes that are not wanted, before anything unfolds
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> data = encode_statistics(count(encoder, [[0.1, 0.9]], ["ill"]))
+    >>> statistics, digest = open_statistics(data)
+    >>> statistics.sample_count, len(digest)
+    (1, 64)
+    """
+    return STATISTICS.open(data, made=made, limit=limit, admit=admit, multiply_out=False)
+
+
+def read_declared(path: StrPath) -> tuple[str, Layout]:
+    """Fingerprint and layout of the encoder that a statistics file declares; no sums are read."""
+    opened = container.read_file(path, kind=container.STATISTICS)
+    with naming(path), typed_errors():
+        return str(opened.header["fingerprint"]), _check_header(opened, None)
+
+
+def add_contribution(
+    total: Accumulator, data: bytes | memoryview, *, limit: int = container.DEFAULT_LIMIT
+) -> str:
+    """Verify a contribution's bytes and add them; a refused one changes nothing.
+
+    Returns their digest, the contribution's identity.
+    A gram that comes by columns is rebuilt tile by tile into the total's own.
+
+    Raises
+    ------
+    WireError
+        The bytes are not statistics of the same encoder that any data set could have.
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> data = encode_statistics(count(encoder, [[0.1, 0.9]], ["ill"]))
+    >>> from safle import Accumulator
+    >>> total = Accumulator(encoder)
+    >>> len(add_contribution(total, data)), total.sample_count
+    (64, 1)
+    """
+    statistics, digest = open_statistics(data, made=total, limit=limit)
+    with typed_errors():
+        total.add(statistics)
+    return digest
+
+
+def read_statistics(
+    path: StrPath, *, made: Made | None = None, limit: int = container.DEFAULT_LIMIT
+) -> Statistics:
+    """Read a statistics file, verified; see `decode_statistics` and the example of its twin.
+
+    >>> read_statistics("nowhere.stats")
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.stats'
+    """
+    return STATISTICS.read(path, made=made, limit=limit)
+
+
+def _unfold(opened: container.Container, layout: Layout) -> Statistics:
+    """Statistics whose margins are verified, and their gram as far as it is there."""
+    header, limit = opened.header, opened.limit
+    sizes = header["seen"], len(header["classes"]), opened.raw_bytes
+    taken = unfolded_bytes(layout, *sizes, form=header["form"])
+    container.check_memory(taken, header["seen"] + layout.dense_dim, limit)
+    sections = Sections(opened, planes=header["planes"])
+    margins = _read_margins(sections, header, layout)
+    if columns.are_few(margins):
+        # Whatever the form, the columns that the format prescribes are found.
+        container.check_memory(taken + columns.working_bytes(margins), margins.dim, limit)
+    statistics = _read_grams(margins, sections, header["form"], limit)
+    sections.finish()
+    if header["form"] == WHOLE and columns.choose(statistics) is not None:
+        raise WireError("the gram is not in the form that the format prescribes")
+    if statistics.sample_count:
+        verify(statistics, pairs=False)
+    return statistics
+
+
+def _read_grams(margins: Margins, sections: Sections, form: str, limit: int) -> Statistics:
+    """Margins with their gram, and with those of the classes."""
+    if (form == CLASSES) != bool(margins.sample_count and margins.layout.only_by_class):
+        raise WireError("the gram is not in the form that the format prescribes")
+    gram: Any = None
+    if form == COLUMNS:
+        gram = _read_columns(margins, sections)
+    elif margins.sample_count == 0:
+        return Statistics.empty(margins)
+    elif form == WHOLE:
+        gram = whole.read_gram(margins, sections)
+    by_class = read_classes(margins, sections, limit) if margins.layout.class_layout else ()
+    return margins.with_gram(add_grams(by_class) if form == CLASSES else gram, by_class)
+
+
+def _check_header(opened: container.Container, made: Made | None) -> Layout:
+    """The layout, once everything in the header is as it should be."""
+    header = opened.header
+    if set(header) != FIELDS or header["form"] not in (WHOLE, COLUMNS, CLASSES):
+        raise WireError("the header does not hold exactly the fields of statistics")
+    layout, seen = check_made(header, made), header["seen"]
+    if type(seen) is not int or not 0 <= seen <= layout.code_count:
+        raise WireError(f"{seen!r} seen codes of {layout.code_count}")
+    return layout
+
+
+def check_made(header: dict[str, Any], made: Made | None) -> Layout:
+    """The layout that a header declares, once encoder, classes and planes are as they should be."""
+    found = header["fingerprint"]
+    if type(found) is not str or len(found) != 64 or set(found) - set("0123456789abcdef"):
+        raise WireError("the fingerprint is not 64 hexadecimal digits")
+    if made is not None:
+        # Compared as they are written, before anything of the file's own size is unfolded.
+        require_encoder(made, found, same_layout=header["layout"] == made.layout.to_json())
+    layout = made.layout if made is not None else Layout.from_json(header["layout"])
+    if layout.to_json() != header["layout"]:
+        raise WireError("the layout is not written in its shortest form")
+    classes = header["classes"]
+    if not isinstance(classes, list) or as_class_names(classes) != tuple(classes):
+        raise WireError("the class names are not a list in ascending order")
+    if not isinstance(header["planes"], dict):
+        raise WireError("the header's planes are not valid")
+    return layout
+
+
+def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, form: str) -> int:
+    """Most memory that reading statistics takes at a time, but for `columns.working_bytes`."""
+    dim = seen + layout.dense_dim
+    gram = (8 if layout.dense_dim else 4) * triangle.packed_size(dim)
+    margins = raw_bytes + 32 * dim * (classes + 1)
+    if form == COLUMNS:
+        return margins + gram
+    checking = 16 * triangle.packed_size(dim) + 8 * dim * (classes + 256)
+    return margins + gram + max(8 * seen * layout.dense_dim, checking)
+
+
+def _read_margins(sections: Sections, header: dict[str, Any], layout: Layout) -> Margins:
+    bitmap = np.frombuffer(sections.read_raw("codes", -(-layout.code_count // 8)), np.uint8)
+    # Counted first: the header's number is within the limit, the bitmap's might not be.
+    if int(np.bitwise_count(bitmap).sum(dtype=np.int64)) != header["seen"]:
+        raise WireError("the bitmap of seen codes does not match its count")
+    codes = np.flatnonzero(np.unpackbits(bitmap, bitorder="little")).astype(np.int64)
+    if len(codes) and codes[-1] >= layout.code_count:
+        raise WireError("the bitmap of seen codes does not match its count")
+    classes = header["classes"]
+    counts = sections.read("counts", (len(classes),))
+    cross = sections.read("cross", (len(codes) + layout.dense_dim, len(classes)))
+    margins = Margins(header["fingerprint"], layout, codes, cross, tuple(classes), counts)
+    verify_margins(margins)
+    return margins
+
+
+def _read_columns(margins: Margins, sections: Sections) -> Factor:
+    if not columns.are_few(margins):
+        raise WireError(
+            f"{margins.sample_count} samples and {margins.dim} columns: expected the whole gram"
+        )
+    choice = columns.read_choice(margins, sections.read_raw("basis", columns.basis_bytes(margins)))
+    values = sections.read("sums", (columns.value_count(margins, choice),))
+    return columns.restore(margins, choice, values)

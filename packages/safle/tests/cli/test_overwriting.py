@@ -1,0 +1,58 @@
+"""What commands write for others replaces nobody's data: a table has the ending of predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from safle.tables import open_table, write_table
+
+TABLE = "age,dose,sex,label\n61,2,0,ill\n43,1,1,well\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ward.csv", "other.csv"):
+        (tmp_path / name).write_text(TABLE)
+    return tmp_path
+
+
+def test_files_of_others_are_replaced_only_by_force(
+    folder: Path, safle: Callable[..., str]
+) -> None:
+    make = ("encoder", "make", "--sample", "ward.csv", "--kind", "linear", "-o", "e.safetensors")
+    solve = ("solve", "ward.stats", "--encoder", "e.safetensors", "-o", "m.safetensors")
+    predict = ("predict", "m.safetensors", "ward.csv", "-o")
+    card = ("card", "m.safetensors", "--mode", "plain", "-o")
+    safle(*make)
+    safle("count", "ward.csv", "--encoder", "e.safetensors", "-o", "ward.stats")
+    # Their own files are replaced: whoever runs a guide twice is not stopped.
+    for _ in range(2):
+        safle(*solve, "--curve", "ridge.csv")
+        safle(*predict, "p.csv", "--proba")
+        safle(*card, "card.md")
+    for words in ((*card,), (*predict,), (*solve, "--curve")):
+        said = safle(*words, "other.csv", code=2)
+        assert "other.csv is there, and is no file of this kind" in said
+    assert (folder / "other.csv").read_text() == TABLE
+    safle(*card, "other.csv", "--force")
+    assert (folder / "other.csv").read_text().startswith("# ")
+
+
+def test_what_an_attack_found_is_replaced_by_the_next_and_a_table_is_not(
+    folder: Path, safle: Callable[..., str]
+) -> None:
+    safle("encoder", "make", "--sample", "ward.csv", "--kind", "linear", "-o", "e.safetensors")
+    safle("count", "ward.csv", "--encoder", "e.safetensors", "-o", "ward.stats")
+    attack = ("attack", "ward.stats", "--encoder", "e.safetensors", "-o")
+    for _ in range(2):
+        safle(*attack, "found.npz")
+    assert sorted(open_table("found.npz").labels.tolist()) == ["ill", "well"]
+    write_table("mine.npz", [[61.0, 2.0, 0.0]], ["ill"])
+    mine = (folder / "mine.npz").read_bytes()
+    assert "mine.npz is there, and is no file of this kind" in safle(*attack, "mine.npz", code=2)
+    assert (folder / "mine.npz").read_bytes() == mine
+    assert "ends in .npz" in safle(*attack, "found.csv", code=2)

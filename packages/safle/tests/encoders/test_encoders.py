@@ -1,0 +1,270 @@
+"""Encoder settings: defaults, refusals with their arithmetic, fingerprints."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from safle.encoders import (
+    EmbeddingEncoder,
+    LinearEncoder,
+    RandomFeatureEncoder,
+    StackEncoder,
+    load_encoder,
+    make_encoder,
+)
+from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot, make_bucketing
+from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
+from safle.encoders.codes import Layout
+from safle.encoders.registry import kind_named
+from safle.errors import InvalidInput, SettingsError
+from safle.model import Model
+from safle.solver import solve
+from safle.statistics import count
+from support.data_sets import KINDS, fixed_encoder
+
+
+def embedding(features=4, buckets=3, group_size=2, **settings):
+    levels = np.linspace(0, 1, buckets)[:, None] * np.ones((1, features))
+    return EmbeddingEncoder(levels, buckets=buckets, group_size=group_size, **settings)
+
+
+def random_features(**settings):
+    given = {"units": 5, "terms": 16, "transform": "none", "by_class": False} | settings
+    return RandomFeatureEncoder(np.zeros(20), np.ones(20), **given)
+
+
+@pytest.mark.parametrize(
+    ("make", "arithmetic"),
+    [
+        (lambda: embedding(group_size=13), "1..12 (4 features x 3 digits)"),
+        (lambda: embedding(group_size=0), "group_size 0; expected at least 1"),
+        (lambda: embedding(features=40, group_size=17), "2^17"),
+        (lambda: embedding(features=10**6, buckets=1, group_size=16), "62500 experts x 2^16"),
+        (lambda: embedding(seed=-1), "0..18446744073709551615"),
+        (lambda: embedding(seed=2**64), "0..18446744073709551615"),
+        (lambda: Integer(1), "expected 2..65536"),
+        (lambda: Integer(65_537), "expected 2..65536"),
+        (lambda: OneHot(1), "expected 2..65536"),
+        (lambda: BinaryOverlap(0), "expected 1..65536"),
+        (lambda: make_bucketing("round", 2), "integer, one-hot, binary-overlap"),
+        (
+            lambda: EmbeddingEncoder(
+                np.zeros((255, 9)), bucketing="integer", buckets=256, group_size=3
+            ),
+            "256^3",
+        ),
+        (
+            lambda: EmbeddingEncoder(
+                np.zeros((2, 9)), bucketing="integer", buckets=4, group_size=1
+            ),
+            "2 thresholds a feature; integer bucketing with 4 buckets needs 3",
+        ),
+        (
+            lambda: EmbeddingEncoder(np.zeros(3), bucketing="integer", buckets=4, group_size=1),
+            "shape (3,)",
+        ),
+        (lambda: LinearEncoder(np.zeros(2), np.ones(3)), "(2,) and deviation (3,)"),
+        (lambda: LinearEncoder(np.zeros(2), np.zeros(2)), "positive"),
+        (lambda: LinearEncoder(np.zeros(2), np.ones(2), fraction_bits=13), "0..12"),
+        (lambda: LinearEncoder(np.zeros(2), np.ones(2), fraction_bits=-1), "0..12"),
+        (lambda: LinearEncoder(np.array([np.nan]), np.ones(1)), "finite"),
+        (lambda: LinearEncoder(np.zeros(2), np.ones(2), transform="log"), "none, square-root"),
+        (lambda: random_features(units=0), "units 0"),
+        (lambda: random_features(terms=2), "terms 2; expected one of 1, 4, 16"),
+        (lambda: random_features(terms=64), "terms 64 of 20 features"),
+        (lambda: random_features(bits=1), "2..8"),
+        (lambda: random_features(bits=9), "2..8"),
+        (lambda: random_features(fraction_bits=0, terms=1, bits=8), "more fraction_bits"),
+        (lambda: random_features(seed=-1), "seed -1"),
+        (lambda: StackEncoder([]), "1..64"),
+        (lambda: StackEncoder([embedding(3), embedding(4)]), "[3, 4]"),
+        (lambda: StackEncoder([StackEncoder([embedding()])]), "inner parts"),
+        (lambda: Layout((65_537,)), "1..65536"),
+        (lambda: Layout((65_536,) * 1025), "67174400"),
+        (Layout, "expected 1.."),
+    ],
+)
+def test_wrong_settings_are_refused_with_the_arithmetic(make, arithmetic):
+    with pytest.raises(SettingsError, match=re.escape(arithmetic)):
+        make()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_thresholds_must_be_finite_and_ascending(bad):
+    for column in ([0.0, bad, 1.0], [0.0, 2.0, 1.0]):
+        with pytest.raises(SettingsError, match="finite and must not decrease"):
+            EmbeddingEncoder(np.array(column)[:, None], buckets=3, group_size=1)
+
+
+@pytest.mark.parametrize("features", [1, 2, 3, 5, 64, 512, 768, 2048, 20_000])
+@pytest.mark.parametrize(
+    "bucketing", [None, Integer(2), Integer(9), OneHot(2), OneHot(20)], ids=str
+)
+def test_defaults_suit_any_number_of_features(features, bucketing):
+    chosen = {"bucketing": bucketing.name, "buckets": bucketing.buckets} if bucketing else {}
+    encoder = EmbeddingEncoder.calibrated(DeclaredRange(-1, 1, features), **chosen)
+    assert encoder.feature_dim == features
+    digits = features * encoder.bucketing.functions
+    # Two columns a digit at least, whatever the group.
+    assert encoder.layout.embedding_dim <= max(12_288, 2 * digits, encoder.bucketing.radix * digits)
+
+
+def test_the_default_for_a_512_feature_backbone_has_8000_to_16000_columns():
+    layout = EmbeddingEncoder.calibrated(DeclaredRange(0, 1, 512)).layout
+    assert 8_000 <= layout.embedding_dim <= 16_000
+
+
+def test_a_group_size_of_zero_is_refused_not_replaced():
+    with pytest.raises(SettingsError, match="group_size 0"):
+        EmbeddingEncoder.calibrated(DeclaredRange(0, 1, 3), group_size=0)
+
+
+def test_settings_may_be_numpy_integers(tmp_path):
+    plain = embedding(buckets=3, group_size=2, seed=5)
+    numpy = EmbeddingEncoder(
+        plain.thresholds,
+        buckets=np.int64(3),
+        group_size=np.int32(2),
+        seed=np.uint64(5),
+    )
+    linear = LinearEncoder(np.zeros(2), np.ones(2), fraction_bits=np.int64(4))
+    numpy.save(tmp_path / "encoder")
+    linear.save(tmp_path / "linear")
+    assert load_encoder(tmp_path / "encoder") == plain == numpy
+    assert load_encoder(tmp_path / "linear") == linear
+
+
+@pytest.mark.parametrize("value", [2.0, "2", None])
+def test_settings_of_another_type_are_refused(value):
+    for make in (
+        lambda: embedding(group_size=value),
+        lambda: embedding(seed=value),
+        lambda: BinaryOverlap(value),
+        lambda: LinearEncoder(np.zeros(2), np.ones(2), fraction_bits=value),
+    ):
+        with pytest.raises(SettingsError, match="integer"):
+            make()
+
+
+def test_every_setting_changes_the_fingerprint():
+    base = np.array([[0.0, 0.1], [0.5, 0.6]])
+    moved = base.copy()
+    moved[1, 1] = np.nextafter(moved[1, 1], 1)
+    mean, deviation = np.zeros(2), np.ones(2)
+    made = [
+        EmbeddingEncoder(base, buckets=2, group_size=2),
+        EmbeddingEncoder(moved, buckets=2, group_size=2),
+        EmbeddingEncoder(base, buckets=2, group_size=1),
+        EmbeddingEncoder(base, buckets=2, group_size=2, seed=1),
+        EmbeddingEncoder(base, bucketing="integer", buckets=3, group_size=2),
+        EmbeddingEncoder(base, bucketing="one-hot", buckets=3, group_size=2),
+        EmbeddingEncoder(base.reshape(1, 4), bucketing="integer", buckets=2, group_size=2),
+        EmbeddingEncoder(base.reshape(1, 4), buckets=1, group_size=2),
+        LinearEncoder(mean, deviation),
+        LinearEncoder(mean + 1e-9, deviation),
+        LinearEncoder(mean, deviation * 2),
+        LinearEncoder(mean, deviation, fraction_bits=7),
+    ]
+    made += [StackEncoder([made[0]]), StackEncoder([made[0], made[8]])]
+    made += [StackEncoder([made[8], made[0]]), StackEncoder([made[0], made[0]])]
+    assert len({encoder.fingerprint for encoder in made}) == len(made)
+    assert len(set(made)) == len(made)
+    assert all(len(encoder.fingerprint) == 64 for encoder in made)
+
+
+def test_a_fingerprint_does_not_depend_on_how_the_thresholds_were_stored():
+    plain = embedding()
+    turned = EmbeddingEncoder(np.asfortranarray(plain.thresholds), buckets=3, group_size=2)
+    assert plain == turned
+
+
+def test_an_encoder_does_not_follow_the_array_it_was_made_from():
+    levels = np.zeros((3, 4))
+    encoder = EmbeddingEncoder(levels, buckets=3, group_size=2)
+    before = encoder.fingerprint
+    levels += 1
+    assert EmbeddingEncoder(encoder.thresholds, buckets=3, group_size=2) == encoder
+    assert encoder.fingerprint == before
+
+
+def test_constant_features_are_harmless():
+    sample = np.full((300, 2), [0.1, 1e6 + 0.1])
+    features = np.array([[0.1, 1e6 + 0.1], [3.0, 5.0]])
+    linear = LinearEncoder.calibrated(PublicSample(sample), fraction_bits=0)
+    assert linear.encode(features).dense[0].tolist() == [0, 0, 1]
+    assert linear.encode(features).dense[1].tolist() == [3, -32_767, 1]
+    embedding = EmbeddingEncoder.calibrated(PublicSample(sample))
+    assert (embedding.encode(features).symbols[0] == 0).all()
+
+
+def test_values_beyond_the_fixed_point_range_are_clipped():
+    encoder = LinearEncoder(np.zeros(1), np.array([1e-300]))
+    codes = encoder.encode(np.array([[1e300], [-1e300], [0.0]])).dense
+    assert codes[:, 0].tolist() == [32_767, -32_767, 0]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_what_is_not_finite_is_refused_naming_its_place(value, dtype):
+    features = np.zeros((5, 6), dtype)
+    features[3, 2] = value
+    for kind in KINDS:
+        if np.isnan(value) and kind_named(kind).gaps:
+            continue
+        with pytest.raises(InvalidInput, match=r"sample 3, column 2"):
+            fixed_encoder(kind).encode(features)
+
+
+@pytest.mark.parametrize(
+    ("features", "found"),
+    [
+        (np.zeros(6), r"shape \(6,\)"),
+        (np.zeros((2, 3, 2)), r"shape \(2, 3, 2\)"),
+        (np.zeros((2, 7)), "7 columns; this encoder expects 6"),
+        (np.zeros((2, 6), complex), "complex"),
+        (np.full((2, 6), "1.0"), "<U3"),
+        (np.full((2, 6), None), "object"),
+    ],
+)
+def test_features_of_another_shape_or_type_are_refused(features, found):
+    with pytest.raises(InvalidInput, match=found):
+        fixed_encoder("embedding").encode(features)
+
+
+def test_the_default_encoder_adapts_to_the_features():
+    few = make_encoder(DeclaredRange(0, 16, feature_dim=3)).settings
+    assert (few.transform, few.units, few.terms) == ("square-root", 48, 1)
+    many = make_encoder(DeclaredMoments(np.zeros(1280), np.ones(1280)))
+    # Gaussian features may be negative: no square root.
+    chosen = many.settings
+    assert (chosen.transform, chosen.units, chosen.terms) == ("none", 8192, 16)
+    assert many.kind == "random-features"
+    assert many.layout.dense_limits[1279:1282] == ((-32_767, 32_767), (64, 64), (0, 15))
+    assert many.layout.constants == (1280,)
+
+
+def test_moments_of_square_roots_are_those_of_the_transformed_sample():
+    sample = np.random.default_rng(0).exponential(size=(20_000, 3))
+    made = LinearEncoder.calibrated(PublicSample(sample), transform="square-root")
+    # From 255 quantiles, which miss the tails: close, and the same at every client.
+    np.testing.assert_allclose(made.mean, np.sqrt(sample).mean(axis=0), rtol=0.01)
+    np.testing.assert_allclose(made.deviation, np.sqrt(sample).std(axis=0), rtol=0.05)
+
+
+def test_random_features_beat_embeddings_and_the_linear_head_on_digits():
+    features, labels = load_digits(return_X_y=True)
+    ink = DeclaredRange(0, 16, feature_dim=64)
+    accuracy = {}
+    for kind, encoder in {
+        "linear": LinearEncoder.calibrated(ink),
+        "embedding": EmbeddingEncoder.calibrated(ink),
+        "default": make_encoder(ink),
+    }.items():
+        statistics = count(encoder, features[:1297], labels[:1297])
+        model = Model(encoder, solve(statistics))
+        accuracy[kind] = (model.predict(features[1297:]) == labels[1297:]).mean()
+    assert accuracy["default"] > accuracy["embedding"] > accuracy["linear"]

@@ -1,0 +1,71 @@
+"""The norm clip: no sample is longer than declared, in integers, however it is computed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safle import DeclaredRange, LinearEncoder, StackEncoder, count
+from safle.encoders.codes import Layout
+from safle.encoders.operations import NumpyOperations
+from safle.errors import InvariantError, SettingsError
+from support.reference import fixed_point_of, shortened
+
+WIDE = st.integers(-32_767, 32_767)
+
+
+@settings(max_examples=25)
+@given(st.lists(WIDE, min_size=1, max_size=40), st.integers(1, 1 << 20), st.integers(1, 400))
+def test_every_way_shortens_alike_and_to_at_most_the_norm(codes, longest, repeats):
+    codes = codes * repeats
+    expected = shortened(codes, longest)
+    made = NumpyOperations().shorten(np.array([codes], np.float64), longest)
+    assert made[0].astype(np.int64).tolist() == expected
+    assert sum(code * code for code in expected) <= longest**2
+    if sum(code * code for code in codes) <= longest**2:
+        assert expected == codes
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**32), st.integers(1, 6), st.sampled_from([0, 4, 12]))
+def test_the_kernel_is_the_formula(seed, clip, bits):
+    generator = np.random.default_rng(seed)
+    features = generator.standard_normal((40, 9)) * generator.choice([0.1, 1, 100])
+    encoder = LinearEncoder(np.zeros(9), np.ones(9), fraction_bits=bits, norm_clip=clip)
+    dense = encoder.encode(features).dense[:, :-1].astype(np.int64)
+    assert dense.tolist() == [fixed_point_of(encoder, row) for row in features]
+    assert ((dense**2).sum(axis=1) <= encoder.longest**2).all()
+
+
+def test_the_clip_is_part_of_the_encoder_and_of_its_layout():
+    calibration = DeclaredRange(0, 1, feature_dim=3)
+    plain, clipped = (LinearEncoder.calibrated(calibration, norm_clip=b) for b in (0, 2))
+    assert plain.fingerprint != clipped.fingerprint
+    assert "norms" not in plain.layout.to_json()
+    assert clipped.layout.dense_norms == ((0, 3, 512),)
+    beside = StackEncoder([plain, clipped]).layout
+    assert beside.dense_norms == ((4, 7, 512),)
+    assert Layout.from_json(beside.to_json()) == beside
+
+
+@pytest.mark.parametrize(
+    "norms",
+    [[[0, 2]], [[0, 0, 1]], [[0, 4, 1]], [[0, 1, 0]], [[0, 2, 9], [1, 3, 9]], {}, [[0, 1, 1.5]]],
+)
+def test_impossible_norms_are_refused(norms):
+    layout = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2)).layout.to_json()
+    with pytest.raises(SettingsError, match="norm"):
+        Layout.from_json(layout | {"norms": norms})
+
+
+def test_samples_that_were_not_clipped_show_in_their_squares():
+    calibration = DeclaredRange(0, 1, feature_dim=2)
+    clipped, plain = (LinearEncoder.calibrated(calibration, norm_clip=b) for b in (1, 0))
+    features, labels = [[0.0, 1.0], [1.0, 0.0]], ["a", "b"]
+    count(clipped, features, labels).verify()
+    lie = count(plain, features, labels)
+    object.__setattr__(lie, "layout", clipped.layout)
+    with pytest.raises(InvariantError, match="clipped at 256"):
+        lie.verify()

@@ -1,0 +1,169 @@
+"""Every benchmark runs, says what the issue asks for, and compared its contestants."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[4]
+SHAPES = {"512x16", "1024x16", "341x64", "2048x4"}
+SAMPLES = {"500", "50"}
+CLIENTS = {"2", "6"}
+
+# Benchmark -> key -> the keys of its object, or None where it is a number.
+FIGURES = {
+    "counting": {
+        "speedup_over_scipy": SHAPES,
+        "speedup_over_dense": SHAPES,
+        "increments_per_second": SHAPES,
+    },
+    "products": {
+        "speedup_over_float32": None,
+        "speedup_over_float64": None,
+        "time_over_float32_product": None,
+    },
+    "encoding": {"speedup": None, "default_speedup": None},
+    "solving": {
+        "speedup": None,
+        "auto_over_given": None,
+        "residual": None,
+        "peak_bytes_over_d2": None,
+    },
+    "wire": {
+        prefix + key: SAMPLES
+        for prefix in ("", "default_")
+        for key in ("bytes", "zstd_bytes", "encode_seconds", "decode_seconds", "zstd_seconds")
+    },
+    "prediction": {"speedup": None, "default_speedup": None},
+    "federation": {
+        "overhead": None,
+        "client_seconds": None,
+        "server_seconds_per_client": None,
+        "server_over_bare_product": None,
+        "server_peak_bytes": CLIENTS,
+        "sum_peak_grams": CLIENTS,
+    },
+    "pooled": {"time_over_float32_product": None},
+    "flower": {
+        "seconds": None,
+        "server_peak_bytes": {"2", "4", "6"},
+        "overhead_over_files": None,
+    },
+    "privacy": {"same_digest": None, "masking_bytes_per_second_per_core": None},
+}
+BARS = {
+    "counting": 4,
+    "products": 1,
+    "encoding": 2,
+    "solving": 4,
+    "wire": 4,
+    "prediction": 4,
+    "federation": 6,
+    "pooled": 1,
+    "flower": 1,
+    "privacy": 6,
+}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+
+def last_object(*arguments: str) -> dict:
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIGURES)
+def test_prints_its_figures_and_compares_its_contestants(name):
+    found = last_object(name, "--quick", "--json")
+    for key, inner in FIGURES[name].items():
+        values = [found[key]] if inner is None else list(found[key].values())
+        assert inner is None or set(found[key]) == inner
+        # A duration, a size or a ratio of such: nothing that was measured is nothing.
+        assert all(value > 0 for value in values)
+    # The same figures for the default encoder.
+    assert name != "federation" or set(found["default"]) >= set(FIGURES[name])
+    assert found["equal"] is True
+    assert found["compared"]
+    assert found["data"] == "generated"
+    assert len(found["bars"]) == BARS[name]
+    assert all(set(bar) == {"figure", "value", "bar", "met"} for bar in found["bars"])
+
+
+@pytest.mark.slow
+def test_scaling_has_a_row_for_everything_that_grows():
+    found = last_object("scaling", "--quick", "--json")
+    assert {row["grows"] for row in found["sizes"]} == {"n", "E", "V"}
+    assert [row["K"] for row in found["clients"]] == [1, 3, 6]
+
+
+@pytest.mark.slow
+def test_the_frontier_has_every_head_of_every_encoder_and_a_picture():
+    found = last_object("frontier", "--quick", "--json")
+    pairs = {(point["encoder"], point["head"]) for point in found["points"]}
+    heads = ("least-squares", "discriminant", "averaged")
+    encoders = ("linear (AFL)", "default", "default, the other way")
+    assert pairs == {
+        *((encoder, head) for encoder in encoders for head in heads),
+        ("default, the other way", "quadratic"),
+        ("pooled network", "gradient descent"),
+    }
+    for point in found["points"]:
+        # Ten classes: what was learned is better than guessing.
+        assert point["accuracy"] > 0.3
+        assert point["megabytes"] > 0
+        assert point["columns"] >= 64
+    assert Path(found["picture"]).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_a_soak_kills_and_loses_nothing():
+    found = last_object("soak", "--quick", "--json")
+    assert found["equal"] is True
+    assert found["lost"] == 0
+    # A kill may fall between a change and the word that it is made; one change per kill.
+    assert abs(found["adds"] - found["removals"] - found["members"]) <= found["kills"]
+    assert min(found["kills"], found["adds"], found["members"]) > 0
+
+
+@pytest.mark.slow
+def test_without_json_it_prints_a_table():
+    done = run("encoding", "--quick")
+    assert done.returncode == 0, done.stderr
+    assert "figure" in done.stdout
+    assert "met" in done.stdout
+
+
+def test_refuses_an_unknown_name():
+    assert run("nonsense").returncode == 2
+
+
+WRONG_ENCODING = """
+import numpy as np
+from benchmarks import encoding
+from benchmarks.settings import Settings
+right = encoding.plain
+encoding.plain = lambda *arguments: right(*arguments) ^ 1
+encoding.run(Settings(quick=True))
+"""
+
+
+@pytest.mark.slow
+def test_fails_when_contestants_disagree():
+    done = subprocess.run(
+        [sys.executable, "-c", WRONG_ENCODING],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Disagreement" in done.stderr

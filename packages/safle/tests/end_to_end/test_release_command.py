@@ -1,0 +1,126 @@
+"""What a site lets out, as its people do it: policy, count, approve, store, log, attack."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safle.cli.main import run
+from safle.tables import open_table, write_table
+from support.data_sets import fixed_data
+
+ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
+pytestmark = pytest.mark.slow
+
+SAFLE = Path(sys.executable).with_name("safle")
+COUNT = ("count", "a.npz", "--encoder", "encoder.safetensors", "-o", "a.stats")
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder with a client's table, a policy, and a key of its officer."""
+    from cryptography.hazmat.primitives import serialization as form
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.sqlite"))
+    data = fixed_data("embedding", 12)
+    data.encoder.save("encoder.safetensors")
+    write_table("a.npz", data.features, np.array(["ill", "well"])[np.arange(12) % 2])
+    Path("policy.toml").write_text("least_samples = 12\nleast_per_class = 6\n")
+    key = ed25519.Ed25519PrivateKey.generate()
+    style = form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()
+    Path("key").write_bytes(key.private_bytes(*style))
+    public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
+    Path("roster").write_bytes(public + b" officer\n")
+    return data
+
+
+@pytest.fixture
+def safle(capsys):
+    """``safle("count", ...)``: what the command prints and says; ``code`` is how it must end."""
+
+    def call(*arguments, code=0):
+        with pytest.raises(SystemExit) as ended:
+            run([*arguments])
+        out, said = capsys.readouterr()
+        assert ended.value.code == code, said
+        return out, said
+
+    return call
+
+
+def test_what_leaves_is_counted_approved_kept_and_logged(site, safle):
+    _, said = safle(*COUNT, "--policy", "policy.toml")
+    assert "warning" not in said
+    out, _ = safle("approve", "a.stats", "--key", "key", "--yes")
+    assert "kept: 6 of class 'ill' (at least 6)" in out
+    add = ("store", "add", "store", "--encoder", "encoder.safetensors", "--roster", "roster")
+    safle(*add, "a.stats")
+    out, _ = safle("log", "store")
+    assert "received" in out
+    assert "signed by officer" in out
+    out, _ = safle("log")
+    assert "sent" in out
+    Path("a.stats.approval").unlink()
+    _, said = safle("store", "add", "store", "a.stats", "--client", "b", code=1)
+    assert said.startswith("error: a.stats: not signed; ")
+
+
+def test_a_refusal_is_one_line_and_leaves_nothing(site):
+    Path("policy.toml").write_text('mode = "masked"')
+    for command in (
+        COUNT,
+        ("histogram", "a.npz", "--low", "0", "--high", "1", "-o", "a.stats"),
+    ):
+        done = subprocess.run(
+            [SAFLE, *command, "--policy", "policy.toml", "--quiet"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1
+        refusal = "error: refused by the policy's mode: plain; expected masked sums only\n"
+        assert (done.stdout, done.stderr) == ("", refusal)
+        assert not [*Path().glob("a.stats*")]
+
+
+def test_without_a_policy_what_is_given_away_is_said_every_time(site, safle, monkeypatch):
+    for more in ((), ("--quiet",)):
+        _, said = safle(*COUNT, *more)
+        warned = "warning: this plain contribution gives samples away: all 12 samples can be"
+        assert warned in said
+    monkeypatch.setenv("SAFLE_POLICY", "policy.toml")
+    _, said = safle(*COUNT)
+    assert "warning" not in said
+
+
+def test_the_attack_finds_the_samples_in_the_file_and_rehearse_says_so(site, safle):
+    safle(*COUNT)
+    attack = ("attack", "a.stats", "--encoder", "encoder.safetensors", "-o", "found.npz")
+    out, _ = safle(*attack)
+    assert "12 of 12, exactly" in out
+    found, codes = open_table("found.npz"), site.encoder.encode(site.features).symbols
+    assert sorted(map(tuple, np.asarray(found.features).tolist())) == sorted(
+        map(tuple, codes.tolist())
+    )
+    out, _ = safle("rehearse", "a.npz", "--encoder", "encoder.safetensors")
+    assert "12 of 12 samples were worked out here, exactly" in out
+
+
+def test_under_masks_the_attack_finds_nothing(site, safle):
+    for name in ("operator", "a", "b", "c", "k"):
+        safle("private", "keys", name, "-o", f"{name}.key")
+    people = [word for name in "abc" for word in ("--client", f"{name}.pub")]
+    declare = ("--encoder", "encoder.safetensors", "--classes", "ill,well", "--most-samples", "99")
+    keys = ("--keyholder", "k.pub", "--key", "operator.key")
+    safle("private", "round", *declare, *people, *keys, "-o", "round.private")
+    Path("policy.toml").write_text('mode = "masked"\nleast_clients = 3\n')
+    masking = ("--round", "round.private", "--operator", "operator.pub", "--key", "a.key")
+    safle(*COUNT, *masking, "--policy", "policy.toml")
+    assert "nobody: it is masked" in Path("a.stats.release.txt").read_text()
+    out, _ = safle("attack", "a.stats", "--encoder", "encoder.safetensors")
+    assert "nothing: every number in it is under a mask" in out

@@ -1,0 +1,142 @@
+"""A federation by files that keeps its contributions: the store commands, as a user runs them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safle.cli.main import run
+from safle.errors import SolveError
+from safle.server.store import Store
+from safle.tables import write_table
+from support.data_sets import fixed_data
+
+pytestmark = pytest.mark.slow
+SAFLE = Path(sys.executable).with_name("safle")
+NAMES = ("a", "b", "c")
+
+
+def safle(*arguments: object, folder: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [SAFLE, *map(str, arguments)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Three clients' statistics files, and the models of files alone."""
+    place = tmp_path_factory.mktemp("store-command")
+    data = fixed_data("embedding", 90)
+    data.encoder.save(place / "encoder.safetensors")
+    for name, part in zip(NAMES, np.split(np.arange(90), [20, 50]), strict=True):
+        write_table(place / f"{name}.npz", data.features[part], data.labels[part])
+        encoder = ("--encoder", "encoder.safetensors")
+        safle("count", f"{name}.npz", *encoder, "-o", f"{name}.stats", folder=place)
+    for names in ("abc", "ab"):
+        files = [f"{name}.stats" for name in names]
+        safle("sum", *files, "-o", f"{names}.total", folder=place)
+        model = ("--encoder", "encoder.safetensors", "-o", f"{names}.model")
+        safle("solve", f"{names}.total", *model, folder=place)
+    return place
+
+
+def test_add_remove_and_solve_give_the_models_of_files(folder):
+    encoder = ("--encoder", "encoder.safetensors")
+    safle("store", "add", "store", *encoder, "a.stats", "b.stats", folder=folder)
+    safle("store", "solve", "store", "-o", "1.model", "--sum", "1.total", folder=folder)
+    assert (folder / "1.model").read_bytes() == (folder / "ab.model").read_bytes()
+    assert (folder / "1.total").read_bytes() == (folder / "ab.total").read_bytes()
+    safle("store", "add", "store", "c.stats", "--client", "hospital c", folder=folder)
+    safle("store", "solve", "store", "-o", "2.model", folder=folder)
+    assert (folder / "2.model").read_bytes() == (folder / "abc.model").read_bytes()
+    listed = safle("store", "list", "store", folder=folder).stdout
+    assert "hospital c" in listed
+    assert "90" in listed
+    safle("store", "remove", "store", "hospital c", folder=folder)
+    safle("store", "solve", "store", "-o", "3.model", folder=folder)
+    assert (folder / "3.model").read_bytes() == (folder / "ab.model").read_bytes()
+    assert "none" in safle("store", "verify", "store", folder=folder).stdout
+
+
+def test_a_sum_with_its_manifest_is_written_for_further_sums(folder):
+    encoder = ("--encoder", "encoder.safetensors")
+    safle("store", "add", "other", *encoder, "a.stats", "b.stats", folder=folder)
+    safle("store", "solve", "other", "-o", "x.model", "--sum", "x.total", folder=folder)
+    safle("sum", "x.total", "c.stats", "-o", "y.total", folder=folder)
+    assert (folder / "y.total").read_bytes() == (folder / "abc.total").read_bytes()
+    again = safle("sum", "x.total", "b.stats", "-o", "z.total", folder=folder, code=1)
+    assert "already" in again.stderr
+
+
+def state(store):
+    """Who is in, and every file beside the database."""
+    files = {path: path.read_bytes() for path in store.rglob("*.stats")}
+    return Store.open(store).members, files
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["add", "nosuch", "a.stats"], "not a store"),
+        (["add", "one", "a.stats"], "has sent the same"),
+        (["add", "one", "a.stats", "--client", "z"], "client 'a' already"),
+        (["add", "one", "abc.total"], "is a sum of contributions"),
+        (["add", "one", "a.npz"], "a.npz"),
+        (["add", "one", "nosuch.stats"], "nosuch.stats"),
+        (["remove", "one", "nobody"], "it has 'a'"),
+        (["solve", "one", "-o", "nowhere/x"], "no such directory"),
+    ],
+)
+def test_mistakes_are_one_line_and_change_nothing(folder, arguments, said):
+    if not (folder / "one").exists():
+        add = ("store", "add", "one", "--encoder", "encoder.safetensors", "a.stats")
+        safle(*add, folder=folder)
+    before = state(folder / "one")
+    done = safle("store", *arguments, folder=folder, code=1)
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    # A refusal is logged; nothing else of the store changes.
+    assert state(folder / "one") == before
+
+
+def test_verify_names_what_is_damaged(folder):
+    add = ("store", "add", "damaged", "--encoder", "encoder.safetensors", "a.stats")
+    safle(*add, folder=folder)
+    (path,) = (folder / "damaged" / "contributions").iterdir()
+    path.write_bytes(path.read_bytes()[:-1])
+    done = safle("store", "verify", "damaged", folder=folder, code=1)
+    assert "'a' is damaged" in done.stdout
+    assert "1 problems" in done.stderr
+
+
+def test_a_solve_that_fails_says_whose_contribution_it_was(folder, monkeypatch, capsys):
+    encoder, tiny = ("--encoder", "encoder.safetensors"), ("--ridge", "1e-300", "-o", "no.model")
+    safle("store", "add", "failing", *encoder, "a.stats", "b.stats", folder=folder)
+    said = safle("store", "solve", "failing", *tiny, folder=folder, code=1).stderr
+    assert "too small" in said
+    assert "all 2 contributions verify; solved by themselves, these fail too: 'a', 'b'" in said
+    said = safle("solve", "ab.total", *encoder, *tiny, folder=folder, code=1).stderr
+    assert "a sum does not tell whose contribution it was" in said
+
+    def break_and_fail(*_arguments, **_options):
+        damaged = sorted((folder / "failing" / "contributions").iterdir())[0]
+        damaged.write_bytes(damaged.read_bytes()[:-1])
+        raise SolveError("no convergence")
+
+    monkeypatch.setattr("safle.solver.solve", break_and_fail)
+    with pytest.raises(SystemExit):
+        run(["store", "solve", str(folder / "failing"), "-o", str(folder / "no.model")])
+    said = capsys.readouterr().err
+    assert re.search(r"error: no convergence; .*the contribution of '[ab]' is damaged", said), said

@@ -1,0 +1,158 @@
+"""The discriminant head against dense formulas and scikit-learn's LDA."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.special
+from sklearn.base import BaseEstimator
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from safle.errors import InvalidInput, SolveError
+from safle.model import Model
+from safle.solver import solve
+from safle.solver.heads import discriminant
+from support.data_sets import KINDS, fixed_data
+from support.reference import phi
+
+
+def real_codes(data, statistics):
+    """Phi in real units over the columns that were seen."""
+    layout = data.encoder.layout
+    Phi = phi(data.encoder, data.features).astype(np.float64)
+    Phi[:, layout.code_count :] /= np.array(layout.dense_scales)
+    rows = np.concatenate([statistics.codes, np.arange(layout.code_count, layout.embedding_dim)])
+    return Phi[:, rows]
+
+
+def centred(scores):
+    return scores - scores.mean(axis=-1, keepdims=True)
+
+
+class Ridged(BaseEstimator):
+    """Empirical covariance of a class plus a ridge."""
+
+    def __init__(self, ridge):
+        self.ridge = ridge
+
+    def fit(self, X):
+        self.covariance_ = np.cov(X.T, bias=True) + self.ridge * np.eye(X.shape[1])
+        return self
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ridge", [0.5, 20.0])
+def test_scores_and_posteriors_are_those_of_scikit_learn(kind, ridge):
+    data = fixed_data(kind)
+    statistics = data.count()
+    solution = solve(statistics, ridge=ridge, head="discriminant")
+    X = real_codes(data, statistics)
+    reference = LinearDiscriminantAnalysis(
+        solver="lsqr", covariance_estimator=Ridged(ridge / len(data))
+    ).fit(X, data.labels)
+    # What all classes share says nothing, and is left out.
+    expected = centred(reference.decision_function(X))
+    scores = X @ solution.weights + solution.intercept
+    assert np.abs(scores - expected).max() <= 1e-8 * np.abs(expected).max()
+    model = Model(data.encoder, solution)
+    # The saved weights are rounded to 24 bits.
+    assert np.allclose(model.decision_function(data.features), expected, atol=1e-4)
+    assert np.array_equal(model.predict(data.features), reference.predict(X))
+    posterior = reference.predict_proba(X)
+    scores = model.decision_function(data.features)
+    assert np.allclose(scipy.special.softmax(scores, axis=1), posterior, atol=1e-5)
+    found = scipy.special.softmax(scores / model.temperature, axis=1)
+    assert np.allclose(model.predict_proba(data.features), found, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_are_those_of_the_dense_within_class_scatter(kind):
+    data, ridge = fixed_data(kind), 2.0
+    statistics = data.count()
+    solution = solve(statistics, ridge=ridge, head="discriminant")
+    X = real_codes(data, statistics)
+    means = np.array([X[data.labels == c].mean(axis=0) for c in range(3)])
+    within = sum(
+        (X[data.labels == c] - means[c]).T @ (X[data.labels == c] - means[c]) for c in range(3)
+    )
+    covariance = (within + ridge * np.eye(X.shape[1])) / len(data)
+    weights = np.linalg.solve(covariance, means.T)
+    shares = np.bincount(data.labels) / len(data)
+    intercept = centred(np.log(shares) - 0.5 * np.einsum("cd,dc->c", means, weights))
+    weights = centred(weights)
+    assert np.abs(solution.weights - weights).max() <= 1e-8 * np.abs(weights).max()
+    assert np.abs(solution.intercept - intercept).max() <= 1e-8 * np.abs(intercept).max()
+
+
+def test_rare_classes_are_less_likely_a_priori():
+    data = fixed_data("linear")
+    few = data.part(np.concatenate([np.flatnonzero(data.labels != 2), [0]]))
+    statistics = few.count()
+    solution = solve(statistics, ridge=1e6, head="discriminant")
+    # A ridge that forgets all features leaves the class shares.
+    model = Model(few.encoder, solution)
+    shares = statistics.class_counts / statistics.sample_count
+    far = model.predict_proba(few.features[:5])
+    assert np.allclose(far, shares, atol=0.05)
+
+
+def test_a_single_class_is_certain():
+    data = fixed_data("stack")
+    only = data.part(data.labels == 1)
+    statistics = only.count()
+    for options in ({"ridge": 1.0}, {}):
+        solution = solve(statistics, head="discriminant", **options)
+        model = Model(only.encoder, solution)
+        assert (model.predict(data.features) == 1).all()
+        assert np.allclose(model.predict_proba(data.features), 1)
+
+
+@pytest.mark.parametrize("ridge", [1e-3, 1e-2, 1.0])
+def test_a_small_ridge_does_not_cost_the_saved_weights_their_bits(ridge):
+    data = fixed_data("linear", samples=5_000)
+    statistics = data.count()
+    solution = solve(statistics, ridge=ridge, head="discriminant")
+    model = Model(data.encoder, solution)
+    X = data.encoder.encode(data.features).dense / 256
+    exact = centred(X @ solution.weights + solution.intercept)
+    assert np.allclose(centred(model.decision_function(data.features)), exact, atol=1e-4)
+
+
+def test_no_ridge_at_all_is_refused():
+    statistics = fixed_data().count()
+    with pytest.raises(InvalidInput, match="positive ridge"):
+        solve(statistics, ridge=0, head="discriminant")
+
+
+def test_a_singular_scatter_is_an_error_not_nonsense():
+    counts = np.array([3, 2])
+    with pytest.raises(SolveError, match="larger ridge"):
+        discriminant(np.eye(2), np.diag([3.0, 2.0]), counts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ridge", [0.5, 100.0])
+def test_averaged_is_half_way_between_discriminant_and_stretched_least_squares(kind, ridge):
+    data = fixed_data(kind)
+    statistics = data.count()
+    plain, lda, averaged = (
+        solve(statistics, ridge=ridge, head=head)
+        for head in ("least-squares", "discriminant", "averaged")
+    )
+    centred = plain.weights - plain.weights.mean(axis=1, keepdims=True)
+    rest = 2 * averaged.weights - lda.weights
+    # What is not the discriminant's half is least squares, times one positive number.
+    strength = np.vdot(rest, centred) / np.vdot(centred, centred)
+    assert strength > 0
+    assert np.allclose(rest, strength * centred, atol=1e-8 * np.abs(rest).max())
+    assert np.allclose(2 * averaged.intercept, lda.intercept)
+    # Both halves weigh alike: in the basis of least squares, their traces are equal.
+    turned = np.linalg.lstsq(plain.weights, lda.weights, rcond=None)[0]
+    turned -= turned.mean(axis=1, keepdims=True)
+    assert np.trace(turned) == pytest.approx(strength * (len(turned) - 1), rel=1e-6)
+
+
+def test_one_class_has_nothing_to_average():
+    data = fixed_data()
+    only = data.part(data.labels == 1).count()
+    assert not solve(only, ridge=1.0, head="averaged").weights.any()

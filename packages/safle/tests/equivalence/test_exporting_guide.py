@@ -1,0 +1,36 @@
+"""The code of docs/exporting.md works as pasted, and every block prints the same classes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+GUIDE = Path(__file__).parents[4] / "docs" / "exporting.md"
+
+
+def test_the_guide(tmp_path):
+    for package in ("torch", "onnx", "onnxruntime"):
+        pytest.importorskip(package)
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
+    written, *shown = [
+        subprocess.run(
+            [sys.executable, "-c", block],
+            cwd=tmp_path,
+            env=one_thread,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for block in blocks
+    ]
+    assert not written
+    assert len(shown) == 3
+    assert len({tuple(re.findall(r"\d+", text)) for text in shown}) == 1

@@ -1,0 +1,343 @@
+"""A stranger's reader, written from docs/wire-format.md alone, in plain Python."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import struct
+from fractions import Fraction
+from itertools import combinations, combinations_with_replacement, pairwise, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safle.encoders.histogram import Grid, Histogram
+from safle.wire import container, encode_histogram, encode_statistics
+from support.data_sets import BY_CLASS, KINDS, TABLE_KINDS, data_sets, fixed_data, repeated
+
+PAGE = Path(__file__).parents[4] / "docs" / "wire-format.md"
+
+
+def test_the_page_has_every_kind_of_file_and_every_key_of_its_header():
+    text = PAGE.read_text()
+    (kinds,) = re.findall(r"kind: (.*) \|", text)
+    assert [int(number) for number in re.findall(r"(\d+) [a-z]", kinds)] == [*container.KINDS]
+    named = Histogram.of(np.zeros((1, 2)), Grid(0, 1, 2), names=["age", "dose"])
+    (page,) = re.findall(r"## Kind 2: histogram\n(.*?)\n## ", text, re.DOTALL)
+    _, header, _ = open_container(encode_histogram(named))
+    assert {"sections", *re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)} == {*header}
+
+
+def open_container(data):
+    magic, version, kind, size = struct.unpack_from("<8sHHI", data)
+    assert (magic, version) == (b"\x89SAFLE\r\n", 2)
+    assert hashlib.sha256(data[:-32]).digest() == data[-32:]
+    header = json.loads(data[48 : 48 + size].decode())
+    at = 48 + size
+    lengths = struct.unpack_from(f"<{len(header['sections'])}Q", data, at)
+    at += 8 * len(lengths)
+    digest = hashlib.sha256(struct.pack("<HHI", version, kind, size) + data[48 : 48 + size])
+    sections = {}
+    for (name, raw), length in zip(header["sections"], lengths, strict=True):
+        sections[name] = zstandard.decompress(data[at : at + length])
+        assert len(sections[name]) == raw
+        digest.update(sections[name])
+        at += length
+    assert at == len(data) - 32
+    assert digest.digest() == data[16:48]
+    return kind, header, sections
+
+
+def unfold(raw, halves):
+    planes = (halves + 1) // 2
+    count = len(raw) // planes
+    folded = [sum(raw[p * count + i] << 8 * p for p in range(planes)) for i in range(count)]
+    if halves % 2:
+        assert all(u % 16 == 0 for u in folded)
+        folded = [u // 16 for u in folded]
+    return [u // 2 if u % 2 == 0 else -(u + 1) // 2 for u in folded]
+
+
+def read_statistics(data):
+    """(codes, gram, cross, class counts, class grams) of a file, all as plain numbers."""
+    kind, header, sections = open_container(data)
+    assert kind == 1
+    planes = header["planes"]
+    tables = [size for size, times in header["layout"]["tables"] for _ in range(times)]
+    F = sum(times for _, times in header["layout"]["dense"])
+    K = len(header["classes"])
+    codes = [i for i in range(sum(tables)) if sections["codes"][i // 8] >> i % 8 & 1]
+    S = len(codes)
+    assert header["seen"] == S
+    counts = unfold(sections["counts"], planes["counts"])
+    cross = np.array(unfold(sections["cross"], planes["cross"]), object).reshape(S + F, K)
+    borders = np.cumsum([0, *tables])
+    owner = [int(np.searchsorted(borders, code, side="right")) - 1 for code in codes]
+    gram = np.zeros((S + F, S + F), object)
+    limits = [pair for pair, times in header["layout"]["limits"] for _ in range(times)]
+    grams = read_classes(header, sections, cross[S:], limits, counts)
+    if header["form"] == "columns":
+        bits = basis_bits(sections["basis"], S + F, limits, sum(counts))
+        values = iter(unfold(sections["sums"], planes["sums"]))
+        gram = read_columns(bits, values, cross, owner, limits, sum(counts))
+    elif header["form"] == "classes":
+        gram = sum(grams)
+    elif sum(counts):
+        gram = read_whole(header, sections, cross, owner, F, sum(counts))
+    return codes, gram, cross, counts, grams
+
+
+def read_classes(header, sections, cross, limits, counts):
+    first, after = header["layout"].get("by_class", (0, 0))
+    if first == after or not sum(counts):
+        return []
+    limits, cross, grams = limits[first:after], cross[first:after], []
+    d, basis = after - first, sections["class_basis"]
+    values = iter(unfold(sections["class_sums"], header["planes"]["class_sums"]))
+    for k, n in enumerate(counts):
+        own = cross[:, k : k + 1]
+        if sections["class_forms"][k // 8] >> k % 8 & 1:
+            size = -(-candidates(d, limits, n) // 8)
+            bits, basis = basis_bits(basis[:size], d, limits, n), basis[size:]
+            grams.append(read_columns(bits, values, own, [], limits, n, 32))
+            continue
+        gram = np.zeros((d, d), object)
+        free = [i for i, (low, high) in enumerate(limits) if low != high]
+        for i, j in combinations_with_replacement(free, 2):
+            gram[i, j] = gram[j, i] = next(values)
+        for i in set(range(d)) - set(free):
+            gram[i] = gram[:, i] = limits[i][0] * own[:, 0]
+        grams.append(gram)
+    assert next(values, None) is None
+    assert not basis
+    return grams
+
+
+def candidates(dim, limits, n):
+    constants = sum(low == high for low, high in limits)
+    return min(2 * n + 64, dim - max(constants - 1, 0))
+
+
+def basis_bits(raw, dim, limits, n):
+    assert len(raw) == -(-candidates(dim, limits, n) // 8)
+    return [p for p in range(len(raw) * 8) if raw[p // 8] >> p % 8 & 1]
+
+
+def read_whole(header, sections, cross, owner, F, n):
+    S, planes = len(owner), header["planes"]
+    gram = np.zeros((S + F, S + F), object)
+    if F:
+        mixed = np.array(unfold(sections["mixed"], planes["mixed"]), object).reshape(S, F)
+        gram[:S, S:], gram[S:, :S] = mixed, mixed.T
+        triangle = iter(unfold(sections["dense"], planes["dense"]))
+        for i in range(S, S + F):
+            for j in range(i, S + F):
+                gram[i, j] = gram[j, i] = next(triangle)
+    if S:
+        fill_pairs(gram, cross, owner, n, sections, planes)
+    return gram
+
+
+def hashed(position):
+    mask = 2**64 - 1
+    state = 0x9E3779B97F4A7C15 * (position + 1) & mask
+    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & mask
+    state = (state ^ (state >> 27)) * 0x94D049BB133111EB & mask
+    return state ^ (state >> 31)
+
+
+def read_columns(places, values, cross, owner, limits, n, per_spare=1):
+    """The gram that the columns of a file determine, by exact fractions."""
+    S, dim = len(owner), len(cross)
+    totals = [int(sum(row)) for row in cross]
+    constant = {S + f for f, (low, high) in enumerate(limits) if low == high}
+    width = {S + f: max(abs(low), abs(high)) for f, (low, high) in enumerate(limits)}
+    order = sorted(constant)[:1]
+    order += sorted(set(range(dim)) - constant, key=lambda i: (width.get(i, 1), hashed(i)))
+    after, spare = places[-1] + 1, min(8, len(places) // per_spare)
+    basis = [order[p] for p in places]
+    chosen = [i for i in basis + order[after : after + spare] if i not in constant]
+    column = {}
+
+    def put(i, j, value):
+        column[i, j] = value + totals[i] * totals[j] // n
+
+    for at, i in enumerate(chosen):
+        for j in chosen[at:]:
+            put(i, j, next(values))
+            column[j, i] = column[i, j]
+    experts = sorted(set(owner))
+    rows = {e: [i for i in range(S) if owner[i] == e] for e in experts}
+    dropped = {e: max(rows[e], key=lambda i: (totals[i], -i)) for e in experts}
+    sent = set(range(dim)) - set(chosen) - constant - set(dropped.values())
+    for i in sorted(sent, key=lambda i: (-totals[i] if i < S else 1, i)):
+        for j in chosen:
+            put(i, j, next(values))
+    for i, j in product(set(dropped.values()) - set(chosen), chosen):
+        column[i, j] = totals[j] - sum(column[v, j] for v in rows[owner[i]] if v != i)
+    for i, j in product(constant, range(dim)):
+        column[i, j] = column[j, i] = limits[i - S][0] * totals[j]
+    return complete_from(column, basis, dim)
+
+
+def complete_from(column, basis, dim):
+    """A inverse(A_B) A' of integers: Gauss-Jordan elimination on [A_B | A']."""
+    rank = len(basis)
+    work = [
+        [Fraction(column[i, j]) for j in basis] + [Fraction(column[j, i]) for j in range(dim)]
+        for i in basis
+    ]
+    for step in range(rank):
+        pivot = next(k for k in range(step, rank) if work[k][step])
+        work[step], work[pivot] = work[pivot], work[step]
+        work[step] = [value / work[step][step] for value in work[step]]
+        for k in range(rank):
+            if k != step and work[k][step]:
+                factor = work[k][step]
+                work[k] = [a - factor * b for a, b in zip(work[k], work[step], strict=True)]
+    gram = np.zeros((dim, dim), object)
+    for i in range(dim):
+        for j in range(dim):
+            value = sum(column[i, b] * work[k][rank + j] for k, b in enumerate(basis))
+            assert value.denominator == 1
+            gram[i, j] = int(value)
+    return gram
+
+
+def fill_pairs(gram, cross, owner, n, sections, planes):
+    S = len(owner)
+    c = [int(sum(cross[i])) for i in range(S)]
+    experts = sorted(set(owner))
+    rows = {e: [i for i in range(S) if owner[i] == e] for e in experts}
+    dropped = {e: max(rows[e], key=lambda i: (c[i], -i)) for e in experts}
+    kept = [i for i in range(S) if i != dropped[owner[i]]]
+    q = {i: (c[i] ** 2).bit_length() - 1 for i in kept}
+    values = unpack(pair_streams(kept, owner, q), n, sections["pairs"])
+    overflows = unfold(sections["overflows"], planes["overflows"])
+    excess = iter(unfold(sections["excess"], planes["excess"]))
+    for i, expected in zip(kept, overflows, strict=True):
+        mine = sorted((p for p in values if p[0] == i), key=lambda p: (q[p[0]] + q[p[1]], p[1]))
+        full = [p for p in mine if values[p][0] == values[p][1]]
+        assert len(full) == expected
+        for pair in full:
+            values[pair] = (values[pair][0] + next(excess), None)
+    assert next(excess, None) is None
+    for (i, j), (value, _) in values.items():
+        gram[i, j] = value
+    complete(gram, c, experts, rows, dropped)
+
+
+def unpack(streams, n, packed):
+    """(i, j) -> the value as packed, and the largest one its bits can hold."""
+    values, at = {}, 0
+    for total, parts in sorted(streams.items()):
+        power = 2 ** (total + 1)
+        bits = 1 if 64 * power <= n**2 else 2 if 4 * power <= n**2 else 4
+        bits = bits if power <= 16 * n**2 else 8
+        for pairs in parts:
+            width = -(-len(pairs) * bits // 8)
+            word = int.from_bytes(packed[at : at + width], "little")
+            for place, pair in enumerate(pairs):
+                values[pair] = (word >> bits * place & (1 << bits) - 1, (1 << bits) - 1)
+            at += width
+    assert at == len(packed)
+    return values
+
+
+def complete(gram, c, experts, rows, dropped):
+    """What the margins say: dropped columns, then dropped rows, then the diagonal."""
+    for a, b in combinations(experts, 2):
+        for i in rows[a]:
+            if i != dropped[a]:
+                gram[i, dropped[b]] = c[i] - sum(gram[i, j] for j in rows[b])
+        for j in rows[b]:
+            gram[dropped[a], j] = c[j] - sum(gram[i, j] for i in rows[a])
+    for i, count in enumerate(c):
+        gram[i, i] = count
+        gram[i, :i] = gram[:i, i]
+
+
+def pair_streams(kept, owner, q):
+    """Magnitude sum -> for every row, ascending, its pairs in ascending order."""
+    streams = {}
+    for i in kept:
+        by_total = {}
+        for j in kept:
+            if owner[j] > owner[i]:
+                by_total.setdefault(q[i] + q[j], []).append((i, j))
+        for total, pairs in by_total.items():
+            streams.setdefault(total, []).append(pairs)
+    return streams
+
+
+@given(data=st.data(), times=st.sampled_from([1, 1, 7, 1000, 123_456]))
+@settings(max_examples=60)
+def test_a_stranger_reads_the_same_statistics(data, times):
+    statistics = repeated(data.draw(data_sets()).count(), times)
+    codes, gram, cross, counts, grams = read_statistics(encode_statistics(statistics))
+    assert codes == statistics.codes.tolist()
+    assert counts == statistics.class_counts.tolist()
+    assert cross.tolist() == statistics.cross.tolist()
+    assert gram.tolist() == statistics.gram_square().tolist()
+    assert [g.tolist() for g in grams] == [p.gram_square().tolist() for p in statistics.by_class]
+
+
+@pytest.mark.parametrize("kind", TABLE_KINDS)
+def test_a_stranger_reads_a_client_with_many_contexts(kind):
+    statistics = fixed_data(kind, samples=400).count()
+    _, gram, *_ = read_statistics(encode_statistics(statistics))
+    assert gram.tolist() == statistics.gram_square().tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("samples", [1, 5])
+def test_a_stranger_reads_a_client_of_few_samples(kind, samples):
+    statistics = fixed_data(
+        kind, samples=samples, feature_dim=10 if kind == "linear" else 6
+    ).count()
+    data = encode_statistics(statistics)
+    assert (open_container(data)[1]["form"] == "columns") == (2 * samples + 8 <= statistics.dim)
+    assert read_statistics(data)[1].tolist() == statistics.gram_square().tolist()
+
+
+@pytest.mark.parametrize("kind", BY_CLASS)
+@pytest.mark.parametrize("samples", [1, 5, 40])
+def test_a_stranger_reads_grams_of_classes(kind, samples):
+    statistics = fixed_data(kind, samples=samples, feature_dim=16).count()
+    data = encode_statistics(statistics)
+    forms = open_container(data)[2]["class_forms"]
+    few = sum(1 << k for k, n in enumerate(statistics.class_counts) if 2 * n + 8 <= 17)
+    assert forms == bytes([few])
+    _, gram, *_, grams = read_statistics(data)
+    assert gram.tolist() == statistics.gram_square().tolist()
+    assert [g.tolist() for g in grams] == [p.gram_square().tolist() for p in statistics.by_class]
+
+
+def test_a_stranger_reads_the_same_histogram():
+    histogram = Histogram.of(np.random.default_rng(0).normal(size=(300, 3)), Grid(-1.5, 2.25, 11))
+    kind, header, sections = open_container(encode_histogram(histogram))
+    low, high, bins = header["grid"]
+    assert (kind, header["features"], bins) == (2, 3, 11)
+    assert (float.fromhex(low), float.fromhex(high)) == (-1.5, 2.25)
+    counts = unfold(sections["counts"], header["planes"])
+    assert counts == histogram.counts.ravel().tolist()
+    each = Histogram.of(np.zeros((1, 2)), Grid([-1.5, 0], [2.25, 64], 3))
+    low, high, bins = open_container(encode_histogram(each))[1]["grid"]
+    assert [[*map(float.fromhex, ends)] for ends in (low, high)] == [[-1.5, 0], [2.25, 64]]
+
+
+def test_the_header_is_sorted_json_without_spaces():
+    for kind in KINDS:
+        data = encode_statistics(fixed_data(kind).count())
+        size = struct.unpack_from("<I", data, 12)[0]
+        text = data[48 : 48 + size].decode()
+        header = json.loads(text)
+        assert text == json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        order = ["codes", "counts", "cross", "mixed", "dense", "pairs", "overflows", "excess"]
+        places = [order.index(name) for name, _ in header["sections"]]
+        assert all(a < b for a, b in pairwise(places))

@@ -1,0 +1,187 @@
+"""Evaluation counts: exact sums, true figures, and nothing that no answers could have given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn import metrics
+from sklearn.datasets import load_breast_cancer, load_digits
+
+import safle
+from safle.errors import (
+    CountOverflow,
+    EncoderMismatch,
+    InvalidInput,
+    InvariantError,
+    PolicyRefused,
+    WireError,
+)
+from safle.evaluation.page import write_page
+from safle.model.probabilities import exponential, odds, probabilities
+from safle.private.evaluation_space import EvaluationSpace
+from safle.private.rehearsal import add_privately
+from safle.server.files import sum_evaluations
+from safle.site.policy import Policy
+from safle.site.release import Release
+from safle.wire import container, decode_evaluation, encode_evaluation
+from safle.wire.sections import Sections
+
+Answered = tuple[safle.Model, np.ndarray, np.ndarray]
+
+
+@pytest.fixture(scope="module", params=[load_breast_cancer, load_digits])
+def answered(request: pytest.FixtureRequest) -> Answered:
+    """A model, and samples that it has not seen."""
+    features, labels = request.param(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(features))
+    features, labels = features[order][:700], labels[order][:700]
+    fitted = safle.SafleClassifier(encoder="linear").fit(features[:300], labels[:300])
+    return fitted.model_, features[300:], labels[300:]
+
+
+def test_sites_add_up_to_the_bytes_of_the_pooled_count(answered: Answered, tmp_path: Path) -> None:
+    model, features, labels = answered
+    for at, part in enumerate((slice(0, 50), slice(50, 51), slice(51, None))):
+        safle.write_evaluation(
+            tmp_path / f"{at}.eval", safle.evaluate(model, features[part], labels[part])
+        )
+    manifest = sum_evaluations([tmp_path], tmp_path / "total.eval")
+    pooled = safle.evaluate(model, features, labels)
+    assert (tmp_path / "total.eval").read_bytes() == encode_evaluation(pooled)
+    assert manifest.samples == len(labels)
+    assert safle.read_evaluation(tmp_path / "total.eval") == pooled
+
+
+def test_figures_are_those_of_single_scores(answered: Answered) -> None:
+    model, features, labels = answered
+    figures = safle.Figures.of(safle.evaluate(model, features, labels))
+    p, taken = model.predict_proba(features), model.predict(features)
+    hot = np.eye(p.shape[1])[labels]
+    exact = {
+        "accuracy": metrics.accuracy_score(labels, taken),
+        "balanced_accuracy": metrics.balanced_accuracy_score(labels, taken),
+        "macro_f1": metrics.f1_score(labels, taken, average="macro"),
+        "auc": metrics.roc_auc_score(hot, p),
+        "pr_auc": metrics.average_precision_score(hot, p),
+        "brier": ((p - hot) ** 2).sum(axis=1).mean() / (2 if p.shape[1] == 2 else 1),
+        "log_loss": metrics.log_loss(labels, p),
+    }
+    for name, value in exact.items():
+        figure = getattr(figures, name)
+        assert figure.value == pytest.approx(value, abs=0.002), name
+        assert figure.low <= figure.value <= figure.high
+        assert figure.high - figure.low > 0
+    if p.shape[1] == 2:
+        assert figures.sensitivity.value == metrics.recall_score(labels, taken)
+        assert figures.specificity.value == metrics.recall_score(labels, taken, pos_label=0)
+
+
+def test_an_unknown_class_is_an_error(answered: Answered) -> None:
+    model, features, labels = answered
+    counts = safle.evaluate(model, features[:10], [999] * 10)
+    assert counts.confusion[-1].sum() == 10
+    assert safle.Figures.of(counts).accuracy.value == 0
+    with pytest.raises(InvalidInput, match="labels are like 'a'"):
+        safle.evaluate(model, features[:1], ["a"])
+    assert safle.evaluate(model, features[:0], labels[:0]).sample_count == 0
+
+
+def test_counts_of_another_model_are_refused(answered: Answered) -> None:
+    model, features, labels = answered
+    counts = safle.evaluate(model, features, labels)
+    with pytest.raises(EncoderMismatch, match="evaluate the same model everywhere"):
+        counts + replace(counts, model="0" * 64)
+
+
+def test_what_no_answers_could_give_is_refused(answered: Answered) -> None:
+    counts = safle.evaluate(*answered)
+    for name in ("confusion", "scores", "confidence"):
+        for change in (1, -1 - getattr(counts, name).flat[0]):
+            forged = getattr(counts, name).copy()
+            forged.flat[0] += change
+            with pytest.raises(InvariantError):
+                replace(counts, **{name: forged})
+            with pytest.raises(WireError):
+                decode_evaluation(_written(counts, **{name: forged}))
+    with pytest.raises(WireError, match="digest"):
+        decode_evaluation(_written(counts, model="x"))
+    with pytest.raises(WireError):
+        decode_evaluation(_written(counts, class_names=("b", "a")))
+
+
+@pytest.mark.parametrize("classes", ["ab", {"a": 0, "b": 0}, None])
+def test_counts_have_no_second_text(classes: Any) -> None:
+    # It would be a second identity, by which the same counts are added twice.
+    counts = safle.Evaluation.none("0" * 64, ["a", "b"])
+    opened = container.from_bytes(encode_evaluation(counts), kind=container.EVALUATION)
+    sections = {name: opened.section(name, raw) for name, (_, raw) in opened.frames.items()}
+    pairs = {"planes": [[*pair] for pair in opened.header["planes"].items()]}
+    header = opened.header | (pairs if classes is None else {"classes": classes})
+    with pytest.raises(WireError, match="not a list, or planes not given by name"):
+        decode_evaluation(container.to_bytes(container.EVALUATION, header, sections))
+
+
+def _written(counts: safle.Evaluation, **lies: Any) -> bytes:
+    """A file, sealed and all, that tells lies."""
+    told = {**vars(counts), **lies}
+    sections = Sections()
+    for name in ("confusion", "scores", "confidence"):
+        sections.write(name, told[name])
+    header = {
+        "model": told["model"],
+        "classes": [*told["class_names"]],
+        "planes": sections.planes,
+    }
+    return container.to_bytes(container.EVALUATION, header, sections.raw)
+
+
+def test_odds_keep_what_probabilities_lose() -> None:
+    scores = np.array([[0.0, -800.0], [60.0, 0.0], [1.0, 1.0], [0.3, -0.2]])
+    found = odds(scores, "averaged")
+    assert found[0].tolist() == [np.inf, 0.0]
+    assert found[1] == pytest.approx(np.exp([60.0, -60.0]), rel=1e-14)
+    p = probabilities(scores, "averaged")
+    assert p.sum(axis=1) == pytest.approx(1.0)
+    assert found[2:] / (1 + found[2:]) == pytest.approx(p[2:], rel=1e-14)
+    line = np.linspace(-699, 0, 10_001)
+    assert exponential(line) == pytest.approx(np.exp(line), rel=4e-16)
+
+
+def test_a_policy_applies_to_counts(answered: Answered) -> None:
+    counts = safle.evaluate(*answered)
+    Policy(least_samples=counts.sample_count).check(Release.of(counts))
+    with pytest.raises(PolicyRefused, match="least_per_class"):
+        Policy(least_per_class=300).check(Release.of(counts))
+    with pytest.raises(PolicyRefused, match="mode"):
+        Policy(mode="masked").check(Release.of(counts))
+
+
+def test_under_masks_the_sum_is_the_same(answered: Answered) -> None:
+    model, features, labels = answered
+    parts = [safle.evaluate(model, features[at::3], labels[at::3]) for at in range(3)]
+    space = EvaluationSpace(model.digest, model.class_names, most_samples=400)
+    clients = {f"site-{at}": lambda part=part: part for at, part in enumerate(parts)}
+    pooled = safle.evaluate(model, features, labels)
+    assert add_privately(space, clients) == pooled
+    with pytest.raises(CountOverflow):
+        add_privately(replace(space, most_samples=10), clients)
+    with pytest.raises(EncoderMismatch):
+        add_privately(replace(space, model="0" * 64), clients)
+
+
+def test_a_page_shows_all_and_asks_no_host(answered: Answered) -> None:
+    counts = safle.evaluate(*answered)
+    names = ("<script>", *(f"class {at}" for at in range(1, len(counts.class_names))))
+    counts = replace(counts, class_names=names)
+    figures = safle.Figures.of(counts)
+    page = write_page(counts, figures, {"<b>": (counts, figures)})
+    assert "<script" not in page
+    assert "<b>" not in page
+    assert "&lt;script&gt;" in page
+    assert "http" not in page
+    assert page.count("<polyline") == 2 * (1 if len(names) == 2 else len(names))
+    assert page.count(f"{figures.auc.value:.3f}<small>") >= 2

@@ -1,0 +1,186 @@
+"""A file is the old one or the whole new one: exceptions, Ctrl-C, a full disk, kill -9."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safle.basics import atomic
+from safle.encoders.histogram import Grid, Histogram
+from safle.model import Model
+from safle.solver import solve
+from safle.wire import write_histogram, write_statistics
+from support.data_sets import fixed_data
+
+
+@pytest.fixture
+def writers():
+    """Every way this library writes a file: path -> None."""
+    data = fixed_data("embedding", 40)
+    statistics = data.count()
+    model = Model(data.encoder, solve(statistics, ridge=1.0))
+    histogram = Histogram.of(data.features, Grid(-3, 3, 16))
+    return {
+        "bytes": lambda path: atomic.write_bytes(path, b"new" * 1000),
+        "text": lambda path: atomic.write_text(path, "néw" * 1000),
+        "statistics": lambda path: write_statistics(path, statistics),
+        "histogram": lambda path: write_histogram(path, histogram),
+        "encoder": data.encoder.save,
+        "model": model.save,
+    }
+
+
+def files_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_new_file_replaces_the_old_one_and_leaves_nothing_else(writers, tmp_path):
+    for name, write in writers.items():
+        path = tmp_path / name
+        write(path)
+        fresh = path.read_bytes()
+        path.write_bytes(b"old")
+        write(path)
+        assert path.read_bytes() == fresh
+    assert files_in(tmp_path) == sorted(writers)
+
+
+def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path):
+    before = os.umask(0o027)
+    try:
+        atomic.write_bytes(tmp_path / "file", b"x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, MemoryError])
+@pytest.mark.parametrize("exists", [True, False])
+def test_an_interruption_leaves_the_old_file(tmp_path, error, exists):
+    path = tmp_path / "file"
+    if exists:
+        path.write_bytes(b"old")
+
+    def interrupted():
+        with atomic.replacing(path) as scratch:
+            scratch.write_bytes(b"half")
+            raise error
+
+    with pytest.raises(error):
+        interrupted()
+    assert files_in(tmp_path) == (["file"] if exists else [])
+    assert not exists or path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("step", ["write_bytes", "chmod", "replace"])
+def test_a_full_disk_at_any_step_leaves_the_old_file(writers, tmp_path, monkeypatch, step):
+    for name in writers:
+        (tmp_path / name).write_bytes(b"old")
+
+    def full(self, *arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, step, full)
+    for name, write in writers.items():
+        with pytest.raises(OSError, match="No space left") as caught:
+            write(tmp_path / name)
+        assert caught.value.filename == str(tmp_path / name)
+    monkeypatch.undo()
+    assert files_in(tmp_path) == sorted(writers)
+    assert all((tmp_path / name).read_bytes() == b"old" for name in writers)
+
+
+def test_a_real_end_of_space_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    program = (
+        "import resource, signal, sys\n"
+        "from safle.basics import atomic\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))\n"
+        "try:\n"
+        "    atomic.write_bytes(sys.argv[1], bytes(1_000_000))\n"
+        "except OSError as error:\n"
+        "    sys.exit(0 if error.filename == sys.argv[1] else 2)\n"
+        "sys.exit(1)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, path], timeout=60, check=False)
+    assert done.returncode == 0
+    assert path.read_bytes() == b"old"
+    assert files_in(tmp_path) == ["file"]
+
+
+def test_a_folder_that_is_not_there_is_named(writers, tmp_path):
+    for write in writers.values():
+        with pytest.raises(FileNotFoundError, match="nowhere"):
+            write(tmp_path / "nowhere" / "file")
+
+
+SLOW_WRITER = """
+import signal, sys, time
+from safle.basics import atomic
+# What a background job inherits is a SIGINT that is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with atomic.replacing(sys.argv[1]) as scratch, scratch.open("wb") as file:
+    print("begun", flush=True)
+    while True:
+        file.write(b"half")
+        file.flush()
+        time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
+def test_a_signal_in_the_middle_of_writing_leaves_the_old_file(tmp_path, signal_number):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    child = subprocess.Popen(
+        [sys.executable, "-c", SLOW_WRITER, path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert child.stdout.readline() == b"begun\n"
+    time.sleep(0.05)
+    assert len(files_in(tmp_path)) == 2
+    child.send_signal(signal_number)
+    child.wait(timeout=30)
+    child.stdout.close()
+    assert path.read_bytes() == b"old"
+    if signal_number == signal.SIGINT:
+        assert files_in(tmp_path) == ["file"]
+
+
+RESTLESS_WRITER = """
+import sys
+from safle.basics import atomic
+print("begun", flush=True)
+while True:
+    for letter in (b"a", b"b"):
+        atomic.write_bytes(sys.argv[1], letter * 300_000)
+"""
+
+
+def test_kill_at_any_moment_leaves_a_whole_file(tmp_path):
+    generator = np.random.default_rng(0)
+    path = tmp_path / "file"
+    path.write_bytes(b"a" * 300_000)
+    for _ in range(6):
+        child = subprocess.Popen(
+            [sys.executable, "-c", RESTLESS_WRITER, path], stdout=subprocess.PIPE
+        )
+        assert child.stdout.readline() == b"begun\n"
+        time.sleep(generator.uniform(0.0, 0.1))
+        child.kill()
+        child.wait(timeout=30)
+        child.stdout.close()
+        content = path.read_bytes()
+        assert content in {b"a" * 300_000, b"b" * 300_000}

@@ -1,0 +1,262 @@
+"""Bad input and bad luck at the command line: one clear line, and every file as it was."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safle.encoders import EmbeddingEncoder
+from safle.encoders.calibration import DeclaredRange
+from safle.model import Model, load_model
+from safle.server.files import sum_files
+from safle.solver import solve
+from safle.statistics import count
+from safle.tables import write_table
+from safle.wire import read_statistics, write_statistics
+
+pytestmark = pytest.mark.slow
+SAFLE = Path(sys.executable).with_name("safle")
+WORDS = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
+ENCODER = ["--encoder", "encoder.safetensors"]
+OLD = b"an older result"
+SMALL = 2_048
+"""A full disk: no file may grow beyond so many bytes."""
+
+
+@pytest.fixture(scope="module")
+def folder(digits: tuple[np.ndarray, np.ndarray], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Good files, bad files, and results of an earlier day called ``old``."""
+    place = tmp_path_factory.mktemp("faults")
+    features, labels = digits[0][:600].astype(np.float32), WORDS[digits[1][:600]]
+    encoder, other = (
+        EmbeddingEncoder.calibrated(DeclaredRange(0, high, 64), group_size=4) for high in (16, 15)
+    )
+    encoder.save(place / "encoder.safetensors")
+    other.save(place / "other.safetensors")
+    write_tables(place, features, labels)
+    for name, part in {"a": slice(0, 300), "b": slice(300, 600)}.items():
+        write_statistics(place / f"{name}.stats", count(encoder, features[part], labels[part]))
+    write_statistics(place / "foreign.stats", count(other, features[:9], labels[:9]))
+    write_statistics(place / "stranger.stats", count(encoder, features[::-3], labels[::-3]))
+    sum_files([place / "a.stats", place / "b.stats"], place / "total.stats")
+    total = read_statistics(place / "total.stats")
+    Model(encoder, solve(total, ridge=10.0)).save(place / "model.safetensors")
+    damaged = bytearray((place / "a.stats").read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (place / "damaged.stats").write_bytes(damaged)
+    for name in ("old", "old.manifest.json"):
+        (place / name).write_bytes(OLD)
+    return place
+
+
+def write_tables(place: Path, features: np.ndarray, labels: np.ndarray) -> None:
+    write_table(place / "good.npz", features, labels)
+    write_table(place / "empty.npz", features[:0], labels[:0])
+    write_table(place / "one.npz", features[labels == "one"], labels[labels == "one"])
+    write_table(place / "narrow.npz", features[:, :10], labels)
+    np.save(place / "short.npy", labels[:-7])
+    features = features.copy()
+    features[500, 3] = np.nan
+    write_table(place / "nan.npz", features, labels)
+    np.save(place / "many.npy", np.tile(features[:500], (200, 1)).astype(np.float16))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def safle(folder: Path, *arguments: str, **settings: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [SAFLE, *arguments],
+        cwd=folder,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=300,
+        **settings,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sum", "a.stats", "foreign.stats"], "foreign.stats: counted with encoder"),
+        (["sum", "a.stats", "b.stats", "a.stats"], "a.stats has brought already"),
+        (["sum", "a.stats", "damaged.stats"], "damaged.stats: "),
+        (["sum", "a.stats", "nosuch.stats"], "nosuch.stats: No such file"),
+        (["remove", "total.stats", "stranger.stats"], "does not list"),
+        (["count", "good.npz", *ENCODER, "--labels", "short.npy"], "593 labels for 600 rows"),
+        (["count", "good.npz", *ENCODER, "--classes", "one,two"], "'eight'"),
+        (["count", "nan.npz", *ENCODER, "--batch", "400"], "begins with sample 400: features"),
+        (["count", "narrow.npz", *ENCODER], "narrow.npz: features have 10 columns"),
+        (["solve", "total.stats", "--encoder", "other.safetensors"], "counted with encoder"),
+        (["predict", "model.safetensors", "nan.npz", "--batch", "100"], "sample 500: features"),
+    ],
+)
+def test_bad_input_is_one_line_and_changes_nothing(
+    folder: Path, arguments: list[str], said: str
+) -> None:
+    before = contents(folder)
+    done = safle(folder, "--force", *arguments, "-o", "old")
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = [text for text in done.stderr.splitlines() if not text.startswith("compiling")]
+    assert line.startswith("error: ")
+    assert said in line
+    assert contents(folder) == before
+
+
+def test_an_empty_client_changes_nothing_and_may_come_twice(folder: Path, tmp_path: Path) -> None:
+    empty, total = str(tmp_path / "empty.stats"), str(tmp_path / "total.stats")
+    nothing = ("count", "empty.npz", *ENCODER, "-o", empty)
+    refused = safle(folder, *nothing)
+    assert refused.returncode == 1
+    assert "has no samples" in refused.stderr
+    assert not Path(empty).exists()
+    assert safle(folder, *nothing, "--allow-empty").returncode == 0
+    added = ("sum", empty, "a.stats", empty, "b.stats", "-o", total)
+    refused = safle(folder, *added)
+    assert refused.returncode == 1
+    assert "empty.stats: no samples; is it the right file?" in refused.stderr
+    assert not Path(total).exists()
+    done = safle(folder, *added, "--allow-empty")
+    assert done.returncode == 0, done.stderr
+    assert Path(total).read_bytes() == (folder / "total.stats").read_bytes()
+    alone = safle(folder, "solve", empty, *ENCODER, "-o", str(tmp_path / "model"))
+    assert alone.returncode == 1
+    assert "no samples" in alone.stderr
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_single_class_can_be_counted_and_solved(folder: Path, tmp_path: Path) -> None:
+    one, model = str(tmp_path / "one.stats"), str(tmp_path / "model.safetensors")
+    assert safle(folder, "count", "one.npz", *ENCODER, "-o", one).returncode == 0
+    done = safle(folder, "solve", one, *ENCODER, "-o", model)
+    assert done.returncode == 0, done.stderr
+    assert set(load_model(model).predict(np.zeros((3, 64)))) == {"one"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["count", "good.npz", *ENCODER],
+        ["sum", "a.stats", "b.stats"],
+        ["solve", "total.stats", *ENCODER, "--ridge", "10"],
+        ["predict", "model.safetensors", "good.npz"],
+    ],
+)
+def test_a_full_disk_is_one_line_and_changes_nothing(folder: Path, arguments: list[str]) -> None:
+    def fill_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, SMALL))
+
+    before = contents(folder)
+    done = safle(folder, "--quiet", *arguments, "--force", "-o", "old", preexec_fn=fill_disk)
+    assert (done.returncode, done.stdout) == (1, "")
+    # Whoever counts is told what the file would have given away, quiet or not.
+    told = [line for line in done.stderr.splitlines() if not line.startswith("warning: this plain")]
+    # A client's log, without which nothing leaves, is the first that finds no room.
+    full = (
+        "log.sqlite: the log cannot be used" if arguments[0] == "count" else "old: File too large"
+    )
+    assert len(told) == 1
+    assert told[0].startswith("error: ")
+    assert full in told[0]
+    assert contents(folder) == before
+
+
+def test_a_sum_whose_manifest_cannot_be_written_is_not_written(
+    folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "total.stats.manifest.json").mkdir()
+    done = safle(folder, "--quiet", "sum", "a.stats", "-o", str(tmp_path / "total.stats"))
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["total.stats.manifest.json"]
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [SAFLE, *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A test run in the background may have been told to ignore Ctrl-C; a user has not.
+        preexec_fn=hear_ctrl_c,  # noqa: PLW1509 - no other thread runs here
+    )
+
+
+def hear_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def writing(folder: Path) -> subprocess.Popen[str]:
+    """A prediction that has written a part of its scratch file."""
+    process = start(
+        folder,
+        "predict",
+        "model.safetensors",
+        "many.npy",
+        "--batch",
+        "64",
+        "--proba",
+        "--force",
+        "-o",
+        "old",
+    )
+    deadline = time.monotonic() + 600
+    while not any(path.stat().st_size for path in folder.glob(".old.*.part")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    return process
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_a_stopped_command_cleans_up(folder: Path, number: int, code: int, said: str) -> None:
+    before = contents(folder)
+    process = writing(folder)
+    process.send_signal(number)
+    shown, told = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert shown == ""
+    assert told.split("\n")[-2:] == [f"error: {said}", ""]
+    assert "Traceback" not in told
+    assert contents(folder) == before
+
+
+def test_ctrl_c_while_solving(folder: Path) -> None:
+    before = contents(folder)
+    process = start(
+        folder, "solve", "total.stats", *ENCODER, "--ridge", "0", "--force", "-o", "old"
+    )
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    while not first.startswith("solving"):
+        first = process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert told.strip() == "error: interrupted"
+    assert contents(folder) == before
+
+
+def test_a_killed_command_leaves_the_old_file(folder: Path) -> None:
+    before = contents(folder)
+    process = writing(folder)
+    process.kill()
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    # Nobody was left to clean up: a hidden scratch file remains, and nothing reads it.
+    for scratch in folder.glob(".old.*.part"):
+        scratch.unlink()
+    assert contents(folder) == before

@@ -1,0 +1,244 @@
+"""Encoder and model files from strangers: a `WireError`, or the very same value."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save as to_safetensors
+
+from safle.encoders import load_encoder
+from safle.errors import WireError
+from safle.model import Model, load_model
+from safle.solver import solve
+from support.data_sets import KINDS, fixed_data
+
+
+@pytest.fixture(scope="module")
+def models():
+    """A saved model of every encoder kind."""
+    made = {}
+    for kind in KINDS:
+        data = fixed_data(kind, 60)
+        statistics = data.count()
+        made[kind] = Model(data.encoder, solve(statistics, ridge=1.0))
+    return made
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return tmp_path_factory.mktemp("hostile") / "file.safetensors"
+
+
+def taken_apart(data):
+    size = struct.unpack_from("<Q", data)[0]
+    header = json.loads(data[8 : 8 + size])
+    meta = header.pop("__metadata__")
+    dtypes = {"F64": np.float64, "F32": np.float32, "I64": np.int64}
+    arrays = {}
+    for name, place in header.items():
+        first, last = place["data_offsets"]
+        raw = data[8 + size + first : 8 + size + last]
+        arrays[name] = np.frombuffer(raw, dtypes[place["dtype"]]).reshape(place["shape"])
+    return json.loads(meta["safle"]), arrays
+
+
+def canonical(header):
+    # As safle writes it: otherwise every lie would be refused for its form alone.
+    return json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def put_together(header, arrays):
+    text = header if isinstance(header, str) else canonical(header)
+    return to_safetensors(arrays, metadata={"safle": text})
+
+
+def both(models, kind):
+    model = models[kind]
+    return [(model.encoder.to_bytes(), load_encoder), (model.to_bytes(), load_model)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=60)
+def test_damage_gives_a_wire_error_or_another_valid_file(models, path, kind, data):
+    for true, load in both(models, kind):
+        damaged = bytearray(true)
+        for _ in range(data.draw(st.integers(1, 3))):
+            damaged[data.draw(st.integers(0, len(true) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        path.write_bytes(bytes(damaged))
+        try:
+            loaded = load(path)
+        except WireError:
+            continue
+        # Safetensors has no checksum: a changed number is another encoder, and says so.
+        path.write_bytes(loaded.to_bytes())
+        assert load(path).to_bytes() == loaded.to_bytes()
+        if load is load_encoder and loaded != models[kind].encoder:
+            assert loaded.fingerprint != models[kind].encoder.fingerprint
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=40)
+def test_truncated_and_foreign_files_are_refused(models, path, kind, data):
+    for true, load in both(models, kind):
+        cut = data.draw(st.integers(0, len(true) - 1))
+        for content in (true[:cut], true + b"\0", data.draw(st.binary(max_size=100))):
+            path.write_bytes(content)
+            with pytest.raises(WireError):
+                load(path)
+
+
+def test_a_safetensors_file_that_is_not_ours_is_refused(models, path):
+    array = {"weight": np.zeros(3, np.float32)}
+    for content in (
+        to_safetensors(array),
+        to_safetensors(array, metadata={"format": "pt"}),
+        to_safetensors(array, metadata={"safle": "{}"}),
+        to_safetensors(array, metadata={"safle": "[]"}),
+        to_safetensors(array, metadata={"safle": "null"}),
+        to_safetensors(array, metadata={"safle": '"x"'}),
+        to_safetensors(array, metadata={"safle": "{"}),
+        to_safetensors(array, metadata={"safle": "[" * 100_000}),
+        to_safetensors(array, metadata={"safle": '{"format":' * 50_000}),
+    ):
+        path.write_bytes(content)
+        for load in (load_encoder, load_model):
+            with pytest.raises(WireError):
+                load(path)
+    path.write_bytes(models["linear"].to_bytes())
+    with pytest.raises(WireError, match="not a safle encoder"):
+        load_encoder(path)
+    path.write_bytes(models["linear"].encoder.to_bytes())
+    with pytest.raises(WireError, match="not a safle model") as error:
+        load_model(path)
+    assert str(path) in str(error.value)
+
+
+NONSENSE = [None, True, -1, 0.5, 2**70, "x", [], [1], {}, {"a": 1}]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_settings_must_make_sense(models, path, kind):
+    true = models[kind].encoder
+    header, arrays = taken_apart(true.to_bytes())
+    for name in ("format", "kind", "settings"):
+        for lie in NONSENSE:
+            path.write_bytes(put_together({**header, name: lie}, arrays))
+            with pytest.raises(WireError):
+                load_encoder(path)
+        rest = {k: v for k, v in header.items() if k != name}
+        path.write_bytes(put_together(rest, arrays))
+        with pytest.raises(WireError):
+            load_encoder(path)
+    for name in header["settings"]:
+        for lie in (*NONSENSE, 10**300):
+            changed = {**header, "settings": {**header["settings"], name: lie}}
+            path.write_bytes(put_together(changed, arrays))
+            with pytest.raises(WireError):
+                load_encoder(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_encoder_arrays_must_make_sense(models, path, kind):
+    header, arrays = taken_apart(models[kind].encoder.to_bytes())
+    for name, array in arrays.items():
+        lies = [
+            array.astype(np.float32),
+            array.astype(np.int64),
+            array[:-1],
+            array[None],
+            np.full_like(array, np.nan),
+            np.full_like(array, np.inf),
+            np.zeros((0, 0)),
+            np.float64(3.0).reshape(()),
+        ]
+        for lie in lies:
+            path.write_bytes(put_together(header, {**arrays, name: np.ascontiguousarray(lie)}))
+            with pytest.raises(WireError):
+                load_encoder(path)
+        path.write_bytes(put_together(header, {k: v for k, v in arrays.items() if k != name}))
+        with pytest.raises(WireError):
+            load_encoder(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_model_headers_must_make_sense(models, path, kind):
+    header, arrays = taken_apart(models[kind].to_bytes())
+    for name in header:
+        for lie in NONSENSE:
+            path.write_bytes(put_together({**header, name: lie}, arrays))
+            with pytest.raises(WireError):
+                load_model(path)
+        if name == "temperature":
+            # Without it, it is a model that is not calibrated.
+            continue
+        path.write_bytes(put_together({k: v for k, v in header.items() if k != name}, arrays))
+        with pytest.raises(WireError):
+            load_model(path)
+    for name, lie in (
+        ("ridge", "nan"),
+        ("ridge", "inf"),
+        ("ridge", "-0x1p+0"),
+        ("ridge", "0x1p+99999"),
+        ("head", "other"),
+        ("classes", [2, 1, 0]),
+        ("classes", [0, 1]),
+        ("classes", [0, 1, "2"]),
+        ("classes", [0, 1, 2**63]),
+        ("encoder", "{}"),
+        ("encoder", "[" * 100_000),
+    ):
+        path.write_bytes(put_together({**header, name: lie}, arrays))
+        with pytest.raises(WireError):
+            load_model(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_model_arrays_must_make_sense(models, path, kind):
+    header, arrays = taken_apart(models[kind].to_bytes())
+    codes = arrays["codes"]
+    lies = {
+        "weights": [arrays["weights"][:-1], arrays["weights"][:, :-1], arrays["weights"] * np.nan],
+        "intercept": [arrays["intercept"][:-1], arrays["intercept"].astype(np.float64)],
+        "codes": [codes.astype(np.float64), codes[None], np.arange(3)],
+    }
+    if len(codes):
+        lies["codes"] += [codes[::-1], codes - codes[0] - 1, codes + 10**6, codes * 0]
+    for name, values in lies.items():
+        for lie in values:
+            path.write_bytes(put_together(header, {**arrays, name: np.ascontiguousarray(lie)}))
+            with pytest.raises(WireError):
+                load_model(path)
+        path.write_bytes(put_together(header, {k: v for k, v in arrays.items() if k != name}))
+        with pytest.raises(WireError):
+            load_model(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_encoder_of_a_version_with_another_layout_is_refused(models, path, kind):
+    header, arrays = taken_apart(models[kind].encoder.to_bytes())
+    path.write_bytes(put_together(header, arrays))
+    assert load_encoder(path) == models[kind].encoder
+    for lie in (header["layout"] | {"limits": [[[0, 3], 1]]}, {}, None):
+        path.write_bytes(put_together({**header, "layout": lie}, arrays))
+        with pytest.raises(WireError, match="make the encoder again"):
+            load_encoder(path)
+
+
+def test_a_header_has_one_text(models, path):
+    header, arrays = taken_apart(models["linear"].encoder.to_bytes())
+    path.write_bytes(put_together(json.dumps(header), arrays))
+    with pytest.raises(WireError, match="make the encoder again"):
+        load_encoder(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    for load in (load_encoder, load_model):
+        with pytest.raises(FileNotFoundError, match="nothing-here"):
+            load(tmp_path / "nothing-here")

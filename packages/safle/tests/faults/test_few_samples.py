@@ -1,0 +1,168 @@
+"""Contributions by columns: a liar is refused, and the total is as it was."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+
+from safle.errors import InvariantError, WireError
+from safle.statistics import Accumulator
+from safle.statistics.factor import Factor
+from safle.statistics.invariants import Bounds
+from safle.wire import add_contribution, decode_statistics, encode_statistics
+from safle.wire.planes import plane_count, to_planes
+from support.data_sets import KINDS, fixed_data
+from support.forging import numbers_of
+from support.reference import phi
+
+
+@pytest.fixture(params=KINDS)
+def data(request):
+    return fixed_data(request.param, samples=6, feature_dim=24)
+
+
+@pytest.fixture
+def true(data):
+    encoded = encode_statistics(data.count())
+    assert b'"form":"columns"' in encoded
+    return encoded
+
+
+def changed(forged, name, change):
+    """The same file with another array in a section."""
+    values = change(numbers_of(forged, name))
+    forged.header["planes"][name] = plane_count(values)
+    forged.sections[name] = to_planes(values, plane_count(values))
+    return forged.to_bytes()
+
+
+def refused(data, lie, match=None):
+    """Neither decoded nor added; what was there before stays, to the byte."""
+    total = Accumulator(data.encoder)
+    total.add(data.count())
+    before = encode_statistics(total.snapshot())
+    with pytest.raises(WireError, match=match):
+        add_contribution(total, lie)
+    assert encode_statistics(total.snapshot()) == before
+    with pytest.raises(WireError, match=match):
+        decode_statistics(lie, made=data.encoder)
+
+
+def traded(data):
+    """Phi of other samples with the same margins: two of a class trade something of a column."""
+    true, layout = phi(data.encoder, data.features), data.encoder.layout
+    borders = np.cumsum([0, *layout.table_sizes])
+    for one, other in combinations(range(len(data)), 2):
+        if data.labels[one] != data.labels[other]:
+            continue
+        for first, last in pairwise(borders):
+            image = true.copy()
+            image[[one, other], first:last] = image[[other, one], first:last]
+            yield image
+        for column in range(borders[-1], true.shape[1]):
+            for amount in (-1, 1):
+                image = true.copy()
+                image[[one, other], column] += [amount, -amount]
+                yield image
+
+
+def has_real_samples(data, statistics):
+    """Whether these sums are no lie, but those of other samples."""
+    layout = data.encoder.layout
+    dense = np.arange(layout.embedding_dim - layout.dense_dim, layout.embedding_dim)
+    seen = np.concatenate([statistics.codes, dense])
+    gram = statistics.gram_square()
+    return any(np.array_equal(x[:, seen].T @ x[:, seen], gram) for x in traded(data))
+
+
+def test_one_other_number_is_refused_or_of_other_samples(data, true, forge):
+    generator = np.random.default_rng(0)
+    for _ in range(40):
+
+        def change(values):
+            values[generator.integers(len(values))] += generator.choice([-1, 1, 40])
+            return values
+
+        lie = changed(forge(true), "sums", change)
+        try:
+            accepted = decode_statistics(lie, made=data.encoder)
+        except WireError:
+            refused(data, lie)
+        else:
+            assert has_real_samples(data, accepted)
+
+
+def test_another_basis_is_refused(data, true, forge):
+    forged = forge(true)
+    bits = np.unpackbits(np.frombuffer(forged.sections["basis"], np.uint8), bitorder="little")
+    chosen = np.flatnonzero(bits)
+    for other in (np.setdiff1d(np.arange(8), chosen)[:1], []):
+        moved = bits.copy()
+        moved[chosen[-1]] = 0
+        moved[other] = 1
+        forged.sections["basis"] = np.packbits(moved, bitorder="little").tobytes()
+        refused(data, forged.to_bytes())
+    forged.sections["basis"] = bytes(len(forged.sections["basis"]))
+    refused(data, forged.to_bytes(), "basis does not fit")
+
+
+def test_dependent_columns_are_refused(data, true, forge):
+    refused(data, changed(forge(true), "sums", lambda values: 0 * values))
+
+
+def test_huge_numbers_are_refused(data, true, forge):
+    refused(data, changed(forge(true), "sums", lambda values: values + 2**61))
+
+
+def test_a_whole_gram_of_few_samples_is_refused(data, true, monkeypatch):
+    monkeypatch.setattr("safle.wire.columns.choose", lambda _: None)
+    whole = encode_statistics(data.count())
+    monkeypatch.undo()
+    assert b'"form":"whole"' in whole
+    refused(data, whole, "form that the format prescribes")
+
+
+def test_columns_of_many_samples_are_refused(forge):
+    data = fixed_data("linear", samples=200)
+    forged = forge(encode_statistics(data.count()))
+    forged.header["form"] = "columns"
+    refused(data, forged.to_bytes(), "expected the whole gram")
+
+
+def test_what_is_almost_dependent_falls_back_to_the_whole_gram(monkeypatch):
+    data = fixed_data("linear", samples=6, feature_dim=24)
+    monkeypatch.setattr("safle.wire.columns.TOLERANCE", 0.0)
+    whole = encode_statistics(data.count())
+    assert b'"form":"whole"' in whole
+    assert decode_statistics(whole, made=data.encoder) == data.count()
+
+
+def test_a_failure_in_the_last_tile_takes_all_others_back(monkeypatch, forge):
+    monkeypatch.setattr("safle.statistics.factor.TILE", 3)
+    data = fixed_data("random-features", samples=6, feature_dim=24)
+
+    def change(values):
+        values[-1] += 1
+        return values
+
+    lie = changed(forge(encode_statistics(data.count())), "sums", change)
+    refused(data, lie)
+
+
+@pytest.mark.parametrize("off", [0.0, 0.02, 0.05])
+def test_what_is_between_integers_is_refused_where_float32_would_not_see_it(off):
+    """A product of a million and a bit, where numbers of float32 are 1/16 apart."""
+    root = np.array([[1000.0, 1000.0 + off / 1000]])
+    limits, totals = np.full(2, 32_767.0), np.zeros(2)
+    bounds = Bounds(-limits, limits, totals, np.array([-1, -2], np.int32), samples=4.0)
+    factor = Factor(root, np.array([0]), np.array([[1000.0]]))
+    gram = np.zeros(3, np.int64)
+    if off:
+        with pytest.raises(InvariantError, match="no integers"):
+            factor.add_to(gram, 2, np.arange(2), bounds)
+        assert not gram.any()
+    else:
+        factor.add_to(gram, 2, np.arange(2), bounds)
+        assert (gram == 1_000_000).all()

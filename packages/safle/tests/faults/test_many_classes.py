@@ -1,0 +1,94 @@
+"""Thousands of classes: refused unless the operator allows them, and summed in linear work."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from safle.errors import LimitExceeded
+from safle.server.contribution import Contribution
+from safle.server.files import sum_files
+from safle.server.limits import Limits
+from safle.server.store import Store
+from safle.statistics import Accumulator, Statistics, count
+from safle.wire import encode_statistics
+from support.data_sets import fixed_encoder
+
+
+def of_classes(encoder, names):
+    """One sample of each class."""
+    features = np.linspace(-1, 1, len(names))[:, None] + np.zeros(encoder.feature_dim)
+    return count(encoder, features, np.array(names))
+
+
+def test_five_thousand_classes_are_refused_by_default(tmp_path):
+    encoder = fixed_encoder("linear", 2)
+    data = encode_statistics(of_classes(encoder, [*range(5_000)]))
+    with Store.create(tmp_path / "store", encoder) as store:
+        with pytest.raises(LimitExceeded, match="5,000 classes in all"):
+            store.add(Contribution("a", data))
+        assert not store.members
+        store.declare(Limits(most_classes=5_000))
+        store.add(Contribution("a", data))
+
+
+def test_classes_that_come_little_by_little_are_refused_too(tmp_path):
+    encoder = fixed_encoder("linear", 2)
+    with Store.create(tmp_path / "store", encoder) as store:
+        for first in (0, 500):
+            part = of_classes(encoder, [*range(first, first + 500)])
+            store.add(Contribution(f"from {first}", encode_statistics(part)))
+        with pytest.raises(LimitExceeded, match="1,001 classes in all"):
+            store.add(Contribution("late", encode_statistics(of_classes(encoder, [1_000]))))
+
+
+def test_classes_beyond_the_limit_are_refused_before_anything_unfolds(tmp_path, monkeypatch):
+    encoder = fixed_encoder("linear by class", 2)
+    data = encode_statistics(of_classes(encoder, [*range(30)]))
+    (tmp_path / "many.stats").write_bytes(data)
+
+    def unfold(*_arguments):
+        raise AssertionError("a section was unfolded")
+
+    monkeypatch.setattr("zstandard.ZstdDecompressor", unfold)
+    few, named = Limits(most_classes=29), Limits(classes=("ill", "well"))
+    with Store.create(tmp_path / "store", encoder) as store:
+        for limits in (few, named):
+            store.declare(limits)
+            with pytest.raises(LimitExceeded):
+                store.add(Contribution("a", data))
+            with pytest.raises(LimitExceeded, match=r"many\.stats: "):
+                sum_files([tmp_path / "many.stats"], tmp_path / "total", limits=limits)
+
+
+class Counted(int):
+    """A class name that counts how often it is compared."""
+
+    comparisons = 0
+
+    def __eq__(self, other):
+        Counted.comparisons += 1
+        return int(self) == int(other)
+
+    __hash__ = int.__hash__
+
+
+def comparisons_of_summing(classes):
+    """How often names are compared while two contributions of so many classes are added."""
+    encoder = fixed_encoder("linear", 2)
+    part = of_classes(encoder, [*range(classes)])
+    names = tuple(map(Counted, part.class_names))
+    fields = (part.codes, part.cross, names, part.class_counts, part.gram)
+    renamed = Statistics(part.fingerprint, part.layout, *fields)
+    total = Accumulator(encoder)
+    total.add(part)
+    Counted.comparisons = 0
+    total.add(renamed)
+    assert total.sample_count == 2 * classes
+    return Counted.comparisons
+
+
+def test_names_are_found_by_their_hash_not_one_by_one():
+    few, many = comparisons_of_summing(500), comparisons_of_summing(4_000)
+    assert 0 < few <= 4 * 500
+    assert many <= 4 * 4_000

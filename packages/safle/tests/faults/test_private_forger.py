@@ -1,0 +1,240 @@
+"""A forger with keys: sealed and signed files of a private round whose content was changed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import tracemalloc
+from functools import partial
+
+import numpy as np
+import pytest
+
+from safle.errors import SafleError
+from safle.private.answer import Answer
+from safle.private.gathering import MaskedSum, Request
+from safle.private.keyholder import History, answer
+from safle.private.masked import Masked
+from safle.private.round import PrivateRound, statistics_space
+from safle.private.signed import Head
+from safle.wire import container
+from support.data_sets import fixed_data
+from support.private_rounds import Cast
+
+FILES = 400
+DATA = fixed_data("linear", 30, feature_dim=2)
+PARTS = [DATA.part(slice(10 * at, 10 * at + 10)).count() for at in range(3)]
+JUNK = [
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2**31,
+    2**70,
+    1.5,
+    float("1e300"),
+    "",
+    "x",
+    "0" * 64,
+    "é\n",
+    "zz" * 64,
+]
+NESTED = [[], {}, [[]], {"a": {}}, ["client-00"], [[2**40, 3]], [None], list(range(50))]
+
+
+@pytest.fixture(scope="module")
+def cast():
+    return Cast.of(statistics_space(DATA.encoder, [0, 1, 2], 1000), 3, least=2)
+
+
+@pytest.fixture(scope="module")
+def total(cast):
+    return cast.gather([cast.mask(at, part) for at, part in enumerate(PARTS)])
+
+
+def places(content, path=()):
+    """Every place in JSON content, as a path."""
+    yield path
+    if isinstance(content, dict | list):
+        keys = content if isinstance(content, dict) else range(len(content))
+        for key in keys:
+            yield from places(content[key], (*path, key))
+
+
+def change(g, content):
+    """Content with something at a place taken away, doubled, replaced or added."""
+    content = copy.deepcopy(content)
+    paths = [path for path in places(content) if path]
+    *way, last = paths[g.integers(len(paths))]
+    where = content
+    for key in way:
+        where = where[key]
+    kind = g.integers(5)
+    junk = [*JUNK, *NESTED]
+    if kind == 0:
+        del where[last]
+    elif kind == 1 and isinstance(where, list):
+        where.append(copy.deepcopy(where[last]))
+    elif kind == 2 and isinstance(where, dict):
+        where["more"] = junk[g.integers(len(junk))]
+    elif kind == 3 and isinstance(where[last], int | str):
+        value = where[last]
+        where[last] = value + int(g.integers(-3, 4)) if isinstance(value, int) else value[::-1]
+    else:
+        where[last] = junk[g.integers(len(junk))]
+    return content
+
+
+def signed(key, kind, fields, payload):
+    """A head of any fields, truly signed."""
+    text = container.canonical(fields)
+    head = {"head": fields, "signature": key.sign(text).hex()}
+    return container.to_bytes(kind, head, {"payload": payload})
+
+
+def attempt(act):
+    """Whether something was accepted; anything but `SafleError` is a defect."""
+    try:
+        act()
+    except SafleError:
+        return False
+    return True
+
+
+def test_forged_rounds(cast):
+    g, accepted = np.random.default_rng(1), 0
+    opened = container.from_bytes(cast.declared.data, kind=container.ROUND)
+    content = json.loads(opened.section("payload", opened.frames["payload"][1]))
+    for _ in range(FILES):
+        forged = container.canonical(change(g, content))
+        data = Head.sign(cast.operator, "round", forged).to_bytes(container.ROUND, forged)
+        accepted += attempt(lambda data=data: PrivateRound.load(data, cast.operator.public))
+    # Another number of samples, another name: a round like any other.
+    assert 0 < accepted < FILES / 2
+
+
+def forged_contributions(g, cast, true, files):
+    """Files of the first client, truly sealed and signed, with something in them changed."""
+    masked = Masked.from_bytes(true, cast.declared)
+    for number in range(files):
+        payload = masked.vector.tobytes()
+        if number % 4 == 0:
+            payload = payload[: g.integers(len(payload))] + bytes(g.integers(3))
+        fields = Head.sign(cast.clients[0], "masked", payload).fields
+        fields = change(g, {**masked.head.fields, **fields})
+        yield signed(cast.clients[0], container.MASKED, fields, payload)
+
+
+def test_forged_contributions(cast):
+    forged = forged_contributions(np.random.default_rng(2), cast, cast.mask(0, PARTS[0]), FILES)
+    accepted = sum(attempt(partial(Masked.from_bytes, data, cast.declared)) for data in forged)
+    assert 0 < accepted < FILES / 2
+
+
+def test_a_forged_contribution_takes_no_more_memory_than_a_true_one():
+    data = fixed_data("linear", 30, feature_dim=150)
+    cast = Cast.of(statistics_space(data.encoder, [0, 1, 2], 1000), 3, least=2)
+    true = cast.mask(0, data.count())
+    most = peak(cast, true)
+    for forged in forged_contributions(np.random.default_rng(5), cast, true, 100):
+        assert peak(cast, forged) <= 1.5 * most
+
+
+def peak(cast, data, read=Masked.from_bytes):
+    tracemalloc.start()
+    try:
+        assert not attempt(partial(read, data, cast.declared)) or read is Masked.from_bytes
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_few_bytes_do_not_unfold_to_many(cast, total):
+    bomb, head = bytes(1 << 27), next(iter(total.heads.values()))
+    said = {name: head.fields[name] for name in ("round", "client", "boxes")}
+    asked = {"round": cast.declared.digest, "request": total.digest}
+    answered = {**asked, "keyholder": cast.keyholders[0].name}
+    signed = [
+        (Masked.from_bytes, container.MASKED, cast.clients[0], "masked", said),
+        (Answer.from_bytes, container.ANSWER, cast.keyholders[0], "answer", answered),
+        (load_round, container.ROUND, cast.operator, "round", {}),
+    ]
+    files = [
+        (read, Head.sign(key, name, bomb, **fields).to_bytes(kind, bomb))
+        for read, kind, key, name, fields in signed
+    ]
+    heads = container.to_bytes(container.REQUEST, {"round": cast.declared.digest}, {"heads": bomb})
+    for read, data in [*files, (Request.from_bytes, heads)]:
+        assert len(data) < len(bomb) / 1000
+        assert peak(cast, data, read) < len(bomb) / 10
+
+
+def load_round(data, declared):
+    return PrivateRound.load(data, declared.operator)
+
+
+@pytest.mark.parametrize("text", [r'"\ud800"', "NaN", "[" * 900 + "]" * 900])
+def test_heads_that_have_no_canonical_text(cast, total, text):
+    content = [head.to_json() for head in total.heads.values()]
+    content[0]["head"]["boxes"] = "here"
+    heads = json.dumps(content).replace('"here"', text).encode()
+    header = {"round": cast.declared.digest}
+    data = container.to_bytes(container.REQUEST, header, {"heads": heads})
+    assert not attempt(partial(Request.from_bytes, data, cast.declared))
+
+
+def test_forged_requests(cast, total):
+    g, accepted = np.random.default_rng(3), 0
+    whole = [head.to_json() for head in total.heads.values()]
+    with History(":memory:") as history:
+        for number in range(FILES):
+            content = copy.deepcopy(whole)
+            if number % 2:
+                # A client of the round that lies: what it says is truly signed.
+                fields = change(g, content[0]["head"])
+                signature = cast.clients[0].sign(container.canonical(fields)).hex()
+                content[0] = {"head": fields, "signature": signature}
+            else:
+                content = change(g, content)
+            sections = {"heads": container.canonical(content)}
+            header = {"round": cast.declared.digest}
+            data = container.to_bytes(container.REQUEST, header, sections)
+            accepted += attempt(
+                lambda data=data: answer(
+                    Request.from_bytes(data, cast.declared), cast.keyholders[0], history
+                )
+            )
+            with_sum = {**sections, "sum": total.vector.tobytes()}
+            data = container.to_bytes(container.MASKED_SUM, header, with_sum)
+            attempt(lambda data=data: MaskedSum.from_bytes(data, cast.declared))
+        # Boxes for the others are theirs to judge; the clients and their files stay the same.
+        assert history.opened(cast.declared.digest) == [total.members]
+    assert 0 < accepted < FILES / 4
+
+
+def test_forged_answers(cast, total):
+    g, opened = np.random.default_rng(4), []
+    honest = Answer.from_bytes(cast.answer(1, total), cast.declared)
+    whole = container.from_bytes(cast.answer(0, total), kind=container.ANSWER)
+    payload = whole.section("payload", whole.frames["payload"][1])
+    for number in range(FILES):
+        changed = bytearray(payload)
+        changed[g.integers(len(changed))] ^= 1 << int(g.integers(8))
+        if number % 4 == 0:
+            del changed[g.integers(len(changed)) :]
+        fields = Head.sign(cast.keyholders[0], "answer", bytes(changed)).fields
+        fields = {**whole.header["head"], **fields}
+        if number % 2:
+            fields = change(g, fields)
+        data = signed(cast.keyholders[0], container.ANSWER, fields, bytes(changed))
+
+        def act(data=data):
+            opened.append(total.open([Answer.from_bytes(data, cast.declared), honest]))
+
+        attempt(act)
+    # A keyholder that lies about a mask which the other does not know can shift the sum: such
+    # a sum must still be one of real samples.
+    for statistics in opened:
+        statistics.verify()
+    assert len(opened) < FILES / 4

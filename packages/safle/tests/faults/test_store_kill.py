@@ -1,0 +1,241 @@
+"""kill -9 at every line that a store executes: what was acknowledged is there, and no half."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from safle.server.contribution import Contribution
+from safle.server.store import Store
+from safle.wire import encode_statistics
+from support.data_sets import fixed_data
+
+# Each fork kills itself at the n-th line that it executes in the store's own modules, on a copy
+# of the store of its own. The kernels are loaded before, with the threads that survive a fork.
+KILLER = """
+import os, shutil, signal, sys
+from itertools import count
+from pathlib import Path
+from safle.server.contribution import Contribution
+from safle.server.store import Store
+from safle.wire import decode_statistics
+folder, template, action = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+data = (folder / "new.stats").read_bytes()
+decode_statistics(data)
+MODULES = ("store", "database", "contribution", "limits")
+OURS = ("atomic.py", *(f"/federation/{name}.py" for name in MODULES))
+
+def act(place):
+    if action == "create":
+        store = Store.create(place, Store.open(template).encoder)
+    else:
+        store = Store.open(place, writing=True)
+    if action == "remove":
+        store.remove("b")
+    else:
+        store.add(Contribution("new", data))
+    os.write(2, b"done ")
+
+def killed_at(number):
+    left = number
+    def trace(frame, event, argument):
+        nonlocal left
+        if not frame.f_code.co_filename.endswith(OURS):
+            return None
+        if event == "line":
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+    return trace
+
+numbers = []
+# Making a store takes many lines, of which the last ones are those of adding.
+for number in count(1, 3 if action == "create" else 1):
+    numbers.append(number)
+    place = folder / f"{action}-{number}"
+    if action != "create":
+        shutil.copytree(template, place)
+    child = os.fork()
+    if not child:
+        sys.settrace(killed_at(number))
+        act(place)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSIGNALED(status):
+        assert os.waitstatus_to_exitcode(status) == 0
+        break
+print(*numbers)
+"""
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """``killed(action)``: a store for every line at which the action was killed, the last whole."""
+    folder = tmp_path_factory.mktemp("killed")
+    data = fixed_data("embedding", 40)
+    parts = [
+        encode_statistics(data.part(slice(a, b)).count()) for a, b in pairwise([0, 10, 20, 40])
+    ]
+    (folder / "new.stats").write_bytes(parts[2])
+    with Store.create(folder / "template", data.encoder) as store:
+        store.add(Contribution("a", parts[0]))
+        store.add(Contribution("b", parts[1]))
+
+    def run(action: str) -> list[Path]:
+        done = subprocess.run(
+            [sys.executable, "-c", KILLER, folder, folder / "template", action],
+            capture_output=True,
+            env=os.environ | {"NUMBA_THREADING_LAYER": "workqueue"},
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.split() == ["done"]
+        return [folder / f"{action}-{n}" for n in done.stdout.split()]
+
+    return run, parts, folder / "template"
+
+
+def members_after(place: Path) -> list[str]:
+    """What a reader sees, and that the next writer finds the same and leaves no stray file."""
+    seen = [*Store.open(place).members]
+    with Store.open(place, writing=True) as store:
+        assert [*store.members] == seen
+        assert store.problems() == []
+    return seen
+
+
+@pytest.mark.slow
+def test_killed_while_adding_a_client_is_in_or_not(killed):
+    run, parts, _ = killed
+    places = run("add")
+    outcomes = [members_after(place) for place in places]
+    assert {tuple(outcome) for outcome in outcomes} == {("a", "b"), ("a", "b", "new")}
+    assert outcomes[-1] == ["a", "b", "new"]
+    # Once in, in for good: no later kill undoes it.
+    assert outcomes == sorted(outcomes, key=len)
+    for place, outcome in zip(places, outcomes, strict=True):
+        with Store.open(place, writing=True) as store:
+            if "new" not in outcome:
+                store.add(Contribution("new", parts[2]))
+            assert store.sample_count == 40
+
+
+@pytest.mark.slow
+def test_killed_while_removing_a_client_is_in_or_gone(killed):
+    run, _, _ = killed
+    places = run("remove")
+    outcomes = [members_after(place) for place in places]
+    assert {tuple(outcome) for outcome in outcomes} == {("a", "b"), ("a",)}
+    assert outcomes == sorted(outcomes, key=len, reverse=True)
+    for place, outcome in zip(places, outcomes, strict=True):
+        assert len([*(place / "contributions").iterdir()]) == len(outcome)
+
+
+@pytest.mark.slow
+def test_killed_while_making_a_store_it_can_be_made_again(killed):
+    run, parts, _ = killed
+    encoder = fixed_data("embedding", 5).encoder
+    for place in run("create"):
+        with Store.create(place, encoder) as store:
+            if "new" not in store.members:
+                store.add(Contribution("new", parts[2]))
+            assert store.problems() == []
+            assert encode_statistics(store.total().snapshot()) == parts[2]
+
+
+RESTLESS = """
+import sys
+from itertools import count
+from pathlib import Path
+from safle.server.contribution import Contribution
+from safle.server.store import Store
+data = Path(sys.argv[2]).read_bytes()
+with Store.open(sys.argv[1], writing=True) as store:
+    for number in count(len(store.members)):
+        store.add(Contribution(f"client {number}", data), allow_duplicates=True)
+        print(f"client {number}", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_real_kill_from_outside_loses_nothing_that_was_acknowledged(killed, tmp_path):
+    _, parts, template = killed
+    place = tmp_path / "store"
+    (tmp_path / "new.stats").write_bytes(parts[2])
+    shutil.copytree(template, place)
+    acknowledged = ["a", "b"]
+    for turn in range(4):
+        child = subprocess.Popen(
+            [sys.executable, "-c", RESTLESS, place, tmp_path / "new.stats"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        lines = [child.stdout.readline() for _ in range(5 + 3 * turn)]
+        child.kill()
+        lines += child.stdout.readlines()
+        child.wait(timeout=30)
+        child.stdout.close()
+        acknowledged += [line.strip() for line in lines if line.endswith("\n")]
+        members = members_after(place)
+        assert members[: len(acknowledged)] == acknowledged
+        # One more may have reached the disk before it could be said.
+        assert len(members) <= len(acknowledged) + 1
+        acknowledged = members
+
+
+CROWD = """
+import sys, time
+from pathlib import Path
+from safle.encoders import load_encoder
+from safle.errors import StoreError
+from safle.server.contribution import Contribution
+from safle.server.store import Store
+folder, who = Path(sys.argv[1]), sys.argv[2]
+data, encoder = (folder / "new.stats").read_bytes(), load_encoder(folder / "encoder.safetensors")
+print("ready", flush=True)
+while not (folder / "go").exists():
+    time.sleep(0.001)
+for number in range(12):
+    name = f"{who}-{number}"
+    try:
+        # Every time anew: all of them make the store, and none may replace it.
+        with Store.create(folder / "store", encoder, seconds=120) as store:
+            store.add(Contribution(name, data), allow_duplicates=True)
+    except StoreError:
+        continue
+    print(name, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_many_processes_that_make_and_fill_one_store_lose_nothing(tmp_path):
+    data = fixed_data("embedding", 20)
+    data.encoder.save(tmp_path / "encoder.safetensors")
+    (tmp_path / "new.stats").write_bytes(encode_statistics(data.count()))
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", CROWD, tmp_path, str(who)], stdout=subprocess.PIPE, text=True
+        )
+        for who in range(8)
+    ]
+    for writer in writers:
+        assert writer.stdout.readline() == "ready\n"
+    (tmp_path / "go").touch()
+    said = [
+        line.strip() for writer in writers for line in writer.communicate(timeout=240)[0].split()
+    ]
+    assert {writer.returncode for writer in writers} == {0}
+    store = Store.open(tmp_path / "store")
+    assert sorted(store.members) == sorted(said)
+    assert len(said) == 8 * 12
+    assert store.problems() == []
+    assert store.total().sample_count == 8 * 12 * 20

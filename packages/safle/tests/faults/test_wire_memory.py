@@ -1,0 +1,181 @@
+"""The memory that is checked is the memory that is taken, and lies take none."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from safle.encoders import make_encoder
+from safle.encoders.codes import Layout
+from safle.errors import EncoderMismatch, WireError
+from safle.statistics import Accumulator, Statistics, count
+from safle.wire import container, decode_statistics, encode_statistics, open_statistics
+from safle.wire.classes import class_bytes
+from safle.wire.columns import are_few, working_bytes
+from safle.wire.statistics import unfolded_bytes
+from support.data_sets import KINDS, FixedCalibration, fixed_data, fixed_encoder
+
+pytestmark = pytest.mark.slow
+
+MILLION = 1_000_000
+
+
+def peak_of(read):
+    read()
+    tracemalloc.start()
+    try:
+        read()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def said_of(statistics, data):
+    """What a reader checks before it begins."""
+    opened = container.from_bytes(data, kind=container.STATISTICS)
+    sizes = len(statistics.codes), len(statistics.class_names), opened.raw_bytes
+    said = unfolded_bytes(statistics.layout, *sizes, form=opened.header["form"])
+    return said + (working_bytes(statistics) if are_few(statistics) else 0)
+
+
+@pytest.mark.parametrize("repeats", [1, 40])
+@pytest.mark.parametrize("samples", [40, 240, 920])
+@pytest.mark.parametrize("kind", KINDS)
+def test_reading_takes_what_was_checked_and_not_more(kind, samples, repeats):
+    encoder = make_encoder(FixedCalibration(100), kind)
+    features = encoder.plausible_features(samples // repeats, np.random.default_rng(0))
+    statistics = count(encoder, np.repeat(features, repeats, axis=0), np.arange(samples) % 7)
+    data = encode_statistics(statistics)
+    peak = peak_of(lambda: decode_statistics(data, made=encoder))
+    # Kernels and LAPACK work in arrays of ours; a few small ones come on top.
+    assert peak <= said_of(statistics, data) + MILLION / 2
+    assert said_of(statistics, data) <= 4 * peak + 2**24
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_whole_gram_of_few_samples_is_refused_within_what_was_checked(kind, monkeypatch):
+    encoder = make_encoder(FixedCalibration(100), kind)
+    features = encoder.plausible_features(40, np.random.default_rng(0))
+    statistics = count(encoder, features, np.arange(40) % 7)
+    with monkeypatch.context() as patch:
+        patch.setattr("safle.wire.columns.choose", lambda _: None)
+        data = encode_statistics(statistics)
+
+    def read():
+        with pytest.raises(WireError, match="form that the format prescribes"):
+            decode_statistics(data, made=encoder)
+
+    assert b'"form":"whole"' in data
+    assert peak_of(read) <= said_of(statistics, data) + MILLION
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_takes_more_than_the_limit_is_refused_before_it_is_taken(kind, at_most):
+    encoder = make_encoder(FixedCalibration(100), kind)
+    for samples in (40, 920):
+        features = encoder.plausible_features(samples, np.random.default_rng(0))
+        statistics = count(encoder, features, np.arange(samples) % 7)
+        data = encode_statistics(statistics)
+        said = said_of(statistics, data)
+        assert decode_statistics(data, limit=said) == statistics
+        with at_most(said // 2 + MILLION), pytest.raises(WireError, match="the limit is"):
+            decode_statistics(data, limit=said - 1)
+
+
+@pytest.mark.parametrize("samples", [60, 900])
+def test_grams_of_classes_take_what_was_checked_and_not_more(samples, at_most, monkeypatch):
+    encoder = make_encoder(FixedCalibration(100), "linear", by_class=True)
+    features = encoder.plausible_features(samples, np.random.default_rng(0))
+    statistics = count(encoder, features, np.arange(samples) % 60)
+    data, checked = encode_statistics(statistics), []
+
+    def note(parts, values):
+        checked.append(class_bytes(parts, values))
+        return checked[-1]
+
+    def read(limit=container.DEFAULT_LIMIT):
+        found, _ = open_statistics(data, made=encoder, limit=limit)
+        Accumulator(encoder).add(found)
+
+    monkeypatch.setattr("safle.wire.classes.class_bytes", note)
+    # What one class at a time may take is most of it here: the rest is what adds up.
+    working = max(map(working_bytes, statistics.by_class))
+    assert peak_of(read) <= checked[0] - working + 2 * MILLION
+    with at_most(2 * MILLION), pytest.raises(WireError, match="the limit is"):
+        read(checked[0] - 1)
+
+
+@pytest.mark.parametrize("size", [10**18, 2**63, 10**400, 10**4000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_section_of_any_size_is_a_lie_like_others(kind, size, forge, refuses):
+    forged = forge(encode_statistics(fixed_data(kind).count()))
+    for name in forged.sections:
+        forged.raw_sizes = {name: size}
+        refuses(forged.to_bytes())
+
+
+def test_a_number_of_more_digits_than_python_reads_is_a_lie_too(forge, refuses):
+    forged = forge(encode_statistics(fixed_data("linear").count()))
+    text = container.canonical({**forged.header, "sections": [["counts", 7]]})
+    forged.text = text.replace(b'["counts",7]', b'["counts",' + b"9" * 6_000 + b"]")
+    refuses(forged.to_bytes(), "header is not valid")
+
+
+def wide(columns):
+    """A file of no samples and of so many dense columns."""
+    layout = Layout((), (256,) * columns)
+    made = Statistics.empty(fixed_encoder("linear"))
+    return type(made).empty(_Made(made.fingerprint, layout))
+
+
+class _Made:
+    def __init__(self, fingerprint, layout):
+        self.fingerprint, self.layout = fingerprint, layout
+
+
+def test_many_columns_and_no_samples_take_nothing_of_who_knows_the_encoder(at_most):
+    encoder = fixed_encoder("linear")
+    data = encode_statistics(wide(14_000))
+    assert len(data) < 3_500
+    started = time.process_time()
+    with at_most(MILLION), pytest.raises(EncoderMismatch, match="another layout"):
+        decode_statistics(data, made=encoder)
+    with at_most(5 * MILLION), pytest.raises(WireError, match="the limit is"):
+        decode_statistics(data, limit=10**9)
+    said = unfolded_bytes(wide(14_000).layout, 0, 0, 0, form="whole")
+    assert peak_of(lambda: decode_statistics(data)) <= said
+    assert time.process_time() - started < 5
+
+
+def test_layouts_are_compared_before_anything_unfolds(forge, at_most, monkeypatch):
+    forged = forge(encode_statistics(fixed_data("linear").count()))
+    forged.header["layout"]["limits"][0][0][0] += 1
+
+    def unfold(*_arguments):
+        raise AssertionError("a section was unfolded")
+
+    monkeypatch.setattr("zstandard.ZstdDecompressor", unfold)
+    with at_most(MILLION), pytest.raises(EncoderMismatch, match="another layout"):
+        decode_statistics(forged.to_bytes(), made=fixed_encoder("linear"))
+
+
+def test_a_header_of_16_megabytes_is_not_read(forge, at_most):
+    forged = forge(encode_statistics(fixed_data("linear").count()))
+    forged.header["classes"] = ["x" * 15 + str(number) for number in range(800_000)]
+    data = forged.to_bytes()
+    assert len(data) > 16 * MILLION
+    with at_most(MILLION), pytest.raises(WireError, match="header claims"):
+        decode_statistics(data)
+
+
+def test_the_largest_header_is_read_in_little_memory(forge, at_most):
+    forged = forge(encode_statistics(fixed_data("linear").count()))
+    for lie in ([[]] * 300_000, [*range(150_000)], {str(n): n for n in range(70_000)}):
+        forged.header["classes"] = lie
+        data = forged.to_bytes()
+        assert 900_000 < len(data) < 1_100_000
+        with at_most(80 * MILLION), pytest.raises(WireError):
+            decode_statistics(data)

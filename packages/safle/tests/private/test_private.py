@@ -1,0 +1,404 @@
+"""Private rounds: who is refused, why, and what a keyholder remembers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from safle.cli.main import app
+from safle.cli.session import Session
+from safle.encoders.histogram import Grid, Histogram
+from safle.errors import (
+    CountOverflow,
+    DuplicateContribution,
+    EncoderMismatch,
+    FederationError,
+    InvariantError,
+    SettingsError,
+    StoreError,
+    WireError,
+)
+from safle.private.answer import Answer
+from safle.private.gathering import MaskedSum, Request
+from safle.private.keyholder import History, answer, check_apart, explain
+from safle.private.keys import PrivateKey, PublicKey
+from safle.private.masked import Masked, mask
+from safle.private.round import PrivateRound, declare_round, statistics_space
+from safle.private.vector import HistogramSpace
+from safle.site.policy import Policy
+from safle.site.release import Release
+from safle.statistics import sum_statistics
+from support.data_sets import fixed_data, fixed_encoder
+from support.private_rounds import Cast
+
+DATA = fixed_data("linear", 60)
+PARTS = [DATA.part(slice(10 * at, 10 * at + 10)).count() for at in range(6)]
+SPACE = statistics_space(DATA.encoder, [0, 1, 2], 1000)
+
+
+@pytest.fixture(scope="module")
+def cast():
+    return Cast.of(SPACE, 6, least=2)
+
+
+@pytest.fixture(scope="module")
+def files(cast):
+    return [cast.mask(at, part) for at, part in enumerate(PARTS)]
+
+
+@pytest.fixture(scope="module")
+def total(cast, files):
+    return cast.gather(files)
+
+
+def flip(data, at):
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def test_a_flipped_bit_is_refused_anywhere(cast, files):
+    for at in np.linspace(0, len(files[0]) - 1, 60).astype(int):
+        with pytest.raises(WireError):
+            Masked.from_bytes(flip(files[0], at), cast.declared)
+
+
+def test_a_flipped_bit_under_a_fresh_seal_is_not_signed(cast, files):
+    masked = Masked.from_bytes(files[0], cast.declared)
+    vector = masked.vector.copy()
+    vector[0] ^= 1
+    with pytest.raises(WireError, match="not the one that was signed"):
+        Masked.from_bytes(replace(masked, vector=vector).to_bytes(), cast.declared)
+    for name, value in (("client", "client-01"), ("payload", "0" * 64)):
+        head = replace(masked.head, fields={**masked.head.fields, name: value})
+        with pytest.raises((FederationError, WireError)):
+            Masked.from_bytes(replace(masked, head=head).to_bytes(), cast.declared)
+
+
+def test_another_round_is_refused(cast, files):
+    other = cast.again(SPACE)
+    with pytest.raises(FederationError, match="made for round"):
+        other.gather(files)
+
+
+def test_a_stranger_is_refused(cast):
+    stranger = Cast.of(SPACE, 7)
+    with pytest.raises(FederationError, match="not on the roster"):
+        Masked.from_bytes(stranger.mask(6, PARTS[0]), cast.declared)
+    with pytest.raises(FederationError, match="signature is not client-00's"):
+        Masked.from_bytes(stranger.mask(0, PARTS[0]), cast.declared)
+    with pytest.raises(FederationError, match="not on the roster"):
+        mask(cast.declared, PrivateKey.new("nobody"), PARTS[0])
+    with pytest.raises(FederationError, match="lists another key for client-00"):
+        mask(cast.declared, PrivateKey.new("client-00"), PARTS[0])
+
+
+def test_a_client_is_taken_once(cast, files):
+    with pytest.raises(DuplicateContribution, match="client-00 is in already"):
+        cast.gather([files[0], files[1], cast.mask(0, PARTS[3])])
+
+
+def test_seeds_are_fresh(cast, files):
+    once, again = (
+        Masked.from_bytes(data, cast.declared) for data in (files[0], cast.mask(0, PARTS[0]))
+    )
+    assert np.mean(once.vector == again.vector) < 0.1
+
+
+def test_what_does_not_belong_in_the_round_is_refused(cast):
+    other = fixed_encoder("linear", 3)
+    wrong = fixed_data("linear", 10, feature_dim=3)
+    assert other == wrong.encoder
+    with pytest.raises(EncoderMismatch):
+        cast.mask(0, wrong.count())
+    unknown = Cast.of(statistics_space(DATA.encoder, [0, 1], 1000), 2)
+    with pytest.raises(InvariantError, match="class 2 is not among those"):
+        unknown.mask(0, PARTS[0])
+    grid = Grid(0, 1, bins=4)
+    histograms = Cast.of(HistogramSpace(grid, 2, 3), 2)
+    with pytest.raises(EncoderMismatch):
+        histograms.mask(0, Histogram.of(np.zeros((1, 3)), grid))
+    with pytest.raises(CountOverflow):
+        histograms.mask(0, Histogram.of(np.zeros((4, 2)), grid))
+    with pytest.raises(CountOverflow):
+        statistics_space(fixed_encoder("embedding"), [0], 2**31)
+
+
+def test_a_sum_that_nobody_could_have_counted_is_refused(cast):
+    lie = replace(PARTS[1], gram=PARTS[1].gram * -3)
+    total = cast.gather([cast.mask(0, PARTS[0]), cast.mask(1, lie)])
+    with pytest.raises(InvariantError):
+        cast.open(total, [0, 2])
+
+
+def test_too_few_clients(cast, files):
+    with pytest.raises(FederationError, match="1 clients are in; keyholders open the sum of"):
+        cast.gather(files[:1])
+    alone = Request(cast.declared, dict([*cast.gather(files).heads.items()][:1]))
+    with History(":memory:") as history, pytest.raises(FederationError, match="sum of 1 client;"):
+        answer(alone, cast.keyholders[0], history)
+
+
+def test_a_second_set_needs_enough_clients_of_difference(cast, files, tmp_path):
+    whole, fewer = cast.gather(files[:4]), cast.gather(files[:3])
+    path = tmp_path / "history.sqlite"
+    first = cast.answer(0, whole, path)
+    with pytest.raises(FederationError, match="would tell 1 client apart"):
+        cast.answer(0, fewer, path)
+    assert cast.answer(0, whole, path) == first
+    late = cast.gather(files)
+    cast.answer(0, late, path)
+    changed = cast.gather([*files[:3], cast.mask(3, PARTS[4])])
+    with pytest.raises(FederationError, match="would tell 1 client apart"):
+        cast.answer(0, changed, path)
+    with History(path) as history:
+        assert "You have opened this very set before" in "\n".join(explain(whole.request, history))
+        assert "opened before: 2." in "\n".join(explain(fewer.request, history))
+    # Late clients alone, and all but those: their sums are the difference of what is open.
+    assert cast.open(late, [0, 1]) == sum_statistics(PARTS)
+
+
+def test_sets_that_pass_two_at_a_time_tell_nobody_apart_together():
+    """No keyholder sees every set: all families of three sets of six clients, two at a time."""
+    everybody = [frozenset(at for at in range(6) if bits >> at & 1) for bits in range(1, 64)]
+    apart = {
+        (one, other) for one, other in combinations(everybody, 2) if passes(check_apart, one, other)
+    }
+    triples = [
+        (one, other, third)
+        for one, other in apart
+        for third in everybody
+        if (other, third) in apart and (one, third) in apart
+    ]
+    assert triples
+    for sets in triples:
+        together = Counter(tuple(member in one for one in sets) for member in range(6))
+        del together[False, False, False]
+        assert min(together.values()) >= 2
+
+
+def passes(check, *sets):
+    try:
+        check(sets, 2)
+    except FederationError:
+        return False
+    return True
+
+
+def test_keyholders_who_have_not_seen_every_set_give_nobody_away(cast, files, tmp_path):
+    """Two keyholders each open {0, 1}, {2, 3} and {0, ..., 4}: the rest would be client 4."""
+    asked = {(0, 1): files[:2], (1, 2): files[2:4], (0, 2): files[:5]}
+    opened = []
+    for keyholders, chosen in asked.items():
+        total = cast.gather(chosen)
+        with contextlib.suppress(FederationError):
+            answers = [
+                Answer.from_bytes(cast.answer(at, total, tmp_path / f"{at}"), cast.declared)
+                for at in keyholders
+            ]
+            opened.append(total.open(answers))
+    assert opened[0] == sum_statistics(PARTS[:2])
+    assert len(opened) < 3
+
+
+def test_a_second_round_that_tells_few_apart_is_pointed_out(cast, files, tmp_path):
+    path, again = tmp_path / "history", cast.again(SPACE)
+    with History(path) as history:
+        assert "Your history is empty" in "\n".join(explain(cast.gather(files).request, history))
+    cast.answer(0, cast.gather(files), path)
+    second = again.gather([again.mask(at, part) for at, part in enumerate(PARTS[:5])]).request
+    with History(path) as history:
+        told = explain(second, history)
+        assert "empty" not in "".join(told)
+        assert "the difference of the two gives away client-05." in told[-1]
+        fewer = Request(again.declared, dict([*second.heads.items()][:4]))
+        assert "Beware" not in "".join(explain(fewer, history))
+
+
+def test_sets_that_overlap_are_refused_with_what_to_ask_for(cast, files, tmp_path):
+    cast.answer(0, cast.gather(files[:4]), tmp_path / "history")
+    with pytest.raises(FederationError, match="each has some that the other has not: ask for"):
+        cast.answer(0, cast.gather(files[2:]), tmp_path / "history")
+    cast.answer(0, cast.gather(files), tmp_path / "history")
+
+
+def test_a_damaged_history_gives_no_answer(cast, total, tmp_path):
+    path = tmp_path / "history.sqlite"
+    path.write_bytes(b"not a database at all" * 100)
+    with pytest.raises(StoreError, match="without its history a keyholder must not answer"):
+        cast.answer(0, total, path)
+
+
+def test_answers_must_fit(cast, files, total):
+    answers = [Answer.from_bytes(cast.answer(at, total), cast.declared) for at in range(3)]
+    with pytest.raises(FederationError, match="1 keyholders have answered; 2 of"):
+        total.open(answers[:1])
+    with pytest.raises(FederationError, match="1 keyholders have answered"):
+        total.open([answers[0], answers[0]])
+    with pytest.raises(FederationError, match="it is of other clients"):
+        cast.gather(files[:3]).open(answers)
+    wrong = {share: vector.copy() for share, vector in answers[0].vectors.items()}
+    wrong[0][0] ^= 1
+    with pytest.raises(FederationError, match="answer differently about the same masks"):
+        total.open([replace(answers[0], vectors=wrong), answers[1]])
+    forged = replace(answers[0], keyholder="keyholder-1").to_bytes(cast.keyholders[0])
+    with pytest.raises(FederationError, match="signature is not keyholder-1's"):
+        Answer.from_bytes(forged, cast.declared)
+    stranger = replace(answers[0], keyholder="nobody").to_bytes(cast.keyholders[0])
+    with pytest.raises(FederationError, match="not a keyholder of this round"):
+        Answer.from_bytes(stranger, cast.declared)
+
+
+def test_only_keyholders_answer(cast, total):
+    with History(":memory:") as history:
+        for key in (cast.clients[0], PrivateKey.new("keyholder-0")):
+            with pytest.raises(FederationError, match="not a keyholder's of this round"):
+                answer(total.request, key, history)
+
+
+def test_the_masked_sum_survives_its_file(cast, total):
+    again = MaskedSum.from_bytes(total.to_bytes(), cast.declared)
+    assert cast.open(again, [0, 1]) == sum_statistics(PARTS)
+    with pytest.raises(WireError, match="this is a masked sum file"):
+        Request.from_bytes(total.to_bytes(), cast.declared)
+
+
+def test_a_box_opens_for_its_own_client_round_and_file_only(cast, files):
+    heads = cast.gather(files[:2]).heads
+    head, holder, other = heads["client-00"], cast.keyholders[0], cast.again(SPACE).declared
+    own, digest = cast.declared, head.payload_digest
+    bindings = [
+        other.bound_to("client-00", digest, holder.name),
+        own.bound_to("client-01", digest, holder.name),
+        own.bound_to("client-00", heads["client-01"].payload_digest, holder.name),
+        own.bound_to("client-00", digest, "keyholder-1"),
+    ]
+    for binding in bindings:
+        boxes = head.fields["boxes"] | {
+            holder.name: holder.public.seal_box(bytes(64), binding).hex()
+        }
+        fields = {**head.fields, "boxes": boxes}
+        signed = type(head)(fields, cast.clients[0].sign(_canonical(fields)))
+        request = Request(own, {**heads, "client-00": signed})
+        with History(":memory:") as history:
+            with pytest.raises(FederationError, match="a box does not open"):
+                answer(request, holder, history)
+            assert history.opened(own.digest) == []
+
+
+def _canonical(fields):
+    from safle.wire import container
+
+    return container.canonical(fields)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"keyholders": 2}, "2 keyholders; expected 1 or 3"),
+        ({"keyholders": 3, "needed": 1}, "expected more than half"),
+        ({"keyholders": 3, "needed": 4}, "expected more than half"),
+        ({"least": 7}, "least 7 of 6 clients"),
+    ],
+)
+def test_rounds_that_would_not_protect_are_refused(change, match):
+    with pytest.raises(SettingsError, match=match):
+        Cast.of(SPACE, 6, **change)
+
+
+def test_a_round_is_its_operators(cast):
+    other = PrivateKey.new("operator")
+    with pytest.raises(FederationError, match="signature is not operator's"):
+        PrivateRound.load(cast.declared.data, other.public)
+    double = [cast.clients[0].public, replace(cast.clients[0].public, name="twin")]
+    keyholders = [cast.keyholders[0].public]
+    with pytest.raises(SettingsError, match="one key under two names"):
+        declare_round(other, SPACE, clients=double, keyholders=keyholders, least=2)
+    assert cast.declared.space == SPACE
+
+
+def test_keys_stay_with_their_owner(tmp_path):
+    key = PrivateKey.new("hospital-a")
+    key.save(tmp_path / "a.key")
+    key.public.save(tmp_path / "a.pub")
+    assert PrivateKey.load(tmp_path / "a.key") == key
+    assert PublicKey.load(tmp_path / "a.pub") == key.public
+    assert (tmp_path / "a.key").stat().st_mode & 0o077 == 0
+    assert key.signing.hex() not in repr(key)
+    with pytest.raises(FileExistsError):
+        key.save(tmp_path / "a.key")
+    with pytest.raises(WireError, match="make one with: safle private keys"):
+        PrivateKey.load(tmp_path / "a.pub")
+
+
+def test_new_keys_replace_nothing(safle, tmp_path):
+    (tmp_path / "b.pub").write_text("another's")
+    safle("private", "keys", "a", "-o", tmp_path / "a.key")
+    kept = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for name in ("a.key", "b.key", "c.pub"):
+        assert "would be lost" in safle("private", "keys", "a", "-o", tmp_path / name, code=2)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == kept
+
+
+def test_a_policy_sees_who_opens(cast):
+    release = Release.of(PARTS[0]).under_masks(cast.declared)
+    mine = tuple(key.public.fingerprint for key in cast.keyholders)
+    Policy(mode="masked", least_clients=2, keyholders=mine).check(release)
+    with pytest.raises(ValueError, match="keyholders"):
+        Policy(keyholders=mine[:2]).check(release)
+    with pytest.raises(ValueError, match="least_clients"):
+        Policy(least_clients=3).check(release)
+
+
+def test_inspect_says_who_takes_part(cast, files, total, tmp_path):
+    contents = {
+        "round.private": (cast.declared.data, ["keyholder-2 (", "client-05 (", "2 keyholders"]),
+        "a.masked": (files[0], ["masked contribution", "client-00", cast.declared.digest]),
+        "sum.masked": (total.to_bytes(), ["masked sum"]),
+        "request.ask": (total.request.to_bytes(), ["request to keyholders"]),
+        "k.answer": (cast.answer(0, total), ["keyholder's answer", "keyholder-0"]),
+    }
+    for name, (data, shown) in contents.items():
+        (tmp_path / name).write_bytes(data)
+        done = CliRunner().invoke(app, ["inspect", str(tmp_path / name)], obj=Session())
+        assert done.exit_code == 0
+        assert all(text in done.output for text in shown)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from safle.private import keyholder
+from safle.private.gathering import Request
+from safle.private.keys import PrivateKey, PublicKey
+from safle.private.round import PrivateRound
+folder = Path(sys.argv[1])
+declared = PrivateRound.load((folder / "round").read_bytes(), PublicKey.load(folder / "o.pub"))
+request = Request.from_bytes((folder / "request").read_bytes(), declared)
+keyholder.add_masks = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+with keyholder.History(folder / "history") as history:
+    keyholder.answer(request, PrivateKey.load(folder / "k.key"), history)
+"""
+
+
+def test_a_killed_keyholder_remembers(cast, files, tmp_path):
+    whole, fewer = cast.gather(files[:4]), cast.gather(files[:3])
+    (tmp_path / "round").write_bytes(cast.declared.data)
+    (tmp_path / "request").write_bytes(whole.request.to_bytes())
+    cast.operator.public.save(tmp_path / "o.pub")
+    cast.keyholders[0].save(tmp_path / "k.key")
+    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=False, env=os.environ)
+    assert done.returncode == -signal.SIGKILL
+    with pytest.raises(FederationError, match="would tell 1 client apart"):
+        cast.answer(0, fewer, tmp_path / "history")
+    answers = [cast.answer(0, whole, tmp_path / "history"), cast.answer(1, whole)]
+    opened = whole.open(Answer.from_bytes(data, cast.declared) for data in answers)
+    assert opened == sum_statistics(PARTS[:4])

@@ -1,0 +1,64 @@
+"""Whoever opens a sum, or publishes one, has it in the log before the file is there."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from safle import DeclaredRange, make_encoder
+from safle.site.log import read_log, site_log
+
+pytest.importorskip("cryptography.hazmat.primitives.hpke", reason="needs the extra private")
+
+
+def test_what_was_opened_and_published_is_logged(safle, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.sqlite"))
+    encoder = make_encoder(DeclaredRange(0, 1, feature_dim=2), "linear", norm_clip=2)
+    encoder.save("encoder.safetensors")
+    for name in ("operator", "a", "b", "c", "board"):
+        safle("private", "keys", name, "-o", f"{name}.key")
+    who = [word for name in "abc" for word in ("--client", f"{name}.pub")]
+    told = ("--round", "round.private", "--operator", "operator.pub")
+    what = ("--encoder", "encoder.safetensors", "--classes", "ill,well", "--most-samples", 99)
+    keys = ("--keyholder", "board.pub", "--key", "operator.key")
+    safle("private", "round", *what, *who, *keys, "-o", "round.private")
+    generator = np.random.default_rng(0)
+    for name in "abc":
+        labels = np.array(["ill", "well"] * 4)
+        np.savez(f"{name}.npz", features=generator.uniform(0, 1, (8, 2)), labels=labels)
+        own = ("--encoder", "encoder.safetensors", *told, "--key", f"{name}.key")
+        safle("count", f"{name}.npz", *own, "-o", f"{name}.masked")
+    sums = [f"{name}.masked" for name in "abc"]
+    safle("private", "sum", *sums, *told, "--request", "request.ask", "-o", "sum.masked")
+    own = ("--key", "board.key", "--history", "board.sqlite", "--yes")
+    safle("private", "answer", "request.ask", *told, *own, "-o", "board.answer")
+    safle("private", "open", "sum.masked", "board.answer", *told, "-o", "total.stats")
+    noise = ("--epsilon", 1, "--delta", 1e-5, "--classes", "ill,well", "--calibration", "declared")
+    safle("publish", "total.stats", *noise, "-o", "noisy.stats")
+    events = read_log(site_log())
+    assert [event.event for event in events] == [
+        *["sent"] * 3,
+        *["received"] * 3,
+        *["opened"] * 2,
+        "sent",
+    ]
+    # Both ends name a file by the same digest.
+    assert [event.digest for event in events[:3]] == [event.digest for event in events[3:6]]
+    assert [event.who for event in events[3:6]] == ["a", "b", "c"]
+    *_, answered, opened, published = events
+    assert (answered.who, answered.note) == ("board", "a sum of 3 clients")
+    assert opened.note == "statistics of a, b, c"
+    assert opened.digest == hashlib.sha256((tmp_path / "total.stats").read_bytes()).hexdigest()
+    assert published.note == "noisy statistics, epsilon 1 and delta 1e-05"
+    sent = events[0].digest
+    twice = ("private", "sum", *sums, "a.masked", *told, "--request", "r.ask", "-o", "s.masked")
+    assert "a is in already" in safle(*twice, code=1)
+    own = ("--key", "a.key", "--history", "a.sqlite", "--yes")
+    safle("private", "answer", "request.ask", *told, *own, "-o", "a.answer", code=1)
+    *_, doubled, denied = read_log(site_log())
+    assert (doubled.event, doubled.digest) == ("refused", sent)
+    assert (denied.event, denied.who, denied.digest) == ("refused", "a", answered.digest)
+    assert published.digest == hashlib.sha256((tmp_path / "noisy.stats").read_bytes()).hexdigest()

@@ -1,0 +1,185 @@
+"""Rounds that open with noise: whose, how much, and never twice."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safle import DeclaredRange, LinearEncoder, Model, count, solve
+from safle.errors import (
+    CountOverflow,
+    FederationError,
+    InvalidInput,
+    PolicyRefused,
+    SafleError,
+    SettingsError,
+)
+from safle.private.answer import Answer
+from safle.private.keyholder import History, explain
+from safle.private.noisy_space import NoisySpace, with_noise
+from safle.private.round import PrivateRound, declare_round, statistics_space
+from safle.private.vector import add_vectors, pack, unpack
+from safle.publishing.publishing import draw_noise, epsilon_of
+from safle.site.policy import Policy
+from safle.site.release import Release
+from safle.statistics import sum_statistics
+from safle.statistics.noisy import FreeColumns
+from support.data_sets import KINDS, publishable_encoder
+from support.private_rounds import Cast
+
+CALIBRATION = DeclaredRange(-3, 3, feature_dim=3)
+LINEAR = LinearEncoder.publishable(CALIBRATION)
+GENERATOR = np.random.default_rng(0)
+
+
+def noisy_space(encoder, epsilon=2.0, keyholders=3):
+    exact = statistics_space(encoder, [0, 1, 2], 10_000)
+    return with_noise(exact, epsilon, 1e-5, "declared", keyholders)
+
+
+def parts_of(encoder):
+    return [
+        count(encoder, GENERATOR.normal(0, 1, (30, 3)), GENERATOR.integers(0, 2, 30))
+        for _ in range(3)
+    ]
+
+
+def no_noise(size, scale):
+    return np.zeros(size, np.int64)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_noise_and_sums_go_the_same_way(kind):
+    encoder = publishable_encoder(kind, CALIBRATION)
+    space, total = noisy_space(encoder), sum_statistics(parts_of(encoder))
+    free, draws = FreeColumns(encoder.layout), np.random.default_rng(1)
+    exact = free.take(total, space.class_names)
+    opened = unpack(space, pack(space, total)).released
+    assert all(np.array_equal(a, b) for a, b in zip(opened[:2], exact[:2], strict=True))
+    noise = draw_noise(
+        encoder.layout, 3, space.privacy, lambda n, scale: draws.integers(-9, 10, n) * int(scale)
+    )
+    hidden = pack(space, total)
+    space.hide(hidden, lambda n, scale: np.full(n, int(scale)))
+    for part, again in zip(noise[:2], unpack(space, pack(space, noise)).released[:2], strict=True):
+        assert np.array_equal(part, again)
+    lower = unpack(space, hidden).released
+    assert (lower.cross < exact.cross).all()
+
+
+def test_more_samples_than_declared_are_noticed_under_noise():
+    space = noisy_space(LINEAR)
+    vector = pack(space, parts_of(LINEAR)[0])
+    for _ in range(16):
+        add_vectors(space.blocks, vector, vector.copy())
+    with pytest.raises(CountOverflow, match=r"1,966,080 samples; the round allows 10,000"):
+        unpack(space, vector)
+    with pytest.raises(CountOverflow, match="declare fewer samples"):
+        replace(space, most_samples=LINEAR.layout.most_samples)
+
+
+@pytest.fixture(scope="module")
+def played():
+    """A round, its masked sum, and all answers."""
+    cast = Cast.of(noisy_space(LINEAR), 3, needed=3)
+    total = cast.gather([cast.mask(at, part) for at, part in enumerate(parts_of(LINEAR))])
+    return cast, total, [cast.answer(at, total) for at in range(3)]
+
+
+def test_what_opens_has_the_noise_of_all_keyholders(played):
+    cast, total, files = played
+    opened = total.open([Answer.from_bytes(data, cast.declared) for data in files])
+    planned = cast.declared.space.privacy
+    assert opened.privacy.promise == "epsilon 2, delta 1e-05"
+    assert opened.privacy.gram == pytest.approx(planned.gram * math.sqrt(3))
+    assert np.isfinite(Model(LINEAR, solve(opened)).weights).all()
+    other = total.open(
+        [Answer.from_bytes(cast.answer(at, total), cast.declared) for at in range(3)]
+    )
+    # Two histories, two draws.
+    assert not np.array_equal(opened.released.gram, other.released.gram)
+    with pytest.raises(InvalidInput):
+        opened.verify()
+
+
+def test_the_exact_sum_opens_for_nobody(played, monkeypatch):
+    """Less all noise it would: so it is noise, and nothing else, that is in the way."""
+    cast, total, files = played
+    with pytest.raises(FederationError, match="are needed"):
+        total.open([Answer.from_bytes(data, cast.declared) for data in files[:2]])
+    monkeypatch.setattr(NoisySpace.hide, "__defaults__", (no_noise,))
+    exact = cast.open(total, range(3)).released
+    noisy = total.open([Answer.from_bytes(data, cast.declared) for data in files]).released
+    assert (exact.gram != noisy.gram).mean() > 0.9
+    # One honest keyholder's noise is left where two give their masks without any.
+    given = [cast.answer(0, total), cast.answer(1, total), files[2]]
+    honest = total.open([Answer.from_bytes(data, cast.declared) for data in given]).released
+    assert (exact.gram != honest.gram).mean() > 0.9
+
+
+def test_a_second_answer_is_the_first(played, tmp_path):
+    cast, total, _ = played
+    place = tmp_path / "history.sqlite"
+    assert cast.answer(0, total, place) == cast.answer(0, total, place)
+
+
+def test_rounds_of_a_keyholder_add_up(played, tmp_path):
+    cast, total, _ = played
+    place = tmp_path / "history.sqlite"
+    for _ in range(2):
+        cast.answer(0, total, place)
+    with History(place) as history:
+        spent = history.ledger.releases()
+        assert [(row.epsilon, row.rho) for row in spent] == [(2.0, cast.declared.space.privacy.rho)]
+        assert "before:" not in explain(total.request, history)[-1]
+        again = cast.again(cast.declared.space)
+        files = [again.mask(at, part) for at, part in enumerate(parts_of(LINEAR))]
+        told = explain(again.gather(files).request, history)[-1]
+    together = epsilon_of(2 * spent[0].rho, 1e-5)
+    assert (
+        f"opened before: 1; all together, of the same people, they make epsilon {together:.3g}."
+        in told
+    )
+
+
+def test_a_round_opens_one_set(played, tmp_path):
+    cast = Cast.of(noisy_space(LINEAR), 6, needed=3, least=2)
+    files = [cast.mask(at, part) for at, part in enumerate([*parts_of(LINEAR), *parts_of(LINEAR)])]
+    place = tmp_path / "history.sqlite"
+    cast.answer(0, cast.gather(files[:3]), place)
+    with pytest.raises(FederationError, match="declare a new round"):
+        cast.answer(0, cast.gather(files), place)
+
+
+def test_the_keyholder_is_told_of_the_noise(played):
+    _, total, _ = played
+    with History(Path(":memory:")) as history:
+        assert "You add noise: epsilon 2" in explain(total.request, history)[-1]
+
+
+def test_all_keyholders_are_needed_and_a_clip(played):
+    cast, _, _ = played
+    again = PrivateRound.load(cast.declared.data, cast.operator.public)
+    assert again.space == cast.declared.space
+    rosters = [[key.public for key in keys] for keys in (cast.clients, cast.keyholders)]
+    named = {"clients": rosters[0], "keyholders": rosters[1], "least": 2}
+    assert declare_round(cast.operator, noisy_space(LINEAR), **named).needed == 3
+    with pytest.raises(SettingsError, match="all of its keyholders"):
+        declare_round(cast.operator, noisy_space(LINEAR), **named, needed=2)
+    with pytest.raises(SettingsError, match="norm clip"):
+        noisy_space(LinearEncoder.calibrated(CALIBRATION))
+    for epsilon in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(SafleError):
+            noisy_space(LINEAR, epsilon)
+
+
+def test_a_site_s_policy_sees_the_epsilon_of_the_round(played):
+    cast, _, _ = played
+    masked = Release.of(parts_of(LINEAR)[0]).under_masks(cast.declared)
+    Policy(most_epsilon=2.0).check(masked)
+    with pytest.raises(PolicyRefused, match="most_epsilon"):
+        Policy(most_epsilon=1.5).check(masked)

@@ -1,0 +1,304 @@
+"""Noise for differential privacy: how much, what of, and what is promised."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+from dp_accounting.rdp import RdpAccountant
+from hypothesis import assume, given, settings
+from scipy.stats import chi2
+
+from safle import DeclaredRange, LinearEncoder, Model, Statistics, count, make_encoder, solve
+from safle.encoders.codes import Layout
+from safle.errors import InvalidInput, SettingsError
+from safle.publishing.publishing import (
+    SHARES,
+    Sensitivity,
+    draw_discrete_gaussian,
+    draw_noise,
+    epsilon_of,
+    plan_noise,
+    publish,
+    rho_within,
+)
+from safle.solver.noise import noise_ridge
+from safle.statistics.noisy import FreeColumns, NoisyStatistics
+from safle.statistics.privacy import Privacy
+from safle.tables import write_table
+from support.data_sets import KINDS, data_sets, fixed_encoder
+
+DELTA = 1e-5
+ANY = Privacy(1, DELTA, 0.03, 1, 1, 1)
+SMALL = [
+    # Layout, and whether some sample changes the sums by all that is allowed for.
+    (Layout((), (1, 1, 1), ((-3, 3), (-3, 3), (1, 1)), ((0, 2, 3),)), True),
+    (Layout((), (2, 2, 2), ((-3, 3), (-3, 3), (2, 2)), ((0, 2, 3),)), True),
+    (Layout((), (1, 4), ((0, 2), (-3, 3))), True),
+    (Layout((3, 2), ()), True),
+    (Layout((2, 1, 3), (2, 2), ((-2, 2), (2, 2)), ((0, 1, 2),)), True),
+    (Layout((2,), ()), True),
+    # No integers of at most 2 each are, squared, nine together.
+    (Layout((), (1, 1), ((-2, 2), (-2, 2)), ((0, 2, 3),)), False),
+]
+
+
+def whole_statistics(layout, symbols, dense, label, classes=2):
+    """The statistics of one sample over the whole layout, by the definition."""
+    codes = zip(symbols, layout.table_sizes, strict=True)
+    onehot = [int(symbol == value) for symbol, size in codes for value in range(size)]
+    row = np.array([*onehot, *dense], np.int64)
+    cross = np.zeros((len(row), classes), np.int64)
+    cross[:, label] = row
+    counts = np.eye(classes, dtype=np.int64)[label]
+    gram = np.outer(row, row)[np.triu_indices(len(row))]
+    names = tuple(range(classes))
+    return Statistics("0" * 64, layout, np.arange(layout.code_count), cross, names, counts, gram)
+
+
+def samples_of(layout):
+    """Every sample that a layout allows."""
+    ranges = [range(low, high + 1) for low, high in layout.dense_limits]
+    for symbols in product(*map(range, layout.table_sizes)):
+        for dense in product(*ranges):
+            norms = layout.dense_norms
+            if all(sum(x * x for x in dense[a:b]) <= most**2 for a, b, most in norms):
+                yield symbols, dense
+
+
+@pytest.mark.parametrize(("layout", "tight"), SMALL)
+def test_no_sample_changes_the_sums_by_more_than_the_sensitivity(layout, tight):
+    free, bound = FreeColumns(layout), Sensitivity.of(layout)
+    weights = np.array([[Fraction(1, int(a * b)) for b in free.scales] for a in free.scales])
+    largest = [Fraction(0)] * 3
+    for symbols, dense in samples_of(layout):
+        sample = free.take(whole_statistics(layout, symbols, dense, 1), (0, 1))
+        # Half the variance beside the diagonal: each product of two columns counts twice there.
+        power = ((sample.gram * weights) ** 2).sum()
+        values = zip(sample.cross[:, 1].tolist(), free.scales.tolist(), strict=True)
+        found = power, sum(Fraction(*value) ** 2 for value in values), (sample.counts**2).sum()
+        largest = [max(a, b) for a, b in zip(largest, found, strict=True)]
+    allowed = [bound.gram, bound.cross, bound.counts]
+    assert all(a <= b for a, b in zip(largest, allowed, strict=True))
+    assert (largest == allowed) == tight
+
+
+@settings(max_examples=20)
+@given(data_sets(least=1))
+def test_without_noise_the_free_sums_are_all_the_sums(data):
+    counted = data.count()
+    assume(counted.layout.embedding_dim <= 400)
+    released = FreeColumns(counted.layout).take(counted, counted.class_names)
+    whole = NoisyStatistics.of(counted, counted.class_names, released, ANY)
+    rows = np.concatenate([counted.codes, np.arange(counted.layout.code_count, whole.dim)])
+    assert np.array_equal(whole.gram_square()[np.ix_(rows, rows)], counted.gram_square())
+    assert np.array_equal(whole.cross[rows], counted.cross)
+    assert not np.delete(whole.cross, rows, axis=0).any()
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if fixed_encoder(k).layout.dense_dim])
+def test_a_sample_of_any_length_is_not_published(kind):
+    with pytest.raises(SettingsError, match="norm clip"):
+        plan_noise(fixed_encoder(kind).layout, 1, DELTA)
+
+
+def test_products_by_class_are_not_published():
+    encoder = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=4), by_class=True)
+    with pytest.raises(SettingsError, match="by_class"):
+        plan_noise(encoder.layout, 1, DELTA)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1, 3, 8])
+def test_rho_is_what_others_account_for_as_well(epsilon):
+    rho = rho_within(epsilon, DELTA)
+    assert epsilon * (1 - 1e-9) <= epsilon_of(rho, DELTA) <= epsilon
+    # Of a Gaussian of this rho, the Renyi bound is ours but for its grid of orders, and the exact
+    # privacy loss is a little less.
+    multiplier = 1 / math.sqrt(2 * rho)
+    orders = [1 + x / 100 for x in range(1, 2000)] + list(range(21, 400))
+    renyi = RdpAccountant(orders).compose(GaussianDpEvent(multiplier)).get_epsilon(DELTA)
+    assert renyi == pytest.approx(epsilon, rel=5e-3)
+    exact = from_gaussian_mechanism(multiplier, value_discretization_interval=1e-3)
+    assert 0.8 * epsilon < exact.get_epsilon_for_delta(DELTA) <= epsilon
+
+
+def test_the_plan_spends_what_opendp_says():
+    import opendp.prelude as dp
+
+    layout = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=32)).layout
+    plan, bound = plan_noise(layout, 2, DELTA), Sensitivity.of(layout)
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
+    parts = {name: dp.m.make_gaussian(*space, scale=getattr(plan, name)) for name in SHARES}
+    spent = {name: part.map(math.sqrt(getattr(bound, name))) for name, part in parts.items()}
+    assert sum(spent.values()) == pytest.approx(plan.rho, rel=1e-9)
+    assert plan.rho <= rho_within(2, DELTA) * (1 + 1e-9)
+    assert spent == pytest.approx({n: share * plan.rho for n, share in SHARES.items()}, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [0.8, 3.0])
+def test_the_noise_is_discrete_gaussian(scale):
+    drawn = draw_discrete_gaussian(3000, scale)
+    reach = int(2 * scale)
+    values = np.arange(-60, 61)
+    chances = np.exp(-(values**2) / (2 * scale**2))
+    chances /= chances.sum()
+    inner = [chances[values == v].sum() for v in range(-reach, reach + 1)]
+    expected = np.array([*inner, 1 - sum(inner)]) * len(drawn)
+    found = [int((drawn == v).sum()) for v in range(-reach, reach + 1)]
+    found = np.array([*found, len(drawn) - sum(found)])
+    # One run in a million fails.
+    assert ((found - expected) ** 2 / expected).sum() < chi2.ppf(1 - 1e-6, len(found) - 1)
+
+
+def seeded(seed):
+    generator = np.random.default_rng(seed)
+    return lambda size, scale: np.rint(generator.normal(0, scale, size)).astype(np.int64)
+
+
+def test_every_free_sum_has_the_noise_that_was_planned():
+    layout = Layout((3, 3), (4, 8, 4), ((-9, 9), (0, 9), (4, 4)))
+    plan, draws = plan_noise(layout, 1, DELTA), []
+    noise = draw_noise(
+        layout, 2, plan, lambda n, scale: draws.append((n, scale)) or np.ones(n, np.int64)
+    )
+    free = FreeColumns(layout)
+    assert np.array_equal(noise.gram != 0, free.pairs | free.pairs.T)
+    assert noise.cross.all()
+    assert noise.counts.all()
+    sizes = {}
+    for n, scale in draws:
+        sizes[round(scale, 6)] = sizes.get(round(scale, 6), 0) + n
+    beside = plan.gram / math.sqrt(2)
+    expected = {plan.gram * 16: 1, plan.gram * 64: 1, beside: 4, beside * 4: 4, beside * 8: 4}
+    expected |= {
+        beside * 32: 1,
+        plan.cross: 8,
+        plan.cross * 4: 2,
+        plan.cross * 8: 2,
+        plan.counts: 2,
+    }
+    assert sizes == {round(scale, 6): n for scale, n in expected.items()}
+
+
+@pytest.fixture(scope="module")
+def total():
+    generator = np.random.default_rng(0)
+    features = np.concatenate([generator.normal(c, 1.0, (2000, 6)) for c in (-1, 1)])
+    encoder = LinearEncoder.publishable(DeclaredRange(-3, 3, feature_dim=6))
+    return encoder, count(encoder, features, np.repeat(["ill", "well"], 2000)), features
+
+
+def test_noisy_sums_solve_with_a_ridge_as_large_as_their_noise(total):
+    encoder, exact, features = total
+    noisy = publish(exact, plan_noise(exact.layout, 2, DELTA), ["ill", "well"], draw=seeded(1))
+    solution = solve(noisy)
+    assert solution.ridge >= noise_ridge(noisy) * (1 - 1e-5) > 0
+    assert solution.privacy == noisy.privacy
+    model = Model.from_bytes(Model(encoder, solution).to_bytes())
+    assert model.privacy == noisy.privacy
+    truth = np.repeat(["ill", "well"], 2000)
+    assert (model.predict(features) == truth).mean() > 0.9
+    assert Model(encoder, solve(exact)).privacy is None
+
+
+def test_an_evaluation_says_what_was_promised(total, safle, tmp_path):
+    encoder, exact, features = total
+    noisy = publish(exact, plan_noise(exact.layout, 2, DELTA), ["ill", "well"], draw=seeded(1))
+    write_table(tmp_path / "test.npz", features, np.repeat(["ill", "well"], 2000))
+    for name, statistics, said in (("noisy", noisy, True), ("exact", exact, False)):
+        Model(encoder, solve(statistics)).save(tmp_path / name)
+        shown = safle(
+            "evaluate", tmp_path / name, tmp_path / "test.npz", "--json", tmp_path / "f.json"
+        )
+        assert ("epsilon 2, delta 1e-05" in shown) == said
+        written = json.loads((tmp_path / "f.json").read_text())
+        assert written.get("privacy") == ("epsilon 2, delta 1e-05" if said else None)
+
+
+def test_even_hopeless_noise_solves(total):
+    _, exact, _ = total
+    plan = plan_noise(exact.layout, 0.01, DELTA)
+    for draw in (*map(seeded, range(3)), lambda n, scale: np.full(n, -int(scale))):
+        noisy = publish(exact, plan, ["a", "ill", "well"], draw=draw)
+        assert noisy.class_counts.min() >= 1
+        assert np.isfinite(solve(noisy).weights).all()
+
+
+def test_noisy_sums_of_codes_solve_too():
+    encoder = make_encoder(
+        DeclaredRange(-3, 3, feature_dim=3), "embedding", buckets=2, group_size=1
+    )
+    generator = np.random.default_rng(3)
+    features = np.concatenate([generator.normal(c, 1.0, (3000, 3)) for c in (-1, 1)])
+    exact = count(encoder, features, np.repeat([0, 1], 3000))
+    noisy = publish(exact, plan_noise(exact.layout, 3, DELTA), [0, 1], draw=seeded(0))
+    model = Model(encoder, solve(noisy))
+    assert (model.predict(features) == np.repeat([0, 1], 3000)).mean() > 0.85
+
+
+def test_noisy_statistics_are_neither_verified_nor_added(total):
+    _, exact, _ = total
+    noisy = publish(exact, plan_noise(exact.layout, 1, DELTA), ["ill", "well"], draw=seeded(1))
+    for wrong in (
+        noisy.verify,
+        lambda: noisy + exact,
+        lambda: exact + noisy,
+        lambda: exact - noisy,
+        lambda: noisy - exact,
+    ):
+        with pytest.raises(InvalidInput, match="sums of no samples"):
+            wrong()
+    with pytest.raises(InvalidInput, match="sums of no samples"):
+        publish(noisy, noisy.privacy, ["ill", "well"])
+
+
+def test_classes_are_declared_and_not_found(total):
+    _, exact, _ = total
+    plan = plan_noise(exact.layout, 1, DELTA)
+    noisy = publish(exact, plan, ["ill", "other", "well"], draw=seeded(2))
+    assert noisy.class_names == ("ill", "other", "well")
+    for classes in (["ill"], []):
+        with pytest.raises(InvalidInput, match="declare every class"):
+            publish(exact, plan, classes)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [(0, 0.1), (-1, 0.1), (math.inf, 0.1), (1, 0), (1, 1), (2.0**-1070, 2.0**-1070)],
+)
+def test_impossible_promises_are_refused(epsilon, delta):
+    with pytest.raises(InvalidInput, match="epsilon"):
+        rho_within(epsilon, delta)
+
+
+@pytest.mark.slow
+def test_a_canary_is_told_apart_no_better_than_promised():
+    """Worst neighbours, the attacker's best test: its errors must obey the promise."""
+    encoder = LinearEncoder(np.zeros(2), np.ones(2), fraction_bits=4, norm_clip=1)
+    others = count(encoder, [[0.1, -0.2], [0.3, 0.1]], [0, 1])
+    canary = others + count(encoder, [[5.0, 0.0]], [1])
+    epsilon, delta, runs = 1.0, 0.01, 1000
+    plan, free = plan_noise(encoder.layout, epsilon, delta), FreeColumns(encoder.layout)
+    without, within = (free.take(s, (0, 1)) for s in (others, canary))
+    sides = [], []
+    for _ in range(runs):
+        noise = draw_noise(encoder.layout, 2, plan, draw_discrete_gaussian)
+        for exact, scores in zip((without, within), sides, strict=True):
+            released = [a + b for a, b in zip(exact, noise, strict=True)]
+            scales = plan.gram * 256, plan.cross * 16, plan.counts
+            changes = [b - a for a, b in zip(without, within, strict=True)]
+            terms = zip(changes, released, without, scales, strict=True)
+            scores.append(sum((d * (r - w) / s**2).sum() for d, r, w, s in terms))
+    margin = 4 * math.sqrt(0.25 / runs)
+    for threshold in np.quantile(np.concatenate(sides), [0.2, 0.4, 0.5, 0.6, 0.8]):
+        false, true = (float((np.array(scores) > threshold).mean()) for scores in sides)
+        assert true - margin <= math.exp(epsilon) * (false + margin) + delta
+        assert (1 - false) - margin <= math.exp(epsilon) * (1 - true + margin) + delta
+    # The test has power: with the canary the scores are plainly higher.
+    assert np.mean(sides[1]) > np.mean(sides[0])

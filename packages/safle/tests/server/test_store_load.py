@@ -1,0 +1,75 @@
+"""A thousand contributions into one store: the last costs what the first cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[4]
+
+# A process of its own: its memory is measured, and an audit hook cannot be taken back.
+FILLING = """
+import json, sys
+from pathlib import Path
+import psutil
+from safle.server.contribution import Contribution
+from safle.server.store import Store
+from safle.wire import encode_statistics
+from support.data_sets import fixed_data
+data = fixed_data("embedding", 50_000)
+opened, lines, written, memory = [], [], [], []
+opening, executed = 0, 0
+
+def hook(event, arguments):
+    global opening
+    opening += event == "open"
+
+def trace(frame, event, argument):
+    global executed
+    if "/safle/federation/" not in frame.f_code.co_filename:
+        return None
+    executed += event == "line"
+    return trace
+
+sys.addaudithook(hook)
+process = psutil.Process()
+with Store.create(sys.argv[1], data.encoder) as store:
+    for number in range(1000):
+        sent = encode_statistics(data.part(slice(50 * number, 50 * number + 50)).count())
+        contribution = Contribution(f"client {number:04}", sent)
+        opening = executed = 0
+        sys.settrace(trace)
+        store.add(contribution)
+        sys.settrace(None)
+        opened.append(opening)
+        lines.append(executed)
+        written.append(process.io_counters().write_chars)
+        memory.append(process.memory_info().rss)
+print(json.dumps({"opened": opened, "lines": lines, "written": written, "memory": memory}))
+"""
+
+
+@pytest.mark.slow
+def test_the_thousandth_client_costs_the_store_what_the_first_cost(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", FILLING, tmp_path / "store"],
+        cwd=REPOSITORY,
+        env=os.environ | {"NUMBA_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    # The first add opens what is imported when it is needed.
+    assert set(found["opened"][10:]) == {found["opened"][10]}
+    assert set(found["lines"][10:]) == {found["lines"][10]}
+    early, late = (found["written"][end] - found["written"][end - 499] for end in (500, 999))
+    assert late < 1.2 * early
+    assert found["memory"][999] < 1.1 * found["memory"][99]

@@ -1,0 +1,131 @@
+"""Policies: every rule lets out what keeps it, refuses what does not, and is named for it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from safle import count
+from safle.encoders.histogram import Grid, Histogram
+from safle.errors import PolicyRefused, SettingsError
+from safle.site.policy import VARIABLE, Policy
+from safle.site.release import Release
+from support.data_sets import KINDS, fixed_data
+
+KEPT = Release(
+    "statistics",
+    samples=100,
+    columns=10,
+    class_counts={"ill": 40, "well": 60},
+    encoder="e" * 64,
+    masked=True,
+    keyholders={"board": "k1", "lawyer": "k2"},
+    least_clients=3,
+    epsilon=2.0,
+)
+STRICT = Policy("masked", 100, 40, math.inf, 3, 2.0, ("e" * 64,), ("k1", "k2", "k3"))
+
+
+def rule_of(policy: Policy, release: Release) -> str:
+    with pytest.raises(PolicyRefused) as refused:
+        policy.check(release)
+    assert "\n" not in str(refused.value)
+    assert f"the policy's {refused.value.rule}: " in str(refused.value)
+    return refused.value.rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        ("mode", {"masked": False}),
+        ("encoders", {"encoder": "f" * 64}),
+        ("least_samples", {"samples": 99}),
+        ("least_per_class", {"class_counts": {"ill": 39, "well": 61}}),
+        ("most_epsilon", {"epsilon": 2.01}),
+        ("most_epsilon", {"epsilon": math.inf}),
+        ("least_clients", {"least_clients": 2}),
+        ("keyholders", {"keyholders": {"board": "k1", "other": "stranger"}}),
+    ],
+)
+def test_each_rule_refuses_by_its_name_and_lets_its_limit_pass(rule, change):
+    STRICT.check(KEPT)
+    assert rule_of(STRICT, replace(KEPT, **change)) == rule
+    # A rule that is not written does not apply.
+    Policy().check(replace(KEPT, **change))
+
+
+def test_columns_per_sample_are_of_plain_contributions():
+    policy = Policy(most_columns_per_sample=0.1)
+    plain = replace(KEPT, masked=False)
+    policy.check(plain)
+    assert rule_of(policy, replace(plain, columns=11)) == "most_columns_per_sample"
+    policy.check(replace(KEPT, columns=11))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_counted_is_judged_by_what_it_holds(kind):
+    data = fixed_data(kind, 30)
+    labels = np.repeat(["few", "many"], [4, 26])
+    release = Release.of(count(data.encoder, data.features, labels))
+    assert release.class_counts == {"few": 4, "many": 26}
+    Policy(least_samples=30, least_per_class=4, encoders=(data.encoder.fingerprint,)).check(release)
+    assert rule_of(Policy(least_per_class=5), release) == "least_per_class"
+    assert rule_of(Policy(least_samples=31), release) == "least_samples"
+    assert rule_of(Policy("masked"), release) == "mode"
+    assert Release.of(fixed_data(kind, 5).count()).gives_away.startswith("all 5 samples")
+
+
+def test_what_gives_nothing_away_does_not_say_so():
+    many = fixed_data("linear", 2_000).count()
+    assert Release.of(many).gives_away == ""
+    # One sample has a class to itself.
+    data = fixed_data("linear", 2_000)
+    rare = count(data.encoder, data.features, ["common"] * 1_999 + ["rare"])
+    assert Release.of(rare).gives_away.startswith("at least 1 of 2,000 samples")
+
+
+def test_histograms_are_judged_too():
+    release = Release.of(Histogram.of([np.zeros((3, 2))], Grid(0, 1, 4)))
+    Policy(least_samples=3, least_per_class=9, encoders=("e",)).check(release)
+    assert rule_of(Policy(least_samples=4), release) == "least_samples"
+    assert rule_of(Policy("masked"), release) == "mode"
+
+
+def test_a_file_is_read_as_written(tmp_path, monkeypatch):
+    path = tmp_path / "policy.toml"
+    path.write_text('mode = "masked"\nleast_samples = 5\nmost_epsilon = 3\nencoders = ["e"]\n')
+    assert Policy.read(path) == Policy("masked", 5, most_epsilon=3, encoders=("e",))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert Policy.find() is None
+    monkeypatch.setenv(VARIABLE, str(path))
+    assert Policy.find() == Policy.read(path)
+    with pytest.raises(FileNotFoundError):
+        Policy.find(tmp_path / "other.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("least_sample = 5", "unknown rule 'least_sample'; a policy has mode, least_samples"),
+        ('mode = "secret"', "mode 'secret'; expected plain or masked"),
+        ("least_samples = 5.5", "least_samples 5.5; expected a whole number from 0"),
+        ("least_samples = true", "least_samples True; expected a whole number"),
+        ("least_samples = -1", "least_samples -1; expected"),
+        ("most_epsilon = nan", "most_epsilon nan; expected a number from 0"),
+        ("most_epsilon = 1" + "0" * 400, "expected a number from 0"),
+        ('encoders = "e"', "encoders 'e'; expected a list of texts"),
+        ("encoders = [1]", "expected a list of texts"),
+        ("mode =", "Invalid value"),
+        ("x" * (1 << 20) + "x", "more than 1048576 bytes"),
+        ("\xff", "invalid start byte"),
+    ],
+)
+def test_what_is_no_policy_is_refused_with_its_place(tmp_path, text, said):
+    path = tmp_path / "policy.toml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(SettingsError, match=r"policy.toml: ") as refused:
+        Policy.read(path)
+    assert said in str(refused.value)

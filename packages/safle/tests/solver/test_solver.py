@@ -1,0 +1,216 @@
+"""Solving: refusals, memory, progress, and the smallest problems."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from safle.basics import memory
+from safle.errors import InvalidInput, MissingExtra, NotEnoughMemory, SolveError
+from safle.model import Model
+from safle.solver import (
+    facade,
+    heads,
+    least_squares,
+    panels,
+    solve,
+    solve_bytes,
+    spectrum,
+    torch_backend,
+)
+from safle.statistics import Statistics
+from support.data_sets import KINDS, fixed_data, fixed_encoder, repeated
+
+RIDGES = [0, 0.5, 100.0, "auto"]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"ridge": -1.0}, "ridge -1"),
+        ({"ridge": np.nan}, "ridge nan"),
+        ({"ridge": np.inf}, "ridge inf"),
+        ({"ridge": "best"}, "ridge 'best'"),
+        ({"ridge": None}, "ridge None"),
+        ({"ridge": [1.0]}, r"ridge \[1.0\]"),
+        ({"head": "mean"}, "auto, least-squares, discriminant, averaged, quadratic"),
+        ({"ridge": 1.0, "backend": "cublas"}, "auto, scipy or torch"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, found):
+    with pytest.raises(InvalidInput, match=found):
+        solve(fixed_data().count(), **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_statistics_without_samples_cannot_be_solved(kind):
+    with pytest.raises(InvalidInput, match="no samples"):
+        solve(Statistics.empty(fixed_encoder(kind)))
+
+
+@pytest.mark.parametrize("ridge", [1e-30, 1e-12, 1e30])
+def test_a_ridge_beyond_exact_arithmetic_is_refused_with_advice(ridge):
+    statistics = repeated(fixed_data("embedding").count(), 10**6)
+    with pytest.raises(SolveError, match=r"too small|too large"):
+        solve(statistics, ridge=ridge)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ridge", RIDGES)
+@pytest.mark.parametrize("samples", [1, 2])
+def test_the_smallest_clients_are_solved(kind, ridge, samples):
+    data = fixed_data(kind, samples)
+    statistics = data.count()
+    solution = solve(statistics, ridge=ridge)
+    assert np.isfinite(solution.weights).all()
+    assert solution.residual <= 1e-10
+    assert solution.rank is None or 1 <= solution.rank <= samples
+    model = Model(data.encoder, solution)
+    assert np.array_equal(model.predict(data.features), data.labels)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ridge", RIDGES)
+def test_one_class_only_is_predicted_everywhere(kind, ridge):
+    data = fixed_data(kind)
+    only = data.part(data.labels == 2)
+    statistics = only.count()
+    solution = solve(statistics, ridge=ridge)
+    model = Model(only.encoder, solution)
+    assert (model.predict(data.features) == 2).all()
+    assert (model.predict_proba(data.features) == 1).all()
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    monkeypatch.setattr(
+        memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=1_000_000)
+    )
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("ridge", [1.0, "auto", 0])
+def test_what_cannot_fit_is_refused_before_anything_is_computed(monkeypatch, ridge):
+    statistics = fixed_data("embedding", samples=400, feature_dim=60).count()
+    for module, name in (
+        (facade, "spectrum_of"),
+        (least_squares, "PanelledMatrix"),
+        (least_squares.Reduction, "tile"),
+    ):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("computed"))
+    with pytest.raises(NotEnoughMemory, match=r"needs .*B, 1.0 MB are available; use") as error:
+        solve(statistics, ridge=ridge)
+    assert "columns" in str(error.value)
+
+
+def test_the_stated_memory_is_half_a_square_and_little_more():
+    half = 4 * 8192**2 / 2
+    assert half < solve_bytes(8192, 10) < half + 4 * 4 * 8192 * 1025 + 12 * 8 * 8192 * 10
+    assert solve_bytes(1000, 0, 8) == 2 * solve_bytes(1000, 0, 4)
+    assert solve_bytes(100, 5_000) > 8 * 100 * 5_000
+
+
+def test_more_classes_than_declared_are_refused_and_many_take_least_squares(monkeypatch):
+    statistics = fixed_data("linear").count()
+    monkeypatch.setattr(heads, "MOST_CLASSES", 2)
+    assert solve(statistics, ridge=1.0).head == "least-squares"
+    with pytest.raises(SolveError, match="3 classes; this head takes at most 2"):
+        solve(statistics, ridge=1.0, head="averaged")
+    monkeypatch.setattr(facade, "MOST_CLASSES", 2)
+    with pytest.raises(InvalidInput, match="3 classes; at most 2 are solved"):
+        solve(statistics, ridge=1.0)
+
+
+def test_impossible_statistics_are_named_as_such():
+    statistics = fixed_data("linear").count()
+    gram = statistics.gram.copy()
+    gram[1] = 2 * gram.max()
+    with pytest.raises(SolveError, match=r"not those of real samples.*safle store verify"):
+        solve(replace(statistics, gram=gram), ridge=1.0)
+
+
+def test_byte_counts_are_written_for_people():
+    assert memory.readable(999) == "999 B"
+    assert memory.readable(1_500_000_000) == "1.5 GB"
+    assert memory.readable(2.5e15) == "2500.0 TB"
+
+
+def heard(statistics, **options):
+    calls = []
+    solve(statistics, progress=calls.append, **options)
+    return calls
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ridge", RIDGES)
+@pytest.mark.parametrize("probed", [True, False])
+def test_progress_only_rises_and_ends_at_one(monkeypatch, kind, ridge, probed):
+    monkeypatch.setattr(panels, "HEIGHT", 8)
+    if probed:
+        monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", 3)
+    calls = heard(fixed_data(kind).count(), ridge=ridge)
+    assert all(a <= b for a, b in pairwise(calls))
+    assert calls[-1] == 1.0
+    assert 0 <= calls[0] <= 1
+    assert calls.count(1.0) == 1
+
+
+def test_progress_does_not_go_back_when_the_precision_is_raised(monkeypatch):
+    monkeypatch.setattr(panels, "HEIGHT", 8)
+    exactly = least_squares.solve_exactly
+    tries = []
+
+    def inaccurate_at_first(system, approximate):
+        tries.append(system)
+        if len(tries) == 1:
+            raise SolveError("too inaccurate")
+        return exactly(system, approximate)
+
+    monkeypatch.setattr(least_squares, "solve_exactly", inaccurate_at_first)
+    calls = heard(fixed_data("stack").count(), ridge=1.0)
+    assert len(tries) == 2
+    assert all(a <= b for a, b in pairwise(calls))
+    assert calls[-1] == 1.0
+
+
+def test_torch_is_only_needed_where_it_is_asked_for(monkeypatch):
+    statistics = fixed_data().count()
+    monkeypatch.setattr(least_squares, "installed", lambda: False)
+    monkeypatch.setattr(least_squares, "TORCH_WORTHWHILE", 1)
+    assert solve(statistics, ridge=1.0).backend == "scipy"
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'safle\[torch\]'"):
+        solve(statistics, ridge=1.0, backend="torch")
+
+
+def test_large_systems_use_torch_where_it_is_installed_and_faster(monkeypatch):
+    pytest.importorskip("torch")
+    statistics = fixed_data().count()
+    assert torch_backend.installed()
+    assert solve(statistics, ridge=1.0).backend == "scipy"
+    monkeypatch.setattr(least_squares, "TORCH_WORTHWHILE", 1)
+    for faster, backend in ((True, "torch"), (False, "scipy")):
+        monkeypatch.setattr(least_squares, "multiplies_faster", lambda faster=faster: faster)
+        assert solve(statistics, ridge=1.0).backend == backend
+
+
+@pytest.mark.parametrize(
+    ("slow", "faster"), [(panels.ScipyBackend, True), (torch_backend.TorchBackend, False)]
+)
+def test_the_library_that_multiplies_faster_is_found_by_trying_both(monkeypatch, slow, faster):
+    pytest.importorskip("torch")
+    multiply = slow.subtract_product
+
+    def take_long(*arguments):
+        time.sleep(0.2)
+        return multiply(*arguments)
+
+    monkeypatch.setattr(slow, "subtract_product", take_long)
+    torch_backend.multiplies_faster.cache_clear()
+    assert torch_backend.multiplies_faster() is faster
+    torch_backend.multiplies_faster.cache_clear()

@@ -1,0 +1,139 @@
+"""Vector kernels and their plain twins: both equal to the definition in NumPy, exactly."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from safle.basics import compiling
+from safle.encoders.codes import Layout
+from safle.encoders.kernels import fixed_point, units
+from safle.model import dense as dense_scores
+from safle.model.kernels import tables
+from safle.statistics import counting
+from safle.statistics.kernels.triangle import packed_size
+
+needs_vectors = pytest.mark.skipif(
+    not compiling.vector_kernels(), reason="this machine runs the plain kernels"
+)
+THEOREMS = (
+    "test_counting.py::test_statistics_are_the_products_of_the_one_hot_codes",
+    "test_encoding.py::test_codes_are_those_of_the_formulas",
+    "test_exactness.py::test_any_partition_in_any_order_gives_the_same_bytes",
+)
+
+
+@pytest.fixture(params=[pytest.param(True, marks=needs_vectors), False], ids=["vector", "plain"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (units, dense_scores, tables, counting):
+        monkeypatch.setattr(module, "vector_kernels", lambda: request.param)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(
+    ("samples", "dim", "count", "terms", "shift"),
+    [(1, 5, 3, 1, 0), (16, 40, 32, 16, 6), (33, 40, 33, 16, 1), (50, 300, 100, 256, 16)],
+)
+@pytest.mark.parametrize("reach", [40, 32_767])
+def test_units(samples: int, dim: int, count: int, terms: int, shift: int, reach: int) -> None:
+    generator = np.random.default_rng(dim)
+    dense = generator.integers(-reach, reach + 1, (samples, dim + count + 2)).astype(np.int16)
+    dense[0, :dim] = reach
+    before = dense.astype(np.int64)
+    features = np.argsort(generator.random((count, dim)), axis=1)[:, :terms]
+    negative = generator.random((count, terms)) < 0.5
+    negative[0] = False
+    rows = units.rows_of_terms(features, negative, dim)
+    units.encode_units(dense, dim, count, rows, shift=shift, largest=15)
+    sums = (before[:, features] * np.where(negative, -1, 1)).sum(axis=2)
+    expected = before.copy()
+    expected[:, dim + 1 : dim + 1 + count] = np.clip((sums + ((1 << shift) >> 1)) >> shift, 0, 15)
+    assert np.array_equal(dense, expected)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("root", [False, True])
+@pytest.mark.parametrize("samples", [0, 1, 50])
+def test_fixed_point(kind: type, root: bool, samples: int) -> None:
+    generator = np.random.default_rng(samples)
+    features = (generator.standard_normal((samples, 37)) * 3).astype(kind)
+    features[::7] = np.finfo(kind).max
+    mean, deviation = generator.random(37), generator.random(37) + 0.01
+    found = np.full((samples, 40), 5, np.int16)
+    fixed_point.fix(features, mean, deviation, scale=64, root=root, dense=found)
+    values = features.astype(np.float64)
+    values = np.copysign(np.sqrt(np.abs(values)), values) if root else values
+    with np.errstate(over="ignore"):
+        values = np.clip(np.rint((values - mean) / deviation * 64), -32_767, 32_767)
+    assert np.array_equal(found[:, :37], values)
+    assert (found[:, 37:] == 5).all()
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("samples", [0, 1, 2, 33, 100])
+@pytest.mark.parametrize("classes", [1, 2, 7])
+def test_scores_of_dense_columns(samples: int, classes: int) -> None:
+    """Runs of columns of several scales and ranges, every value as large as it may be."""
+    generator = np.random.default_rng(classes)
+    widths, limits = (21, 300, 1, 40), ((-32_767, 32_767), (0, 15), (64, 64), (0, 255))
+    layout = Layout(
+        (),
+        tuple(np.repeat([64, 8, 64, 2], widths).tolist()),
+        tuple(limit for width, limit in zip(widths, limits, strict=True) for _ in range(width)),
+    )
+    low, high = np.array(layout.dense_limits).T
+    dense = generator.integers(low, high + 1, (samples, layout.dense_dim)).astype(np.int16)
+    dense[::2] = high
+    steps = generator.integers(-(1 << 24), (1 << 24) + 1, (layout.dense_dim, classes))
+    steps[:, 0] = 1 << 24
+    scores = np.full((samples, classes), 0.5)
+    weights = (steps * 2.0**-30).astype(np.float32)
+    dense_scores.DenseScores(layout, weights, 2.0**-30).add(scores, dense)
+    scaled = steps * (64 // np.array(layout.dense_scales))[:, None]
+    assert np.array_equal(scores, 0.5 + (dense.astype(np.int64) @ scaled) * 2.0**-36)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("classes", [1, 4, 9, 17])
+def test_scores_of_symbols(classes: int) -> None:
+    generator = np.random.default_rng(classes)
+    sizes = np.array([3, 16, 5] * 50)
+    bases = np.concatenate([[0], np.cumsum(sizes)])
+    symbols = (generator.random((300, len(sizes))) * sizes).astype(np.uint8)
+    steps = np.full((bases[-1], classes), 1 << 24, np.int32)
+    steps[::3] = generator.integers(-(1 << 24), 1 << 24, steps[::3].shape)
+    found = tables.look_up(symbols, bases, tables.padded(steps))
+    expected = steps.astype(np.int64)[symbols + bases[:-1]].sum(axis=1)
+    assert np.array_equal(found[:, :classes], expected)
+
+
+@pytest.mark.usefixtures("kernels")
+def test_counts_of_symbols() -> None:
+    generator = np.random.default_rng(0)
+    offsets = np.arange(0, 41 * 16, 16)
+    rows = (generator.integers(0, 16, (40, 700)) + offsets[:-1, None]).astype(np.int32)
+    dense = generator.integers(-99, 99, (700, 3)).astype(np.int16)
+    gram = np.zeros(packed_size(643), np.int64)
+    counting.add_gram(gram, rows, dense, offsets)
+    phi = np.zeros((700, 643), np.int64)
+    np.put_along_axis(phi, rows.T.astype(np.int64), 1, axis=1)
+    phi[:, 640:] = dense
+    assert np.array_equal(gram, (phi.T @ phi)[np.triu_indices(643)])
+
+
+@pytest.mark.slow
+def test_theorems_hold_with_plain_kernels(request: pytest.FixtureRequest) -> None:
+    folder = request.config.rootpath / "packages/safle/tests/theorems"
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, *(f"{folder}/{name}" for name in THEOREMS)],
+        env={**os.environ, compiling.PLAIN_VARIABLE: "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2_000:]

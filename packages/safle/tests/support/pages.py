@@ -1,0 +1,69 @@
+"""The code of README and docs: what a reader would paste, and what the tests do with it."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[4]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
+PROGRAMS = ("safle", "python", "python3", "pip", "make", "cmp", "cat", "ssh-keygen")
+
+NOT_RUN = {
+    r"pip |python3 -m venv|make ": "installs or builds: .ci/run does it, in empty environments",
+    r"python -m benchmarks ": "takes minutes; test_benchmarks.py runs every benchmark in small",
+    r"safle experiment all ": "takes hours; test_experiments.py runs it on digits",
+    r"safle experiment .* hf:": "downloads; test_experiments_images.py has images of its own",
+    r"safle sum s3:": "needs a bucket; test_summing.py has other addresses and clusters",
+    r"safle bundle ": "asks a package index; test_bundle.py has a package of its own",
+}
+"""All commands of the docs that no test runs as they stand, and why."""
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    """The blocks of a page in one of these languages; "" is a block that names none."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [text for language, text in found if language in languages]
+
+
+def commands(page: Path) -> list[str]:
+    """Every line of a page that is a command, whole."""
+    shown = "\n".join(blocks(page, "sh", "console", "text", "")).replace("\\\n", " ")
+    lines = [line.removeprefix("$ ") for line in shown.splitlines()]
+    return [line for line in lines if line.split(" ")[0] in PROGRAMS]
+
+
+def runs_here(line: str) -> bool:
+    return not any(re.match(pattern, line) for pattern in NOT_RUN)
+
+
+def run_program(path: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [path, *arguments])
+    runpy.run_path(str(ROOT / path), run_name="__main__")
+
+
+def run_line(line: str, monkeypatch: pytest.MonkeyPatch, code: int = 0) -> None:
+    """Run a command in this process if it is ours, else in a shell."""
+    from safle.cli.main import run
+
+    command, *arguments = shlex.split(line, comments=True)
+    if command == "python":
+        run_program(*arguments, monkeypatch=monkeypatch)
+    elif command == "safle":
+        with pytest.raises(SystemExit) as ended:
+            run(arguments)
+        assert ended.value.code == code, line
+    else:
+        subprocess.run(["bash", "-c", line], input=b"\n\n", check=True, capture_output=True)
+
+
+def run_python(page: Path) -> None:
+    """Run every block of Python on a page, each as a program of its own."""
+    for snippet in blocks(page, "python"):
+        exec(compile(snippet, str(page), "exec"), {"__name__": "__main__"})

@@ -1,0 +1,116 @@
+"""Private rounds in memory, and a second, plain implementation of masks and vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from safle.private.answer import Answer
+from safle.private.gathering import Gathering, Request
+from safle.private.keyholder import History, answer
+from safle.private.keys import PrivateKey
+from safle.private.masked import Masked, mask
+from safle.private.round import PrivateRound, declare_round
+
+
+@dataclass
+class Cast:
+    """Everybody who takes part in a round, with their keys."""
+
+    operator: PrivateKey
+    clients: list[PrivateKey]
+    keyholders: list[PrivateKey]
+    declared: PrivateRound
+
+    @staticmethod
+    def of(space, clients, *, keyholders=3, least=2, needed=None):
+        operator = PrivateKey.new("operator")
+        parties = [PrivateKey.new(f"client-{at:02d}") for at in range(clients)]
+        holders = [PrivateKey.new(f"keyholder-{at}") for at in range(keyholders)]
+        rosters = {
+            "clients": [key.public for key in parties],
+            "keyholders": [key.public for key in holders],
+        }
+        declared = declare_round(operator, space, **rosters, needed=needed, least=least)
+        return Cast(operator, parties, holders, declared)
+
+    def again(self, space):
+        """Another round of the same people."""
+        rosters = [[key.public for key in keys] for keys in (self.clients, self.keyholders)]
+        declared = declare_round(
+            self.operator, space, clients=rosters[0], keyholders=rosters[1], least=2
+        )
+        return Cast(self.operator, self.clients, self.keyholders, declared)
+
+    def mask(self, number, value):
+        """A client's file, as bytes."""
+        return mask(self.declared, self.clients[number], value).to_bytes()
+
+    def gather(self, files):
+        """The masked sum of files."""
+        gathering = Gathering(self.declared)
+        for data in files:
+            gathering.add(Masked.from_bytes(data, self.declared))
+        return gathering.finish()
+
+    def answer(self, number, total, history=Path(":memory:")):
+        """A keyholder's answer, as bytes."""
+        asked = Request.from_bytes(total.request.to_bytes(), self.declared)
+        key = self.keyholders[number]
+        with History(history) as opened:
+            return answer(asked, key, opened).to_bytes(key)
+
+    def open(self, total, numbers):
+        """The sum, opened by these keyholders."""
+        answers = [Answer.from_bytes(self.answer(at, total), self.declared) for at in numbers]
+        return total.open(answers)
+
+
+def plain_mask(blocks, seed, round_digest, client, share):
+    """Entry by entry, in Python's integers: the mask of a seed as a list for each block."""
+    info = f"safle mask\n{share}\n{client}".encode()
+    key = HKDF(SHA256(), 32, salt=bytes.fromhex(round_digest), info=info).derive(seed)
+    size = sum(block.size * block.width for block in blocks)
+    encryptor = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+    return plain_entries(blocks, encryptor.update(bytes(size)))
+
+
+def plain_entries(blocks, data):
+    """The entries of a vector's bytes, a list of integers for each block."""
+    result, at = [], 0
+    for block in blocks:
+        entries = []
+        while len(entries) < block.size:
+            size = min(8192, block.size - len(entries))
+            planes = [data[at + p * size : at + (p + 1) * size] for p in range(block.width)]
+            entries += [int.from_bytes(bytes(one), "little") for one in zip(*planes, strict=True)]
+            at += size * block.width
+        result.append(entries)
+    assert at == len(data)
+    return result
+
+
+def free_entries(statistics, classes):
+    """Entry by entry: the free integers of statistics over the whole layout, in any order."""
+    layout, dense = statistics.layout, statistics.layout.dense_dim
+    square = np.zeros((layout.embedding_dim, layout.embedding_dim), object)
+    rows = np.r_[statistics.codes, layout.code_count + np.arange(dense)]
+    square[np.ix_(rows, rows)] = statistics.gram_square()
+    cross = np.zeros((layout.embedding_dim, len(classes)), object)
+    cross[np.ix_(rows, [classes.index(name) for name in statistics.class_names])] = statistics.cross
+    owner = [e for e, size in enumerate(layout.table_sizes) for _ in range(size)]
+    firsts = {int(base) for base in layout.bases[:-1]}
+    constants = {layout.code_count + column for column in layout.constants}
+    free = [c for c in range(layout.embedding_dim) if c not in firsts | constants]
+    entries = cross[free].reshape(-1).tolist()
+    for i in free:
+        for j in free:
+            both = max(i, j) < layout.code_count
+            if (i < j and not (both and owner[i] == owner[j])) or (i == j and not both):
+                entries.append(square[i, j])
+    return entries

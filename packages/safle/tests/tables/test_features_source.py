@@ -1,0 +1,191 @@
+"""The backbone's identity is part of the encoder's: other features cannot be counted by mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from safle.cli.main import run
+from safle.encoders import Encoder, StackEncoder, load_encoder
+from safle.encoders.encoder_file import encoder_header, restore_encoder
+from safle.encoders.source import check_source
+from safle.errors import EncoderMismatch, SettingsError, SourceMismatch, WireError
+from safle.model import Model, load_model
+from safle.solver import solve
+from safle.statistics import count
+from safle.tables import open_table
+from safle.tables.arrays import class_names_text
+from support.data_sets import KINDS, fixed_data, fixed_encoder
+
+OURS, THEIRS = f"resnet18 weights={'a' * 64} crop=224", f"resnet18 weights={'b' * 64} crop=224"
+MakeEncoder = Callable[..., Encoder]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_a_source_nothing_has_changed(kind: str) -> None:
+    encoder = fixed_encoder(kind)
+    assert encoder.source == ""
+    assert "source" not in encoder_header(encoder)
+    assert encoder.with_source("").fingerprint == encoder.fingerprint
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_source_changes_the_fingerprint_and_nothing_else(kind: str) -> None:
+    plain = fixed_encoder(kind)
+    before = plain.fingerprint
+    ours, theirs = plain.with_source(OURS), plain.with_source(THEIRS)
+    assert len({before, ours.fingerprint, theirs.fingerprint}) == 3
+    assert plain.fingerprint == before
+    features = np.random.default_rng(0).normal(size=(9, plain.feature_dim))
+    for part in ("symbols", "dense"):
+        found = getattr(ours.encode(features), part)
+        np.testing.assert_array_equal(found, getattr(plain.encode(features), part))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_keep_the_source(kind: str, tmp_path: Path) -> None:
+    encoder = fixed_encoder(kind).with_source(OURS)
+    encoder.save(tmp_path / "e.safetensors")
+    loaded = load_encoder(tmp_path / "e.safetensors")
+    assert loaded.source == OURS
+    assert loaded == encoder
+    assert loaded.to_bytes() == encoder.to_bytes()
+
+
+def test_a_model_keeps_it_too(tmp_path: Path) -> None:
+    data = fixed_data()
+    encoder = data.encoder.with_source(OURS)
+    statistics = count(encoder, data.features, data.labels)
+    Model(encoder, solve(statistics)).save(tmp_path / "m.safetensors")
+    assert load_model(tmp_path / "m.safetensors").encoder.source == OURS
+
+
+def test_statistics_of_different_sources_do_not_add_up() -> None:
+    data = fixed_data()
+    first, second = (
+        count(data.encoder.with_source(source), data.features, data.labels)
+        for source in (OURS, THEIRS)
+    )
+    with pytest.raises(EncoderMismatch):
+        first + second
+
+
+def test_parts_of_a_stack_share_a_source() -> None:
+    parts = [fixed_encoder("linear").with_source(OURS), fixed_encoder("embedding")]
+    with pytest.raises(SettingsError, match="different sources"):
+        StackEncoder(parts)
+    joined = StackEncoder([part.with_source(OURS) for part in parts])
+    assert joined.source == OURS
+    assert joined == StackEncoder([part.with_source("") for part in parts]).with_source(OURS)
+    assert restore_encoder(encoder_header(joined), joined.arrays()) == joined
+
+
+@pytest.mark.parametrize("source", ["two\nlines", "x" * 1001, 7, None, ["a"]])
+def test_sources_that_are_none(source: Any) -> None:
+    encoder = fixed_encoder("linear")
+    with pytest.raises(SettingsError):
+        encoder.with_source(source)
+    if source is not None:
+        encoder.source = source
+        with pytest.raises(WireError):
+            restore_encoder(encoder_header(encoder), encoder.arrays())
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_who_may_be_counted_with_what(trusted: bool) -> None:
+    check_source("", "", where="f", trusted=trusted)
+    check_source(OURS, OURS, where="f", trusted=trusted)
+    with pytest.raises(SourceMismatch, match=r"weights=bbbbbbbbbbbb….*weights=aaaaaaaaaaaa…"):
+        check_source(OURS, THEIRS, where="f", trusted=trusted)
+    for declared, found in [("", OURS), (OURS, "")]:
+        if trusted:
+            check_source(declared, found, where="f", trusted=True)
+        else:
+            with pytest.raises(SourceMismatch, match=r"no declared source.*--trust-features"):
+                check_source(declared, found, where="f")
+
+
+# --- By the command line -------------------------------------------------------------------
+
+
+def table(path: Path, source: str) -> Path:
+    generator = np.random.default_rng(1)
+    tensors = {
+        "features": generator.normal(size=(40, 3)).astype(np.float32),
+        "labels": generator.integers(0, 2, 40),
+    }
+    save_file(tensors, path, {"source": source} if source else {})
+    return path
+
+
+def safle(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        run(["--quiet", *map(str, arguments)])
+    return int(ended.value.code or 0)
+
+
+def test_the_sample_or_a_file_names_it(tmp_path: Path) -> None:
+    sample, encoder = table(tmp_path / "f.safetensors", OURS), tmp_path / "e.safetensors"
+    assert safle("encoder", "make", "--sample", sample, "-o", encoder) == 0
+    assert load_encoder(encoder).source == OURS
+    declared = ("--range", 0, 1, "--features", 3)
+    assert safle("encoder", "make", *declared, "-o", encoder) == 0
+    assert load_encoder(encoder).source == ""
+    made = safle("encoder", "make", *declared, "--features-source", sample, "-o", encoder)
+    assert (made, load_encoder(encoder).source) == (0, OURS)
+    plain = table(tmp_path / "plain.safetensors", "")
+    made = safle("encoder", "make", *declared, "--features-source", plain, "-o", encoder)
+    assert made == 1
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "code", "trusted"),
+    [("", "", 0, 0), (OURS, OURS, 0, 0), (OURS, THEIRS, 1, 1), (OURS, "", 1, 0), ("", OURS, 1, 0)],
+)
+def test_count_checks_it(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    declared: str,
+    found: str,
+    code: int,
+    trusted: int,
+) -> None:
+    encoder, output = tmp_path / "e.safetensors", tmp_path / "a.stats"
+    safle("encoder", "make", "--sample", table(tmp_path / "s.safetensors", declared), "-o", encoder)
+    features = table(tmp_path / "f.safetensors", found)
+    arguments = ("count", features, "--encoder", encoder, "-o", output)
+    capsys.readouterr()
+    assert safle(*arguments) == code
+    error = capsys.readouterr().err
+    for source in (declared, found):
+        assert code == 0 or (source[:28] or "no declared source") in error
+    assert safle(*arguments, "--trust-features") == trusted
+
+
+@pytest.mark.parametrize(("found", "code"), [(OURS, 0), ("", 0), (THEIRS, 1)])
+def test_a_model_refuses_another_backbones_features(tmp_path: Path, found: str, code: int) -> None:
+    place = {name: tmp_path / f"{name}.safetensors" for name in ("encoder", "model")}
+    sample, total = table(tmp_path / "s.safetensors", OURS), tmp_path / "a.stats"
+    encoder = ("--encoder", place["encoder"])
+    safle("encoder", "make", "--sample", sample, "-o", place["encoder"])
+    safle("count", sample, *encoder, "-o", total)
+    assert safle("solve", total, *encoder, "-o", place["model"]) == 0
+    features = table(tmp_path / "f.safetensors", found)
+    assert safle("evaluate", place["model"], features) == code
+    assert safle("predict", place["model"], features, "-o", tmp_path / "p.csv") == code
+
+
+@pytest.mark.parametrize(
+    "names", [("a", "b"), ("tench, Tinca tinca", "b"), (" a", "b"), ("[x]", 'say "y"'), ("[", "]")]
+)
+def test_class_names_may_hold_anything(tmp_path: Path, names: tuple[str, str]) -> None:
+    tensors = {"features": np.ones((2, 1)), "labels": np.array([1, 0])}
+    save_file(tensors, tmp_path / "f.safetensors", {"classes": class_names_text(names)})
+    labels = open_table(tmp_path / "f.safetensors").labels
+    assert labels is not None
+    assert labels.tolist() == [names[1], names[0]]

@@ -1,0 +1,134 @@
+"""Schemas: drafted without naming few samples, merged, saved, and what tables become by them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from safle import Column, Model, Schema, count, make_encoder, merge_schemas, solve
+from safle.encoders import Encoder
+from safle.errors import SettingsError, TableError
+from safle.tables import open_table
+from safle.tables.drafting import draft_schema
+
+SCHEMA = Schema(
+    (Column("age", 0, 100), Column("size", 0, 90, "mm"), Column("sex", levels=("f", "m"))),
+    ignore=("patient",),
+    classes=("ill", "well"),
+)
+CELLS = ["40,12 mm,f,ill", "NA,30,m,well", "71,?,d,ill", "5,8.5,,well"]
+VALUES = [[40, 0, 12], [np.nan, 1, 30], [71, 2, np.nan], [5, np.nan, 8.5]]
+"""By columns in the order of their names: age, sex, size."""
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["age,size,sex,label", *CELLS]))
+    return path
+
+
+def test_a_schema_survives_its_file_and_its_encoder(tmp_path):
+    SCHEMA.save(tmp_path / "s.toml")
+    assert Schema.read(tmp_path / "s.toml") == SCHEMA
+    encoder = make_encoder(SCHEMA, "table")
+    again = Encoder.from_bytes(encoder.to_bytes())
+    assert (again.schema, again.classes, again) == (SCHEMA, ("ill", "well"), encoder)
+    assert again.layout.table_sizes == (5, 4, 5)
+
+
+def test_cells_become_levels_numbers_and_gaps_in_csv_and_parquet(table, tmp_path):
+    read = np.asarray(open_table(table, schema=SCHEMA).features)
+    np.testing.assert_array_equal(read, VALUES)
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    from pyarrow import parquet
+
+    columns = {
+        "sex": ["f", "m", "d", None],
+        "age": [40.0, None, 71.0, 5.0],
+        "size": ["12 mm", "30", "?", "8.5"],
+        "patient": [1, 2, 3, 4],
+        "label": ["ill", "well ", "ill", "well"],
+    }
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    found = open_table(tmp_path / "a.parquet", schema=SCHEMA)
+    np.testing.assert_array_equal(np.asarray(found.features), VALUES)
+    assert found.labels.tolist() == ["ill", "well", "ill", "well"]
+
+
+def test_semicolons_tabs_and_decimal_commas_are_recognised(tmp_path):
+    path = tmp_path / "a.csv"
+    for mark in ";\t|":
+        path.write_text(f"\ufeffa{mark}b{mark}label\n1,5{mark}2{mark}x\n-3,25{mark}4{mark}y\n")
+        read = open_table(path)
+        assert np.asarray(read.features).tolist() == [[1.5, 2], [-3.25, 4]]
+        assert read.labels.tolist() == ["x", "y"]
+
+
+def test_another_unit_is_refused(table):
+    table.write_text(table.read_text().replace("12 mm", "12 cm"))
+    with pytest.raises(TableError, match=r"line 2, column 'size' is '12 cm'.*unit 'cm'"):
+        np.asarray(open_table(table, schema=SCHEMA).features)
+
+
+def test_a_draft_names_nothing_of_few_samples_and_says_what_it_left_out(tmp_path):
+    rows = [
+        f"{number % 50},{'fm'[number % 2]},N{number},2024-01-0{number % 9 + 1}"
+        for number in range(200)
+    ]
+    rows[7] = "3141.59,hermaphrodite,N7,2024-01-01"
+    (tmp_path / "a.csv").write_text("\n".join(["age (y),sex,name,seen", *rows]))
+    draft = draft_schema(tmp_path / "a.csv")
+    assert draft.schema.columns == (
+        Column("age (y)", 1, 49, "y"),
+        Column("sex", levels=("f", "m")),
+    )
+    assert {*draft.left_out} == {*draft.schema.ignore} == {"name", "seen"}
+    assert "dates" in draft.left_out["seen"]
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (Column("size", 0, 9, "cm"), "in cm and in mm"),
+        (Column("size", levels=("large", "small")), "a number in one schema and a category"),
+        (Column("weight", 0, 9), "no column is in every schema"),
+    ],
+)
+def test_drafts_that_contradict_each_other_do_not_merge(other, said):
+    with pytest.raises(SettingsError, match=said):
+        merge_schemas([Schema((SCHEMA.columns[2],)), Schema((other,))])
+
+
+@pytest.mark.parametrize("high", ["1" + "0" * 400, "nan", "true", "'9'", "2024-01-01"])
+def test_a_range_that_is_no_finite_number_is_refused(tmp_path, high):
+    (tmp_path / "schema.toml").write_text(f"[columns.age]\nlow = 0\nhigh = {high}\n")
+    with pytest.raises(SettingsError, match=r"schema.toml: .*no finite number"):
+        Schema.read(tmp_path / "schema.toml")
+
+
+@pytest.mark.parametrize("text", ["missing = 'NA'", "ignore = 'name'", "classes = 'ab'", ""])
+def test_a_text_is_no_list_of_its_letters(tmp_path, text):
+    column = "low = 0\nhigh = 1" if text else "levels = 'fm'"
+    (tmp_path / "schema.toml").write_text(f"{text}\n[columns.age]\n{column}\n")
+    with pytest.raises(SettingsError, match=r"expected a list: \[\.\.\.\]"):
+        Schema.read(tmp_path / "schema.toml")
+
+
+def test_exports_know_gaps(table):
+    torch = pytest.importorskip("torch")
+    from safle.model.export import to_torch
+
+    encoder = make_encoder(SCHEMA, "table")
+    read = open_table(table, schema=encoder.schema)
+    features = np.asarray(read.features)
+    model = Model(encoder, solve(count(encoder, features, read.labels), ridge=1.0))
+    scores = to_torch(model)(torch.from_numpy(features.astype(np.float32))).numpy()
+    np.testing.assert_allclose(scores, model.decision_function(features), atol=1e-6)
+
+
+def test_a_schema_can_be_inspected(safle, tmp_path):
+    Schema((Column("age", 0, 90), Column("sex", levels=("f", "m")))).save(tmp_path / "s.toml")
+    said = safle("inspect", tmp_path / "s.toml")
+    assert "0 to 90" in said
+    assert "s.toml: schema" in said

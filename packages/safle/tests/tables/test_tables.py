@@ -1,0 +1,269 @@
+"""Tables: every format gives the same table, whole, sliced and in batches of any size."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+from safle.errors import InvalidInput, MissingExtra, TableError
+from safle.tables import Table, open_table, write_table
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+# More rows than the CSV reader's distance between marks, and than a Parquet row group.
+ROWS = 2500
+FEATURES = np.random.default_rng(0).normal(size=(ROWS, 5)).astype(np.float32)
+NUMBERS = np.random.default_rng(1).integers(-2, 7, ROWS)
+NAMES = np.array(["cat", "dog, small", "Übel", "x y"])[NUMBERS % 4]
+FORMATS = ["npz", "npy", "safetensors", "csv", "parquet", "list.parquet", "fixed.parquet"]
+
+
+def written(folder, kind, features, labels):
+    """The table as a file of one kind, and the arguments that open it."""
+    path = folder / f"table.{kind}"
+    if kind == "npy":
+        np.save(path, features)
+        np.save(folder / "labels.npy", labels)
+        return path, {"labels": folder / "labels.npy"}
+    if kind.endswith("parquet"):
+        pq.write_table(arrow_table(kind, features, labels), path, row_group_size=700)
+        return path, {}
+    write_table(path, features, labels)
+    return path, {}
+
+
+def arrow_table(kind, features, labels):
+    label = pa.array(labels.tolist())
+    if kind == "parquet":
+        columns = {f"f{at}": column for at, column in enumerate(features.T)}
+        return pa.table({**columns, "label": label, "comment": ["-"] * len(labels)})
+    value = pa.from_numpy_dtype(features.dtype)
+    size = features.shape[1] if kind == "fixed.parquet" else -1
+    return pa.table(
+        {"features": pa.array(features.tolist(), pa.list_(value, size)), "label": label}
+    )
+
+
+def plain_names(kind, labels):
+    # A safetensors file keeps class names in one comma-separated list.
+    return np.strings.replace(labels, ",", ";") if kind == "safetensors" else labels
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    opened = {}
+    for kind in FORMATS:
+        path, options = written(tmp_path_factory.mktemp("tables"), kind, FEATURES, NUMBERS)
+        opened[kind] = open_table(path, **options)
+    return opened
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_gives_the_same_table(tables, kind):
+    table = tables[kind]
+
+    assert len(table) == ROWS
+    assert table.feature_dim == 5
+    assert table.features.shape == (ROWS, 5)
+    assert np.array_equal(np.asarray(table.features), FEATURES)
+    assert table.labels.dtype == np.int64
+    assert np.array_equal(table.labels, NUMBERS)
+    assert table.class_names is None
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_keeps_names(tmp_path, kind):
+    names = plain_names(kind, NAMES)
+    path, options = written(tmp_path, kind, FEATURES, names)
+
+    labels = open_table(path, **options).labels
+
+    assert labels.dtype.kind == "U"
+    assert np.array_equal(labels, names)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@given(size=st.one_of(st.integers(300, 2 * ROWS), st.sampled_from([17, ROWS - 1, ROWS, ROWS + 1])))
+def test_batches_of_any_size_are_the_whole(tables, kind, size):
+    batches = list(tables[kind].batches(size))
+
+    lengths = [len(features) for features, _ in batches]
+    assert lengths == [min(size, ROWS - start) for start in range(0, ROWS, size)]
+    assert np.array_equal(np.concatenate([features for features, _ in batches]), FEATURES)
+    assert np.array_equal(np.concatenate([labels for _, labels in batches]), NUMBERS)
+    assert all(type(labels) is np.ndarray for _, labels in batches)
+    assert all(features.flags.c_contiguous for features, _ in batches)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@given(data=st.data())
+def test_slices_are_those_of_the_array(tables, kind, data):
+    ends = st.none() | st.integers(-ROWS - 5, ROWS + 5)
+    rows = data.draw(
+        st.builds(slice, ends, ends, st.sampled_from([None, 1, 2, -3]))
+        | st.integers(-ROWS, ROWS - 1)
+        | st.lists(st.integers(-ROWS, ROWS - 1), max_size=5).map(lambda n: np.array(n, int))
+    )
+
+    assert np.array_equal(tables[kind].features[rows], FEATURES[rows])
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_masks_and_bad_indices_are_numpys(tables, kind):
+    features = tables[kind].features
+
+    assert np.array_equal(features[NUMBERS == 3], FEATURES[NUMBERS == 3])
+    with pytest.raises(IndexError):
+        features[ROWS]
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy", "safetensors", "csv", "parquet", "fixed.parquet"])
+def test_a_table_may_have_no_rows(tmp_path, kind):
+    path, options = written(tmp_path, kind, FEATURES[:0], NUMBERS[:0])
+
+    if kind.endswith("parquet"):
+        nothing = arrow_table(kind, FEATURES[:1], NUMBERS[:1]).slice(0, 0)
+        pq.write_table(nothing, path)
+    table = open_table(path, **options)
+
+    assert np.asarray(table.features).shape == (0, 5)
+    assert table.labels.shape == (0,)
+    assert list(table.batches(10)) == []
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy", "safetensors", "csv"])
+def test_labels_are_optional(tmp_path, kind):
+    path = tmp_path / f"table.{kind}"
+    write_table(path, FEATURES)
+
+    table = open_table(path)
+
+    assert table.labels is None
+    assert np.array_equal(np.concatenate([f for f, none in table.batches(999)]), FEATURES)
+    assert all(labels is None for _, labels in table.batches(999))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "u1", "i4", "u8", "?", ">f4"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_number_type_keeps_its_values(tmp_path, kind, dtype):
+    features = np.random.default_rng(2).integers(0, 2, (9, 3)).astype(dtype)
+    source = features.astype(features.dtype.newbyteorder("=")) if "parquet" in kind else features
+    path, options = written(tmp_path, kind, source, np.arange(9))
+
+    ((batch, _),) = open_table(path, **options).batches(100)
+
+    assert np.array_equal(batch, features)
+    assert batch.dtype == (np.float64 if kind == "csv" else features.dtype.newbyteorder("="))
+
+
+@pytest.mark.parametrize("names", [("X", "y"), ("val_features", "val_labels"), ("val_X", "val_y")])
+def test_other_usual_keys_are_found(tmp_path, names):
+    arrays = dict(zip(names, (FEATURES, NUMBERS), strict=True))
+    np.savez(tmp_path / "t.npz", **arrays)
+    save_file(arrays, tmp_path / "t.safetensors")
+
+    for kind in ("npz", "safetensors"):
+        table = open_table(tmp_path / f"t.{kind}")
+        assert np.array_equal(table.features[:], FEATURES)
+        assert np.array_equal(table.labels, NUMBERS)
+
+
+def test_splits_and_keys_select(tmp_path):
+    path = tmp_path / "t.npz"
+    np.savez(
+        path,
+        train_features=FEATURES,
+        train_labels=NUMBERS,
+        test_features=FEATURES[:9],
+        test_labels=NUMBERS[:9],
+        coarse=NUMBERS[:9] % 2,
+    )
+
+    assert len(open_table(path, split="train")) == ROWS
+    assert open_table(path, split="test").labels.tolist() == NUMBERS[:9].tolist()
+    assert open_table(path, features_key="test_features").labels.tolist() == NUMBERS[:9].tolist()
+    coarse = open_table(path, split="test", labels_key="coarse").labels
+    assert coarse.tolist() == (NUMBERS[:9] % 2).tolist()
+
+
+@pytest.mark.parametrize("text", ["a,b,label\n1,2,x\n3,4,y\n", "\ufeffa,label,b\r\n1,x,2\r\n3,y,4"])
+def test_csv_as_other_programs_write_it(tmp_path, text):
+    (tmp_path / "t.CSV").write_bytes(text.encode() + b"\n\n")
+
+    table = open_table(tmp_path / "t.CSV")
+
+    assert table.features[:].tolist() == [[1, 2], [3, 4]]
+    assert table.labels.tolist() == ["x", "y"]
+
+
+def test_the_label_column_may_have_another_name(tmp_path):
+    (tmp_path / "t.csv").write_text('0,1,kind\n1,2,"a,\nb"\n3,4,c\n')
+    pq.write_table(
+        pa.table({"0": [1, 3], "1": [2.0, 4.0], "kind": ["a", "c"]}), tmp_path / "t.parquet"
+    )
+
+    csv_table = open_table(tmp_path / "t.csv", label_column="kind")
+    parquet_table = open_table(tmp_path / "t.parquet", label_column="kind")
+
+    assert csv_table.labels.tolist() == ["a,\nb", "c"]
+    assert parquet_table.labels.tolist() == ["a", "c"]
+    assert np.array_equal(csv_table.features[:], parquet_table.features[:])
+
+
+def test_parquet_leaves_out_the_row_numbers_of_pandas_and_decodes_categories(tmp_path):
+    columns = {"a": [1.5, 2.5], "__index_level_0__": [0, 1]}
+    labels = pa.array(["x", "y"]).dictionary_encode()
+    pq.write_table(pa.table({**columns, "label": labels}), tmp_path / "t.parquet")
+
+    table = open_table(tmp_path / "t.parquet")
+
+    assert table.features[:].tolist() == [[1.5], [2.5]]
+    assert table.labels.tolist() == ["x", "y"]
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    path, _ = written(tmp_path, "parquet", FEATURES, NUMBERS)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+    with pytest.raises(MissingExtra, match=r"pip install 'safle\[parquet\]'"):
+        open_table(path)
+
+
+def test_a_table_can_be_made_in_memory():
+    table = Table(FEATURES, NUMBERS)
+
+    assert np.array_equal(np.concatenate([labels for _, labels in table.batches(7)]), NUMBERS)
+    with pytest.raises(InvalidInput, match="at least 1"):
+        next(table.batches(0))
+
+
+def test_writing_replaces_all_or_nothing(tmp_path):
+    path = tmp_path / "t.safetensors"
+    write_table(path, FEATURES, NUMBERS)
+    before = path.read_bytes()
+
+    with pytest.raises(TableError, match="a class without a name"):
+        write_table(path, FEATURES[:1], [""])
+    with pytest.raises(InvalidInput, match="shape"):
+        write_table(path, FEATURES[0])
+    with pytest.raises(InvalidInput, match="labels"):
+        write_table(path, FEATURES, NUMBERS[1:])
+    with pytest.raises(TableError, match=r"\.xlsx.*expected one of \.npz"):
+        write_table(tmp_path / "t.xlsx", FEATURES)
+    with pytest.raises(TableError, match="one array"):
+        write_table(tmp_path / "t.npy", FEATURES, NUMBERS)
+
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["t.safetensors"]
+
+
+@pytest.mark.parametrize("names", [["a,b", "c"], [" a ", "b"], ['"', "[x]"], ["a", "b"]])
+def test_any_class_name_can_be_written_as_safetensors(tmp_path, names):
+    write_table(tmp_path / "t.safetensors", FEATURES[:2], names)
+    assert open_table(tmp_path / "t.safetensors").labels.tolist() == names

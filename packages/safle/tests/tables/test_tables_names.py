@@ -1,0 +1,167 @@
+"""Columns have names: tables are matched by them, in any order, and nothing is guessed."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+
+import numpy as np
+import pytest
+
+from safle import DeclaredRange, load_encoder, make_encoder
+from safle.encoders.histogram import Grid, Histogram
+from safle.errors import EncoderMismatch, SettingsError, TableError
+from safle.tables import open_table
+from safle.wire import read_histogram, read_statistics
+
+NAMES = ("dose", "age", "pulse")
+ROWS = np.random.default_rng(0).uniform(0, 100, (40, 3)).round(2)
+LABELS = np.where(ROWS[:, 1] > 50, "ill", "well")
+
+
+def write(path, order, *, more=(), label="label"):
+    """The patients of `ROWS` with their columns in ``order``, and ``more`` columns of text."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*order, *more, label])
+        for number, (row, name) in enumerate(zip(ROWS, LABELS, strict=True)):
+            values = dict(zip(NAMES, row, strict=True))
+            texts = [f"{column} {number}" for column in more]
+            writer.writerow([*(values[column] for column in order), *texts, f" {name} "])
+    return path
+
+
+@pytest.fixture
+def encoder_path(tmp_path):
+    path = tmp_path / "encoder.safetensors"
+    encoder = make_encoder(DeclaredRange(0, 100, feature_dim=3), "linear")
+    encoder.with_names(sorted(NAMES)).save(path)
+    return path
+
+
+def test_a_reordered_table_gives_the_same_bytes(safle, tmp_path, encoder_path):
+    found = set()
+    for number, order in enumerate(itertools.permutations(NAMES)):
+        table = write(tmp_path / f"{number}.csv", order)
+        safle("count", table, "--encoder", encoder_path, "-o", tmp_path / "a.stats")
+        found.add((tmp_path / "a.stats").read_bytes())
+    assert len(found) == 1
+    # Labels lose the spaces around them.
+    assert read_statistics(tmp_path / "a.stats").class_names == ("ill", "well")
+
+
+def test_histograms_and_encoders_carry_the_names(safle, tmp_path):
+    sent = []
+    for order in (NAMES, NAMES[::-1]):
+        table = write(tmp_path / "a.csv", order)
+        safle("histogram", table, "--low", 0, "--high", 100, "-o", tmp_path / "a.hist")
+        safle("encoder", "make", "--sample", table, "-o", tmp_path / "s.safetensors")
+        files = ("a.hist", "s.safetensors")
+        sent.append([(tmp_path / name).read_bytes() for name in files])
+    assert sent[0] == sent[1]
+    assert read_histogram(tmp_path / "a.hist").names == tuple(sorted(NAMES))
+    safle("encoder", "make", "--histogram", tmp_path / "a.hist", "-o", tmp_path / "e.safetensors")
+    for name in ("e", "s"):
+        encoder = load_encoder(tmp_path / f"{name}.safetensors")
+        assert encoder.feature_names == tuple(sorted(NAMES))
+        assert "age, dose, pulse" in safle("inspect", tmp_path / f"{name}.safetensors")
+
+
+def test_predictions_do_not_depend_on_the_order_and_keep_the_ids(safle, tmp_path, encoder_path):
+    table = write(tmp_path / "a.csv", NAMES, more=["patient"])
+    known = ("--ignore", "patient")
+    safle("count", table, *known, "--encoder", encoder_path, "-o", tmp_path / "a.stats")
+    model = tmp_path / "model.safetensors"
+    safle("solve", tmp_path / "a.stats", "--encoder", encoder_path, "-o", model)
+    outputs = []
+    for order in (NAMES, NAMES[::-1]):
+        turned = write(tmp_path / "b.csv", order, more=["patient"])
+        safle("predict", model, turned, "--id", "patient", "-o", tmp_path / "p.csv")
+        outputs.append((tmp_path / "p.csv").read_text())
+    assert outputs[0] == outputs[1]
+    lines = outputs[0].splitlines()
+    assert lines[0] == "patient,class"
+    assert lines[1].startswith("patient 0,")
+    assert {line.split(",")[1] for line in lines[1:]} == {"ill", "well"}
+
+
+def test_missing_and_unknown_columns_are_all_listed(safle, tmp_path, encoder_path):
+    many = [f"unit {number}" for number in range(30)]
+    table = write(tmp_path / "a.csv", ("age", "dose"), more=many)
+    told = safle("count", table, "--encoder", encoder_path, "-o", tmp_path / "a.stats", code=1)
+    told = " ".join(told.split())
+    assert "missing columns: pulse" in told
+    for name in many:
+        assert name in told
+    assert "--ignore" in told
+    assert not (tmp_path / "a.stats").exists()
+
+
+def test_what_has_no_names_is_matched_by_position_and_says_so(safle, tmp_path, encoder_path):
+    np.savez(tmp_path / "a.npz", features=ROWS[:, [1, 0, 2]], labels=LABELS)
+    said = safle("count", tmp_path / "a.npz", "--encoder", encoder_path, "-o", tmp_path / "a.stats")
+    assert "matched by position" in said
+    table = write(tmp_path / "a.csv", ("age", "dose", "pulse"))
+    said = safle("count", table, "--encoder", encoder_path, "-o", tmp_path / "b.stats")
+    assert "matched by position" not in said
+    assert (tmp_path / "a.stats").read_bytes() == (tmp_path / "b.stats").read_bytes()
+
+
+def test_parquet_columns_have_names_too(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    from pyarrow import parquet
+
+    columns = {name: ROWS[:, at] for at, name in enumerate(NAMES)}
+    columns |= {"label": LABELS, "patient": np.arange(40)}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    table = open_table(tmp_path / "a.parquet", id_column="patient")
+    assert table.names == NAMES
+    assert table.ids is not None
+    assert table.ids.tolist() == [str(number) for number in range(40)]
+    turned = table.arranged(("pulse", "dose", "age"), where="a.parquet")
+    assert np.array_equal(np.asarray(turned.features), ROWS[:, [2, 0, 1]])
+    (whole,) = [block for block, _ in turned.batches(64)]
+    assert np.array_equal(whole, ROWS[:, [2, 0, 1]])
+
+
+def test_histograms_of_other_columns_do_not_add_up():
+    grid = Grid(0, 1, bins=4)
+    first = Histogram.of(np.zeros((1, 2)), grid, names=("a", "b"))
+    with pytest.raises(EncoderMismatch, match="different names"):
+        first + Histogram.of(np.zeros((1, 2)), grid, names=("a", "c"))
+    with pytest.raises(EncoderMismatch, match="no names"):
+        first + Histogram.of(np.zeros((1, 2)), grid)
+    assert (first + first).names == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "names", [["a"], ["a", "a"], ["a", ""], ["a", 1], ["a", "b\n"], ["a", "b" * 201]]
+)
+def test_names_that_are_none_are_refused(names):
+    encoder = make_encoder(DeclaredRange(0, 1, feature_dim=2), "linear")
+    with pytest.raises(SettingsError):
+        encoder.with_names(names)
+
+
+def test_a_column_that_names_samples_must_be_there(tmp_path):
+    table = write(tmp_path / "a.csv", NAMES)
+    with pytest.raises(TableError, match="id_column is 'patient'"):
+        open_table(table, id_column="patient")
+
+
+def test_a_column_that_is_no_number_or_is_the_label_is_pointed_out(tmp_path, safle):
+    """Before anything is counted: a label that nobody named would be a feature."""
+    rows = [
+        "patient,age,diagnosis",
+        *(f"p{at},{at},{'ill' if at % 2 else 'well'}" for at in range(20)),
+    ]
+    (tmp_path / "ward.csv").write_text("\n".join(rows))
+    assert "column 'patient' is 'p0'; expected a number" in safle("inspect", tmp_path / "ward.csv")
+    draft = ("schema", "draft", tmp_path / "ward.csv", "-o", tmp_path / "ward.toml")
+    assert "no classes were found in a column 'label'" in safle(*draft)
+    assert "no classes" not in safle(*draft, "--label-column", "diagnosis")
+    safle("encoder", "make", "--schema", tmp_path / "ward.toml", "-o", tmp_path / "e.safetensors")
+    count = ("count", tmp_path / "ward.csv", "--encoder", tmp_path / "e.safetensors")
+    said = safle(*count, "-o", tmp_path / "a.stats", code=1)
+    assert "does not know: diagnosis" in said
+    assert "named with --label-column NAME" in said

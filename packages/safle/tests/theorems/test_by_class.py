@@ -1,0 +1,163 @@
+"""Statistics by class: each class's gram is that of its own samples, however they came together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safle.encoders import Encoder, make_encoder
+from safle.encoders.codes import Layout
+from safle.encoders.registry import read_settings
+from safle.errors import InvariantError, NotEnoughMemory, SettingsError
+from safle.server.contribution import Contribution
+from safle.server.store import Store
+from safle.site.disclosure import disclosures
+from safle.statistics import Accumulator, Statistics, count, sum_statistics
+from safle.wire import add_contribution, decode_statistics, encode_statistics
+from support.data_sets import BY_CLASS, FixedCalibration, fixed_data
+
+BATCHES = st.lists(st.integers(0, 60), min_size=1, max_size=5)
+
+
+def grams_of(encoder: Encoder, features, labels):
+    """The products of each class's codes, in Python's order of doing things."""
+    dense = encoder.encode(features).dense[:, slice(*encoder.layout.by_class)].astype(np.int64)
+    return [dense[labels == name].T @ dense[labels == name] for name in np.unique(labels)]
+
+
+def same_grams(statistics: Statistics, expected) -> bool:
+    found = [statistics.class_gram(place) for place in range(len(statistics.class_names))]
+    return len(found) == len(expected) and all(map(np.array_equal, found, expected))
+
+
+@pytest.mark.parametrize("kind", BY_CLASS)
+@given(cuts=BATCHES, order=st.randoms(use_true_random=False))
+@settings(max_examples=8)
+def test_any_partition_in_any_order_has_the_grams_of_the_classes(kind, cuts, order):
+    data = fixed_data(kind, samples=60)
+    whole = data.count()
+    assert same_grams(whole, grams_of(data.encoder, data.features, data.labels))
+    places = np.split(np.arange(60), sorted(cuts))
+    order.shuffle(places)
+    parts = [data.part(place).count() for place in places if len(place)]
+    total, streamed = sum_statistics(parts), Accumulator(data.encoder)
+    for place in places:
+        streamed.add_samples(data.features[place], data.labels[place])
+    added = Accumulator(data.encoder)
+    for part in parts:
+        add_contribution(added, encode_statistics(part))
+    assert whole == total == streamed.snapshot() == added.snapshot()
+    assert len({encode_statistics(x) for x in (whole, total, added.snapshot())}) == 1
+    total.verify()
+    assert sum_statistics(parts[1:] or [Statistics.empty(whole)]) == total - parts[0]
+
+
+@pytest.mark.parametrize("kind", BY_CLASS)
+@pytest.mark.parametrize(
+    ("samples", "classes"), [(1, 1), (2, 1), (3, 3), (7, 2), (40, 1), (40, 25), (0, 1)]
+)
+def test_few_samples_one_class_and_more_features_than_samples(kind, samples, classes):
+    encoder = fixed_data(kind, feature_dim=16).encoder
+    features = np.random.default_rng(samples).normal(size=(samples, 16))
+    features[:, 3] = 0.25
+    features[:, 4] = features[:, 5]
+    labels = np.arange(samples) % classes
+    statistics = count(encoder, features, labels)
+    assert same_grams(statistics, grams_of(encoder, features, labels) if samples else [])
+    assert decode_statistics(encode_statistics(statistics), made=encoder) == statistics
+    statistics.verify()
+    assert [part.dim for part in statistics.by_class] == [17] * len(set(labels))
+
+
+def test_without_by_class_there_are_no_grams_of_classes():
+    statistics = fixed_data("linear").count()
+    assert statistics.by_class == ()
+
+
+@pytest.mark.parametrize("kind", BY_CLASS)
+def test_a_class_that_one_client_alone_has_leaves_with_it(kind, tmp_path):
+    data = fixed_data(kind, samples=30)
+    mine, others = data.labels == 2, data.labels != 2
+    with Store.create(tmp_path / "store", data.encoder) as store:
+        for client, chosen in (("a", mine), ("b", others)):
+            store.add(Contribution(client, encode_statistics(data.part(chosen).count())))
+        assert store.total().snapshot() == data.count()
+        store.remove("a")
+        assert store.total().snapshot() == data.part(others).count()
+
+
+@pytest.mark.parametrize("kind", BY_CLASS)
+def test_what_was_never_added_is_not_taken_back(kind):
+    data = fixed_data(kind, samples=40)
+    total = Accumulator(data.encoder)
+    total.add(data.count())
+    # The same labels, other features: counts come out as zero, sums do not.
+    other = replace(data, features=data.features[::-1].copy()).count()
+    with pytest.raises(InvariantError, match="not part of the sum"):
+        total.subtract(other)
+    assert total.snapshot() == data.count()
+
+
+@pytest.mark.parametrize("kind", BY_CLASS)
+def test_another_class_s_gram_is_found(kind):
+    true = fixed_data(kind, samples=40).count()
+    first, second, *rest = true.by_class
+    swapped = [first.with_gram(second.gram), second.with_gram(first.gram), *rest]
+    for parts in (swapped, [second, first, *rest], true.by_class[1:], (first, first, *rest)):
+        with pytest.raises(InvariantError):
+            replace(true, by_class=tuple(parts)).verify()
+    odd = first.gram.copy()
+    odd[0] += 1
+    with pytest.raises(InvariantError, match="class 0"):
+        replace(true, by_class=(first.with_gram(odd), second, *rest)).verify()
+
+
+def test_memory_is_stated_before_it_is_taken(monkeypatch):
+    data = fixed_data("linear by class")
+    monkeypatch.setattr("safle.basics.memory.psutil.virtual_memory", lambda: NoMemory)
+    with pytest.raises(NotEnoughMemory, match=r"grams of 7 rows for each of 3 classes.*by_class"):
+        data.count()
+
+
+class NoMemory:
+    available = 300
+
+
+def test_the_block_of_a_layout():
+    linear = Layout((), (4, 4), ((-9, 9), (4, 4)), by_class=(0, 2))
+    wider = Layout.side_by_side([Layout((3,), (8,)), linear])
+    assert (wider.by_class, wider.class_layout) == ((1, 3), Layout((), (4, 4), ((-9, 9), (4, 4))))
+    assert Layout.from_json(wider.to_json()) == wider
+    assert (wider.only_by_class, linear.only_by_class) == (False, True)
+    with pytest.raises(SettingsError, match="2 parts count by class"):
+        Layout.side_by_side([linear, linear])
+    for wrong in ((0, 1), (1, 1), (-1, 2), (0, 3), (2, 0)):
+        with pytest.raises(SettingsError, match="counted by class"):
+            replace(linear, by_class=wrong)
+
+
+def test_the_setting_is_a_truth_and_part_of_the_fingerprint():
+    plain, counted = (
+        make_encoder(FixedCalibration(3), "linear", by_class=value) for value in (False, True)
+    )
+    assert plain != counted
+    assert Encoder.from_bytes(counted.to_bytes()) == counted
+    assert read_settings("linear", "by-class=true") == {"by_class": True}
+    for wrong in ("yes", "1"):
+        with pytest.raises(SettingsError, match="true or false"):
+            read_settings("linear", f"by-class={wrong}")
+    with pytest.raises(SettingsError, match="true or false"):
+        make_encoder(FixedCalibration(3), "linear", by_class=1)
+
+
+def test_small_classes_are_disclosed():
+    data = fixed_data("random-features by class", samples=60)
+    told = [text for text in disclosures(data.count()) if "by class" in text]
+    few = sum(n for n in np.bincount(data.labels) if n <= 7)
+    assert [f"{few:,} of 60" in text for text in told] == ([True] if few else [])
+    small = disclosures(data.part(slice(12)).count())
+    assert any("12 of 12. Each of these classes" in text for text in small)

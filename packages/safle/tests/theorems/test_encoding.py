@@ -1,0 +1,151 @@
+"""Encoders against the paper's formulas, one value at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safle.encoders import EmbeddingEncoder, Encoder, load_encoder
+from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot
+from safle.encoders.shuffle import permutation
+from support.data_sets import data_sets, encoders, fixed_data, fixed_encoder
+from support.reference import phi, symbols_of
+
+
+def onehot_of(encoder, features):
+    """Phi as the encoder itself sees it, through its codes and its layout."""
+    codes, layout = encoder.encode(features), encoder.layout
+    phi = np.zeros((len(features), layout.embedding_dim), np.int64)
+    for sample in range(len(features)):
+        phi[sample, layout.bases[:-1] + codes.symbols[sample]] = 1
+    phi[:, layout.code_count :] = codes.dense
+    return phi
+
+
+@given(data_sets())
+def test_codes_are_those_of_the_formulas(drawn):
+    expected = phi(drawn.encoder, drawn.features)
+    assert np.array_equal(onehot_of(drawn.encoder, drawn.features), expected)
+
+
+@given(encoders("embedding"))
+def test_every_digit_is_used_once_and_only_the_last_group_is_smaller(encoder):
+    k, size = encoder.bucketing.radix, encoder.group_size
+    digits = encoder.feature_dim * encoder.bucketing.functions
+    assert sorted(permutation(digits, encoder.settings.seed)) == list(range(digits))
+    *whole, last = encoder.layout.table_sizes
+    assert all(rows == k**size for rows in whole)
+    assert last == k ** (digits - len(whole) * size)
+    assert 0 < digits - len(whole) * size <= size
+
+
+@given(data_sets(1))
+def test_the_type_and_layout_of_an_array_do_not_change_its_codes(drawn):
+    expected = drawn.encoder.encode(drawn.features)
+    wide = np.zeros((2 * len(drawn), 3 * drawn.features.shape[1]))
+    wide[::2, ::3] = drawn.features
+    # Quarters up to 2 are exact in every float type, and four of them are an integer.
+    copies = [
+        drawn.features.astype(np.float16),
+        drawn.features.astype(np.float32),
+        drawn.features.astype(np.longdouble),
+        np.asfortranarray(drawn.features),
+        wide[::2, ::3],
+        drawn.features[::-1][::-1],
+        drawn.features.tolist(),
+    ]
+    for copy in copies:
+        codes = drawn.encoder.encode(copy)
+        assert np.array_equal(codes.symbols, expected.symbols)
+        assert np.array_equal(codes.dense, expected.dense)
+
+
+@given(
+    thresholds=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=5),
+    values=st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1),
+)
+def test_float32_features_get_the_codes_of_their_exact_values(thresholds, values):
+    encoder = EmbeddingEncoder(
+        np.sort(thresholds)[:, None],
+        buckets=len(thresholds),
+        group_size=1,
+    )
+    narrow = np.array(values, np.float32)[:, None]
+    expected = [[x > t for t in sorted(thresholds)] for x in map(float, narrow[:, 0])]
+    place = permutation(len(thresholds), 0)
+    for features in (narrow, narrow.astype(np.float64)):
+        assert encoder.encode(features).symbols.tolist() == np.array(expected)[:, place].tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int64, np.uint32, np.bool_])
+def test_integers_get_the_codes_of_the_same_floats(dtype):
+    features = np.random.default_rng(0).integers(0, 2, (50, 6)).astype(dtype)
+    encoder = fixed_encoder("stack")
+    codes, expected = encoder.encode(features), encoder.encode(features.astype(np.float64))
+    assert np.array_equal(codes.symbols, expected.symbols)
+    assert np.array_equal(codes.dense, expected.dense)
+
+
+def test_memory_mapped_features_get_the_same_codes(tmp_path):
+    data = fixed_data("stack")
+    np.save(tmp_path / "features.npy", data.features.astype(np.float16))
+    mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
+    expected = data.encoder.encode(data.features.astype(np.float16))
+    assert np.array_equal(data.encoder.encode(mapped).symbols, expected.symbols)
+    assert np.array_equal(data.encoder.encode(mapped).dense, expected.dense)
+
+
+@pytest.mark.parametrize("bucketing", [Integer(65_536), BinaryOverlap(1), OneHot(2), Integer(256)])
+def test_tables_of_65536_rows_index_every_row(bucketing):
+    group = {65_536: 1, 256: 2, 2: 16}[bucketing.radix]
+    features = np.random.default_rng(1).uniform(-1, 1, (6, 16))
+    levels = np.linspace(-1, 1, bucketing.threshold_count + 2)[1:-1, None] * np.ones((1, 16))
+    encoder = EmbeddingEncoder(
+        levels, bucketing=bucketing.name, buckets=bucketing.buckets, group_size=group
+    )
+    assert max(encoder.layout.table_sizes) == 65_536
+    symbols = encoder.encode(features).symbols
+    assert symbols.dtype == np.uint16
+    assert symbols.tolist() == [symbols_of(encoder, row) for row in features]
+
+
+@given(data_sets(kind="stack"))
+def test_a_stack_is_its_parts_side_by_side(drawn):
+    parts = [part.encode(drawn.features) for part in drawn.encoder.parts]
+    codes = drawn.encoder.encode(drawn.features)
+    assert np.array_equal(codes.symbols, np.concatenate([p.symbols for p in parts], axis=1))
+    assert np.array_equal(codes.dense, np.concatenate([p.dense for p in parts], axis=1))
+
+
+@given(encoders())
+def test_saving_and_loading_gives_the_same_encoder_and_the_same_bytes(tmp_path_factory, encoder):
+    path = tmp_path_factory.mktemp("encoders") / "encoder.safetensors"
+    encoder.save(path)
+    loaded = load_encoder(path)
+    assert loaded == encoder
+    assert loaded.layout == encoder.layout
+    assert loaded.to_bytes() == encoder.to_bytes() == path.read_bytes()
+
+
+@given(count=st.integers(0, 300), seed=st.integers(0, 2**64 - 1))
+def test_the_shuffle_sorts_by_splitmix64(count, seed):
+    def splitmix(position):
+        z = (seed + 0x9E3779B97F4A7C15 * (position + 1)) % 2**64
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+        return z ^ (z >> 31)
+
+    assert permutation(count, seed).tolist() == sorted(range(count), key=splitmix)
+
+
+@given(data_sets())
+def test_fast_codes_are_the_expressed_ones(drawn):
+    """A kind may compute its codes its own way; exports follow what it expresses."""
+    features = drawn.features * 2.0 ** np.arange(len(drawn.features))[:, None]
+    fast = drawn.encoder.encode(features)
+    expressed = Encoder.encode_checked(drawn.encoder, features)
+    assert np.array_equal(fast.dense, expressed.dense)
+    assert np.array_equal(fast.symbols, expressed.symbols)
+    assert fast.symbols.dtype == expressed.symbols.dtype

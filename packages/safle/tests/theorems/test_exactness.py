@@ -1,0 +1,279 @@
+"""The same data, however split, lead to the same bytes: of the sum and of the model."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from itertools import product
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safle.encoders import EmbeddingEncoder
+from safle.encoders.calibration import DeclaredRange
+from safle.errors import EncoderMismatch, InvalidInput, InvariantError
+from safle.solver.heads import HEADS
+from safle.statistics import Statistics, count, sum_statistics
+from safle.wire import encode_statistics
+from support.data_sets import (
+    KINDS,
+    TABLE_KINDS,
+    data_sets,
+    fixed_data,
+    fixed_encoder,
+    model_bytes,
+)
+
+RIDGES = [0, 0.5, 3.0, "auto"]
+
+
+def draw_parts(data, drawn, clients):
+    owner = data.draw(
+        st.lists(st.integers(0, clients - 1), min_size=len(drawn), max_size=len(drawn))
+    )
+    owner = np.array(owner, np.int64)
+    order = data.draw(st.permutations(range(clients)))
+    return [drawn.part(np.flatnonzero(owner == client)) for client in order]
+
+
+@given(data=st.data(), ridge=st.sampled_from(RIDGES))
+@settings(max_examples=60)
+def test_any_partition_in_any_order_gives_the_same_bytes(data, ridge):
+    drawn = data.draw(data_sets(1))
+    clients = data.draw(st.integers(1, 8))
+    whole = drawn.count()
+    total = sum_statistics(part.count() for part in draw_parts(data, drawn, clients))
+    assert total == whole
+    assert encode_statistics(total) == encode_statistics(whole)
+    heads = HEADS if drawn.encoder.layout.class_layout else HEADS[:-1]
+    head = data.draw(st.sampled_from(heads if ridge else ["least-squares"]))
+    saved = [
+        model_bytes(drawn.encoder, statistics, ridge=ridge, head=head)
+        for statistics in (whole, total)
+    ]
+    assert saved[0] == saved[1]
+
+
+@given(data=st.data(), ridge=st.sampled_from(RIDGES))
+@settings(max_examples=60)
+def test_taking_a_client_away_gives_the_model_that_never_saw_it(data, ridge):
+    drawn = data.draw(data_sets(1))
+    stays = np.array(
+        data.draw(st.lists(st.booleans(), min_size=len(drawn), max_size=len(drawn))), bool
+    )
+    client, rest = drawn.part(~stays).count(), drawn.part(stays).count()
+    left = drawn.count() - client
+    assert left == rest
+    assert encode_statistics(left) == encode_statistics(rest)
+    if rest.sample_count:
+        saved = [model_bytes(drawn.encoder, kept, ridge=ridge) for kept in (left, rest)]
+        assert saved[0] == saved[1]
+
+
+@given(data=st.data())
+@settings(max_examples=50)
+def test_statistics_are_an_abelian_group_under_plus_and_minus(data):
+    drawn = data.draw(data_sets())
+    a, b, c = (part.count() for part in draw_parts(data, drawn, 3))
+    zero = Statistics.empty(drawn.encoder)
+    assert a + b == b + a
+    assert (a + b) + c == a + (b + c)
+    assert a + zero == a
+    assert a - a == zero
+    assert (a + b) - b == a
+    assert a + b + c - a - c == b
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("clients", [1, 2, 100, 1000])
+def test_one_to_a_thousand_clients_give_the_same_model(kind, clients):
+    data = fixed_data(kind, samples=700)
+    generator = np.random.default_rng(clients)
+    # Skewed: most clients hold little, many nothing at all.
+    share = generator.dirichlet(np.full(clients, 0.05))
+    owner = generator.choice(clients, len(data), p=share)
+    parts = [data.part(owner == client).count() for client in generator.permutation(clients)]
+    total = sum_statistics(parts)
+    assert clients < 100 or sum(part.sample_count == 0 for part in parts) > 10
+    assert encode_statistics(total) == encode_statistics(data.count())
+    for options in ({"ridge": 2.0}, {}, {"ridge": 0}, {"ridge": 1.0, "head": "discriminant"}):
+        expected = model_bytes(data.encoder, data.count(), **options)
+        assert model_bytes(data.encoder, total, **options) == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_number_of_threads_does_not_change_the_model(kind):
+    data = fixed_data(kind, samples=900, feature_dim=24)
+    most = numba.config.NUMBA_NUM_THREADS
+    saved = set()
+    for threads in sorted({1, min(2, most), most}):
+        numba.set_num_threads(threads)
+        statistics = data.count()
+        saved.add(model_bytes(data.encoder, statistics, ridge=1.5))
+        saved.add(model_bytes(data.encoder, statistics, ridge=1.5, backend="scipy"))
+    numba.set_num_threads(1)
+    assert len(saved) == 1
+
+
+@pytest.mark.parametrize("names", [[7, -3, 40], ["zebra", "Ähre", "ape"]])
+def test_classes_a_client_has_never_seen_are_aligned_by_name(names):
+    data = fixed_data("stack")
+    labels = np.array(names)[data.labels]
+    whole = count(data.encoder, data.features, labels)
+    assert whole.class_names == tuple(sorted(names))
+    alone = [
+        count(data.encoder, data.features[labels == name], labels[labels == name]) for name in names
+    ]
+    assert all(len(part.class_names) == 1 for part in alone)
+    for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
+        total = sum_statistics(alone[place] for place in order)
+        assert encode_statistics(total) == encode_statistics(whole)
+    assert (whole - alone[1]).class_names == tuple(sorted([names[0], names[2]]))
+
+
+def test_integers_and_strings_are_not_added():
+    data = fixed_data()
+    named = count(data.encoder, data.features, data.labels.astype(str))
+    for left, right in ((data.count(), named), (named, data.count())):
+        with pytest.raises(InvalidInput, match="all integers or all strings"):
+            left + right
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_encoder_is_refused_naming_both(kind):
+    data, other = fixed_data(kind), fixed_data(kind, feature_dim=5)
+    a, b = data.count(), other.count()
+    for combine in (lambda: a + b, lambda: a - b, lambda: sum_statistics([a, b])):
+        with pytest.raises(EncoderMismatch) as error:
+            combine()
+        assert data.encoder.fingerprint[:12] in str(error.value)
+        assert other.encoder.fingerprint[:12] in str(error.value)
+
+
+def test_nothing_to_sum_is_refused():
+    with pytest.raises(InvalidInput, match="at least one"):
+        sum_statistics([])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_never_added_cannot_be_taken_away(kind):
+    data = fixed_data(kind)
+    few, many = data.part(slice(0, 40)).count(), data.part(slice(40, None)).count()
+    before = encode_statistics(few)
+    with pytest.raises(InvariantError, match="part of"):
+        few - many
+    assert encode_statistics(few) == before
+
+
+@pytest.mark.parametrize("kind", TABLE_KINDS)
+def test_the_same_margins_do_not_make_a_part(kind):
+    # Two experts of one bit: {00, 11} twice holds every code of {01, 10}, but no such pair.
+    encoder = fixed_encoder(kind, 2, buckets=1, group_size=1)
+    equal = count(encoder, np.array([[-2.0, -2.0], [2.0, 2.0]]), [0, 0])
+    mixed = count(encoder, np.array([[-2.0, 2.0], [2.0, -2.0]]), [0, 0])
+    with pytest.raises(InvariantError, match="part of the sum"):
+        (equal + equal) - mixed
+
+
+@pytest.mark.slow
+def test_the_digits_give_one_model_for_1_and_100_and_1000_clients(digits):
+    features, labels = digits
+    encoder = EmbeddingEncoder.calibrated(DeclaredRange(0, 16, 64), group_size=6)
+    generator = np.random.default_rng(0)
+    saved = set()
+    for clients in (1, 100, 1000):
+        owner = generator.integers(0, clients, len(labels))
+        total = sum_statistics(
+            count(encoder, features[owner == client], labels[owner == client])
+            for client in range(clients)
+        )
+        saved.add(model_bytes(encoder, total))
+    assert len(saved) == 1
+
+
+PROGRAM = """
+import sys
+import numpy as np
+from safle import DeclaredRange, EmbeddingEncoder, LinearEncoder, Model
+from safle import count, make_encoder, solve
+from sklearn.datasets import load_digits
+
+backend, wide = sys.argv[1], sys.argv[2] == "wide"
+range_ = DeclaredRange(0, 16, 64)
+features, labels = load_digits(return_X_y=True)
+few, some = slice(0, 12), slice(0, 64)
+cases = {
+    "fitted": (features[some], labels[some] % 2),
+    "constant": (np.full((64, 64), 5.0), labels[some]),
+    "duplicated": (np.repeat(features[few], 8, axis=0), np.repeat(labels[few], 8)),
+    "few": (features[few], labels[few]),
+}
+encoders = {"linear": LinearEncoder.calibrated(range_)}
+encoders["default"] = make_encoder(range_, units=99)
+encoders["by class"] = LinearEncoder.calibrated(range_, by_class=True)
+if wide:
+    codes = EmbeddingEncoder.calibrated(range_, buckets=8, group_size=6)
+    encoders |= {"embedding": codes, "probed": make_encoder(range_, units=1_600)}
+    cases |= {"digits": (features, labels), "halves": (features, labels % 2)}
+for kind, encoder in encoders.items():
+    for name, (samples, classes) in cases.items():
+        statistics = count(encoder, samples, classes)
+        heads = ["least-squares", "discriminant", "averaged"]
+        for head in heads + ["quadratic"] * (kind == "by class"):
+            for criterion in ("gcv", "evidence") if wide else ("gcv",):
+                solution = solve(statistics, head=head, criterion=criterion, backend=backend)
+                digest = Model(encoder, solution).digest
+                print(kind, name, head, criterion, solution.ridge, digest)
+"""
+
+
+KERNELS = {"Haswell": "AVX2", "Sandybridge": "AVX"}
+"""Of OpenBLAS, and the instructions that torch's MKL is held to beside it."""
+
+
+def models_of(backend, threads, kernel, width="narrow"):
+    """What another process with other threads and another BLAS kernel saves, line by line."""
+    names = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "PYTHONHASHSEED"]
+    environment = {
+        **os.environ,
+        **dict.fromkeys([*names, "MKL_NUM_THREADS"], threads),
+        "OPENBLAS_CORETYPE": kernel,
+        "MKL_ENABLE_INSTRUCTIONS": KERNELS[kernel],
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, backend, width],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_no_combination_of_library_threads_and_kernel_changes_a_model():
+    libraries = ["scipy", *(["torch"] if find_spec("torch") else [])]
+    combinations = [*product(libraries, ("1", "2"), KERNELS)]
+    found = {combination: models_of(*combination) for combination in combinations}
+    expected = found["scipy", "1", "Haswell"]
+    assert len(expected) == 3 * 4 * 3 + 4
+    assert {how: lines for how, lines in found.items() if lines != expected} == {}
+
+
+@pytest.mark.slow
+def test_nor_does_it_change_models_of_more_kinds_and_columns():
+    pytest.importorskip("torch")
+    expected = models_of("scipy", "1", "Haswell", "wide")
+    assert len(expected) == (5 * 6 * 3 + 6) * 2
+    # With the one above, every two of library, threads and kernel meet in every combination.
+    for backend, threads, kernel in (
+        ("scipy", "2", "Sandybridge"),
+        ("torch", "1", "Sandybridge"),
+        ("torch", "2", "Haswell"),
+    ):
+        assert models_of(backend, threads, kernel, "wide") == expected

@@ -1,0 +1,225 @@
+"""Federated calibration: exact histograms, the same thresholds for any partition."""
+
+from __future__ import annotations
+
+import bisect
+from functools import reduce
+from operator import add
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from safle.encoders import EmbeddingEncoder, make_encoder
+from safle.encoders.histogram import MAX_SAMPLES, Grid, Histogram
+from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, SettingsError
+from safle.wire import decode_histogram, encode_histogram, read_histogram, write_histogram
+from support.data_sets import KINDS, declared_settings
+
+QUARTERS = st.integers(-20, 20).map(lambda quarter: quarter / 4)
+
+
+@st.composite
+def grids(draw):
+    low = draw(st.integers(-4, 2))
+    # Bins whose width is a power of two: the borders, and what lies on them, are exact.
+    width = draw(st.sampled_from([1, 2, 4, 8]))
+    return Grid(float(low), float(low + width), 2 ** draw(st.integers(0, 4)))
+
+
+@st.composite
+def samples(draw, least=1):
+    shape = (draw(st.integers(least, 30)), draw(st.integers(1, 3)))
+    return draw(arrays(np.float64, shape, elements=QUARTERS))
+
+
+@given(features=samples(), grid=grids())
+def test_counts_are_those_of_half_open_bins_with_under_and_overflow(features, grid):
+    borders = grid.edges.tolist()
+    expected = np.zeros((features.shape[1], grid.bins + 2), np.int64)
+    for feature, column in enumerate(features.T.tolist()):
+        for value in column:
+            expected[feature, bisect.bisect_right(borders, value)] += 1
+    assert np.array_equal(Histogram.of(features, grid).counts, expected)
+
+
+@given(features=samples(), data=st.data(), bins=st.sampled_from([1, 4, 16]))
+def test_a_grid_for_each_feature_counts_each_as_if_it_were_alone(features, data, bins):
+    own = data.draw(st.lists(grids(), min_size=features.shape[1], max_size=features.shape[1]))
+    own = [Grid(grid.low, grid.high, bins) for grid in own]
+    grid = Grid([grid.low for grid in own], [grid.high for grid in own], bins)
+    whole = Histogram.of(features[:9], grid) + Histogram.of(features[9:], grid)
+    alone = [Histogram.of(features[:, at : at + 1], each) for at, each in enumerate(own)]
+    assert np.array_equal(whole.counts, np.concatenate([each.counts for each in alone]))
+    for method in (lambda found: found.thresholds(3), lambda found: np.array(found.moments())):
+        assert np.array_equal(method(whole), np.concatenate([*map(method, alone)], axis=1))
+    assert decode_histogram(encode_histogram(whole)) == whole
+    assert whole.coarse().tolist() == [
+        at for at, each in enumerate(alone) if np.count_nonzero(each.counts) <= 2
+    ]
+
+
+@given(features=samples(), grid=grids(), data=st.data(), count=st.integers(1, 6))
+def test_any_partition_gives_the_same_thresholds_and_the_same_encoder(features, grid, data, count):
+    whole = Histogram.of(features, grid)
+    owner = data.draw(arrays(np.int64, len(features), elements=st.integers(0, 4)))
+    order = data.draw(st.permutations(range(5)))
+    total = reduce(add, (Histogram.of(features[owner == client], grid) for client in order))
+    assert total == whole
+    assert np.array_equal(total.thresholds(count), whole.thresholds(count))
+    kind = data.draw(st.sampled_from(KINDS))
+    small = declared_settings(kind, units=9)
+    made, expected = (make_encoder(found, kind, **small) for found in (total, whole))
+    assert made.to_bytes() == expected.to_bytes()
+    assert encode_histogram(total) == encode_histogram(whole)
+
+
+@given(features=samples(), grid=grids(), count=st.integers(1, 6))
+def test_thresholds_are_quantiles_up_to_one_bin(features, grid, count):
+    histogram = Histogram.of(features, grid)
+    width = (grid.high - grid.low) / grid.bins
+    levels = histogram.thresholds(count)
+    assert (np.diff(levels, axis=0) >= 0).all()
+    assert (levels >= grid.low).all()
+    assert (levels <= grid.high).all()
+    for level in range(count):
+        # The smallest value that at least this share of the samples does not exceed.
+        rank = -(-(level + 1) * len(features) // (count + 1))
+        exact = np.clip(np.sort(features, axis=0)[rank - 1], grid.low, grid.high)
+        assert (np.abs(levels[level] - exact) <= width).all()
+
+
+@given(features=samples(), grid=grids())
+def test_moments_are_those_of_the_binned_values(features, grid):
+    width = (grid.high - grid.low) / grid.bins
+    binned = np.floor((features - grid.low) / width) * width + width / 2 + grid.low
+    binned = np.where(features < grid.low, grid.low, binned)
+    binned = np.where(features >= grid.high, grid.high, binned)
+    mean, deviation = Histogram.of(features, grid).moments()
+    assert np.allclose(mean, binned.mean(axis=0), atol=1e-12)
+    constant = np.ptp(binned, axis=0) == 0
+    assert (deviation[constant] == 1).all()
+    assert np.allclose(deviation[~constant], binned.std(axis=0)[~constant])
+
+
+def test_a_fine_histogram_calibrates_like_the_pooled_sample(digits):
+    features, _ = digits
+    grid = Grid(-0.5, 16.5, 17)
+    federated = Histogram.of(features, grid).moments()
+    assert np.allclose(federated[0], features.mean(axis=0), atol=1e-12)
+    spread = features.std(axis=0)
+    assert np.allclose(federated[1], np.where(spread > 0, spread, 1), atol=1e-12)
+
+
+@given(features=samples(least=0), grid=grids())
+def test_the_wire_gives_back_the_same_histogram(features, grid):
+    histogram = Histogram.of(features, grid)
+    data = encode_histogram(histogram)
+    assert decode_histogram(data) == histogram
+    assert encode_histogram(decode_histogram(data)) == data
+
+
+def test_a_histogram_file_gives_back_the_same_histogram(tmp_path):
+    histogram = Histogram.of(np.random.default_rng(0).normal(size=(500, 7)), Grid(-3, 3, 100))
+    write_histogram(tmp_path / "h.safle", histogram)
+    assert read_histogram(tmp_path / "h.safle") == histogram
+    assert (tmp_path / "h.safle").read_bytes() == encode_histogram(histogram)
+
+
+@given(features=samples(), grid=grids(), cut=st.integers(0, 30))
+def test_batches_count_like_one_array(features, grid, cut):
+    batches = iter([features[:cut], features[cut:].astype(np.float32)])
+    assert Histogram.of(batches, grid) == Histogram.of(features, grid)
+
+
+def test_other_grids_are_refused_naming_both():
+    features = np.zeros((2, 3))
+    first = Histogram.of(features, Grid(0, 1, 8))
+    for other in (
+        Histogram.of(features, Grid(0, 1, 9)),
+        Histogram.of(features, Grid(0, 2, 8)),
+        Histogram.of(features, Grid(-1, 1, 8)),
+        Histogram.of(np.zeros((2, 4)), Grid(0, 1, 8)),
+    ):
+        with pytest.raises(
+            EncoderMismatch, match=r"bins=8\) with 3 features and on .*bins=\d\) with \d"
+        ):
+            first + other
+        assert first != other
+
+
+def test_a_histogram_without_samples_adds_but_does_not_calibrate():
+    empty = Histogram.of(np.empty((0, 2)), Grid(0, 1, 4))
+    full = Histogram.of(np.full((3, 2), 0.3), Grid(0, 1, 4))
+    assert empty + full == full
+    for calibrate in (lambda: empty.thresholds(2), empty.moments):
+        with pytest.raises(InvalidInput, match="empty"):
+            calibrate()
+
+
+def test_a_large_sum_is_exact_or_refused_never_wrapped():
+    unit = Histogram.of(np.linspace(0, 1, 90, endpoint=False)[:, None], Grid(0, 1, 9))
+    levels = unit.thresholds(8)
+    total = unit
+    while total.sample_count * 2 <= MAX_SAMPLES:
+        total = total + total
+        assert np.array_equal(total.thresholds(8), levels)
+        encoder = EmbeddingEncoder.calibrated(
+            total, bucketing="integer", buckets=65_536, group_size=1
+        )
+        assert np.allclose(encoder.thresholds[:, 0], np.arange(1, 65_536) / 65_536)
+    with pytest.raises(CountOverflow):
+        total + total
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "bins"),
+    [
+        (0.0, 0.0, 4),
+        (1.0, 0.0, 4),
+        (np.nan, 1.0, 4),
+        (0.0, np.inf, 4),
+        (-1.7e308, 1.7e308, 4),
+        (0.0, 5e-324, 4),
+        (1.0, np.nextafter(1.0, 2.0), 4),
+        (0.0, 1.0, 0),
+        (0.0, 1.0, 65_537),
+        (0.0, 1.0, 2.5),
+        ((0.0, 1.0), (1.0, 1.0), 4),
+        ((0.0, 1.0), (1.0, np.nextafter(1.0, 2.0)), 4),
+        ((0.0, 1.0), (1.0, 2.0, 3.0), 4),
+        ((), (), 4),
+        ((0.0,) * 1025, (1.0,) * 1025, 65_536),
+    ],
+)
+def test_a_grid_that_cannot_tell_its_bins_apart_is_refused(low, high, bins):
+    with pytest.raises((InvalidInput, SettingsError), match=r"grid|bins"):
+        Grid(low, high, bins)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        np.zeros((2, 5), np.int64),
+        np.zeros((0, 6), np.int64),
+        np.zeros(6, np.int64),
+        np.full((2, 6), -1),
+        np.array([[1, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]]),
+        np.full((2, 6), 2**62),
+    ],
+)
+def test_counts_of_no_data_set_are_refused(counts):
+    with pytest.raises((InvalidInput, CountOverflow)):
+        Histogram(Grid(0, 1, 4), counts)
+
+
+def test_features_that_cannot_be_counted_are_refused():
+    grid = Grid(0, 1, 4)
+    with pytest.raises(InvalidInput, match="sample 1, column 0"):
+        Histogram.of(np.array([[0.0], [np.nan]]), grid)
+    with pytest.raises(InvalidInput, match="at least one batch"):
+        Histogram.of(iter([]), grid)
+    with pytest.raises(InvalidInput, match="3 columns"):
+        Histogram.of(iter([np.zeros((1, 2)), np.zeros((1, 3))]), grid)

@@ -1,0 +1,276 @@
+"""Whatever a data set gives passes; whatever no data set can give is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from safle.encoders import EmbeddingEncoder
+from safle.errors import InvariantError, SafleError
+from safle.statistics import count
+from safle.statistics.kernels import triangle
+from support.data_sets import data_sets, fixed_data
+
+
+def square(statistics):
+    return statistics.gram_square()
+
+
+def with_square(statistics, gram):
+    packed = gram[np.triu_indices(statistics.dim)].astype(statistics.gram.dtype)
+    return replace(statistics, gram=packed)
+
+
+def with_entry(statistics, row, column, value):
+    gram = square(statistics)
+    gram[row, column] = gram[column, row] = value
+    return with_square(statistics, gram)
+
+
+def with_cross(statistics, *changes):
+    cross = statistics.cross.copy()
+    for row, name, change in changes:
+        cross[row, name] += change
+    return replace(statistics, cross=cross)
+
+
+def rows_of(statistics, expert):
+    return range(statistics.offsets[expert], statistics.offsets[expert + 1])
+
+
+@given(data_sets())
+def test_what_was_counted_always_passes(drawn):
+    statistics = drawn.count()
+    statistics.verify()
+    (statistics + statistics).verify()
+    (statistics + statistics - statistics).verify()
+
+
+@given(data=st.data())
+def test_a_single_wrong_number_is_always_found(data):
+    statistics = data.draw(data_sets(1)).count()
+    field = data.draw(st.sampled_from(["gram", "cross", "class_counts"]))
+    array = getattr(statistics, field).copy()
+    at = data.draw(st.integers(0, array.size - 1))
+    if field == "gram":
+        # Products of two dense columns are free, within what the others allow.
+        free = triangle.packed_size(statistics.layout.dense_dim)
+        assume(at < array.size - free)
+    change = data.draw(st.integers(-(2**31) + 1, 2**31 - 1).filter(bool))
+    value = int(array.flat[at]) + change
+    assume(abs(value) < 2**31)
+    array.flat[at] = value
+    with pytest.raises(InvariantError):
+        replace(statistics, **{field: array}).verify()
+
+
+@pytest.fixture(scope="module")
+def counted():
+    return fixed_data("stack").count()
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    return fixed_data("embedding").count()
+
+
+def test_shapes_and_types_are_checked(embedded):
+    for broken, name in (
+        (replace(embedded, gram=embedded.gram[:-1]), "shape: gram"),
+        (replace(embedded, cross=embedded.cross[:, :-1]), "shape: cross"),
+        (replace(embedded, class_counts=embedded.class_counts[:-1]), "shape: class_counts"),
+        (replace(embedded, gram=embedded.gram.astype(np.int64)), "shape: gram is int64"),
+        (replace(embedded, codes=embedded.codes[::-1].copy()), "codes: not ascending"),
+        (replace(embedded, codes=embedded.codes - embedded.codes[0] - 1), "codes: not ascending"),
+        (replace(embedded, codes=embedded.codes + 10**6), "codes: not ascending"),
+    ):
+        with pytest.raises(InvariantError, match=name):
+            broken.verify()
+
+
+def test_classes_are_checked(embedded):
+    counts = embedded.class_counts
+    for broken, name in (
+        (replace(embedded, class_names=(2, 1, 0)), "class names"),
+        (replace(embedded, class_counts=np.append(counts[:-1], 0)), "class counts"),
+        (replace(embedded, class_counts=-counts), "class counts"),
+        (replace(embedded, class_counts=counts * 2**40), "class counts.*exceed"),
+        (replace(embedded, class_counts=np.full(3, 2**62)), "class counts.*exceed"),
+    ):
+        with pytest.raises(InvariantError, match=name):
+            broken.verify()
+    for names in ((0, 1, "2"), (0, 1, 1)):
+        with pytest.raises(SafleError, match="class names"):
+            replace(embedded, class_names=names).verify()
+
+
+def test_the_diagonal_is_positive_and_repeats_cross(embedded):
+    with pytest.raises(InvariantError, match=r"\d against 0 at expert 0, symbol \d"):
+        with_entry(embedded, 0, 0, 0).verify()
+    more = embedded.diagonal[3] + 1
+    with pytest.raises(InvariantError, match="cross rows sum to the diagonal") as error:
+        with_entry(embedded, 3, 3, more).verify()
+    assert f"{more - 1} against {more}" in str(error.value)
+
+
+def test_cross_is_within_its_class_and_adds_up(embedded):
+    first = embedded.cross[0, 0]
+    with pytest.raises(InvariantError, match="cross lies between zero and the class counts"):
+        with_cross(embedded, (0, 0, -first - 1), (0, 1, first + 1)).verify()
+    row = int(np.argmax(embedded.cross[:, 0] > 0))
+    with pytest.raises(InvariantError, match="cross rows sum to the class counts"):
+        with_cross(embedded, (row, 0, -1), (row, 1, 1)).verify()
+
+
+def test_sums_that_wrap_around_are_found():
+    # Four times 2**62 is 0 modulo 2**64: every margin still agrees.
+    data = fixed_data("embedding")
+    names = np.arange(len(data)) % 4
+    statistics = replace(data, labels=names).count()
+    rows = [list(rows_of(statistics, 0))[k] for k in range(4)]
+    changes = [(row, name, 2**62) for row in rows for name in range(4)]
+    with pytest.raises(InvariantError, match="cross lies between zero and the class counts"):
+        with_cross(statistics, *changes).verify()
+    dense = replace(fixed_data("stack"), labels=names).count()
+    gram = square(dense)
+    a, b = list(rows_of(dense, 0))[:4], list(rows_of(dense, 1))[:4]
+    # And four times 2**30 is 0 modulo 2**32.
+    gram[np.ix_(a, b)] += 2**30
+    with pytest.raises(InvariantError, match="a block's margins"):
+        with_square(dense, gram).verify()
+
+
+def test_blocks_are_diagonal_or_have_their_margins(embedded):
+    (a, b), (c, d) = list(rows_of(embedded, 0))[:2], list(rows_of(embedded, 1))[:2]
+    gram = square(embedded)
+    with pytest.raises(InvariantError, match="own block is diagonal") as error:
+        with_entry(embedded, a, b, 1).verify()
+    assert "expert 0" in str(error.value)
+    with pytest.raises(InvariantError, match="a block's margins") as error:
+        with_entry(embedded, a, c, gram[a, c] + 1).verify()
+    assert "expert 0" in str(error.value)
+    assert "expert 1" in str(error.value)
+    # A switch of two pairs keeps all margins; one entry becomes negative.
+    switch = gram[a, c] + 1
+    for row, column, sign in ((a, c, -1), (b, d, -1), (a, d, 1), (b, c, 1)):
+        gram[row, column] += sign * switch
+    with pytest.raises(InvariantError, match="nothing is negative"):
+        with_square(embedded, gram).verify()
+
+
+def test_dense_squares_and_products_are_bounded(counted):
+    first = len(counted.codes)
+    limit = counted.sample_count * 32_767**2
+    for value in (-1, limit + 1):
+        with pytest.raises(InvariantError, match="dense squares"):
+            with_entry(counted, first, first, value).verify()
+    x, y = counted.diagonal[first : first + 2].tolist()
+    for value in (int((x * y) ** 0.5 * 1.01), -int((x * y) ** 0.5 * 1.01), -(2**63)):
+        with pytest.raises(InvariantError, match=r"semidefinite|ranges and totals"):
+            with_entry(counted, first, first + 1, value).verify()
+
+
+def test_dense_class_sums_are_bounded(counted):
+    first = len(counted.codes)
+    huge = 40_000 * int(counted.class_counts.max())
+    with pytest.raises(InvariantError, match="class sums fit the encoder's range"):
+        with_cross(counted, (first, 0, huge), (first, 1, -huge)).verify()
+    with pytest.raises(InvariantError, match="class sums fit the encoder's range"):
+        with_cross(counted, (counted.dim - 1, 0, 1), (counted.dim - 1, 1, -1)).verify()
+
+
+def test_the_constant_column_repeats_what_is_known(counted):
+    last = counted.dim - 1
+    gram = square(counted)
+    with pytest.raises(InvariantError, match="ranges and totals"):
+        with_entry(counted, len(counted.codes), last, gram[len(counted.codes), last] + 1).verify()
+    # Moved between two codes of one expert, the totals still agree.
+    a, b = list(rows_of(counted, 0))[:2]
+    gram[a, last] += 1
+    gram[b, last] -= 1
+    with pytest.raises(InvariantError, match="ranges and totals"):
+        with_square(counted, gram).verify()
+
+
+def test_code_sums_of_dense_columns_are_bounded_and_add_up(counted):
+    dense = len(counted.codes)
+    gram = square(counted)
+    a, b = list(rows_of(counted, 0))[:2]
+    with pytest.raises(InvariantError, match="dense sums add up to the totals: they do not in 0"):
+        with_entry(counted, a, dense, gram[a, dense] + 1).verify()
+    huge = 40_000 * int(counted.diagonal[[a, b]].max())
+    gram[a, dense] += huge
+    gram[b, dense] -= huge
+    with pytest.raises(InvariantError, match="ranges and totals"):
+        with_square(counted, gram).verify()
+    with pytest.raises(InvariantError, match="ranges and totals"):
+        with_entry(counted, a, dense, -(2**31)).verify()
+
+
+def test_samples_without_codes_are_found(embedded):
+    nothing = replace(
+        embedded,
+        codes=embedded.codes[:0],
+        gram=embedded.gram[:0],
+        cross=embedded.cross[:0],
+    )
+    with pytest.raises(InvariantError, match="cross rows sum to the class counts"):
+        nothing.verify()
+
+
+def impossible(counted, rows, change):
+    """Statistics whose products of some dense columns were changed, all the rest being true."""
+    gram = square(counted)
+    for row, column, value in change:
+        place = rows[row], rows[column]
+        gram[place] = gram[place[::-1]] = value
+    return with_square(counted, gram)
+
+
+def test_correlations_that_no_three_columns_can_have_are_found():
+    counted = fixed_data("linear").count()
+    power = np.sqrt(counted.diagonal.astype(float))
+    # Each pair on its own could be so; all three cannot.
+    change = [(i, j, int(-0.99 * power[i] * power[j])) for i, j in ((0, 1), (0, 2), (1, 2))]
+    with pytest.raises(InvariantError, match="semidefinite"):
+        impossible(counted, range(3), change).verify()
+
+
+def test_experts_that_agree_pairwise_but_not_all_three_are_found():
+    # Two samples; A = B and B = C in both, but A != C.
+    encoder = EmbeddingEncoder(np.zeros((1, 3)), buckets=1, group_size=1)
+    counted = count(encoder, [[-1, -1, -1], [1, 1, 1]], [0, 0])
+    rows = [np.flatnonzero(counted.codes // 2 == expert) for expert in range(3)]
+    gram = square(counted)
+    block = np.ix_(rows[0], rows[2])
+    gram[block] = gram[block][::-1]
+    gram[np.ix_(rows[2], rows[0])] = gram[block].T
+    with pytest.raises(InvariantError, match="semidefinite"):
+        with_square(counted, gram).verify()
+
+
+def test_class_sums_without_power_are_found():
+    counted = fixed_data("linear").count()
+    cross = counted.cross.copy()
+    cross[0, 0] += 200_000
+    cross[0, 1] -= 200_000
+    with pytest.raises(InvariantError, match="semidefinite"):
+        replace(counted, cross=cross).verify()
+
+
+def test_a_square_has_the_parity_of_its_number():
+    counted = fixed_data("linear").count()
+    with pytest.raises(InvariantError, match="both even or both odd"):
+        with_entry(counted, 0, 0, counted.diagonal[0] + 1).verify()
+
+
+def test_products_beyond_the_units_range_are_found():
+    counted = fixed_data("random-features").count()
+    narrow = [at for at, (low, _) in enumerate(counted.layout.dense_limits) if low == 0]
+    for value in (-1, 16 * int(counted.totals[narrow[:2]].min())):
+        with pytest.raises(InvariantError, match="ranges and totals"):
+            with_entry(counted, *narrow[:2], value).verify()

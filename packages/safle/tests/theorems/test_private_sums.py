@@ -1,0 +1,197 @@
+"""What keyholders open is, byte for byte, what plain contributions add up to."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safle.encoders import make_encoder
+from safle.encoders.histogram import Grid, Histogram
+from safle.encoders.registry import kind_named
+from safle.errors import CountOverflow
+from safle.private.masks import add_masks, derive_key, shares
+from safle.private.round import statistics_space
+from safle.private.vector import (
+    Block,
+    HistogramSpace,
+    add_vectors,
+    pack,
+    unpack,
+)
+from safle.statistics import count, sum_statistics
+from safle.wire import encode_histogram, encode_statistics
+from support.data_sets import (
+    KINDS,
+    FixedCalibration,
+    data_sets,
+    fixed_data,
+    model_bytes,
+    repeated,
+)
+from support.private_rounds import Cast, free_entries, plain_entries, plain_mask
+
+
+@given(data=st.data())
+@settings(max_examples=25)
+def test_the_opened_sum_and_its_model_are_those_of_plain_files(data):
+    drawn = data.draw(data_sets(1))
+    clients = data.draw(st.integers(2, 5))
+    owner = data.draw(
+        st.lists(st.integers(0, clients - 1), min_size=len(drawn), max_size=len(drawn))
+    )
+    parts = [drawn.part(np.flatnonzero(np.array(owner) == at)).count() for at in range(clients)]
+    kept = data.draw(st.sets(st.sampled_from(range(clients)), min_size=2))
+    holders, needed = data.draw(st.sampled_from([(1, 1), (3, 2), (3, 3)]))
+    more = data.draw(st.sampled_from([0, 1, 1000, 2**20, 2**30]))
+    names = sorted({*drawn.labels.tolist()})
+    most = max(1, min(len(drawn) + more, drawn.encoder.layout.most_samples))
+    space = statistics_space(drawn.encoder, names, most)
+    cast = Cast.of(space, clients, keyholders=holders, needed=needed)
+    order = data.draw(st.permutations(sorted(kept)))
+    total = cast.gather([cast.mask(at, parts[at]) for at in order])
+    plain = sum_statistics(parts[at] for at in sorted(kept))
+    for opening in combinations(range(holders), needed):
+        opened = cast.open(total, opening)
+        assert opened == plain
+        assert encode_statistics(opened) == encode_statistics(plain)
+    if plain.sample_count:
+        assert model_bytes(drawn.encoder, opened) == model_bytes(drawn.encoder, plain)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_free_integers_are_those_that_do_not_follow(kind):
+    data = fixed_data(kind, 40)
+    statistics = data.count()
+    space = statistics_space(data.encoder, [0, 1, 2, 9], 1000)
+    blocks, entries = space.blocks, plain_entries(space.blocks, bytes(pack(space, statistics)))
+    signed = [
+        block.low + (entry - block.low) % 256**block.width
+        for block, of_block in zip(blocks[1:], entries[1:], strict=True)
+        for entry in of_block
+    ]
+    assert entries[0] == [*statistics.class_counts.tolist(), 0]
+    assert sorted(signed) == sorted(free_entries(statistics, [0, 1, 2, 9]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_most_samples_pass_and_one_more_is_refused(kind):
+    data = fixed_data(kind, 30)
+    # As large as any entry can be: the same sample, as often as the round allows.
+    statistics = repeated(data.part(slice(0, 1)).count(), 4096)
+    fits = statistics_space(data.encoder, [0, 1, 2], 4096)
+    assert unpack(fits, pack(fits, statistics)) == statistics
+    tight = statistics_space(data.encoder, [0, 1, 2], 4095)
+    with pytest.raises(CountOverflow, match=r"4,096 samples; the round allows 4,095"):
+        pack(tight, statistics)
+
+
+def test_more_samples_than_declared_are_noticed_in_the_sum():
+    data = fixed_data("linear", 30)
+    halves = [data.part(slice(0, 15)).count(), data.part(slice(15, 30)).count()]
+    for most, refused in ((30, False), (29, True)):
+        cast = Cast.of(statistics_space(data.encoder, [0, 1, 2], most), 2)
+        total = cast.gather([cast.mask(at, part) for at, part in enumerate(halves)])
+        if refused:
+            with pytest.raises(CountOverflow, match="30 samples; the round allows 29"):
+                cast.open(total, [0, 1])
+        else:
+            assert cast.open(total, [0, 1]) == halves[0] + halves[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_statistics_by_class_travel_the_same_way(kind):
+    if "by_class" not in kind_named(kind).declared({}):
+        pytest.skip("counts nothing by class")
+    encoder = make_encoder(FixedCalibration(3), kind, by_class=True)
+    generator = np.random.default_rng(5)
+    samples, labels = generator.normal(size=(40, 3)), generator.integers(0, 3, 40)
+    # One client has a class of its own, and nobody has the last.
+    parts = [count(encoder, samples[own], labels[own]) for own in (labels == 0, labels > 0)]
+    cast = Cast.of(statistics_space(encoder, [0, 1, 2, 3], 1000), 2)
+    total = cast.gather([cast.mask(at, part) for at, part in enumerate(parts)])
+    opened = cast.open(total, [0, 1])
+    assert opened == count(encoder, samples, labels)
+    assert opened.by_class
+
+
+@given(data=st.data(), bins=st.integers(1, 5), features=st.integers(1, 3))
+@settings(max_examples=15)
+def test_histograms_travel_the_same_way(data, bins, features):
+    grid = Grid(-1, 1, bins=bins)
+    values = st.lists(
+        st.lists(st.integers(-8, 8).map(lambda x: x / 4), min_size=features, max_size=features),
+        min_size=1,
+        max_size=5,
+    )
+    parts = [Histogram.of(np.array(data.draw(values)), grid) for _ in range(3)]
+    cast = Cast.of(HistogramSpace(grid, features, 15), 3)
+    total = cast.gather([cast.mask(at, part) for at, part in enumerate(parts)])
+    opened = cast.open(total, [1, 2])
+    assert encode_histogram(opened) == encode_histogram(parts[0] + parts[1] + parts[2])
+
+
+@given(
+    seed=st.binary(min_size=32, max_size=32),
+    widths=st.lists(st.integers(1, 8), min_size=1, max_size=4),
+    size=st.sampled_from([1, 7, 8192, 8193, 40_000]),
+)
+@settings(max_examples=15)
+def test_masks_are_those_of_a_second_implementation(seed, widths, size):
+    blocks = [Block("some", size, 0, 256**width - 1) for width in widths]
+    vector = np.frombuffer(np.random.default_rng(len(seed)).bytes(size * sum(widths)), np.uint8)
+    before = plain_entries(blocks, vector.tobytes())
+    masked = vector.copy()
+    add_masks(blocks, masked, [derive_key(seed, "ab" * 32, "client", 2)])
+    mask = plain_mask(blocks, seed, "ab" * 32, "client", 2)
+    for block, x, m, y in zip(
+        blocks, before, mask, plain_entries(blocks, masked.tobytes()), strict=True
+    ):
+        modulus = 256**block.width
+        assert y == [(a + b) % modulus for a, b in zip(x, m, strict=True)]
+    other = np.zeros_like(vector)
+    add_masks(blocks, other, [derive_key(seed, "ab" * 32, "client", 2)])
+    add_vectors(blocks, masked, other, -1)
+    assert np.array_equal(masked, vector)
+
+
+def test_frozen_mask():
+    blocks = [Block("some", 3, 0, 2**24 - 1), Block("others", 2, -(2**38), 2**38)]
+    masked = np.zeros(19, np.uint8)
+    add_masks(blocks, masked, [derive_key(bytes(range(32)), "00" * 32, "hospital-a", 0)])
+    assert masked.tobytes().hex() == FROZEN
+
+
+FROZEN = "1e5ea253107386587b1be62a5d9f92a9aca2da"
+
+
+@pytest.mark.parametrize(("keyholders", "needed"), [(1, 1), (3, 2), (3, 3)])
+def test_server_and_too_few_keyholders_see_the_same_whatever_the_input(keyholders, needed):
+    """Exhaustively in a ring of 3: every input gives every view equally often."""
+    ring, given_to = range(3), shares(keyholders, needed)
+    for few in combinations(range(keyholders), needed - 1):
+        known = [at for at, holders in enumerate(given_to) if {*few} & {*holders}]
+        assert len(known) < len(given_to)
+        views = []
+        for inputs in product(ring, repeat=2):
+            seen = []
+            for masks in product(product(ring, repeat=len(given_to)), repeat=2):
+                sent = tuple((x + sum(m)) % 3 for x, m in zip(inputs, masks, strict=True))
+                held = tuple(m[at] for m in masks for at in known)
+                seen.append((sent, held))
+            views.append(sorted(seen))
+        assert all(view == views[0] for view in views)
+    for enough in combinations(range(keyholders), needed):
+        assert all({*enough} & {*holders} for holders in given_to)
+
+
+def test_a_vector_does_not_show_which_codes_and_classes_occurred():
+    data = fixed_data("embedding", 60)
+    space = statistics_space(data.encoder, [0, 1, 2], 1000)
+    one, all_of_them = data.part(slice(0, 1)).count(), data.count()
+    cast = Cast.of(space, 2)
+    sizes = {len(cast.mask(0, value)) for value in (one, all_of_them)}
+    assert len(sizes) == 1

@@ -1,0 +1,156 @@
+"""Statistics survive the wire; one value has one encoding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from safle.encoders.histogram import Grid, Histogram
+from safle.errors import EncoderMismatch, WireError
+from safle.statistics import Accumulator, Statistics, count
+from safle.wire import (
+    decode_histogram,
+    decode_statistics,
+    encode_histogram,
+    encode_statistics,
+    peek_kind,
+    read_statistics,
+    write_statistics,
+)
+from safle.wire.planes import from_planes, plane_count, to_planes
+from support.data_sets import KINDS, data_sets, fixed_data, fixed_encoder, repeated
+
+
+@given(data=st.data())
+def test_decoding_gives_back_the_same_statistics(data):
+    statistics = data.draw(data_sets()).count()
+    encoded = encode_statistics(statistics)
+    decoded = decode_statistics(encoded, made=statistics)
+    assert decoded == statistics
+    assert decoded.layout == statistics.layout
+    assert decoded.gram.dtype == statistics.gram.dtype
+    assert encode_statistics(decoded) == encoded
+    decoded.verify()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("samples", [0, 1, 2, 3_000])
+def test_every_size_of_client_survives(kind, samples):
+    data = fixed_data(kind, samples, feature_dim=20)
+    statistics = data.count()
+    assert decode_statistics(encode_statistics(statistics)) == statistics
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("times", [2, 300, 70_000, 10**7])
+def test_large_counts_survive(kind, times):
+    data = fixed_data(kind)
+    for statistics in (data.count(), data.part(slice(0, 1)).count()):
+        large = repeated(statistics, times)
+        large.verify()
+        encoded = encode_statistics(large)
+        assert decode_statistics(encoded) == large
+        assert encode_statistics(decode_statistics(encoded)) == encoded
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_as_many_samples_as_the_integers_can_count_survive(kind):
+    statistics = fixed_data(kind).part(slice(0, 5)).count()
+    large = repeated(statistics, statistics.layout.most_samples // 5)
+    assert decode_statistics(encode_statistics(large)) == large
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["", "a", "ß", "漢字", "🙂", 'quo"te', "back\\slash", "new\nline", "a\0b", "\x7f"],
+        [-(2**63), -1, 0, 1, 2**63 - 1],
+        [5],
+        ["only"],
+    ],
+)
+def test_class_names_survive(names):
+    data = fixed_data()
+    labels = np.array(names)[np.arange(len(data)) % len(names)]
+    statistics = count(data.encoder, data.features, labels)
+    decoded = decode_statistics(encode_statistics(statistics))
+    assert decoded.class_names == tuple(sorted(names))
+    assert [type(name) for name in decoded.class_names] == [type(name) for name in sorted(names)]
+
+
+def test_equal_statistics_have_equal_files(tmp_path):
+    data = fixed_data("stack")
+    write_statistics(tmp_path / "a", data.count())
+    halves = data.part(slice(0, 50)).count() + data.part(slice(50, None)).count()
+    write_statistics(tmp_path / "b", halves)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert read_statistics(tmp_path / "a") == read_statistics(tmp_path / "b") == halves
+
+
+def test_a_file_says_what_it_is(tmp_path):
+    statistics = encode_statistics(fixed_data().count())
+    histogram = encode_histogram(Histogram.of(np.zeros((2, 2)), Grid(0, 1)))
+    for name, content, kind in (
+        ("s", statistics, "statistics"),
+        ("h", histogram, "histogram"),
+        ("short", statistics[:20], None),
+        ("empty", b"", None),
+        ("text", b"a,b\n" * 30, None),
+    ):
+        (tmp_path / name).write_bytes(content)
+        assert peek_kind(tmp_path / name) == kind
+    with pytest.raises(WireError, match="this is a histogram file; expected statistics"):
+        decode_statistics(histogram)
+    with pytest.raises(WireError, match="this is a statistics file; expected histogram"):
+        decode_histogram(statistics)
+
+
+def test_another_encoders_statistics_are_refused_naming_both():
+    statistics = fixed_data().count()
+    other = Accumulator(replace(statistics, fingerprint="ab" * 32))
+    with pytest.raises(EncoderMismatch) as error:
+        decode_statistics(encode_statistics(statistics), made=other)
+    assert statistics.fingerprint[:12] in str(error.value)
+    assert "abababababab" in str(error.value)
+
+
+def test_the_limit_holds_for_the_file_its_content_and_its_gram(tmp_path):
+    statistics = fixed_data("stack", samples=300, feature_dim=20).count()
+    encoded = encode_statistics(statistics)
+    gram_bytes = statistics.gram.nbytes
+    assert len(encoded) < gram_bytes
+    for limit in (1, len(encoded) - 1, len(encoded) + 10, gram_bytes - 1):
+        with pytest.raises(WireError, match="limit"):
+            decode_statistics(encoded, limit=limit)
+    (tmp_path / "file").write_bytes(encoded)
+    with pytest.raises(WireError, match="limit"):
+        read_statistics(tmp_path / "file", limit=len(encoded) - 1)
+    assert decode_statistics(encoded, limit=20 * gram_bytes) == statistics
+
+
+def test_a_client_without_samples_sends_a_few_hundred_bytes():
+    for kind in KINDS:
+        encoded = encode_statistics(Statistics.empty(fixed_encoder(kind)))
+        assert len(encoded) < 1_000
+        assert decode_statistics(encoded) == Statistics.empty(fixed_encoder(kind))
+
+
+INT64 = st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300)
+
+
+@given(values=arrays(np.int64, st.integers(0, 20), elements=INT64))
+def test_planes_fold_every_integer_into_the_fewest_half_bytes(values):
+    planes = plane_count(values)
+    encoded = to_planes(values, planes)
+    assert np.array_equal(from_planes(encoded, planes, values.shape), values)
+    folded = [2 * v if v >= 0 else -2 * v - 1 for v in values.tolist()]
+    assert planes == max([1, *((u.bit_length() + 3) // 4 for u in folded)])
+    shifted = [16 * u if planes % 2 else u for u in folded]
+    expected = bytes(u >> 8 * p & 255 for p in range((planes + 1) // 2) for u in shifted)
+    assert encoded == expected

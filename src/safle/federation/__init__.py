@@ -1,1 +1,0 @@
-"""Federations: contributions that come together, by files alone or over a network."""

@@ -1,5 +1,0 @@
-"""The report: all results of a folder as one page that needs nothing else."""
-
-from safle.lab.report.page import write_report
-
-__all__ = ["write_report"]
