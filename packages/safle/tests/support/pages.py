@@ -21,7 +21,6 @@ NOT_RUN = {
     r"safle experiment all ": "takes hours; test_experiments.py runs it on digits",
     r"safle experiment .* hf:": "downloads; test_experiments_images.py has images of its own",
     r"safle sum s3:": "needs a bucket; test_summing.py has other addresses and clusters",
-    r"safle bundle ": "asks a package index; test_bundle.py has a package of its own",
 }
 """All commands of the docs that no test runs as they stand, and why."""
 
