@@ -141,8 +141,7 @@ class GrowingSums:
 
     def narrow_gram(self) -> NDArray[np.signedinteger[Any]]:
         """The gram in the narrowest integers that hold it."""
-        dtype = triangle.entry_type(triangle.diagonal(self.gram, self.dim))
-        return self.gram.astype(dtype, copy=False)
+        return triangle.narrow(self.gram, self.dim)
 
     def share(self) -> None:
         """These arrays are somebody else's too: the next change is made to a copy."""

@@ -29,6 +29,11 @@ def entry_type(diagonal: NDArray[np.integer[Any]]) -> type[np.signedinteger[Any]
     return np.int32 if int(diagonal.max(initial=0)) <= NARROW else np.int64
 
 
+def narrow(packed: NDArray[np.signedinteger[Any]], dim: int) -> NDArray[np.signedinteger[Any]]:
+    """The same gram in the narrowest integers that hold it."""
+    return packed.astype(entry_type(diagonal(packed, dim)), copy=False)
+
+
 def packed_size(dim: int) -> int:
     """Number of entries of the packed triangle of a ``dim`` x ``dim`` matrix."""
     return dim * (dim + 1) // 2

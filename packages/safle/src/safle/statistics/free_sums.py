@@ -1,0 +1,333 @@
+"""Free sums: what of statistics the algebra leaves free, as one vector, and back.
+
+Of each expert, the first code is 1 minus its others; a constant column is its scale; the square of
+a code is the code; two codes of one expert never meet; and the products of columns that are
+counted by class are the sum of those of the classes. All of that is left out, and worked out again
+by `FreeSums.restore`. Masks, noise and bytes use this one vector:
+
+``class counts | class sums, column by column | products, row by row | those of each class``
+
+A product of two columns stands in the row of the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.encoders.codes import Layout
+from safle.encoders.features import ClassName
+from safle.errors import InvariantError
+from safle.statistics.kernels import triangle
+from safle.statistics.value import Margins, Statistics
+
+Integers = NDArray[np.int64]
+Packed = NDArray[np.signedinteger[Any]]
+MOST = 1 << 46
+"""Magnitude of a product of a code: 2^31 samples of 2^15. Sums of 2^16 of them fit 62 bits."""
+
+
+class AllSums(NamedTuple):
+    """What `FreeSums.restore` gives back: sums over all columns, whether they occurred or not.
+
+    Attributes
+    ----------
+    counts : int64, (class_count,)
+    cross : int64, (dim, class_count)
+    gram : int64, packed triangle of (dim, dim)
+    class_grams : int64, packed triangles of the columns that are counted by class
+    """
+
+    counts: Integers
+    cross: Integers
+    gram: Integers
+    class_grams: tuple[Integers, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FreeSums:
+    """The free sums over some codes of a layout, all its dense columns and some classes.
+
+    Attributes
+    ----------
+    layout : of the code space
+    class_count : how many classes there are
+    codes : int64, ascending columns of the codes; `all_codes` of a layout where none may show
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> sent = count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"])
+    >>> free = FreeSums(encoder.layout, 3)
+    >>> vector = free.take(sent, ["healthy", "ill", "well"])
+    >>> vector[free.counts].tolist(), len(vector)
+    ([0, 1, 1], 12)
+    """
+
+    layout: Layout
+    class_count: int
+    codes: Integers | None = None
+
+    @cached_property
+    def _codes(self) -> Integers:
+        return np.arange(self.layout.code_count) if self.codes is None else self.codes
+
+    @cached_property
+    def offsets(self) -> Integers:
+        """First row of each expert, then the number of codes, (experts + 1,)."""
+        return np.searchsorted(self._codes, self.layout.bases).astype(np.int64)
+
+    @property
+    def dim(self) -> int:
+        """Rows of the gram: codes and dense columns."""
+        return len(self._codes) + self.layout.dense_dim
+
+    @cached_property
+    def constants(self) -> Integers:
+        """Rows of the columns that always hold their scale."""
+        return len(self._codes) + np.array(self.layout.constants, np.int64)
+
+    @cached_property
+    def rows(self) -> Integers:
+        """Rows of the free columns, (free,), ascending."""
+        free = np.ones(self.dim + 1, np.bool_)
+        free[self.offsets[:-1]] = False
+        free[self.constants] = False
+        return np.flatnonzero(free[:-1])
+
+    @cached_property
+    def scales(self) -> Integers:
+        """Integers per real unit of each free column, (free,)."""
+        return self._of_columns(self.layout.dense_scales)
+
+    @cached_property
+    def largest(self) -> Integers:
+        """Largest magnitude of each free column, (free,)."""
+        return self._of_columns([max(-low, high) for low, high in self.layout.dense_limits])
+
+    def _of_columns(self, dense: Sequence[int]) -> Integers:
+        codes = np.ones(len(self._codes), np.int64)
+        return np.concatenate([codes, np.array(dense, np.int64)])[self.rows]
+
+    @cached_property
+    def firsts(self) -> Integers:
+        """Where, among the free columns, those begin whose products with each are free, (free,).
+
+        A code's begin with the next expert; a dense column's with itself, or after all that are
+        counted by class.
+        """
+        firsts = np.arange(len(self.rows))
+        codes = int(np.searchsorted(self.rows, len(self._codes)))
+        experts = np.searchsorted(self.offsets, self.rows[:codes], side="right")
+        firsts[:codes] = np.searchsorted(self.rows, self.offsets[experts])
+        block = self.block
+        if len(block):
+            inside = slice(*np.searchsorted(self.rows, [block[0], block[-1] + 1]))
+            firsts[inside] = inside.stop
+        return firsts
+
+    @cached_property
+    def starts(self) -> Integers:
+        """Where the products of each free column begin, and the number of all, (free + 1,)."""
+        lengths = len(self.rows) - self.firsts
+        return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+    @property
+    def block(self) -> Integers:
+        """Rows of the columns that are counted by class."""
+        return len(self._codes) + np.arange(*self.layout.by_class)
+
+    @cached_property
+    def by_class(self) -> FreeSums | None:
+        """The free sums of one class alone, where some columns are counted by class."""
+        layout = self.layout.class_layout
+        return FreeSums(layout, 1) if layout else None
+
+    @property
+    def counts(self) -> slice:
+        """Where the class counts stand in the vector."""
+        return slice(0, self.class_count)
+
+    @property
+    def cross(self) -> slice:
+        """Where the class sums stand in the vector."""
+        return slice(self.class_count, self.class_count * (1 + len(self.rows)))
+
+    @property
+    def products(self) -> slice:
+        """Where the products stand in the vector."""
+        return slice(self.cross.stop, self.cross.stop + int(self.starts[-1]))
+
+    @property
+    def size(self) -> int:
+        """Length of the vector."""
+        own = int(self.by_class.starts[-1]) if self.by_class else 0
+        return self.products.stop + self.class_count * own
+
+    def spread(self, weights: Integers) -> Integers:
+        """A weight for each entry of the vector from one for each column, (size,).
+
+        That of a class count is 1, that of a product the product of its columns'.
+
+        >>> FreeSums(Layout((), (2, 8)), 1).spread(np.array([2, 8])).tolist()
+        [1, 2, 8, 4, 16, 64]
+        """
+        parts = [np.ones(self.class_count, np.int64), np.repeat(weights, self.class_count)]
+        parts += [weights[at] * weights[first:] for at, first in enumerate(self.firsts.tolist())]
+        if self.by_class:
+            dense = weights[np.isin(self.rows, self.block)]
+            own = self.by_class.spread(dense)[self.by_class.products]
+            parts += [own] * self.class_count
+        return np.concatenate(parts)
+
+    @cached_property
+    def squares(self) -> Integers:
+        """Where the squares of columns stand in the vector."""
+        own = self.firsts == np.arange(len(self.rows))
+        squares = [self.products.start + self.starts[:-1][own]]
+        if self.by_class:
+            begins = self.products.stop + np.arange(self.class_count) * self.by_class.starts[-1]
+            inside = self.by_class.squares - self.by_class.products.start
+            squares += [begin + inside for begin in begins]
+        return np.concatenate(squares)
+
+    def take(self, statistics: Statistics, names: Sequence[ClassName]) -> Integers:
+        """The vector of statistics of (some of) these codes and classes; zeros of the others."""
+        vector = np.zeros(self.size, np.int64)
+        place = {name: at for at, name in enumerate(names)}
+        places = np.array([place[name] for name in statistics.class_names], np.int64)
+        vector[self.counts][places] = statistics.class_counts
+        rows = self._rows_in(statistics)
+        occurring = np.flatnonzero(rows >= 0)
+        cross = vector[self.cross].reshape(-1, self.class_count)
+        cross[np.ix_(occurring, places)] = statistics.cross[rows[occurring]]
+        vector[self.products] = self.take_products(statistics)
+        if self.by_class:
+            own = vector[self.products.stop :].reshape(self.class_count, -1)
+            for at, part in zip(places.tolist(), statistics.by_class, strict=True):
+                own[at] = self.by_class.take_products(part)
+        return vector
+
+    def take_products(self, statistics: Statistics) -> Packed:
+        """The free products alone, in the integers of the gram."""
+        gram = statistics.gram
+        values = np.zeros(int(self.starts[-1]), gram.dtype)
+        rows = self._rows_in(statistics)
+        for at, row in enumerate(rows.tolist()):
+            columns = rows[self.firsts[at] :]
+            if row < 0 or not len(columns):
+                continue
+            target = values[self.starts[at] : self.starts[at + 1]]
+            seen = columns >= 0
+            target[seen] = gram[triangle.start(row, statistics.dim) + columns[seen]]
+        return values
+
+    def _rows_in(self, statistics: Statistics) -> Integers:
+        """Rows of the free columns in the gram of statistics; -1 of codes that did not occur."""
+        rows = np.full(self.dim, -1)
+        rows[np.searchsorted(self._codes, statistics.codes)] = np.arange(len(statistics.codes))
+        rows[len(self._codes) :] = np.arange(len(statistics.codes), statistics.dim)
+        return rows[self.rows]
+
+    def value(self, fingerprint: str, names: Sequence[ClassName], vector: Integers) -> Statistics:
+        """The statistics of these classes, unverified; without what does not occur: canonical."""
+        sums = self.restore(vector)
+        classes = np.flatnonzero(sums.counts)
+        occurring = np.ones(self.dim, np.bool_)
+        occurring[: len(self._codes)] = sums.cross[: len(self._codes)].any(axis=1)
+        margins = Margins(
+            fingerprint,
+            self.layout,
+            self._codes[occurring[: len(self._codes)]],
+            np.ascontiguousarray(sums.cross[np.ix_(occurring, classes)]),
+            tuple(names[at] for at in classes.tolist()),
+            sums.counts[classes],
+        )
+        parts = [
+            margins.of_class(place).with_gram(
+                triangle.narrow(sums.class_grams[at], len(self.block))
+            )
+            for place, at in enumerate(classes.tolist() if self.by_class else [])
+        ]
+        gram = sums.gram
+        if not occurring.all():
+            gram = np.empty(triangle.packed_size(margins.dim), np.int64)
+            triangle.take(sums.gram, self.dim, np.flatnonzero(occurring), gram)
+        return margins.with_gram(triangle.narrow(gram, margins.dim), tuple(parts))
+
+    def restore(self, vector: Integers) -> AllSums:
+        """All sums that follow from a vector; whether samples can have them is not checked."""
+        counts = vector[self.counts]
+        cross = self.restore_cross(vector[self.cross].reshape(-1, self.class_count), counts)
+        grams: list[Integers] = []
+        if self.by_class:
+            own = vector[self.products.stop :].reshape(self.class_count, -1)
+            totals = cross[self.block].T
+            grams = [self.by_class.restore_gram(*sums) for sums in zip(own, totals, strict=True)]
+        gram = self.restore_gram(vector[self.products], cross.sum(axis=1), grams)
+        return AllSums(counts, cross, gram, tuple(grams))
+
+    def restore_cross(self, free: Integers, counts: Integers) -> Integers:
+        """All class sums, (dim, class_count), from those of the free columns."""
+        cross = np.zeros((self.dim, len(counts)), np.int64)
+        cross[self.rows] = free
+        for first, end in pairwise(self.offsets.tolist()):
+            if first < end:
+                cross[first] = counts - cross[first + 1 : end].sum(axis=0)
+        scales = np.array(self.layout.dense_scales, np.int64)[[*self.layout.constants]]
+        cross[self.constants] = scales[:, None] * counts
+        return cross
+
+    def restore_gram(
+        self,
+        products: Packed,
+        totals: Integers,
+        class_grams: Sequence[Packed] = (),
+        dtype: type[np.signedinteger[Any]] = np.int64,
+    ) -> Packed:
+        """The packed gram, from its free products and the sums of all columns, (dim,)."""
+        of_codes = products[: self.starts[np.searchsorted(self.rows, len(self._codes))]]
+        if max(-int(of_codes.min(initial=0)), int(of_codes.max(initial=0))) > MOST:
+            raise InvariantError(f"a product of a code is larger than {MOST}")
+        dim = self.dim
+        gram = np.zeros(triangle.packed_size(dim), dtype)
+        for at, row in enumerate(self.rows.tolist()):
+            columns = self.rows[self.firsts[at] :]
+            gram[triangle.start(row, dim) + columns] = products[
+                self.starts[at] : self.starts[at + 1]
+            ]
+        for own in class_grams:
+            triangle.add_spread(gram, dim, own, self.block, 1)
+        self._restore_codes(gram, totals)
+        scales = np.array(self.layout.dense_scales, np.int64)
+        for column, row in zip(self.layout.constants, self.constants.tolist(), strict=True):
+            before = np.arange(row)
+            gram[triangle.start(before, dim) + row] = scales[column] * totals[:row]
+            at = triangle.start(row, dim) + row
+            gram[at : at + dim - row] = scales[column] * totals[row:]
+        return gram
+
+    def _restore_codes(self, gram: Packed, totals: Integers) -> None:
+        """Each code's square, and the products of each expert's first code."""
+        dim, codes = self.dim, len(self._codes)
+        for expert, (first, end) in enumerate(pairwise(self.offsets.tolist())):
+            left = totals[end:].copy()
+            later = self.offsets[expert + 1 : -1] - end
+            for row in range(first + 1, end):
+                entries = gram[triangle.start(row, dim) + end : triangle.start(row, dim) + dim]
+                if len(later):
+                    sums = np.add.reduceat(entries[: codes - end], later, dtype=np.int64)
+                    entries[later] = totals[row] - sums
+                left -= entries
+            if first < end:
+                rows = np.arange(first, end)
+                gram[triangle.start(rows, dim) + rows] = totals[first:end]
+                at = triangle.start(first, dim)
+                gram[at + end : at + dim] = left

@@ -1,0 +1,105 @@
+"""Free sums: one vector from which all of statistics follow, and not more."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safle.encoders.codes import Layout
+from safle.errors import InvariantError
+from safle.statistics import Statistics, sum_statistics
+from safle.statistics.free_sums import FreeSums
+from support.data_sets import BY_CLASS, KINDS, data_sets, fixed_data
+
+NAMES = [0, 1, 2, 7]
+
+
+@given(data_sets(), st.booleans())
+def test_all_sums_follow_from_the_free_ones(data, only_seen):
+    counted = data.count()
+    codes = counted.codes if only_seen else None
+    names = counted.class_names if only_seen else sorted({*counted.class_names, "z", "ä"}, key=str)
+    if names and len({type(name) for name in names}) > 1:
+        names = [*counted.class_names, 2 * 10**12]
+    free = FreeSums(counted.layout, len(names), codes)
+    vector = free.take(counted, names)
+    assert len(vector) == free.size
+    assert free.value(counted.fingerprint, names, vector) == counted
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *BY_CLASS])
+def test_vectors_add_up_as_statistics_do(kind):
+    data = fixed_data(kind)
+    parts = [data.part(slice(at, None, 3)).count() for at in range(3)]
+    free = FreeSums(data.encoder.layout, len(NAMES))
+    total = sum(free.take(part, NAMES) for part in parts)
+    assert free.value(data.encoder.fingerprint, NAMES, total) == sum_statistics(parts)
+    nothing = free.take(Statistics.empty(data.encoder), NAMES)
+    assert not nothing.any()
+    assert free.value(data.encoder.fingerprint, NAMES, nothing) == Statistics.empty(data.encoder)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *BY_CLASS])
+def test_no_entry_of_the_vector_follows_from_the_others(kind):
+    """Whatever is changed in the vector changes the statistics, and only there."""
+    data = fixed_data(kind, samples=60, feature_dim=3)
+    free = FreeSums(data.encoder.layout, 3)
+    vector = free.take(data.count(), [0, 1, 2])
+    for at in np.random.default_rng(0).integers(0, free.size, 40).tolist():
+        changed = vector.copy()
+        changed[at] += 1
+        sums = free.restore(changed)
+        value = Statistics(
+            data.encoder.fingerprint,
+            data.encoder.layout,
+            np.arange(data.encoder.layout.code_count),
+            sums.cross,
+            (0, 1, 2),
+            sums.counts,
+            sums.gram,
+            tuple(
+                Statistics(
+                    data.encoder.fingerprint,
+                    data.encoder.layout.class_layout,
+                    np.empty(0, np.int64),
+                    sums.cross[free.block, k : k + 1],
+                    (k,),
+                    sums.counts[k : k + 1],
+                    gram,
+                )
+                for k, gram in enumerate(sums.class_grams)
+            ),
+        )
+        assert np.array_equal(free.take(value, [0, 1, 2]), changed)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *BY_CLASS])
+def test_no_entry_is_larger_than_the_columns_allow(kind):
+    data = fixed_data(kind)
+    free = FreeSums(data.encoder.layout, 3)
+    vector = free.take(data.count(), [0, 1, 2])
+    assert (np.abs(vector) <= len(data) * free.spread(free.largest)).all()
+
+
+def test_squares_stand_where_the_vector_says():
+    layout = Layout((3, 2), (4, 8, 4, 2), ((-9, 9), (4, 8), (4, 4), (0, 1)), by_class=(1, 3))
+    free = FreeSums(layout, 2)
+    of_columns = np.array([2, 3, 5, 7, 11, 13])
+    assert len(free.rows) == len(of_columns)
+    # In the pooled gram, then of each class: the column that is counted by class.
+    assert free.spread(of_columns)[free.squares].tolist() == [49, 169, 121, 121]
+
+
+def test_products_so_large_that_sums_of_them_would_wrap_are_refused():
+    free = FreeSums(Layout((2, 2)), 1)
+    vector = free.take(Statistics.empty(_Space("0" * 64, free.layout)), ["a"])
+    vector[free.products] = -(2**63)
+    with pytest.raises(InvariantError, match="larger than"):
+        free.restore(vector)
+
+
+class _Space:
+    def __init__(self, fingerprint, layout):
+        self.fingerprint, self.layout = fingerprint, layout
