@@ -19,11 +19,11 @@ from safle.encoders.histogram import Grid, Histogram
 from safle.errors import ApprovalError, DuplicateContribution, PolicyRefused, StoreError
 from safle.server.contribution import APPROVAL, PAGE, TEXT, Contribution
 from safle.server.files import sum_files
+from safle.server.store import Store
 from safle.site.log import read_log, write_log
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.site.sheet import CLASSES_SHOWN, Sheet, write_release
-from safle.server.store import Store
 from safle.wire import encode_statistics
 from support.data_sets import fixed_data
 

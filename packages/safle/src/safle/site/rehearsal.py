@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from safle.basics.memory import readable
 from safle.encoders import Encoder
 from safle.errors import InvalidInput, SettingsError
-from safle_lab.attack import Attack, attack
-from safle.site.disclosure import disclosures, name_given_away
 from safle.model import Model
+from safle.site.disclosure import disclosures, name_given_away
 from safle.solver import solve
 from safle.statistics import Statistics, count
 from safle.statistics.kernels import triangle
 from safle.wire import encode_statistics
+from safle_lab.attack import Attack, attack
 
 MARGIN = 1.1
 """How much larger than its rehearsal a real contribution may be."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Histogram
-from safle.site.disclosure import name_given_away
 from safle.private.noisy_space import NoisySpace
+from safle.site.disclosure import name_given_away
 from safle.statistics import Statistics
 from safle.statistics.evaluation import Evaluation
 
