@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import resource
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from safle.basics.sealed import SealedFile
 from safle.errors import (
     DuplicateContribution,
     EncoderMismatch,
@@ -286,7 +286,7 @@ def test_a_changed_byte_of_the_database_is_damage_or_without_effect(parts, store
     assert seen
     name = whole.index(b'"client":"a"') + len(b'"client":"')
     path.write_bytes(whole[:name] + b"z" + whole[name + 1 :])
-    with pytest.raises(StoreError, match="row 1 is damaged"):
+    with pytest.raises(StoreError, match="row 1 of contributions is not what was written"):
         Store.open(store.folder)
 
 
@@ -308,32 +308,38 @@ ROW = {"client": "x", "digest": "0" * 64, "samples": 1, "bytes": 1, "classes": [
 def test_a_sealed_row_that_is_no_contribution_is_refused(store, change):
     store.close()
     text = json.dumps(ROW | change)
-    seal = hashlib.sha256(json.dumps([text, "today", None]).encode()).hexdigest()
-    with sqlite3.connect(store.folder / "store.sqlite") as database:
-        insert = "INSERT INTO contributions (entry, received, seal) VALUES (?, ?, ?)"
-        database.execute(insert, (text, "today", seal))
-    database.close()
+    tables = {"contributions": ("entry", "received")}
+    with SealedFile(store.folder / "store.sqlite", tables) as file, file.transaction():
+        file.append("contributions", text, "today")
     with pytest.raises(StoreError, match="row 1 is damaged"):
         Store.open(store.folder)
 
 
-@pytest.mark.parametrize("name", ["fingerprint", "limits", "roster"])
-def test_a_store_that_has_lost_what_is_true_of_it_is_refused(store, name):
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("fingerprint", "0" * 64, "bring it back"),
+        ("limits", "{}", "damaged"),
+        ("format", "safle-store-9", "safle-store-9"),
+    ],
+)
+def test_a_store_of_which_something_else_is_true_is_refused(store, name, value, said):
     store.close()
-    with sqlite3.connect(store.folder / "store.sqlite") as database:
-        database.execute("DELETE FROM facts WHERE name = ?", (name,))
-    database.close()
-    with pytest.raises(StoreError, match=r"bring it back|damaged"):
+    tables = {"facts": ("name", "value")}
+    with SealedFile(store.folder / "store.sqlite", tables) as file, file.transaction():
+        file.append("facts", name, value)
+    with pytest.raises(StoreError, match=said):
         Store.open(store.folder)
 
 
-def test_a_store_of_the_future_and_a_file_that_is_none_are_refused(store):
+def test_a_store_that_lost_a_fact_and_a_file_that_is_none_are_refused(store):
     store.close()
     path = store.folder / "store.sqlite"
     with sqlite3.connect(path) as database:
-        database.execute("UPDATE facts SET value = 'safle-store-9' WHERE name = 'format'")
+        database.execute("DROP TRIGGER facts_kept")
+        database.execute("DELETE FROM facts WHERE number = 2")
     database.close()
-    with pytest.raises(StoreError, match="safle-store-9"):
+    with pytest.raises(StoreError, match="row 2 of facts"):
         Store.open(store.folder)
     path.write_bytes(b"no database at all" * 1000)
     with pytest.raises(StoreError, match="not a database"):

@@ -288,7 +288,7 @@ def test_a_log_is_not_changed_and_shows_when_it_was(log, change):
     connection.execute("DROP TRIGGER log_kept")
     connection.execute(change)
     connection.close()
-    with pytest.raises(StoreError, match="somebody has changed the log"):
+    with pytest.raises(StoreError, match="somebody has changed the file"):
         read_log(log)
 
 

@@ -1,0 +1,172 @@
+"""Sealed file: tables of rows that are added and never changed, in SQLite.
+
+    seal of a row = SHA-256(seal of the row before it, number of the row, its values)
+
+A row is on the disk when its transaction ends (write-ahead log, flushed at every commit): neither
+a kill nor a power loss takes it back. Triggers refuse changes, and a row that was changed, taken
+out or put in by other means breaks the chain. Rows cut off at the end do not break it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from safle.basics.places import StrPath
+from safle.errors import SafleError, StoreError
+
+SECONDS_TO_WAIT = 60
+"""For another process that is writing: its transactions are short."""
+_TABLE = """
+CREATE TABLE IF NOT EXISTS {name} (
+    number INTEGER PRIMARY KEY, {columns}, seal TEXT NOT NULL);
+CREATE TRIGGER IF NOT EXISTS {name}_unchanged BEFORE UPDATE ON {name}
+BEGIN SELECT RAISE(ABORT, 'its rows are never changed'); END;
+CREATE TRIGGER IF NOT EXISTS {name}_kept BEFORE DELETE ON {name}
+BEGIN SELECT RAISE(ABORT, 'its rows are never changed'); END;
+"""
+
+
+class SealedFile:
+    """A file of tables; whatever is wrong with it is a `StoreError` that names the file.
+
+    Values are texts, whole numbers, floats, bytes or None.
+
+    Parameters
+    ----------
+    tables : the columns of each table, by its name
+    create : make the file and its tables where they are not there yet
+    message : what an error says after the file's name
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> folder = TemporaryDirectory()
+    >>> with SealedFile(f"{folder.name}/a.sqlite", {"opened": ("who", "digest")}) as file:
+    ...     with file.transaction():
+    ...         number = file.append("opened", "hospital-a", "9f2c")
+    ...     list(file.rows("opened"))
+    [(1, 'hospital-a', '9f2c')]
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: StrPath,
+        tables: Mapping[str, Sequence[str]],
+        *,
+        create: bool = True,
+        message: str = "{error}",
+    ) -> None:
+        self.path, self._tables, self._message = Path(path), tables, message
+        with self.naming():
+            self._connection = sqlite3.connect(
+                self._address(create), uri=True, timeout=SECONDS_TO_WAIT, isolation_level=None
+            )
+            try:
+                self._connection.execute("PRAGMA synchronous=FULL")
+                if create:
+                    self._connection.execute("PRAGMA journal_mode=WAL")
+                    self._make_tables()
+            except BaseException:
+                self.close()
+                raise
+
+    def _address(self, create: bool) -> str:
+        address, folder = self.path.absolute().as_uri(), self.path.absolute().parent
+        beside = folder / f"{self.path.name}-wal"
+        if not create and not beside.exists() and not os.access(folder, os.W_OK):
+            # A copy to read only: no log can be opened beside it, and none is needed.
+            return f"{address}?immutable=1"
+        return f"{address}?mode={'rwc' if create else 'rw'}"
+
+    def _make_tables(self) -> None:
+        made = "".join(
+            _TABLE.format(name=name, columns=", ".join(columns))
+            for name, columns in self._tables.items()
+        )
+        with self._connection:
+            self._connection.executescript(f"BEGIN IMMEDIATE;{made}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all tables are there: a file that was not made to the end has none."""
+        with self.naming():
+            found = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            return {*self._tables} <= {name for (name,) in found}
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All that a block appends, or nothing; from its beginning on nobody else writes."""
+        with self.naming(), self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield
+
+    def append(self, table: str, *values: Any) -> int:
+        """Add a row within the transaction that is open; its number, from 1."""
+        with self.naming():
+            if not self._connection.in_transaction:
+                raise ValueError("a row is added within a transaction")
+            if any(value != value for value in values):
+                # SQLite would keep nothing in its place, and the seal would not fit.
+                raise ValueError("not a number cannot be kept")
+            last = f"SELECT number, seal FROM {table} ORDER BY number DESC LIMIT 1"
+            number, before = self._connection.execute(last).fetchone() or (0, table)
+            row = number + 1, *values
+            places = ", ".join("?" for _ in (*row, "seal"))
+            self._connection.execute(
+                f"INSERT INTO {table} VALUES ({places})", (*row, _seal(before, *row))
+            )
+            return int(number + 1)
+
+    def rows(self, table: str) -> Iterator[tuple[Any, ...]]:
+        """Number and values of every row, the first one first; `StoreError` for a broken chain."""
+        for *row, _ in self.sealed_rows(table):
+            yield tuple(row)
+
+    def sealed_rows(self, table: str) -> Iterator[tuple[Any, ...]]:
+        """As `rows`, with the seal of each at its end: the last one stands for the whole table."""
+        before = table
+        with self.naming():
+            found = self._connection.execute(f"SELECT * FROM {table} ORDER BY number")
+            for expected, row in enumerate(found, start=1):
+                *fields, seal = row
+                if row[0] != expected or seal != _seal(before, *fields):
+                    raise StoreError(
+                        f"{self.path}: row {expected} of {table} is not what was written, or rows "
+                        "before it are missing: somebody has changed the file, or the disk has; "
+                        "bring it back from a backup"
+                    )
+                before = seal
+                yield row
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Errors about what is in the file name it."""
+        try:
+            yield
+        except SafleError:
+            raise
+        except (sqlite3.Error, OSError, ValueError, TypeError) as error:
+            raise StoreError(f"{self.path}: {self._message.format(error=error)}") from error
+
+
+def _seal(before: str, *fields: object) -> str:
+    text = json.dumps([before, *fields], default=lambda data: hashlib.sha256(data).hexdigest())
+    return hashlib.sha256(text.encode()).hexdigest()
