@@ -5,24 +5,26 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[Path]:
     """Yield a scratch path beside ``path``; rename it over ``path`` on success.
 
     The data reach the disk before the rename does, so a crash at any moment
     leaves either the old file or the new one. On any exception, Ctrl-C
-    included, the scratch file is removed and ``path`` is as it was.
+    included, the scratch file is removed and ``path`` is as it was. A ``private`` file is
+    for its owner alone, from the first moment on.
     """
     target = Path(path)
     scratch = _make_scratch(target)
     try:
         yield scratch
         # mkstemp makes private files; a result gets the permissions any new file would.
-        scratch.chmod(0o666 & ~_umask())
+        if not private:
+            scratch.chmod(0o666 & ~_umask())
         _flush(scratch)
         scratch.replace(target)
         _flush(target.parent)
@@ -40,14 +42,14 @@ def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
         scratch.write_bytes(data)
 
 
-def write_together(files: Mapping[Path, bytes]) -> None:
-    """Write several files atomically, the last one renamed first.
+def write_together(files: Mapping[Path, bytes], *, private: Collection[Path] = ()) -> None:
+    """Write several files atomically, the last one renamed first; some for their owner alone.
 
     All data are on the disk before any file is replaced, so a full disk replaces none.
     """
     with contextlib.ExitStack() as stack:
         for path, data in files.items():
-            scratch = stack.enter_context(replacing(path))
+            scratch = stack.enter_context(replacing(path, private=path in private))
             scratch.write_bytes(data)
             _flush(scratch)
 

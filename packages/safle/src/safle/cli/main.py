@@ -13,6 +13,7 @@ from typing import Any
 import rich_click as click
 
 from safle.basics.texts import printable
+from safle.cli.airlock import airlock
 from safle.cli.approve import approve
 from safle.cli.calibrate import calibrate
 from safle.cli.card import card
@@ -39,7 +40,7 @@ from safle.errors import SafleError
 
 COMMANDS = (
     *(encoder, rehearse, count, store, evaluate),
-    *(schema, histogram, approve, show_log),
+    *(schema, histogram, approve, airlock, show_log),
     *(add_up, remove, solve, publish, private),
     *(predict, calibrate, card, export, inspect_file),
     demo,

@@ -150,14 +150,13 @@ def write_release(
     """Write a contribution and its sheets, if the policy lets it out; `PolicyRefused` if not."""
     let_out(release, data, policy, note=output.name)
     sheet = Sheet(release, policy, output.name, data, now())
-    # The contribution is renamed last: there is none without its sheets.
-    write_together(
-        {
-            output: data,
-            output.with_name(output.name + TEXT): sheet.to_text().encode(),
-            output.with_name(output.name + PAGE): sheet.to_html().encode(),
-        }
-    )
+    sheets = {
+        output.with_name(output.name + TEXT): sheet.to_text().encode(),
+        output.with_name(output.name + PAGE): sheet.to_html().encode(),
+    }
+    # The contribution is renamed last: there is none without its sheets. They say more than a
+    # masked contribution does, so whoever may read that one, in an outbox, may not read them.
+    write_together({output: data, **sheets}, private=sheets)
 
 
 def _line(text: object) -> str:

@@ -1,0 +1,196 @@
+"""``safle airlock``: a site answers what lies in its inbox, by its own commands and rules."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+from click.core import ParameterSource
+
+from safle.cli import image_options as img
+from safle.cli import options as opt
+from safle.cli.count import CLASSES, EMPTY
+from safle.cli.releasing import policy_option
+from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from safle.site.airlock import Airlock, Question
+
+ONLY = "Count with this encoder, and evaluate models of it; refuse all others."
+MOST = "Plain questions of one kind that are answered; whoever asks often can work out samples."
+HISTORY = "What you, as a keyholder, have opened before; naming it is your consent to open more."
+SECONDS_BETWEEN_LOOKS = 1.0
+BEFORE_THE_QUESTION = ("--operator", "--key", "--history")
+"""Options for questions under masks alone."""
+
+
+@opt.command(
+    "Over a network",
+    "safle airlock inbox outbox visits.csv --label-column diagnosis --policy policy.toml --watch",
+    "safle airlock inbox outbox --operator operator.pub --key board.key --history board.sqlite",
+)
+@click.argument("inbox", type=opt.FOLDER, help="Where a node puts its questions.")
+@click.argument("outbox", type=opt.FOLDER, help="Where the answers go.")
+@click.argument("data", required=False, type=click.Path(path_type=Path), help=img.DATA)
+@opt.option("--test", "Evaluate models on this table or these images.", "DATA")
+@opt.option("--watch", "Go on with what comes later, until you stop it.", is_flag=True)
+@opt.option("--only-encoder", ONLY, "FILE", type=opt.FILE)
+@opt.option("--most", MOST, "N", type=opt.COUNT, default=1)
+@opt.table_options(labels=True)
+@opt.weight_option
+@opt.option("--classes", CLASSES, "A,B,C", show_default="all")
+@opt.option("--allow-empty", EMPTY, is_flag=True)
+@opt.trust_option
+@policy_option
+@img.backbone_options(default=None, shown="the encoder's", panel="Of images")
+@opt.option("--operator", "The operator's public key.", "FILE", type=opt.FILE, panel="Under masks")
+@opt.option("--key", "Your private key.", "FILE", type=opt.FILE, panel="Under masks")
+@opt.option("--history", HISTORY, "FILE", type=opt.FILE, panel="Under masks")
+def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **options: Any) -> None:
+    """Answer the questions in INBOX by count, histogram, evaluate or private answer.
+
+    For the owner of the data. A node of a network has no path to data: it puts the encoder, round,
+    model or request that it was sent into INBOX, and sends what lies in OUTBOX for it. This
+    command gives those answers, with your policy, release sheets and log. With a key and without
+    a policy it answers private rounds only.
+    """
+    from safle.site.airlock import Airlock
+
+    for place in (inbox, outbox):
+        if not place.is_dir():
+            raise FileNotFoundError(2, "no such directory", str(place))
+    between = Airlock(inbox, outbox)
+    session.announce_compilation()
+    answered = refused = 0
+    while True:
+        for question in between.open_questions():
+            done = _answer(session, between, question, options)
+            answered, refused = answered + done, refused + (not done)
+        if not watch:
+            break
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    session.facts(f"{outbox}: outbox", {"answered": answered, "refused": refused})
+
+
+def _answer(
+    session: Session, between: Airlock, question: Question, options: dict[str, Any]
+) -> bool:
+    """Answer one question, or say in the outbox that it is refused; whether it was answered."""
+    from safle.errors import SafleError
+    from safle.site.airlock import describe_error
+
+    session.note(f"{question.name}: asked")
+    try:
+        _check(between, question, options)
+        _run(session, between, question, options)
+    except (SafleError, OSError, click.ClickException, MemoryError) as error:
+        if session.debug:
+            raise
+        session.warn(f"{question.name}: refused: {error}")
+        between.refuse(question, _reason(question, error, describe_error(error)))
+        return False
+    session.note(f"{question.name}: answered by {between.place(question)}")
+    return True
+
+
+def _reason(question: Question, error: Exception, described: str) -> str:
+    """Why a keyholder refuses says nothing of anybody's data; of other errors less is told."""
+    from safle.errors import FederationError
+    from safle.site.airlock import OPEN
+
+    return str(error) if question.kind == OPEN and isinstance(error, FederationError) else described
+
+
+def _check(between: Airlock, question: Question, options: dict[str, Any]) -> None:
+    """Refuse what this site does not answer, whatever its policy says."""
+    from safle.site.airlock import EVALUATE, MASK, OPEN, PLAIN, Refused
+    from safle.site.policy import Policy
+
+    plain = question.kind in PLAIN
+    if plain and options["key"] and Policy.find(options["policy_path"]) is None:
+        raise Refused(
+            "this site has a key for private rounds and no policy: it answers private rounds only"
+        )
+    if plain and len(between.answered(question.kind)) >= options["most"]:
+        raise Refused(
+            f"this site has answered {options['most']} questions of this kind, and answers no more "
+            "until somebody there allows it (--most, or remove an answer from the outbox)"
+        )
+    if not plain and not (options["operator"] and options["key"]):
+        raise Refused("this site has no keys for private rounds")
+    if question.kind == OPEN and not options["history"]:
+        raise Refused("this site opens no sums: it has named no history")
+    data = options["test"] if question.kind == EVALUATE else options["data"]
+    if question.kind != OPEN and data is None:
+        raise Refused("this site has no data for this question")
+    if options["only_encoder"] and question.kind in (EVALUATE, MASK, "count"):
+        _check_encoder(question, options["only_encoder"])
+
+
+def _check_encoder(question: Question, path: Path) -> None:
+    from safle.encoders import Encoder, load_encoder
+    from safle.errors import EncoderMismatch
+    from safle.model import Model
+    from safle.site.airlock import ENCODER, EVALUATE, MODEL
+
+    if question.kind == EVALUATE:
+        found = Model.from_bytes(question.files[MODEL]).encoder
+    else:
+        found = Encoder.from_bytes(question.files[ENCODER])
+    if found != load_encoder(path):
+        raise EncoderMismatch(
+            f"asked for encoder {found.fingerprint[:12]}…, this site counts with {path} only"
+        )
+
+
+def _run(
+    session: Session, between: Airlock, question: Question, options: dict[str, Any]
+) -> None:
+    """Give the site's own command, on copies of the question's files that nobody can change."""
+    from safle.site.airlock import EVALUATE
+
+    data = options["test"] if question.kind == EVALUATE else options["data"]
+    root = click.get_current_context().find_root().command
+    with tempfile.TemporaryDirectory(prefix="safle-airlock-") as folder:
+        files = {name: str(Path(folder, name)) for name in question.files}
+        for name, content in question.files.items():
+            Path(files[name]).write_bytes(content)
+        output = str(between.place(question))
+        words = question.command(files, str(data), output, yes=True)
+        words += _passed_on(root, words, masked="--round" in words)
+        quiet = Session(quiet=session.quiet, debug=session.debug)
+        root.main(words, prog_name="safle", standalone_mode=False, obj=quiet)
+
+
+def _passed_on(root: click.Command, words: list[str], *, masked: bool) -> list[str]:
+    """The options given to this command that the other one takes too."""
+    context = click.get_current_context()
+    command = root
+    for word in words:
+        if not isinstance(command, click.Group):
+            break
+        found = command.get_command(context, word)
+        assert found is not None, "a question names commands of our own"
+        command = found
+    known = {name for parameter in command.params for name in parameter.opts}
+    passed: list[str] = []
+    for parameter in context.command.params:
+        name, value = parameter.opts[0], context.params.get(parameter.name or "")
+        if context.get_parameter_source(parameter.name or "") is not ParameterSource.COMMANDLINE:
+            continue
+        if name == "--weight-column" and name not in known:
+            # Whatever does not count by weight must not take the weights for a feature.
+            name = "--ignore"
+        if name not in known or (name in BEFORE_THE_QUESTION and not masked):
+            continue
+        if isinstance(parameter, click.Option) and parameter.is_flag:
+            passed.append(name)
+        elif isinstance(value, tuple):
+            for one in value if parameter.multiple else [value]:
+                passed += [name, *map(str, one if isinstance(one, tuple) else (one,))]
+        else:
+            passed += [name, str(value)]
+    return passed
