@@ -146,9 +146,7 @@ def _check_encoder(question: Question, path: Path) -> None:
         )
 
 
-def _run(
-    session: Session, between: Airlock, question: Question, options: dict[str, Any]
-) -> None:
+def _run(session: Session, between: Airlock, question: Question, options: dict[str, Any]) -> None:
     """Give the site's own command, on copies of the question's files that nobody can change."""
     from safle.site.airlock import EVALUATE
 
