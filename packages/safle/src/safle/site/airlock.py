@@ -1,0 +1,289 @@
+"""Airlock: questions come into a site's inbox, answers lie in its outbox, and no program crosses.
+
+A process that others can program, such as a node of a network, has these two folders and no path
+to data. It puts a question into the inbox: a folder of files, named by their digest. The site's
+own commands, under the data owner's user, put the answer into the outbox under the same name. The
+process sends that answer if it was made for that very question.
+
+    inbox/count-9f2c.../     question.json, encoder.safetensors
+    outbox/count-9f2c....stats, or count-9f2c....refused with the reason
+
+Whoever programs the process can write anything into the inbox. The site therefore reads regular
+files of bounded size only, and takes a question only if its name is the digest of its files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shlex
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safle.basics import atomic
+from safle.basics.texts import printable
+from safle.errors import FederationError, PolicyRefused, WireError
+from safle.wire import container
+
+COUNT, MASK, HISTOGRAM, EVALUATE, OPEN = "count", "mask", "histogram", "evaluate", "open"
+"""What a site is asked for: statistics, statistics under masks, a histogram, evaluation counts,
+and, of a keyholder, to open a sum."""
+PLAIN = (COUNT, HISTOGRAM, EVALUATE)
+ANSWERS = {
+    COUNT: (".stats", container.STATISTICS),
+    MASK: (".masked", container.MASKED),
+    HISTOGRAM: (".hist", container.HISTOGRAM),
+    EVALUATE: (".eval", container.EVALUATION),
+    OPEN: (".answer", container.ANSWER),
+}
+"""How the name of an answer's file ends, and the kind of wire file that it is."""
+ENCODER, ROUND, MODEL, REQUEST = (
+    "encoder.safetensors",
+    "round.private",
+    "model.safetensors",
+    "request.ask",
+)
+RANGES, ABOUT, ASKED = "ranges.csv", "question.json", "asked"
+REFUSED = ".refused"
+FILES = (ENCODER, ROUND, MODEL, REQUEST, RANGES)
+MOST_BYTES = 1 << 32
+"""Of one file of a question: no encoder or model comes near it."""
+LONGEST_REASON = 500
+
+
+class Refused(FederationError):
+    """The site does not answer this question; the message is what the asker may know."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a site is asked for.
+
+    Attributes
+    ----------
+    kind : "count", "mask", "histogram", "evaluate" or "open"
+    files : bytes by name: the encoder, the round, the model, the request, the ranges
+    expects : fields of the header that an answer to this very question has: the fingerprint of
+        its encoder, the digest of its round, model or request, its grid
+
+    Examples
+    --------
+    >>> question = Question("count", {"encoder.safetensors": b"..."}, {"fingerprint": "9f2c"})
+    >>> question.name
+    'count-63db047ad0510da4467063784ba09773'
+    """
+
+    kind: str
+    files: Mapping[str, bytes] = field(repr=False)
+    expects: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if self.kind not in ANSWERS:
+            raise FederationError(
+                f"a question of kind {self.kind!r}; expected {', '.join(ANSWERS)}"
+            )
+        if strange := [name for name in self.files if name not in FILES]:
+            raise FederationError(f"a question with {strange[0]!r}; expected {', '.join(FILES)}")
+
+    @property
+    def about(self) -> bytes:
+        """Its kind and what it expects, as text."""
+        return container.canonical({"kind": self.kind, "expects": dict(self.expects)})
+
+    @property
+    def name(self) -> str:
+        """Its kind, and the digest of all that it says."""
+        digest = hashlib.sha256(self.about)
+        for name, data in sorted(self.files.items()):
+            digest.update(f"\n{name} {len(data)}\n".encode() + hashlib.sha256(data).digest())
+        return f"{self.kind}-{digest.hexdigest()[:32]}"
+
+    def check(self, data: bytes) -> None:
+        """Refuse an answer that was not made for this question.
+
+        Raises
+        ------
+        WireError
+            It is no whole file of the expected kind.
+        FederationError
+            It was made for another encoder, round, model, request or grid.
+        """
+        header = container.from_bytes(data, kind=ANSWERS[self.kind][1]).header
+        said = header.get("head", header)
+        for name, value in self.expects.items():
+            if said.get(name) != value:
+                raise FederationError(
+                    f"the answer in the outbox was made for another {name} than {self.name} asks "
+                    "for; remove it"
+                )
+
+    def command(
+        self, files: Mapping[str, str], data: str, output: str, *, yes: bool = False
+    ) -> list[str]:
+        """The words of the command that answers it, but for the site's own options.
+
+        Parameters
+        ----------
+        files : where the question's files are
+        data : the table or images to count, or to evaluate the model on
+        output : where the answer goes
+        yes : a keyholder has consented already
+
+        Examples
+        --------
+        >>> question = Question("count", {"encoder.safetensors": b"..."}, {})
+        >>> question.command({"encoder.safetensors": "e"}, "visits.csv", "a.stats")
+        ['count', 'visits.csv', '--encoder', 'e', '-o', 'a.stats']
+        """
+        if self.kind == HISTOGRAM:
+            low, high, bins = self.expects["grid"]
+            if RANGES in files:
+                ends = ["--ranges", files[RANGES]]
+            else:
+                ends = ["--low", repr(float.fromhex(low)), "--high", repr(float.fromhex(high))]
+            return ["histogram", data, *ends, "--bins", str(bins), "-o", output]
+        if self.kind == EVALUATE:
+            return ["evaluate", files[MODEL], data, "--counts", output]
+        if self.kind == OPEN:
+            words = ["private", "answer", files[REQUEST], "--round", files[ROUND], "-o", output]
+            return [*words, "--yes"] if yes else words
+        masked = ["--round", files[ROUND]] if self.kind == MASK else []
+        return ["count", data, "--encoder", files[ENCODER], *masked, "-o", output]
+
+
+@dataclass(frozen=True)
+class Airlock:
+    """The two folders: the asker writes ``inbox`` and reads ``outbox``, the site the other way.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> question = Question("count", {"encoder.safetensors": b"..."}, {})
+    >>> with TemporaryDirectory() as inbox, TemporaryDirectory() as outbox:
+    ...     airlock = Airlock(Path(inbox), Path(outbox))
+    ...     airlock.ask(question)
+    ...     airlock.find_answer(question) is None, [*airlock.open_questions()] == [question]
+    (True, True)
+    """
+
+    inbox: Path
+    outbox: Path
+
+    def place(self, question: Question) -> Path:
+        """Where the answer to a question goes."""
+        return self.outbox / (question.name + ANSWERS[question.kind][0])
+
+    def ask(self, question: Question) -> None:
+        """Put a question into the inbox; one that is there already is asked once more."""
+        place = self.inbox / question.name
+        if not place.is_dir():
+            # Under another name first: the site never sees a part of it.
+            scratch = self.inbox / f".{question.name}.{os.getpid()}"
+            scratch.mkdir()
+            for name, data in {ABOUT: question.about, **question.files}.items():
+                (scratch / name).write_bytes(data)
+            with contextlib.suppress(FileExistsError):
+                scratch.replace(place)
+        # A refusal that is older than this is no answer to it.
+        atomic.write_bytes(place / ASKED, b"")
+
+    def find_answer(self, question: Question) -> bytes | None:
+        """The answer, if the site has given one; `Refused` if it has said that it gives none."""
+        with contextlib.suppress(FileNotFoundError):
+            data = read_regular(self.place(question))
+            question.check(data)
+            return data
+        refusal = self._refusal(question)
+        if refusal is not None and refusal.stat().st_mtime_ns >= self._asked(question):
+            reason = read_regular(refusal, most=1 << 16).decode(errors="replace")
+            raise Refused(printable(reason, " ").strip()[:LONGEST_REASON])
+        return None
+
+    def explain(self, question: Question) -> list[str]:
+        """What the asker waits for, and the commands that a person at the site can give."""
+        files = {name: str(self.inbox / question.name / name) for name in question.files}
+        words = question.command(files, "DATA", str(self.place(question)))
+        if question.kind in (MASK, OPEN):
+            words += ["--operator", "OPERATOR.pub", "--key", "OWN.key"]
+        if question.kind == OPEN:
+            words += ["--history", "OPENED.sqlite"]
+        both = shlex.join(["safle", "airlock", str(self.inbox), str(self.outbox), "DATA"])
+        return [
+            f"waiting for {self.place(question)}, the answer to {self.inbox / question.name}",
+            f"the owner of the data answers with: {both}",
+            f"or with: {shlex.join(['safle', *words])}",
+        ]
+
+    def open_questions(self) -> Iterator[Question]:
+        """Questions that the site has neither answered nor refused since they were asked."""
+        for place in sorted(self.inbox.iterdir()):
+            if place.name.startswith(".") or place.name.partition("-")[0] not in ANSWERS:
+                continue
+            try:
+                question = self._read(place)
+                refusal, asked = self._refusal(question), self._asked(question)
+            except (OSError, ValueError, KeyError, TypeError, RecursionError):
+                # Half written, or written by somebody who means harm: no question of ours.
+                continue
+            if refusal is not None and refusal.stat().st_mtime_ns >= asked:
+                continue
+            if not self.place(question).exists():
+                yield question
+
+    def refuse(self, question: Question, reason: str) -> None:
+        """Say that the site does not answer; ``reason`` is what the asker may know."""
+        atomic.write_text(self.outbox / (question.name + REFUSED), f"{reason}\n")
+
+    def answered(self, kind: str) -> list[Path]:
+        """The answers to questions of one kind that lie in the outbox."""
+        return sorted(self.outbox.glob(f"{kind}-*{ANSWERS[kind][0]}"))
+
+    def _refusal(self, question: Question) -> Path | None:
+        place = self.outbox / (question.name + REFUSED)
+        return place if place.exists() else None
+
+    def _asked(self, question: Question) -> int:
+        return (self.inbox / question.name / ASKED).stat().st_mtime_ns
+
+    def _read(self, place: Path) -> Question:
+        about = json.loads(read_regular(place / ABOUT, most=container.MAX_HEADER_BYTES))
+        files = {name: read_regular(place / name) for name in FILES if (place / name).exists()}
+        question = Question(about["kind"], files, about["expects"])
+        if question.name != place.name:
+            raise WireError(f"{place}: its name is not the digest of its files")
+        return question
+
+
+def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
+    """A file's bytes; `WireError` for a link, a pipe, a device, or too many bytes."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise WireError(f"{path}: cannot be read: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+            raise WireError(f"{path}: not a regular file of at most {most} bytes")
+        return file.read(most)
+
+
+def describe_error(error: Exception) -> str:
+    """What an asker learns of an error at a site: no value, no name of a column, no path.
+
+    >>> describe_error(ZeroDivisionError("Erika Mustermann"))
+    'ZeroDivisionError; its own log says more'
+    """
+    if isinstance(error, Refused):
+        return str(error)
+    if isinstance(error, PolicyRefused):
+        return f"its policy refuses: {error.rule}"
+    line = getattr(error, "line", None)
+    place = f" in line {line} of its table" if line else ""
+    return f"{type(error).__name__}{place}; its own log says more"

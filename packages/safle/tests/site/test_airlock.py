@@ -1,0 +1,233 @@
+"""The airlock: a site answers what its inbox asks, by its own rules, and nothing else leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import safle as library
+from safle.encoders.histogram import Grid
+from safle.errors import FederationError, WireError
+from safle.model import Model
+from safle.private.gathering import Gathering
+from safle.private.masked import Masked
+from safle.private.round import statistics_space
+from safle.site.airlock import Airlock, Question, Refused
+from safle.site.log import read_log
+from safle.solver import solve
+from safle.tables import write_table
+from safle.wire import decode_evaluation, decode_histogram, decode_statistics
+from support.data_sets import fixed_data
+from support.private_rounds import Cast
+
+DATA = fixed_data("linear", 60)
+COUNT = Question(
+    "count",
+    {"encoder.safetensors": DATA.encoder.to_bytes()},
+    {"fingerprint": DATA.encoder.fingerprint},
+)
+
+
+@pytest.fixture
+def airlock(tmp_path: Path) -> Airlock:
+    made = Airlock(tmp_path / "inbox", tmp_path / "outbox")
+    made.inbox.mkdir()
+    made.outbox.mkdir()
+    return made
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    (tmp_path / "own").mkdir()
+    write_table(tmp_path / "own/visits.npz", DATA.features, DATA.labels)
+    return tmp_path / "own/visits.npz"
+
+
+@pytest.fixture
+def answer(safle, airlock):
+    """``answer(question, ...)``: ask, let the site's command run once; the answer."""
+
+    def ask(question, *options):
+        airlock.ask(question)
+        safle("airlock", airlock.inbox, airlock.outbox, *options)
+        return airlock.find_answer(question)
+
+    return ask
+
+
+def test_a_count_is_that_of_the_command(answer, airlock, table, safle, tmp_path):
+    data = answer(COUNT, table)
+    safle("count", table, "--encoder", _saved(tmp_path), "-o", tmp_path / "own/a.stats")
+    assert data == (tmp_path / "own/a.stats").read_bytes()
+    # Asked again, it is there, and nothing is counted.
+    written = airlock.place(COUNT).stat()
+    assert answer(COUNT, table) == data
+    assert airlock.place(COUNT).stat() == written
+
+
+def _saved(folder: Path) -> Path:
+    DATA.encoder.save(folder / "own/encoder.safetensors")
+    return folder / "own/encoder.safetensors"
+
+
+def test_sheets_are_the_owners_alone_and_the_log_says_what_left(
+    answer, airlock, table, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "own/log.sqlite"))
+    answer(COUNT, table)
+    modes = {path.suffix: path.stat().st_mode & 0o777 for path in airlock.outbox.iterdir()}
+    assert modes[".txt"] == modes[".html"] == 0o600
+    assert modes[".stats"] & 0o044
+    assert [event.event for event in read_log(tmp_path / "own/log.sqlite")] == ["sent"]
+
+
+def test_a_policy_refuses_and_only_its_rule_is_told(answer, airlock, table, tmp_path):
+    (tmp_path / "policy.toml").write_text("least_samples = 61")
+    with pytest.raises(Refused, match=r"^its policy refuses: least_samples$"):
+        answer(COUNT, table, "--policy", tmp_path / "policy.toml")
+    assert [path.suffix for path in airlock.outbox.iterdir()] == [".refused"]
+    # Once the site has changed its rules, the same question is answered when it comes again.
+    (tmp_path / "policy.toml").write_text("least_samples = 60")
+    data = answer(COUNT, table, "--policy", tmp_path / "policy.toml")
+    assert decode_statistics(data).sample_count == 60
+
+
+def test_an_error_tells_its_class_and_line_and_nothing_that_stands_there(answer, tmp_path):
+    (tmp_path / "Mustermann.csv").write_text("age,label\n1,0\nErika,1\n")
+    with pytest.raises(Refused) as refused:
+        answer(COUNT, tmp_path / "Mustermann.csv")
+    assert str(refused.value).startswith("TableError")
+    assert "Erika" not in str(refused.value)
+    assert "Mustermann" not in str(refused.value)
+
+
+def test_a_second_encoder_waits_for_a_person(answer, table):
+    answer(COUNT, table)
+    other = fixed_data("embedding").encoder
+    again = Question(
+        "count", {"encoder.safetensors": other.to_bytes()}, {"fingerprint": other.fingerprint}
+    )
+    with pytest.raises(Refused, match="has answered 1 questions of this kind"):
+        answer(again, table)
+    assert decode_statistics(answer(again, table, "--most", 2)).fingerprint == other.fingerprint
+
+
+def test_only_the_named_encoder_is_counted_with(answer, table, tmp_path):
+    fixed_data("embedding").encoder.save(tmp_path / "mine.safetensors")
+    with pytest.raises(Refused, match="EncoderMismatch"):
+        answer(COUNT, table, "--only-encoder", tmp_path / "mine.safetensors")
+    assert answer(COUNT, table, "--only-encoder", _saved(tmp_path))
+
+
+def test_a_key_without_a_policy_answers_private_rounds_only(answer, table, tmp_path):
+    cast = Cast.of(statistics_space(DATA.encoder, [0, 1, 2], 1000), 3)
+    cast.operator.public.save(tmp_path / "operator.pub")
+    cast.clients[0].save(tmp_path / "a.key")
+    papers = ["--operator", tmp_path / "operator.pub", "--key", tmp_path / "a.key"]
+    plain = Question("evaluate", {"model.safetensors": b"x"}, {})
+    for question in (COUNT, plain):
+        with pytest.raises(Refused, match="answers private rounds only"):
+            answer(question, table, "--test", table, *papers)
+    files = {"round.private": cast.declared.data, **COUNT.files}
+    masked = answer(Question("mask", files, {"round": cast.declared.digest}), table, *papers)
+    gathering = Gathering(cast.declared)
+    gathering.add(Masked.from_bytes(masked, cast.declared))
+    assert gathering.clients == ["client-00"]
+    (tmp_path / "policy.toml").write_text('mode = "plain"')
+    assert answer(COUNT, table, *papers, "--policy", tmp_path / "policy.toml")
+
+
+def test_a_keyholder_opens_and_says_why_it_does_not(answer, tmp_path):
+    cast = Cast.of(statistics_space(DATA.encoder, [0, 1, 2], 1000), 3, least=3)
+    cast.operator.public.save(tmp_path / "operator.pub")
+    cast.keyholders[0].save(tmp_path / "k.key")
+    parts = [DATA.part(np.arange(60) % 3 == at).count() for at in range(3)]
+    total = cast.gather([cast.mask(at, part) for at, part in enumerate(parts)])
+    files = {"request.ask": total.request.to_bytes(), "round.private": cast.declared.data}
+    expects = {"round": cast.declared.digest, "request": total.digest}
+    papers = ["--operator", tmp_path / "operator.pub", "--key", tmp_path / "k.key"]
+    with pytest.raises(Refused, match="no history"):
+        answer(Question("open", files, expects), *papers)
+    papers += ["--history", tmp_path / "opened.sqlite"]
+    assert answer(Question("open", files, expects), *papers)
+    few = replace(total, heads=dict([*total.heads.items()][:2]))
+    files["request.ask"] = few.request.to_bytes()
+    expects["request"] = few.digest
+    with pytest.raises(Refused, match="client"):
+        answer(Question("open", files, expects), *papers)
+
+
+def test_histograms_and_evaluation_counts_go_the_same_way(answer, table):
+    grid = Grid(-3, 3, 32)
+    histogram = decode_histogram(answer(Question("histogram", {}, {"grid": grid.to_json()}), table))
+    assert (histogram.grid, histogram.sample_count) == (grid, 60)
+    model = Model(DATA.encoder, solve(DATA.count()))
+    files = {"model.safetensors": model.to_bytes()}
+    asked = Question("evaluate", files, {"model": model.digest})
+    with pytest.raises(Refused, match="no data"):
+        answer(asked, table)
+    counts = decode_evaluation(answer(asked, "--test", table))
+    assert counts == library.evaluate(model, DATA.features, DATA.labels)
+
+
+def test_weights_are_no_feature_of_a_histogram(answer, tmp_path):
+    (tmp_path / "visits.csv").write_text("n,age,label\n2,1,ill\n1,2,well\n")
+    asked = Question("histogram", {}, {"grid": Grid(0, 4, 4).to_json()})
+    histogram = decode_histogram(answer(asked, tmp_path / "visits.csv", "--weight-column", "n"))
+    assert histogram.names == ("age",)
+
+
+def test_an_answer_to_another_question_is_not_sent(airlock):
+    other = fixed_data("embedding", 60)
+    data = library.wire.encode(other.count())
+    airlock.ask(COUNT)
+    airlock.place(COUNT).write_bytes(data)
+    with pytest.raises(FederationError, match="another fingerprint"):
+        airlock.find_answer(COUNT)
+    airlock.place(COUNT).write_bytes(data[:-1])
+    with pytest.raises(WireError, match="checksum"):
+        airlock.find_answer(COUNT)
+
+
+def test_what_means_harm_in_an_inbox_is_no_question(airlock, tmp_path):
+    """Links, pipes and names that are not the digest of what they name; the rest goes on."""
+    airlock.ask(COUNT)
+    name = "count-" + "0" * 32
+    for at, spoil in enumerate([_linked, _piped, _misnamed, _nonsense]):
+        place = airlock.inbox / f"{name[:-1]}{at}"
+        place.mkdir()
+        spoil(place, tmp_path)
+    (airlock.inbox / f"{name[:-1]}9").symlink_to("/etc")
+    assert [*airlock.open_questions()] == [COUNT]
+
+
+def _linked(place: Path, folder: Path) -> None:
+    (folder / "secret").write_bytes(COUNT.about)
+    (place / "question.json").symlink_to(folder / "secret")
+
+
+def _piped(place: Path, _folder: Path) -> None:
+    os.mkfifo(place / "question.json")
+
+
+def _misnamed(place: Path, _folder: Path) -> None:
+    (place / "question.json").write_bytes(COUNT.about)
+    (place / "encoder.safetensors").write_bytes(COUNT.files["encoder.safetensors"])
+    (place / "asked").touch()
+
+
+def _nonsense(place: Path, _folder: Path) -> None:
+    (place / "question.json").write_text(json.dumps(["count"]))
+
+
+def test_the_asker_is_told_both_commands(airlock):
+    waiting, one, own = airlock.explain(COUNT)
+    assert str(airlock.place(COUNT)) in waiting
+    assert one.endswith(f"safle airlock {airlock.inbox} {airlock.outbox} DATA")
+    encoder = airlock.inbox / COUNT.name / "encoder.safetensors"
+    assert own.endswith(f"safle count DATA --encoder {encoder} -o {airlock.place(COUNT)}")
