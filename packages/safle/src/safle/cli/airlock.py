@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 from click.core import ParameterSource
+from click.globals import get_current_context
 
 from safle.cli import image_options as img
 from safle.cli import options as opt
@@ -151,7 +152,7 @@ def _run(session: Session, between: Airlock, question: Question, options: dict[s
     from safle.site.airlock import EVALUATE
 
     data = options["test"] if question.kind == EVALUATE else options["data"]
-    root = click.get_current_context().find_root().command
+    root = get_current_context().find_root().command
     with tempfile.TemporaryDirectory(prefix="safle-airlock-") as folder:
         files = {name: str(Path(folder, name)) for name in question.files}
         for name, content in question.files.items():
@@ -165,7 +166,7 @@ def _run(session: Session, between: Airlock, question: Question, options: dict[s
 
 def _passed_on(root: click.Command, words: list[str], *, masked: bool) -> list[str]:
     """The options given to this command that the other one takes too."""
-    context = click.get_current_context()
+    context = get_current_context()
     command = root
     for word in words:
         if not isinstance(command, click.Group):
