@@ -20,10 +20,11 @@ from safle.encoders.features import as_features
 from safle.encoders.histogram import Grid, Histogram
 from safle.encoders.schema import Schema
 from safle.encoders.source import check_source
-from safle.errors import EncoderMismatch, SettingsError, TableError
-from safle.site.policy import Policy, let_out
+from safle.errors import EncoderMismatch, SettingsError
+from safle.site.counting import Counts, count_blocks
+from safle.site.policy import Policy, let_out, warning_of
 from safle.site.release import Counted, Release
-from safle.statistics import Accumulator, Statistics
+from safle.statistics import Statistics
 from safle.tables import Table, open_table
 from safle.wire import encode_histogram, encode_statistics
 from safle_flower import messages
@@ -87,8 +88,8 @@ class Client:
         if declared is not None:
             found = found.under_masks(declared)
         let_out(found, data, self.policy, who=self.name, note=f"{found.what}, over Flower")
-        if self.policy is None and found.gives_away:
-            log.warning("safle: this plain contribution gives samples away: %s", found.gives_away)
+        if warning := warning_of(found, self.policy):
+            log.warning("safle: %s", warning)
         return answer
 
     def fitting(self, encoder: Encoder) -> Client:
@@ -164,8 +165,8 @@ def answer_count(client: Client, settings: Settings, payload: bytes) -> Answer:
     return client.release(once, encode_statistics(statistics))
 
 
-def count_table(client: Client, encoder: Encoder) -> tuple[Statistics, Statistics]:
-    """The statistics of a client's whole table, by weight; and of each sample once."""
+def count_table(client: Client, encoder: Encoder) -> Counts[Statistics]:
+    """The statistics of a client's whole table."""
     if client.pinned is not None and load_encoder(client.pinned) != encoder:
         raise EncoderMismatch(
             f"the server asks for encoder {encoder.fingerprint[:12]}…, this client counts only "
@@ -173,18 +174,7 @@ def count_table(client: Client, encoder: Encoder) -> tuple[Statistics, Statistic
         )
     check_source(encoder.source, client.table.source, where=client.where, trusted=client.trusted)
     client = client.fitting(encoder)
-    total, once, done = Accumulator(encoder), Accumulator(encoder), 0
-    weights = client.weights
-    for features, labels in client.batches():
-        if labels is None:
-            raise TableError(f"{client.where}: has no labels; expected one per sample")
-        own = None if weights is None else weights[done : done + len(labels)]
-        done += len(labels)
-        total.add_samples(features, labels, own)
-        if own is not None:
-            once.add_samples(features, labels, own > 0)
-    statistics = total.snapshot()
-    return statistics, statistics if weights is None else once.snapshot()
+    return count_blocks(encoder, client.batches(), client.weights, where=client.where)
 
 
 def answer_histogram(client: Client, settings: Settings, payload: bytes) -> Answer:

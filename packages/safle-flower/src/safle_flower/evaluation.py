@@ -16,12 +16,12 @@ from safle.basics import atomic
 from safle.encoders import load_encoder
 from safle.encoders.features import ClassName
 from safle.encoders.source import check_source
-from safle.errors import EncoderMismatch, FederationError, SettingsError, TableError
-from safle.evaluation.evaluating import evaluate
+from safle.errors import EncoderMismatch, FederationError, SettingsError
 from safle.evaluation.figures import FIGURES, Figures
 from safle.evaluation.page import write_page
 from safle.model import Model
 from safle.server.limits import Limits
+from safle.site.counting import evaluate_blocks
 from safle.statistics.evaluation import Evaluation, require_answers
 from safle.wire import decode_evaluation, encode_evaluation, write_evaluation
 from safle_flower import messages
@@ -51,11 +51,7 @@ def answer_evaluation(client: Client, node: Settings, settings: Settings, payloa
         raise EncoderMismatch("the server's model is of another encoder than this client's")
     check_source(model.encoder.source, client.table.source, where=where, trusted=client.trusted)
     client = client.with_columns(model.encoder.feature_names)
-    counts = Evaluation.none(model.digest, model.class_names)
-    for features, labels in client.batches():
-        if labels is None:
-            raise TableError(f"{where}: has no labels; expected one per sample")
-        counts += evaluate(model, features, labels)
+    counts, _ = evaluate_blocks(model, client.batches(), where=where)
     data, encoder = encode_evaluation(counts), model.encoder.fingerprint
     return client.release(counts, data, encoder=encoder)
 

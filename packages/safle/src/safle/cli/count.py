@@ -14,6 +14,7 @@ from safle.cli.session import Session
 
 if TYPE_CHECKING:
     from safle.encoders import Encoder
+    from safle.site.counting import Counts
     from safle.statistics import Statistics
     from safle_images.backbones import Backbone
 
@@ -60,53 +61,45 @@ def count(
     """
     from safle.encoders import load_encoder
     from safle.errors import InvalidInput
+    from safle.site.counting import Counts
 
     given = features, encoder_path, options["labels"], options["weights"], policy_path
     opt.refuse_overwriting(output, *given)
     encoder = load_encoder(encoder_path)
     session.announce_compilation()
     facts: dict[str, object] = {}
-    unweighted = None
     if img.are_images(features, options):
         opt.refuse_given(img.ONLY_TABLES, "a table")
         network = img.backbone_for(encoder, encoder_path, options)
         statistics, facts["unreadable"] = _count_images(
             session, features, encoder, network, output, options
         )
+        counts = Counts(statistics, statistics)
     else:
         opt.refuse_given(img.ONLY_IMAGES, "images")
-        statistics, unweighted = _count_table(session, features, encoder, options)
-    if not statistics.sample_count and not options["allow_empty"]:
+        counts = _count_table(session, features, encoder, options)
+    if not counts.total.sample_count and not options["allow_empty"]:
         raise InvalidInput(
             f"{features}: has no samples, so there is nothing to send; is it the right file? If it "
             "is, say --allow-empty"
         )
-    title, counted = release_statistics(session, statistics, output, policy_path, unweighted)
+    title, counted = release_statistics(session, counts, output, policy_path)
     session.facts(title, counted | facts)
 
 
 def _count_table(
     session: Session, path: Path, encoder: Encoder, options: dict[str, Any]
-) -> tuple[Statistics, Statistics | None]:
-    """The statistics; where samples have weights, also those of each sample once."""
-    from safle.cli.reading import batches, declared_classes, open_matching
-    from safle.statistics import Accumulator
+) -> Counts[Statistics]:
+    from safle.cli.reading import advancing, declared_classes, open_matching
+    from safle.site.counting import count_blocks
 
     table = open_matching(
         session, encoder, path, trusted=options["trust_features"], **opt.selected(options)
     )
     classes = declared_classes(options["classes"], table)
-    total, once = (Accumulator(encoder, classes=classes) for _ in range(2))
-    done, weights = 0, table.weights
     with session.progress(f"counting {path.name}") as advance:
-        for block, labels, named in batches(path, table, options["batch"] or TABLE_BATCH, advance):
-            own = None if weights is None else weights[done : done + len(block)]
-            done += len(block)
-            with named():
-                total.add_samples(block, labels, own)
-                if own is not None:
-                    once.add_samples(block, labels, own > 0)
-        return total.snapshot(), None if weights is None else once.snapshot()
+        blocks = advancing(table, options["batch"] or TABLE_BATCH, advance)
+        return count_blocks(encoder, blocks, table.weights, where=path, classes=classes)
 
 
 def _count_images(

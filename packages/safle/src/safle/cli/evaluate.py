@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from safle.cli.scores import Scores
     from safle.encoders.features import ClassName
     from safle.model import Model
+    from safle.site.counting import Counts
     from safle.statistics.evaluation import Evaluation
 
 FILES = (
@@ -71,27 +72,28 @@ def evaluate(
     from safle.cli.scores import Scores
     from safle.evaluation import pictures
     from safle.model import load_model
+    from safle.site.counting import Counts
     from safle.wire import peek_kind
 
     if png is not None:
         pictures.require_matplotlib()
     for path in (counts, png, json_path, html):
         opt.refuse_overwriting(path, *files, reading["labels"], policy_path)
-    promised, encoder, once = dict[str, Any](), "", None
+    promised, encoder = dict[str, Any](), ""
     if peek_kind(files[0]) == "evaluation counts":
         if counts is not None:
             raise click.UsageError("--counts needs a model and a table; to add up, use 'safle sum'")
         sites = _read_sites(files)
+        judged = total = sum([*sites.values()][1:], start=next(iter(sites.values())))
     elif len(files) == 2:
         model = load_model(files[0])
-        counted, once = _count(session, model, *files, **reading)
-        sites = {files[1].name: counted}
+        total, judged = _count(session, model, *files, **reading)
+        sites = {files[1].name: total}
         promised, encoder = privacy_facts(model), model.encoder.fingerprint
     else:
         raise click.UsageError(f"{len(files)} files; expected a model and a table, or counts")
-    total = sum([*sites.values()][1:], start=next(iter(sites.values())))
     if counts is not None:
-        release(session, total, counts, policy_path, once, encoder=encoder)
+        release(session, Counts(total, judged), counts, policy_path, encoder=encoder)
     told_apart = sites if len(sites) > 1 else {}
     scores = Scores(total, told_apart, _class_named(total, positive))
     if png is not None:
@@ -106,8 +108,7 @@ def evaluate(
 
 def _count(
     session: Session, model: Model, path: Path, data: Path, **options: Any
-) -> tuple[Evaluation, Evaluation]:
-    """Counts by weight, and of each sample once."""
+) -> Counts[Evaluation]:
     from safle.cli.scores import score
 
     session.announce_compilation()

@@ -58,6 +58,7 @@ def histogram(
     """
     from safle.cli.describe import histogram_facts, warn_of_coarse
     from safle.encoders.histogram import Histogram
+    from safle.site.counting import Counts
     from safle.tables import open_table
     from safle.wire import peek_kind
 
@@ -69,7 +70,7 @@ def histogram(
     session.announce_compilation()
     with session.progress(f"histogram of {features.name}") as advance:
         counted = Histogram.of(_batches(features, table, batch, advance), grid, names=table.names)
-    release(session, counted, output, policy_path)
+    release(session, Counts(counted, counted), output, policy_path)
     session.facts(f"{output}: {peek_kind(output)}", histogram_facts(counted))
     warn_of_coarse(session, counted)
 

@@ -99,9 +99,14 @@ def _predict(
 
 
 def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any]]:
-    """Class and, if wanted, probabilities of each sample."""
-    rows = [[name] for name in model.predict(features).tolist()]
-    if proba:
-        odds = model.predict_proba(features).tolist()
-        rows = [row + more for row, more in zip(rows, odds, strict=True)]
-    return rows
+    """Class and, if wanted, probabilities of each sample; each is scored once."""
+    import numpy as np
+
+    from safle.model.probabilities import probabilities
+
+    scores = model.decision_function(features)
+    names = np.array(model.class_names)[scores.argmax(axis=1)].tolist()
+    if not proba:
+        return [[name] for name in names]
+    odds = probabilities(scores, model.head, model.temperature or 1.0).tolist()
+    return [[name, *own] for name, own in zip(names, odds, strict=True)]

@@ -15,6 +15,7 @@ from safle.encoders.features import ClassName
 from safle.encoders.histogram import Grid
 from safle.encoders.source import check_source
 from safle.errors import InvalidInput, TableError
+from safle.site.counting import Block
 from safle.tables import Table, open_table, read_ranges
 from safle.tables.labels import parse_labels
 
@@ -44,6 +45,15 @@ def open_matching(
     elif table.names and not encoder.feature_names:
         session.note(f"{path}: the encoder knows no names: columns are matched by position")
     return table.arranged(encoder.feature_names, where=str(path))
+
+
+def advancing(table: Table, size: int, advance: Advance) -> Iterator[Block]:
+    """All batches of features and labels; ``advance`` is called after each."""
+    done = 0
+    for features, labels in table.batches(size):
+        yield features, labels
+        done += len(features)
+        advance(done / len(table))
 
 
 def batches(

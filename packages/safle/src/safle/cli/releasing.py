@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
@@ -12,6 +12,8 @@ from safle.cli.private_options import load_round, round_options
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
+    from safle.site.counting import Counts
+    from safle.site.policy import Policy
     from safle.site.release import Counted, Release
     from safle.statistics import Statistics
 
@@ -36,45 +38,33 @@ masking_options = round_options(callback=_remember, expose_value=False, panel="U
 
 
 def release(
-    session: Session,
-    counted: Counted,
-    output: Path,
-    policy: Path | None,
-    judged: Counted | None = None,
-    *,
-    encoder: str = "",
+    session: Session, counts: Counts[Any], output: Path, policy: Path | None, *, encoder: str = ""
 ) -> bytes:
     """Write what was counted, masked if a round is named, with its release sheets.
 
-    `PolicyRefused` if the policy does not let it out. Where samples have weights, the same without
-    them is ``judged``: ten times one patient is one patient. ``encoder`` is the fingerprint of an
+    `PolicyRefused` if the policy does not let it out. ``encoder`` is the fingerprint of an
     evaluated model's.
     """
-    from safle.site.policy import Policy
+    from safle.site.policy import Policy, warning_of
     from safle.site.release import Release
     from safle.site.sheet import write_release
     from safle.wire import encode
 
-    found = Release.of(judged or counted, encoder)
+    found, rules = Release.of(counts.once, encoder), Policy.find(policy)
     if session.masking:
-        return _release_masked(session, counted, output, policy, found)
-    rules = Policy.find(policy)
-    data = encode(counted)
+        return _release_masked(session, counts.total, output, rules, found)
+    data = encode(counts.total)
     write_release(output, data, found, rules)
-    if rules is None and found.gives_away:
-        session.warn(
-            f"this plain contribution gives samples away: {found.gives_away}; 'safle rehearse' "
-            "says what helps, and a policy (--policy) can refuse it"
-        )
+    if warning := warning_of(found, rules):
+        session.warn(warning)
     return data
 
 
 def _release_masked(
-    session: Session, counted: Counted, output: Path, policy: Path | None, plain: Release
+    session: Session, counted: Counted, output: Path, policy: Policy | None, plain: Release
 ) -> bytes:
     from safle.private.keys import PrivateKey
     from safle.private.masked import mask
-    from safle.site.policy import Policy
     from safle.site.sheet import write_release
 
     paths = session.masking
@@ -84,7 +74,7 @@ def _release_masked(
     declared = load_round(paths["round_path"], paths["operator_path"])
     data = mask(declared, PrivateKey.load(paths["key_path"]), counted).to_bytes()
     masked = plain.under_masks(declared)
-    write_release(output, data, masked, Policy.find(policy))
+    write_release(output, data, masked, policy)
     session.note(
         f"masked: only the sum with others can be opened, of at least {declared.least} clients, by "
         f"{declared.needed} of {', '.join(declared.keyholders)}"
@@ -93,17 +83,13 @@ def _release_masked(
 
 
 def release_statistics(
-    session: Session,
-    statistics: Statistics,
-    output: Path,
-    policy: Path | None,
-    judged: Statistics | None = None,
+    session: Session, counts: Counts[Statistics], output: Path, policy: Path | None
 ) -> tuple[str, dict[str, object]]:
     """Write a statistics file if the policy lets it out; its title, and what it holds."""
     from safle.cli.describe import statistics_facts
-    from safle.wire import container, peek_kind
+    from safle.wire import container
 
-    data = release(session, statistics, output, policy, judged)
+    data = release(session, counts, output, policy)
     digest = container.declared_digest(data)
-    facts = statistics_facts(statistics, size=len(data), digest=digest)
-    return f"{output}: {peek_kind(output)}", facts
+    kind = "masked contribution" if session.masking else "statistics"
+    return f"{output}: {kind}", statistics_facts(counts.total, size=len(data), digest=digest)

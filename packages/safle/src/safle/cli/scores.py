@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.cli.reading import batches, open_matching
+from safle.cli.reading import advancing, open_matching
 from safle.cli.session import Advance, Session
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
-from safle.evaluation.evaluating import evaluate
 from safle.evaluation.figures import FIGURES, Figures, by_class
 from safle.model import Model
+from safle.site.counting import Counts, evaluate_blocks
 from safle.statistics.evaluation import Evaluation
 
 MATRIX_SHOWN = 20
@@ -167,21 +167,11 @@ class Scores:
 
 def score(
     session: Session, model: Model, path: Path, batch: int, advance: Advance, **selection: Any
-) -> tuple[Evaluation, Evaluation]:
-    """Counts of a model's answers on a labelled table, by weight; and of each sample once."""
+) -> Counts[Evaluation]:
+    """Counts of a model's answers on a labelled table."""
     # What does not say is let pass here: nothing is added to anyone's sum.
     table = open_matching(session, model.encoder, path, trusted=True, **selection)
-    counts = once = Evaluation.none(model.digest, model.class_names)
-    done, weights = 0, table.weights
-    for features, labels, named in batches(path, table, batch, advance):
-        with named():
-            if weights is None:
-                counts += evaluate(model, features, labels)
-                continue
-            own = weights[done : done + len(features)]
-            done += len(features)
-            counts += evaluate(model, features, labels, weights=own)
-            once += evaluate(model, features, labels, weights=own > 0)
-    if not counts.sample_count:
+    counts = evaluate_blocks(model, advancing(table, batch, advance), table.weights, where=path)
+    if not counts.total.sample_count:
         raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")
-    return counts, counts if weights is None else once
+    return counts

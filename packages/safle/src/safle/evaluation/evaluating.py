@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from safle.encoders.features import as_labels, as_weights
 from safle.errors import InvalidInput
@@ -33,6 +33,14 @@ def evaluate(
     >>> safle.Figures.of(counts).accuracy.value
     1.0
     """
+    (counts,) = evaluate_each(model, features, labels, [weights])
+    return counts
+
+
+def evaluate_each(
+    model: Model, features: ArrayLike, labels: ArrayLike, weights: Sequence[ArrayLike | None]
+) -> list[Evaluation]:
+    """As `evaluate`, by each of several weights; every sample is predicted once."""
     rows = np.asarray(features)
     named = as_labels(labels, len(rows))
     known = {name: at for at, name in enumerate(model.class_names)}
@@ -41,19 +49,16 @@ def evaluate(
             f"labels are like {named[0].item()!r}, the model's classes like "
             f"{model.class_names[0]!r}: use the labels that were counted with"
         )
-    times = np.ones(len(rows), np.int64) if weights is None else as_weights(weights, len(rows))
-    total = Evaluation.none(model.digest, model.class_names)
+    once = np.ones(len(rows), np.int64)
+    times = [once if own is None else as_weights(own, len(rows)) for own in weights]
+    totals = [Evaluation.none(model.digest, model.class_names) for _ in weights]
     for first in range(0, len(rows), BATCH):
         some = slice(first, first + BATCH)
         true = np.array([known.get(name, len(known)) for name in named[some].tolist()])
-        total += _count(model, rows[some], true, times[some])
-    return total
-
-
-def _count(
-    model: Model, features: NDArray[Any], true: NDArray[np.int64], times: NDArray[np.int64]
-) -> Evaluation:
-    scores = model.decision_function(features)
-    whose = {"model": model.digest, "class_names": model.class_names}
-    found = odds(scores, model.head, model.temperature or 1.0)
-    return count_answers(found, np.argmax(scores, axis=1), true, times, **whose)
+        scores = model.decision_function(rows[some])
+        found = odds(scores, model.head, model.temperature or 1.0)
+        taken = np.argmax(scores, axis=1)
+        whose = {"model": model.digest, "class_names": model.class_names}
+        for at, own in enumerate(times):
+            totals[at] += count_answers(found, taken, true, own[some], **whose)
+    return totals

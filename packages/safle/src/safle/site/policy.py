@@ -182,3 +182,13 @@ def let_out(
         with log_refusal(who=who, digest=digest, note=note):
             policy.check(release)
     write_log("sent", who=who, digest=digest, note=note)
+
+
+def warning_of(release: Release, policy: Policy | None) -> str:
+    """What must be said of a release that no policy was asked about; empty if nothing must."""
+    if policy is not None or not release.gives_away:
+        return ""
+    return (
+        f"this plain contribution gives samples away: {release.gives_away}; 'safle rehearse' says "
+        "what helps, and a policy can refuse it (docs/release.md)"
+    )
