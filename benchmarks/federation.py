@@ -27,7 +27,7 @@ from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from benchmarks.warming import load_solver
 from safle import Encoder, Model, count, read_statistics, solve, sum_statistics, write_statistics
-from safle.demo.partitions import iid
+from safle.demo import iid
 from safle.statistics import Accumulator
 from safle.wire import add_contribution
 

@@ -20,7 +20,7 @@ from benchmarks import data, federation
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import Encoder
-from safle.demo.partitions import iid
+from safle.demo import iid
 from safle.tables import write_table
 from safle_flower.settings import Places, Run, Simulation
 from safle_flower.simulation.running import simulate

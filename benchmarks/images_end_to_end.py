@@ -31,7 +31,7 @@ from safle import (
     solve,
     sum_statistics,
 )
-from safle.demo.partitions import dirichlet
+from safle.demo import dirichlet
 from safle.encoders import Encoder
 from safle.tables import open_table
 from safle.wire import decode_statistics, encode_statistics

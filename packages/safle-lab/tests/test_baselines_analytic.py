@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from safle.demo.partitions import dirichlet, iid, shards
+from safle.demo import dirichlet, iid, shards
 from safle.encoders import DeclaredRange, LinearEncoder, make_encoder
 from safle.encoders.random_features import suits_by_class
 from safle.errors import InvalidInput, SettingsError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from safle.demo.partitions import dirichlet
+from safle.demo import dirichlet
 from safle.errors import SettingsError
 from safle_lab.baselines import METHODS, Task, coboosting
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from safle.demo.partitions import dirichlet
+from safle.demo import dirichlet
 from safle.errors import SettingsError
 from safle_lab.baselines import METHODS, Task, feddyn, fedkd, fednova, fedprox
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from safle.demo.partitions import iid
+from safle.demo import iid
 from safle.errors import SettingsError
 from safle_lab.baselines import METHODS, Task, fedcorr, fednoro
 from safle_lab.label_noise import with_noise

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from safle.demo.partitions import dirichlet
+from safle.demo import dirichlet
 from safle.errors import InvalidInput, SettingsError, TableError
 from safle.tables import write_table
 from safle_lab.baselines import METHODS, Task, tofa

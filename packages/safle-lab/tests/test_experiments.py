@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from safle.demo.partitions import partition
+from safle.demo import partition
 from safle.errors import InvalidInput, SettingsError, TableError
 from safle.tables import write_table
 from safle_lab.baselines import METHODS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safle.demo.partitions import class_mix, dirichlet, iid, shards, summary
+from safle.demo import class_mix, dirichlet, iid, shards, summarise_mix
 from safle.errors import InvalidInput
 
 labels_of_any_size = st.lists(st.integers(-3, 6), max_size=60).map(
@@ -86,7 +86,7 @@ def test_class_mix_counts_what_each_client_holds(labels, clients, seed, count):
 def test_a_partition_is_summed_up():
     mix = np.array([[4, 0, 4], [0, 0, 0], [1, 0, 0], [0, 3, 0]])
 
-    assert summary(mix) == {
+    assert summarise_mix(mix) == {
         "clients": 4,
         "without_samples": 1,
         "least_samples": 0,
@@ -96,7 +96,7 @@ def test_a_partition_is_summed_up():
         "mean_largest_share": pytest.approx(2.5 / 3),
     }
     with pytest.raises(InvalidInput, match="no samples"):
-        summary(np.zeros((3, 2), np.int64))
+        summarise_mix(np.zeros((3, 2), np.int64))
 
 
 def test_strings_are_labels_too():

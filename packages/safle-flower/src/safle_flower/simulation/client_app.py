@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.demo.partitions import Parts, partition
+from safle.demo import partition
 from safle.errors import SettingsError, TableError
 from safle.site.log import LOG
 from safle.tables import Table
@@ -51,7 +51,7 @@ def find_papers(node: Settings, run: Settings) -> Papers:
 
 # A process that stands for many clients reads and splits the table once.
 @lru_cache(maxsize=1)
-def _split(simulation: Simulation, clients: int) -> tuple[Table, Parts]:
+def _split(simulation: Simulation, clients: int) -> tuple[Table, list[NDArray[np.int64]]]:
     table = open_configured(Run(simulation=simulation).to_flat())
     if table.labels is None:
         raise TableError(
@@ -60,7 +60,9 @@ def _split(simulation: Simulation, clients: int) -> tuple[Table, Parts]:
     return table, split_over(table.labels, simulation, clients)
 
 
-def split_over(labels: NDArray[Any], simulation: Simulation, clients: int) -> Parts:
+def split_over(
+    labels: NDArray[Any], simulation: Simulation, clients: int
+) -> list[NDArray[np.int64]]:
     """Who holds what, by the partition's name: "iid", "dirichlet" or "shards"."""
     scenarios = {
         "iid": "iid",

@@ -36,7 +36,7 @@ class Cell:
     Attributes
     ----------
     kind : one of `safle_lab.experiments.measuring.MEASURES`
-    scenario, clients : who holds what, see `safle.demo.partitions.partition`
+    scenario, clients : who holds what, see `safle.demo.partition`
     method, settings : the method's name and what its settings are
     noise, rate : the kind of label noise and its rate; "" for none
     held_out : share of the training samples in the test set's place; 0 for none

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle import demo
 from safle.encoders.features import as_features
 from safle.errors import TableError
 from safle.tables import Table, open_table
 
-DIGITS_TEST_SAMPLES = 500
 HELD_OUT_SEED = 20_240
 
 
@@ -167,20 +167,21 @@ def load_digits(*, seed: int = 0, pooled: bool = False) -> DataSet:
     >>> load_digits().train.shape, load_digits(pooled=True).test.shape
     ((1297, 64), (500, 16))
     """
-    from sklearn.datasets import load_digits as load
-    from sklearn.model_selection import train_test_split
-
-    pixels, labels = load(return_X_y=True)
-    pixels, name, words = pixels.astype(np.float32), "digits", "8 x 8 pixels"
+    split = demo.load_digits(seed=seed)
+    train, test, name, words = split.train, split.test, "digits", "8 x 8 pixels"
     if pooled:
-        pixels = pixels.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
+        train, test = _pool(train), _pool(test)
         name, words = "digits-4x4", "averaged to 4 x 4 pixels"
-    train, test, train_labels, test_labels = train_test_split(
-        pixels, labels, test_size=DIGITS_TEST_SAMPLES, random_state=seed, stratify=labels
-    )
     return DataSet(
         name,
-        *(train, train_labels, test, test_labels),
+        train,
+        split.train_labels,
+        test,
+        split.test_labels,
         tuple(str(digit) for digit in range(10)),
         f"scikit-learn's handwritten digits, {words}",
     )
+
+
+def _pool(pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+    return pixels.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.metrics import accuracy_score, recall_score, roc_auc_score
 
-from safle.demo.partitions import class_mix, partition, summary
+from safle.demo import class_mix, partition, summarise_mix
 from safle.encoders import Encoder
 from safle.model import Model
 from safle.statistics import Statistics
@@ -50,7 +50,7 @@ def measure_method(data: DataSet, cell: Cell, progress: Progress) -> Figures:
         "seconds": result.seconds,
         "digest": result.digest,
         "curve": [[point.rounds, point.accuracy, point.bytes_per_client] for point in result.curve],
-        "partition": summary(mix),
+        "partition": summarise_mix(mix),
         **result.facts,
     }
 
@@ -90,7 +90,7 @@ def _judge_one(model: Predictor, data: DataSet) -> tuple[float, float, NDArray[n
 def measure_partition(data: DataSet, cell: Cell, progress: Progress) -> Figures:
     """Who holds what."""
     mix = class_mix(data.train_labels, task_of(data, cell, progress).parts)
-    return {**summary(mix), "class_mix": mix.tolist()}
+    return {**summarise_mix(mix), "class_mix": mix.tolist()}
 
 
 def _prepare(data: DataSet, cell: Cell, progress: Progress) -> tuple[Task, safle.Settings, Encoder]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from safle.demo.partitions import POOLED
+from safle.demo import POOLED
 from safle_lab.baselines import method_named
 from safle_lab.experiments.cells import Cell
 from safle_lab.experiments.data import DataSet

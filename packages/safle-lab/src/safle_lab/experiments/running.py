@@ -19,7 +19,7 @@ from typing import Any
 from safle.basics import atomic
 from safle.basics.optional import require
 from safle.basics.spreadsheet import neutralise
-from safle.demo.partitions import POOLED
+from safle.demo import POOLED
 from safle.errors import InvalidInput, SettingsError
 from safle_lab.baselines import METHODS, method_named
 from safle_lab.declared import with_given

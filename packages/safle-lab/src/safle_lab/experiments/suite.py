@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from safle.demo.partitions import POOLED
+from safle.demo import POOLED
 from safle.encoders.bucketing import make_bucketing
 from safle.errors import SettingsError
 from safle_lab.baselines import METHODS

@@ -1,1 +1,28 @@
-"""The whole pipeline on data that comes with scikit-learn, as a page to show to others."""
+"""Data to try things on, and who holds what of it: the demo's, and that of experiments.
+
+`safle demo` runs the whole pipeline on scikit-learn's digits (`safle.demo.demo`) and leaves a
+page to show to others.
+"""
+
+from safle.demo.digits import Digits, load_digits
+from safle.demo.partitions import (
+    POOLED,
+    class_mix,
+    dirichlet,
+    iid,
+    partition,
+    shards,
+    summarise_mix,
+)
+
+__all__ = [
+    "POOLED",
+    "Digits",
+    "class_mix",
+    "dirichlet",
+    "iid",
+    "load_digits",
+    "partition",
+    "shards",
+    "summarise_mix",
+]

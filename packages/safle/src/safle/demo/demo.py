@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from safle.basics import atomic
 from safle.basics.compiling import one_thread
+from safle.demo.digits import Digits, load_digits
 from safle.demo.page import DemoPage
 from safle.demo.partitions import class_mix, dirichlet
 from safle.encoders import Encoder, make_encoder
@@ -41,7 +42,6 @@ from safle.solver.facade import Head
 from safle.statistics import Accumulator
 from safle.tables import open_table, write_table
 from safle.wire import read_statistics, write_statistics
-from safle_lab.experiments.data import DataSet, load_digits
 
 INK = DeclaredRange(0, 16, 64)
 """A digit is 8 x 8 pixels of 0 to 16: a range everybody knows without seeing data."""
@@ -129,7 +129,7 @@ def run_demo(
     return results
 
 
-def _deal_out(data: DataSet, parts: Sequence[NDArray[np.int64]], folder: Path) -> list[Path]:
+def _deal_out(data: Digits, parts: Sequence[NDArray[np.int64]], folder: Path) -> list[Path]:
     """A table for each client, and the whole in one; the clients' are returned."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = [folder / f"client-{client:03d}.npz" for client in range(len(parts))]
@@ -155,14 +155,14 @@ def _sentence(result: Result) -> str:
     )
 
 
-def _federate_beside(method: Method, folder: Path, tables: Sequence[Path], data: DataSet) -> Result:
+def _federate_beside(method: Method, folder: Path, tables: Sequence[Path], data: Digits) -> Result:
     """As `_federate`, in a process of its own."""
     with threadpool_limits(1), one_thread():
         return _federate(method, folder, tables, data)[0]
 
 
 def _federate(
-    method: Method, folder: Path, tables: Sequence[Path], data: DataSet
+    method: Method, folder: Path, tables: Sequence[Path], data: Digits
 ) -> tuple[Result, Model, RidgeCurve]:
     """One round of one method, and the same data split in other ways."""
     name, kind, head = method
@@ -199,7 +199,7 @@ def _federate(
 
 
 def _add_under_masks(
-    encoder: Encoder, sent: Sequence[Path], head: Head, data: DataSet
+    encoder: Encoder, sent: Sequence[Path], head: Head, data: Digits
 ) -> dict[str, str]:
     """The digest of a private round's model, with three keyholders."""
     # Under masks go whole tables, seen or not: of the paper's encoder 30 MB from every client.

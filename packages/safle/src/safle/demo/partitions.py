@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from safle.errors import InvalidInput, SettingsError
 
 Parts = list[NDArray[np.int64]]
+"""Sample numbers, one sorted array per client."""
 POOLED = "pooled"
+"""The scenario with one client, who holds everything."""
 
 # Beyond these the proportions are one client's, or equal, to the last bit; numpy's sampler
 # overflows at the far end.
@@ -74,6 +76,13 @@ def dirichlet(
     Federated Visual Classification", 2019. The balancing rule is that of Li, Diao,
     Chen, He: "Federated Learning on Non-IID Data Silos: An Experimental Study", 2022,
     whose code most later work took over; here no draw is rejected for a small client.
+
+    Examples
+    --------
+    >>> generator = np.random.default_rng(0)
+    >>> parts = dirichlet([0, 0, 1, 1], clients=3, alpha=0.1, generator=generator)
+    >>> sorted(np.concatenate(parts).tolist())
+    [0, 1, 2, 3]
     """
     _check(generator, clients=clients)
     if not 0.0 < alpha < np.inf:
@@ -110,6 +119,13 @@ def shards(
     ----------
     McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning of
     Deep Networks from Decentralized Data", 2017.
+
+    Examples
+    --------
+    >>> generator = np.random.default_rng(0)
+    >>> parts = shards([0, 0, 1, 1], clients=2, shards_per_client=1, generator=generator)
+    >>> sorted(part.tolist() for part in parts)
+    [[0, 1], [2, 3]]
     """
     _check(generator, clients=clients, shards_per_client=shards_per_client)
     by_label = np.argsort(_classes(labels)[1], kind="stable").astype(np.int64)
@@ -119,7 +135,13 @@ def shards(
 
 
 def iid(sample_count: int, *, clients: int, generator: np.random.Generator) -> Parts:
-    """Equal parts at random; they differ in size by at most one sample."""
+    """Equal parts at random; they differ in size by at most one sample.
+
+    Examples
+    --------
+    >>> [len(part) for part in iid(5, clients=2, generator=np.random.default_rng(0))]
+    [3, 2]
+    """
     _check(generator, clients=clients)
     if sample_count < 0:
         raise InvalidInput(f"sample_count is {sample_count}; expected 0 or more")
@@ -151,13 +173,18 @@ def class_mix(labels: ArrayLike, parts: Sequence[NDArray[np.integer[Any]]]) -> N
     return mix
 
 
-def summary(mix: NDArray[np.int64]) -> dict[str, float]:
+def summarise_mix(mix: NDArray[np.int64]) -> dict[str, float]:
     """A partition in figures, from what `class_mix` counted.
 
     Returns
     -------
     figures : clients, those without samples, samples per client (least, median, most),
         classes per client and its largest class's share (means over clients with samples)
+
+    Examples
+    --------
+    >>> summarise_mix(np.array([[1, 1], [0, 1]]))["mean_classes"]
+    1.5
     """
     sizes = mix.sum(axis=1)
     if not sizes.any():
