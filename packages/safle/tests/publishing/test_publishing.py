@@ -29,7 +29,8 @@ from safle.publishing.publishing import (
     rho_within,
 )
 from safle.solver.noise import noise_ridge
-from safle.statistics.noisy import FreeColumns, NoisyStatistics
+from safle.statistics.free_sums import FreeSums
+from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.privacy import Privacy
 from safle.tables import write_table
 from support.data_sets import KINDS, data_sets, fixed_encoder
@@ -74,15 +75,16 @@ def samples_of(layout):
 
 @pytest.mark.parametrize(("layout", "tight"), SMALL)
 def test_no_sample_changes_the_sums_by_more_than_the_sensitivity(layout, tight):
-    free, bound = FreeColumns(layout), Sensitivity.of(layout)
-    weights = np.array([[Fraction(1, int(a * b)) for b in free.scales] for a in free.scales])
+    free, bound = FreeSums(layout, 2), Sensitivity.of(layout)
+    weights = np.array([Fraction(1, int(unit)) for unit in free.spread(free.scales)])
+    # Half the variance beside the diagonal: each product of two columns counts twice there.
+    times = np.full(free.size, 2)
+    times[free.squares] = 1
     largest = [Fraction(0)] * 3
     for symbols, dense in samples_of(layout):
-        sample = free.take(whole_statistics(layout, symbols, dense, 1), (0, 1))
-        # Half the variance beside the diagonal: each product of two columns counts twice there.
-        power = ((sample.gram * weights) ** 2).sum()
-        values = zip(sample.cross[:, 1].tolist(), free.scales.tolist(), strict=True)
-        found = power, sum(Fraction(*value) ** 2 for value in values), (sample.counts**2).sum()
+        sample = free.take(whole_statistics(layout, symbols, dense, 1), (0, 1)) * weights
+        power = (sample**2 * times)[free.products].sum()
+        found = power, (sample[free.cross] ** 2).sum(), (sample[free.counts] ** 2).sum()
         largest = [max(a, b) for a, b in zip(largest, found, strict=True)]
     allowed = [bound.gram, bound.cross, bound.counts]
     assert all(a <= b for a, b in zip(largest, allowed, strict=True))
@@ -94,7 +96,8 @@ def test_no_sample_changes_the_sums_by_more_than_the_sensitivity(layout, tight):
 def test_without_noise_the_free_sums_are_all_the_sums(data):
     counted = data.count()
     assume(counted.layout.embedding_dim <= 400)
-    released = FreeColumns(counted.layout).take(counted, counted.class_names)
+    free = FreeSums(counted.layout, len(counted.class_names))
+    released = free.take(counted, counted.class_names)
     whole = NoisyStatistics.of(counted, counted.class_names, released, ANY)
     rows = np.concatenate([counted.codes, np.arange(counted.layout.code_count, whole.dim)])
     assert np.array_equal(whole.gram_square()[np.ix_(rows, rows)], counted.gram_square())
@@ -167,10 +170,8 @@ def test_every_free_sum_has_the_noise_that_was_planned():
     noise = draw_noise(
         layout, 2, plan, lambda n, scale: draws.append((n, scale)) or np.ones(n, np.int64)
     )
-    free = FreeColumns(layout)
-    assert np.array_equal(noise.gram != 0, free.pairs | free.pairs.T)
-    assert noise.cross.all()
-    assert noise.counts.all()
+    assert len(noise) == FreeSums(layout, 2).size
+    assert noise.all()
     sizes = {}
     for n, scale in draws:
         sizes[round(scale, 6)] = sizes.get(round(scale, 6), 0) + n
@@ -284,17 +285,18 @@ def test_a_canary_is_told_apart_no_better_than_promised():
     others = count(encoder, [[0.1, -0.2], [0.3, 0.1]], [0, 1])
     canary = others + count(encoder, [[5.0, 0.0]], [1])
     epsilon, delta, runs = 1.0, 0.01, 1000
-    plan, free = plan_noise(encoder.layout, epsilon, delta), FreeColumns(encoder.layout)
+    plan, free = plan_noise(encoder.layout, epsilon, delta), FreeSums(encoder.layout, 2)
     without, within = (free.take(s, (0, 1)) for s in (others, canary))
+    scales = np.full(free.size, plan.gram * 256 / math.sqrt(2))
+    scales[free.squares] = plan.gram * 256
+    scales[free.cross] = plan.cross * 16
+    scales[free.counts] = plan.counts
     sides = [], []
     for _ in range(runs):
         noise = draw_noise(encoder.layout, 2, plan, draw_discrete_gaussian)
         for exact, scores in zip((without, within), sides, strict=True):
-            released = [a + b for a, b in zip(exact, noise, strict=True)]
-            scales = plan.gram * 256, plan.cross * 16, plan.counts
-            changes = [b - a for a, b in zip(without, within, strict=True)]
-            terms = zip(changes, released, without, scales, strict=True)
-            scores.append(sum((d * (r - w) / s**2).sum() for d, r, w, s in terms))
+            change, released = within - without, exact + noise
+            scores.append((change * (released - without) / scales**2).sum())
     margin = 4 * math.sqrt(0.25 / runs)
     for threshold in np.quantile(np.concatenate(sides), [0.2, 0.4, 0.5, 0.6, 0.8]):
         false, true = (float((np.array(scores) > threshold).mean()) for scores in sides)

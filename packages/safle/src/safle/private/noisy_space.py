@@ -21,7 +21,9 @@ from safle.private.statistics_space import StatisticsSpace
 from safle.private.vector import Block, Bytes, add_vectors, check_samples, pack
 from safle.publishing.publishing import Draw, draw_discrete_gaussian, draw_noise, plan_noise
 from safle.statistics import Statistics
-from safle.statistics.noisy import FreeColumns, NoisyStatistics, Released
+from safle.statistics.free_sums import FreeSums
+from safle.statistics.kernels import triangle
+from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.privacy import Privacy
 
 WIDEST = 8
@@ -81,43 +83,37 @@ class NoisySpace(StatisticsSpace):
         # A power of two: it is the same on every machine, whatever the last bits of the scale.
         return 1 << math.ceil(math.log2(REACH * scale * math.sqrt(self.keyholders) + 1))
 
-    @cached_property
-    def _free(self) -> FreeColumns:
-        return FreeColumns(self.layout)
-
-    def arrays(self, value: Statistics | Released) -> Iterator[NDArray[np.integer[Any]]]:
+    def arrays(self, value: Statistics | NDArray[np.int64]) -> Iterator[NDArray[np.integer[Any]]]:
         if isinstance(value, Statistics):
-            yield from super().arrays(value)
-            return
-        yield value.counts
-        for group in self._groups:
-            yield value.cross[self._at(group.places)].reshape(-1)
-        for products in self._products:
-            rows, columns = (self._at(g.places) for g in (products.rows, products.columns))
-            yield value.gram[np.ix_(rows, columns)][products.chosen]
+            return super().arrays(value)
+        # A vector of noise for the free sums.
+        sums = self._free.restore(value)
+        return self._arrays(self._whole(sums.counts, sums.cross, sums.gram))
 
     def value(self, arrays: Iterator[NDArray[np.int64]]) -> NoisyStatistics:
-        free, counts = len(self._free.places), next(arrays)
+        counts, dim = next(arrays), self.layout.embedding_dim
         samples = sum(counts.tolist())
         if samples > self.most_samples + len(counts) * self._room(self.privacy.counts):
             check_samples(samples, self.most_samples)
-        cross, gram = np.zeros((free, len(counts)), np.int64), np.zeros((free, free), np.int64)
+        cross = np.zeros((dim, len(counts)), np.int64)
         for group in self._groups:
-            cross[self._at(group.places)] = next(arrays).reshape(-1, len(counts))
+            cross[group.places] = next(arrays).reshape(-1, len(counts))
+        gram = np.zeros(triangle.packed_size(dim), np.int64)
         for products in self._products:
-            rows, columns = (self._at(g.places) for g in (products.rows, products.columns))
-            block = np.zeros((len(rows), len(columns)), np.int64)
-            block[products.chosen] = next(arrays)
-            gram[np.ix_(rows, columns)] += block
-        upper = np.triu(gram) + np.tril(gram, -1).T
+            products.scatter(gram, dim, next(arrays))
+        released = self._free.take(self._whole(counts, cross, gram), self.class_names)
         more = math.sqrt(self.keyholders)
         noise = {name: getattr(self.privacy, name) * more for name in ("gram", "cross", "counts")}
-        released = Released(self._free.mirror(upper), cross, counts)
         return NoisyStatistics.of(self, self.class_names, released, replace(self.privacy, **noise))
 
-    def _at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Columns among the free ones."""
-        return np.searchsorted(self._free.places, places)
+    @cached_property
+    def _free(self) -> FreeSums:
+        return FreeSums(self.layout, len(self.class_names))
+
+    def _whole(self, counts: Any, cross: Any, gram: Any) -> Statistics:
+        codes = np.arange(self.layout.code_count)
+        sums = codes, cross, self.class_names, counts, gram
+        return Statistics(self.fingerprint, self.layout, *sums)
 
     def hide(self, masks: Bytes, draw: Draw = draw_discrete_gaussian) -> None:
         """Take one keyholder's noise off the sum of its masks, in place: what opens has it."""

@@ -135,11 +135,15 @@ class StatisticsSpace:
         return (*result, *(product.block(most) for product in products))
 
     def arrays(self, value: Statistics) -> Iterator[NDArray[np.integer[Any]]]:
-        s, layout, names = value, self.layout, self.class_names
+        s, names = value, self.class_names
         require_same(self, s)
         check_samples(s.sample_count, self.most_samples)
         if unknown := sorted({*s.class_names} - {*names}, key=str):
             raise InvariantError(f"class {unknown[0]!r} is not among those that the round declares")
+        yield from self._arrays(s)
+
+    def _arrays(self, s: Statistics) -> Iterator[NDArray[np.integer[Any]]]:
+        layout, names = self.layout, self.class_names
         classes = np.array([names.index(name) for name in s.class_names], np.int64)
         rows = np.full(layout.embedding_dim, -1)
         rows[s.codes] = np.arange(len(s.codes))

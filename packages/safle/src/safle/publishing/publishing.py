@@ -1,6 +1,6 @@
 """Publishing a sum under differential privacy: exact sums -> noisy statistics.
 
-One sample more or less changes the free sums (see `safle.statistics.noisy`), in real units and
+One sample more or less changes the free sums (see `safle.statistics.free_sums`), in real units and
 with every product of two columns counted twice, by at most (S^2 - E)^1/2 in the gram, S^1/2 in
 the class sums and 1 in the class counts: its E codes and its clipped features have a squared
 length of at most S together, and the squares of codes are not released. Gaussian noise
@@ -24,7 +24,8 @@ from safle.encoders.codes import NOWHERE, WIDEST, Layout
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvalidInput, MissingExtra, SettingsError
 from safle.statistics import Statistics
-from safle.statistics.noisy import FreeColumns, NoisyStatistics, Released
+from safle.statistics.free_sums import FreeSums
+from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.privacy import Privacy
 
 SHARES = {"gram": 0.49, "cross": 0.49, "counts": 0.02}
@@ -100,23 +101,28 @@ def plan_noise(layout: Layout, epsilon: float, delta: float, **facts: Any) -> Pr
     return Privacy(epsilon, delta, spent, **scales, **facts)
 
 
-def draw_noise(layout: Layout, classes: int, privacy: Privacy, draw: Draw) -> Released:
-    """Noise for the free sums of so many classes."""
-    free = FreeColumns(layout)
-    gram = np.zeros(free.pairs.shape, np.int64)
-    products = free.scales[:, None] * free.scales
-    diagonal = np.eye(len(gram), dtype=np.bool_)
+def draw_noise(layout: Layout, classes: int, privacy: Privacy, draw: Draw) -> NDArray[np.int64]:
+    """Noise for the free sums of so many classes, as their vector."""
+    free = FreeSums(layout, classes)
+    units = free.spread(free.scales)
+    squares = np.zeros(free.size, np.bool_)
+    squares[free.squares] = True
+    noise = np.empty(free.size, np.int64)
+    products = np.zeros(free.size, np.bool_)
+    products[free.products] = True
+    sums = np.zeros(free.size, np.bool_)
+    sums[free.cross] = True
     # Products of two columns stand for two entries of the gram: half the variance hides them.
-    for places, scale in ((diagonal, privacy.gram), (~diagonal, privacy.gram / math.sqrt(2))):
-        for product in np.unique(products[free.pairs & places]).tolist():
-            alike = free.pairs & places & (products == product)
-            gram[alike] = draw(int(alike.sum()), scale * product * SLACK)
-    cross = np.zeros((len(free.places), classes), np.int64)
-    for scale in np.unique(free.scales).tolist():
-        rows = np.flatnonzero(free.scales == scale)
-        drawn = draw(len(rows) * classes, privacy.cross * scale)
-        cross[rows] = drawn.reshape(len(rows), classes)
-    return Released(free.mirror(gram), cross, draw(classes, privacy.counts))
+    for chosen, scale in (
+        (squares, privacy.gram * SLACK),
+        (products & ~squares, privacy.gram / math.sqrt(2) * SLACK),
+        (sums, privacy.cross),
+    ):
+        for unit in np.unique(units[chosen]).tolist():
+            alike = np.flatnonzero(chosen & (units == unit))
+            noise[alike] = draw(len(alike), scale * unit)
+    noise[free.counts] = draw(classes, privacy.counts)
+    return noise
 
 
 def publish(
@@ -145,10 +151,9 @@ def publish(
     'epsilon 1, delta 1e-05'
     """
     names = check_declared(total, classes)
-    exact = FreeColumns(total.layout).take(total, names)
     noise = draw_noise(total.layout, len(names), privacy, draw or draw_discrete_gaussian)
-    summed = Released(*(sums + more for sums, more in zip(exact, noise, strict=True)))
-    return NoisyStatistics.of(total, names, summed, privacy)
+    exact = FreeSums(total.layout, len(names)).take(total, names)
+    return NoisyStatistics.of(total, names, exact + noise, privacy)
 
 
 def check_declared(total: Statistics, classes: Sequence[ClassName]) -> tuple[ClassName, ...]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 
 from safle.statistics import Statistics
-from safle.statistics.noisy import FreeColumns, NoisyStatistics
+from safle.statistics.free_sums import FreeSums
+from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.privacy import Privacy
 
 SCATTER = 2.0
@@ -27,7 +28,7 @@ def noise_ridge(statistics: Statistics) -> float:
     """The least ridge, in real units; 0 of exact statistics."""
     if not isinstance(statistics, NoisyStatistics):
         return 0.0
-    noise, free = statistics.privacy, len(FreeColumns(statistics.layout).places)
+    noise, free = statistics.privacy, len(FreeSums(statistics.layout, 0).rows)
     products = noise.gram * math.sqrt(2 * free) * (1 + SCATTER * free ** (-2 / 3))
     # The products with the constant are sums over classes, each with noise of its own.
     totals = noise.cross * math.sqrt(free * len(statistics.class_names))

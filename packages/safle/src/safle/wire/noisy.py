@@ -12,7 +12,8 @@ import numpy as np
 from safle.basics.places import StrPath
 from safle.encoders.made import Declared, Made
 from safle.errors import WireError
-from safle.statistics.noisy import FreeColumns, NoisyStatistics, Released, noisy_bytes
+from safle.statistics.free_sums import FreeSums
+from safle.statistics.noisy import NoisyStatistics, noisy_bytes
 from safle.statistics.privacy import Privacy
 from safle.wire import container
 from safle.wire.files import FileKind
@@ -22,11 +23,13 @@ from safle.wire.statistics import check_made
 FIELDS = {"fingerprint", "layout", "classes", "planes", "privacy"}
 
 
+SECTIONS = ("counts", "cross", "products")
+
+
 def _describe(statistics: NoisyStatistics, sections: Sections) -> dict[str, Any]:
-    released = statistics.released
-    sections.write("counts", released.counts)
-    sections.write("cross", released.cross)
-    sections.write("products", released.gram[FreeColumns(statistics.layout).pairs])
+    free = FreeSums(statistics.layout, len(statistics.class_names))
+    for name in SECTIONS:
+        sections.write(name, statistics.released[getattr(free, name)])
     return {
         "fingerprint": statistics.fingerprint,
         "layout": statistics.layout.to_json(),
@@ -45,16 +48,15 @@ def _restore(opened: container.Container, made: Made | None = None) -> NoisyStat
     if container.canonical(privacy.to_json()) != container.canonical(header["privacy"]):
         raise WireError("the privacy of the release is not as this safle writes it")
     container.check_memory(noisy_bytes(layout), layout.embedding_dim, opened.limit)
-    sections, free = Sections(opened, planes=header["planes"]), FreeColumns(layout)
-    counts = sections.read("counts", (len(classes),))
+    sections, free = Sections(opened, planes=header["planes"]), FreeSums(layout, len(classes))
+    released = np.empty(free.size, np.int64)
+    for name in SECTIONS:
+        place = getattr(free, name)
+        released[place] = sections.read(name, (place.stop - place.start,))
     # Written as 1 where the noise makes it less: two texts would be two identities of one release.
-    if (counts < 1).any():
+    if (released[free.counts] < 1).any():
         raise WireError("a class counts less than one sample; expected at least 1")
-    cross = sections.read("cross", (len(free.places), len(classes)))
-    upper = np.zeros(free.pairs.shape, np.int64)
-    upper[free.pairs] = sections.read("products", (int(free.pairs.sum()),))
     sections.finish()
-    released = Released(free.mirror(upper), cross, counts)
     declared = Declared(header["fingerprint"], layout)
     return NoisyStatistics.of(declared, classes, released, privacy)
 
