@@ -10,17 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from safle.basics.optional import require
 from safle.errors import BackboneError, MissingExtra, SafleError
+from safle.tables import read_moments
 from safle_images.backbones import Preprocessing, adding, load_backbone
 from safle_images.backbones.adding import add_backbone, export_backbone
-from safle_images.backbones.calibration import ImageMoments, calibration_of, read_shipped
 from safle_images.backbones.catalogue import CARDS
-from safle_images.backbones.loading import CALIBRATED, name_in
+from safle_images.backbones.loading import name_in
+from safle_images.backbones.moments import shipped_moments
 from safle_images.backbones.origins import hugging_face_preprocessing, timm_preprocessing
-from safle_images.readers import open_images
 from support.tiny_models import save_hugging_face
 
 onnx = pytest.importorskip("onnx")
@@ -45,8 +44,6 @@ def test_a_file_that_says_all_is_taken_as_it_is(tmp_path: Path, tiny_onnx: MakeO
     assert added.path.read_bytes() == path.read_bytes()
     assert load_backbone("tiny").source == load_backbone(str(path)).source
     assert name_in(added.backbone.source) == "tiny"
-    with pytest.raises(BackboneError, match="carries no calibration"):
-        calibration_of("tiny")
     assert name_in(added.backbone.source.replace("weights=", "weights=0")) is None
 
 
@@ -55,24 +52,12 @@ def test_what_is_said_once_is_in_the_file(tmp_path: Path, tiny_onnx: MakeOnnx) -
     with pytest.raises(BackboneError, match="safle backbones add"):
         add_backbone(str(path))
     assert not list((tmp_path / "cache" / "added").iterdir())
-    photographs = tmp_path / "public"
-    photographs.mkdir()
-    for at in range(3):
-        pixels = np.random.default_rng(at).integers(0, 256, (40, 40, 3)).astype(np.uint8)
-        Image.fromarray(pixels).save(photographs / f"{at}.png")
-    public = open_images(photographs, label_column="")
-    added = add_backbone(str(path), name="mine", preprocessing=FIELDS | MOMENTS, images=public)
+    added = add_backbone(str(path), name="mine", preprocessing=FIELDS | MOMENTS)
     # Another client has the file and nothing else.
     handed = tmp_path / "handed.onnx"
     handed.write_bytes(added.path.read_bytes())
     again = add_backbone(str(handed))
     assert again.backbone.source == added.backbone.source
-    text = {e.key: e.value for e in onnx.load(handed).metadata_props}[CALIBRATED]
-    moments = ImageMoments.from_json(text, where="here")
-    assert moments.images == 3
-    assert moments.mean.tolist() == added.moments.mean.tolist()
-    calibration, source = calibration_of("mine")
-    assert (calibration.feature_dim, source) == (6, added.backbone.source)
 
 
 @pytest.mark.parametrize(
@@ -207,10 +192,10 @@ def test_libraries_that_cannot_be_imported_are_named(
         require("broken", "safle-images[export]", "this")
 
 
-def test_shipped_calibrations_fit_the_catalogue() -> None:
+def test_shipped_moments_fit_the_catalogue() -> None:
     for name in ("efficientnet_lite0", "mobilenet_v2"):
-        moments, source = read_shipped(name)
+        moments, source = read_moments(shipped_moments(name))
         card = CARDS[name]
-        assert len(moments.mean) == len(moments.deviation) == card.feature_dim
+        assert moments.feature_dim == card.feature_dim
         assert source == f"{name} weights={card.origin.digest} {card.preprocessing}"
         assert moments.deviation.min() > 0

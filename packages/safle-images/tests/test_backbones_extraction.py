@@ -15,7 +15,7 @@ from PIL import Image
 
 from safle.errors import ImageError
 from safle.tables import open_table
-from safle_images.backbones import Backbone, Batch, Unreadables, extract, journal, load_backbone
+from safle_images.backbones import Backbone, Batch, Unreadables, extract, load_backbone
 from safle_images.backbones.journal import Journal
 from safle_images.backbones.writing import write_features
 from safle_images.readers import Record
@@ -227,17 +227,6 @@ def test_a_journal_that_is_none(tmp_path: Path, backbone: Backbone) -> None:
     with pytest.raises(ImageError, match=r"cannot be used .*not a database.*delete it"):
         write_features(Images(3), backbone, tmp_path / "f.safetensors")
     assert (tmp_path / "f.safetensors.partial").read_bytes().startswith(b"somebody")
-
-
-def test_large_entries_are_kept_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "LARGEST_PART", 10)
-    data = bytes(range(95))
-    for content in (b"old" * 9, data):
-        with Journal(tmp_path / "f", {}) as kept:
-            kept.replace(7, [("a", "b")], content)
-    with Journal(tmp_path / "f", {}) as kept:
-        assert b"".join(kept.data()) == data
-        assert (kept.images, kept.unreadable, kept.discarded) == (7, [("a", "b")], False)
 
 
 def test_another_runs_rest_is_not_continued(tmp_path: Path, backbone: Backbone) -> None:

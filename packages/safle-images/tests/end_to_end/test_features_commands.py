@@ -1,4 +1,4 @@
-"""``safle features`` and ``safle count`` as users run them: on files, and killed."""
+"""``safle features`` as users run it: on files, and killed; then the core's commands."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from safle.encoders import load_encoder
 from safle.tables import open_table
 
 pytestmark = pytest.mark.slow
@@ -82,31 +83,32 @@ def test_the_way_there_does_not_matter(place: Path, features: Path, tmp_path: Pa
     assert output.read_bytes() == features.read_bytes()
 
 
-def test_one_pass_is_two_steps(place: Path, features: Path, encoder: Path, tmp_path: Path) -> None:
-    safle("count", features, "--encoder", encoder, "-o", tmp_path / "two.stats")
-    safle("count", place / "photographs", "--backbone", place / "tiny.onnx", "--encoder", encoder,
-          "-o", tmp_path / "one.stats")  # fmt: skip
-    assert (tmp_path / "one.stats").read_bytes() == (tmp_path / "two.stats").read_bytes()
-    sheets = {f"{name}.stats.release.{kind}" for name in ("one", "two") for kind in ("html", "txt")}
-    assert {path.name for path in tmp_path.iterdir()} == {"one.stats", "two.stats"} | sheets
-
-
 def test_another_backbone_is_refused(place: Path, encoder: Path, tmp_path: Path) -> None:
-    arguments = (place / "photographs", "--backbone", place / "other.onnx")
-    safle("features", *arguments, "-o", tmp_path / "f.safetensors")
+    arguments = ("features", place / "photographs", "--backbone", place / "other.onnx")
+    safle(*arguments, "-o", tmp_path / "f.safetensors")
     counted = safle("count", tmp_path / "f.safetensors", "--encoder", encoder, "-o",
                     tmp_path / "a.stats", "--trust-features", fails=True)  # fmt: skip
-    once = safle("count", *arguments, "--encoder", encoder, "-o", tmp_path / "a.stats", fails=True)
-    for done in (counted, once):
+    early = safle(*arguments, "--encoder", encoder, "-o", tmp_path / "g.safetensors", fails=True)
+    for done in (counted, early):
         assert done.stderr.count("onnx weights=") == 2
-    assert not (tmp_path / "a.stats").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["f.safetensors"]
 
 
-def test_count_needs_to_know_its_onnx_file(place: Path, encoder: Path, tmp_path: Path) -> None:
-    done = safle("count", place / "photographs", "--encoder", encoder, "-o", tmp_path / "a.stats",
-                 fails=True)  # fmt: skip
+def test_an_encoder_whose_onnx_file_is_not_here(place: Path, encoder: Path, tmp_path: Path) -> None:
+    done = safle("features", place / "photographs", "--encoder", encoder, "-o",
+                 tmp_path / "f.safetensors", fails=True)  # fmt: skip
     assert done.returncode == 2
-    assert "--backbone" in done.stderr
+    assert "--backbone FILE.onnx" in done.stderr
+
+
+@pytest.mark.parametrize("images", ["photographs", "photographs.zip", "hf:cifar10"])
+def test_the_core_says_what_to_do_with_images(
+    images: str, place: Path, encoder: Path, tmp_path: Path
+) -> None:
+    named = images if images.startswith("hf:") else place / images
+    done = safle("count", named, "--encoder", encoder, "-o", tmp_path / "a.stats", fails=True)
+    assert f"safle features {named} -o features.safetensors" in done.stderr
+    assert "safle-images" in done.stderr
 
 
 def test_unreadable_images_are_reported(place: Path, tmp_path: Path) -> None:
@@ -141,16 +143,15 @@ def watched(function):
         function(*arguments)
         open({watched!r}, "a").write(".")
     return journaled
-Journal.append, Journal.replace = watched(Journal.append), watched(Journal.replace)
-{more}
+Journal.append = watched(Journal.append)
 from safle.cli.main import run
 run()
 """
 
 
-def killed(arguments: list[object], watched: Path, size: int, more: str = "") -> None:
+def killed(arguments: list[object], watched: Path, size: int) -> None:
     """Run, slowed down, and kill -9 once the journal has been written to so many times."""
-    script = SLOW.format(more=more, watched=str(watched))
+    script = SLOW.format(watched=str(watched))
     process = subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)])
     deadline = time.monotonic() + 120
     while not (watched.exists() and watched.stat().st_size >= size):
@@ -173,23 +174,6 @@ def test_a_killed_run_goes_on_where_it_was(place: Path, features: Path, tmp_path
     assert "resuming: " in done.stderr
     assert output.read_bytes() == features.read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == [output.name]
-
-
-def test_a_killed_client_goes_on_where_it_was(
-    place: Path, features: Path, encoder: Path, tmp_path: Path
-) -> None:
-    safle("count", features, "--encoder", encoder, "-o", tmp_path / "whole.stats")
-    output = tmp_path / "a.stats"
-    arguments = ["count", place / "photographs", "--backbone", place / "tiny.onnx"]
-    arguments += ["--encoder", encoder, "--batch", 8, "-o", output]
-    often = (
-        "import safle_images.backbones.writing as c; "
-        "c.count_images.__kwdefaults__['seconds_between'] = 0"
-    )
-    killed(arguments, tmp_path / "watched", 1, often)
-    assert "resuming: " in safle(*arguments).stderr
-    assert output.read_bytes() == (tmp_path / "whole.stats").read_bytes()
-    assert not (tmp_path / "a.stats.partial").exists()
 
 
 def test_backbones_are_listed() -> None:
@@ -223,27 +207,39 @@ def test_a_named_data_set(place: Path, features: Path, tmp_path: Path) -> None:
 
 
 def test_images_all_the_way(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Added once, a backbone calibrates, counts, evaluates and predicts by its name alone."""
+    """A backbone that was added is found by the encoder that is for it."""
     monkeypatch.setenv("SAFLE_CACHE", str(tmp_path / "cache"))
     photographs = tmp_path / "photographs"
     for name in CLASSES:
         (photographs / name).mkdir(parents=True)
         for path in sorted((place / "photographs" / name).iterdir())[:8]:
             (photographs / name / path.name).write_bytes(path.read_bytes())
-    safle("backbones", "add", place / "tiny.onnx", "--name", "mine", "--images", photographs)
+    safle("backbones", "add", place / "tiny.onnx", "--name", "mine")
     assert "added: mine" in safle("backbones").stdout
-    encoder, model = tmp_path / "e.safetensors", tmp_path / "m.safetensors"
-    safle("encoder", "make", "--backbone", "mine", "--kind", "linear", "-o", encoder)
-    safle("count", photographs, "--encoder", encoder, "-o", tmp_path / "a.stats")
+    features, encoder, model = (tmp_path / f"{name}.safetensors" for name in "fem")
+    safle("features", photographs, "--backbone", "mine", "-o", features)
+    safle("encoder", "make", "--sample", features, "--kind", "linear", "-o", encoder)
+    safle("count", features, "--encoder", encoder, "-o", tmp_path / "a.stats")
     safle("solve", tmp_path / "a.stats", "--encoder", encoder, "-o", model)
     broken = sorted((photographs / "bird").iterdir())[0]
     broken.write_bytes(b"nothing")
     allowed = ("--max-unreadable", 0.1)
-    done = safle("evaluate", model, photographs, *allowed)
-    assert f"bird/{broken.name} is left out" in done.stderr
-    safle("predict", model, photographs, *allowed, "-o", tmp_path / "p.csv")
+    for like in (encoder, model):
+        safle("features", photographs, "--encoder", like, *allowed, "-o", features)
+        assert len(open_table(features)) == 23
+    assert "23" in safle("evaluate", model, features).stdout
+    safle("predict", model, features, "-o", tmp_path / "p.csv")
     header, *lines = (tmp_path / "p.csv").read_text().splitlines()
     assert header == "sample,class"
     left = [p for p in sorted(photographs.rglob("*.png")) if p != broken]
     named = [next(csv.reader([line]))[0] for line in lines]
     assert named == [str(path.relative_to(photographs)) for path in left]
+
+
+def test_moments_make_an_encoder_for_one_backbone(place: Path, tmp_path: Path) -> None:
+    moments, encoder = tmp_path / "m.safetensors", tmp_path / "e.safetensors"
+    safle("backbones", "moments", "efficientnet_lite0", "-o", moments)
+    safle("encoder", "make", "--moments", moments, "--kind", "linear", "-o", encoder)
+    assert load_encoder(encoder).source.startswith("efficientnet_lite0 weights=")
+    refused = safle("backbones", "moments", "vgg11", "-o", tmp_path / "v.safetensors", fails=True)
+    assert "--sample" in refused.stderr

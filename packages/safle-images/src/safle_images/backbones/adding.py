@@ -1,8 +1,8 @@
 """Any network -> a backbone by name: one ONNX file with all that belongs to it, checked.
 
-Preprocessing and, if there are public images, a calibration are stamped into the file's metadata:
-whoever has the file has the backbone. It is exported once and then handed to every client, since
-another version of torch would write other bytes, which are another source of features.
+Preprocessing is stamped into the file's metadata: whoever has the file has the backbone. It is
+exported once and then handed to every client, since another version of torch would write other
+bytes, which are another source of features.
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ from safle.basics import atomic
 from safle.basics.optional import require
 from safle.basics.texts import reason_of
 from safle.errors import BackboneError
-from safle_images.backbones.calibration import ImageMoments
 from safle_images.backbones.catalogue import CARDS
 from safle_images.backbones.extraction import extract
 from safle_images.backbones.loading import (
-    CALIBRATED,
     DECLARED,
     Backbone,
     external_files,
@@ -35,7 +33,7 @@ from safle_images.backbones.networks import OnnxNetwork
 from safle_images.backbones.origins import Origin, open_hugging_face, open_timm
 from safle_images.backbones.preprocessing import Preprocessing
 from safle_images.backbones.weights import added_file, export_module
-from safle_images.readers import ImageSource, Record
+from safle_images.readers import Record
 
 LARGEST_DIFFERENCE = 1e-3
 """Of features for the same input, as a share of their length: ONNX Runtime rounds otherwise."""
@@ -54,14 +52,12 @@ class Added:
     ----------
     path : the file, to hand to every client
     difference : from the source, as a share of the features' length, on sample images
-    moments : of the features of public images, if there were some
     """
 
     name: str
     path: Path
     backbone: Backbone
     difference: float
-    moments: ImageMoments | None
 
 
 def add_backbone(
@@ -69,7 +65,6 @@ def add_backbone(
     *,
     name: str | None = None,
     preprocessing: Mapping[str, Any] | None = None,
-    images: ImageSource | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> Added:
     """Make ``timm:NAME``, ``hf:NAME`` or an ONNX file a backbone that is known by a name.
@@ -78,7 +73,6 @@ def add_backbone(
     ----------
     name : what it is called from now on; by default the last part of ``what``
     preprocessing : fields of `Preprocessing` that differ from what is declared
-    images : public ones, over which the features' moments are taken for encoders
     note : called with remarks for the user
 
     Raises
@@ -115,13 +109,9 @@ def add_backbone(
             raise BackboneError(
                 f"{what!r} is no backbone; expected timm:NAME, hf:NAME or FILE.onnx"
             )
-        moments = None
-        if images is not None:
-            moments = ImageMoments.of(extract(images.records(), load_backbone(str(made))))
-            _stamp(made, {CALIBRATED: moments.to_json()}, made)
         with atomic.replacing(target) as scratch:
             made.replace(scratch)
-    return Added(known, target, load_backbone(str(target)), difference, moments)
+    return Added(known, target, load_backbone(str(target)), difference)
 
 
 def default_name(text: str) -> str:

@@ -15,16 +15,16 @@ from safle.errors import ImageError
 from safle_images.backbones.extraction import Batch
 from safle_images.readers import Label
 
-FORMAT = "safle-journal-3"
-LARGEST_PART = 64 * 2**20
-"""Bytes of a cell: SQLite allows a gigabyte, and the statistics of a wide encoder have more."""
+FORMAT = "safle-journal-4"
 _TABLES = """
 BEGIN;
-DROP TABLE IF EXISTS run; DROP TABLE IF EXISTS entries; DROP TABLE IF EXISTS parts;
+DROP TABLE IF EXISTS run; DROP TABLE IF EXISTS entries;
 CREATE TABLE run (header TEXT NOT NULL);
-CREATE TABLE entries (images INTEGER NOT NULL, samples TEXT NOT NULL, unreadable TEXT NOT NULL);
-CREATE TABLE parts (data BLOB NOT NULL);
+CREATE TABLE entries (
+    images INTEGER NOT NULL, samples TEXT NOT NULL, unreadable TEXT NOT NULL, data BLOB NOT NULL
+);
 """
+_DONE = "SELECT images, samples, unreadable FROM entries"
 
 
 class Journal:
@@ -64,7 +64,7 @@ class Journal:
                 self._base.executescript(_TABLES)
                 self._base.execute("INSERT INTO run VALUES (?)", [text])
                 self._base.execute("COMMIT")
-            for images, samples, unreadable in self._base.execute("SELECT * FROM entries"):
+            for images, samples, unreadable in self._base.execute(_DONE):
                 names, labels = json.loads(samples)
                 self._count(images, names, labels, json.loads(unreadable))
 
@@ -76,23 +76,17 @@ class Journal:
 
     def append(self, part: Batch, data: bytes) -> None:
         """Add an entry behind those there are; ``data`` stand for the batch's features."""
-        with self._checked(), self._base:
-            self._base.execute("BEGIN")
-            self._insert(part.images, part.names, part.labels, part.unreadable, data)
+        texts = json.dumps([part.names, part.labels]), json.dumps(part.unreadable)
+        with self._checked():
+            self._base.execute(
+                "INSERT INTO entries VALUES (?, ?, ?, ?)", (part.images, *texts, data)
+            )
         self._count(part.images, part.names, part.labels, part.unreadable)
-
-    def replace(self, images: int, unreadable: list[tuple[str, str]], data: bytes) -> None:
-        """Put one entry in the place of all there are."""
-        with self._checked(), self._base:
-            self._base.execute("BEGIN")
-            self._base.execute("DELETE FROM entries")
-            self._base.execute("DELETE FROM parts")
-            self._insert(images, [], [], unreadable, data)
 
     def data(self) -> Iterator[bytes]:
         """The data of all entries, one behind the other."""
         with self._checked():
-            for (part,) in self._base.execute("SELECT data FROM parts ORDER BY rowid"):
+            for (part,) in self._base.execute("SELECT data FROM entries ORDER BY rowid"):
                 yield part
 
     def remove(self) -> None:
@@ -106,20 +100,6 @@ class Journal:
             return None
         row = self._base.execute("SELECT header FROM run").fetchone()
         return None if row is None else str(row[0])
-
-    def _insert(
-        self,
-        images: int,
-        names: list[str],
-        labels: list[Label],
-        unreadable: list[tuple[str, str]],
-        data: bytes,
-    ) -> None:
-        row = (images, json.dumps([names, labels]), json.dumps(unreadable))
-        self._base.execute("INSERT INTO entries VALUES (?, ?, ?)", row)
-        for start in range(0, len(data), LARGEST_PART):
-            part = memoryview(data)[start : start + LARGEST_PART]
-            self._base.execute("INSERT INTO parts VALUES (?)", [part])
 
     def _count(
         self,

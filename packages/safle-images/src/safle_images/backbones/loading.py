@@ -23,8 +23,6 @@ from safle_images.backbones.weights import (
 
 DECLARED = "safle.preprocessing"
 """Under this name an ONNX file's metadata may declare its preprocessing, as JSON."""
-CALIBRATED = "safle.calibration"
-"""And under this one the moments of its features over public images."""
 LARGEST_ONNX = 2 * 2**30
 
 

@@ -1,7 +1,4 @@
-"""A run over images that can be interrupted, and the report of images that it could not read.
-
-What ``safle features`` and ``safle count`` share: resuming is here and nowhere else.
-"""
+"""A run over images that can be interrupted, and the report of images that it could not read."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

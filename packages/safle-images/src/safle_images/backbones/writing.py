@@ -1,10 +1,6 @@
-"""Images -> a features file or statistics: resumable on the way, whole or not there at the end.
-
-Statistics add up, so what has been counted so far is itself a checkpoint; no features are in it.
-"""
+"""Images -> a features file: resumable on the way, whole or not there at the end."""
 
 import json
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -13,20 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.atomic import replacing
-from safle.encoders import Encoder
 from safle.encoders.features import as_labels
 from safle.errors import ImageError
-from safle.statistics import Accumulator, Statistics
 from safle.tables.arrays import SAMPLE_NAMES, class_names_text, sample_names_bytes
-from safle.wire import decode_statistics, encode_statistics
 from safle_images.backbones.journal import Journal
 from safle_images.backbones.loading import Backbone
 from safle_images.backbones.runs import Options, Run, Unreadables
 from safle_images.readers import ImageSource, Label
-
-SECONDS_BETWEEN = 60.0
-SHARE_OF_TIME = 0.05
-"""Checkpoints of very wide encoders are large; they may take this share of the time."""
 
 
 @dataclass(frozen=True)
@@ -114,47 +103,3 @@ def _write(
         if labels is not None:
             file.write(labels.astype("<i8").tobytes())
         file.write(named)
-
-
-def count_images(
-    images: ImageSource,
-    backbone: Backbone,
-    encoder: Encoder,
-    output: Path,
-    *,
-    seconds_between: float = SECONDS_BETWEEN,
-    **options: Unpack[Options],
-) -> tuple[Statistics, Unreadables]:
-    """Statistics of all images that can be read, and those that cannot.
-
-    Parameters
-    ----------
-    output : the statistics file to be; checkpoint and report are kept beside it
-    seconds_between : checkpoints
-    options : see `Options`
-    """
-    with Run(images, backbone, output, {"encoder": encoder.fingerprint}, **options) as run:
-        total = Accumulator(encoder)
-        if run.resumed:
-            total.add(decode_statistics(b"".join(run.journal.data()), made=encoder))
-        written, wait = time.monotonic(), seconds_between
-        found = run.journal.unreadable[:]
-        for part in run.batches():
-            if None in part.labels:
-                raise ImageError(
-                    "some images have no label; expected a class for each: name them with "
-                    "--labels FILE"
-                )
-            if part.labels:
-                total.add_samples(
-                    part.features, [label for label in part.labels if label is not None]
-                )
-            found += part.unreadable
-            begun = time.monotonic()
-            if begun - written > wait:
-                run.journal.replace(run.done, found, encode_statistics(total.snapshot()))
-                written = time.monotonic()
-                wait = max(seconds_between, (written - begun) / SHARE_OF_TIME)
-        result = total.snapshot()
-        run.finish()
-        return result, run.unreadable

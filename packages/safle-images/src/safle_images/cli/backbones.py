@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli.image_options import PREPROCESSING, preprocessing_options
-from safle.cli.options import command, examples, option
-from safle.cli.session import Session
+from safle.cli import Session, command, examples, option, output
+from safle_images.cli.options import PREPROCESSING, preprocessing_options
 
 if TYPE_CHECKING:
     from safle_images.backbones import Card
 
 WHAT = "timm:NAME, hf:NAME (of the hub, or a folder), or an ONNX file."
 NAME = "What it is called from now on."
-IMAGES = "Public images, as of 'safle features': encoders are calibrated by their features."
 
 
 @click.group(
@@ -24,7 +22,7 @@ IMAGES = "Public images, as of 'safle features': encoders are calibrated by thei
 )
 @click.pass_context
 def backbones(context: click.RichContext, /) -> None:
-    """List the backbones, or add one.
+    """List the backbones, add one, or write a backbone's moments.
 
     The list has sizes, input, licence, where weights come from, and whether they are here.
     """
@@ -35,7 +33,7 @@ def backbones(context: click.RichContext, /) -> None:
 @command(
     None,
     "safle backbones add hf:facebook/dinov2-small",
-    "safle backbones add hf:openai/clip-vit-base-patch32 --name clip --images public/",
+    "safle backbones add hf:openai/clip-vit-base-patch32 --name clip",
     "safle backbones add timm:convnext_tiny.fb_in22k",
     "safle backbones add network.onnx --resize 256 --crop 224 --interpolation bicubic "
     "--mean 123.675 116.28 103.53 --deviation 58.395 57.12 57.375",
@@ -43,34 +41,50 @@ def backbones(context: click.RichContext, /) -> None:
 )
 @click.argument("what", metavar="WHAT", help=WHAT)
 @option("--name", NAME, "NAME", show_default="the last part of WHAT")
-@option("--images", IMAGES, "IMAGES", type=click.Path(path_type=Path))
 @preprocessing_options()
-def add(session: Session, /, what: str, name: str | None, images: Path | None, **said: Any) -> None:
+def add(session: Session, /, what: str, name: str | None, **said: Any) -> None:
     """Export a network to ONNX once, with its preprocessing inside, and check it.
 
     Features are compared with the source's on sample photographs. Give the file to every client,
     who adds it in turn: exported again elsewhere, it could be another file, and another source of
     features. Needs the extra export for timm: and hf:.
     """
-    from safle.basics.memory import readable
+    from safle.basics import readable
     from safle_images.backbones.adding import add_backbone
-    from safle_images.readers import open_images
 
     given = {key: said[key] for key in PREPROCESSING if said[key] is not None}
-    public = None if images is None else open_images(images, label_column="")
-    added = add_backbone(what, name=name, preprocessing=given, images=public, note=session.note)
-    calibrated = "none: say --images to ship one"
-    if added.moments is not None:
-        calibrated = f"moments of {added.moments.images:,} images"
+    added = add_backbone(what, name=name, preprocessing=given, note=session.note)
     facts = {
         "file": f"{added.path} ({readable(added.path.stat().st_size)}); give it to every client",
         "features": f"{added.backbone.feature_dim:,}",
         "source": added.backbone.source,
         "difference": f"{added.difference:.1e} of the features' length, on sample photographs",
-        "calibration": calibrated,
         "use it": f"--backbone {added.name}",
     }
     session.facts(f"{added.name}: backbone", facts)
+
+
+@command(
+    None,
+    "safle backbones moments efficientnet_lite0 -o moments.safetensors",
+    "safle encoder make --moments moments.safetensors -o encoder.safetensors",
+    of=backbones,
+)
+@click.argument("name", metavar="NAME", help="A backbone whose moments are shipped.")
+@output("The file of moments to write (.safetensors).", ".safetensors")
+def moments(session: Session, /, name: str, output: Path) -> None:
+    """Write the moments of a backbone's features over public images, for 'safle encoder make'.
+
+    An encoder can be made of them without a sample or a round of histograms.
+    """
+    from safle.basics import atomic
+    from safle.tables import read_moments
+    from safle_images.backbones.moments import shipped_moments
+
+    path = shipped_moments(name)
+    found, source = read_moments(path)
+    atomic.write_bytes(output, path.read_bytes())
+    session.facts(f"{output}: moments", {"features": f"{found.feature_dim:,}", "source": source})
 
 
 def _show(session: Session) -> None:
@@ -85,7 +99,7 @@ def _show(session: Session) -> None:
 
 
 def _row(card: Card) -> list[str]:
-    from safle.basics.memory import readable
+    from safle.basics import readable
     from safle_images.backbones.catalogue import Packaged
     from safle_images.backbones.weights import find_weights
 

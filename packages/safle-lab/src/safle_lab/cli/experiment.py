@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli.image_options import BACKBONE, LABEL_COLUMN, running
-from safle.cli.options import FILE, FOLDER, command, option
-from safle.cli.session import Session
+from safle.cli import FILE, FOLDER, Session, command, option
 from safle.errors import InvalidInput
+from safle_images.cli.options import BACKBONE, LABEL_COLUMN, running
 
 if TYPE_CHECKING:
     from safle_lab.experiments.data import DataSet

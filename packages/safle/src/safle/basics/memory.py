@@ -8,7 +8,11 @@ from safle.errors import NotEnoughMemory
 
 
 def readable(size: float) -> str:
-    """A byte count for people: 1.5 GB."""
+    """A byte count for people.
+
+    >>> readable(1_500_000_000)
+    '1.5 GB'
+    """
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"

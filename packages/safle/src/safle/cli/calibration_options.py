@@ -23,7 +23,7 @@ def given_calibration(options: dict[str, Any]) -> Calibration:
 
     from safle.encoders.calibration import DeclaredRange, PublicSample
     from safle.encoders.schema import Schema
-    from safle.tables import read_ranges
+    from safle.tables import read_moments, read_ranges
     from safle.wire import read_histogram
 
     if options["range"] is not None:
@@ -31,10 +31,8 @@ def given_calibration(options: dict[str, Any]) -> Calibration:
         return DeclaredRange(low, high, options["features"])
     if options["ranges"] is not None:
         return _checked(read_ranges(options["ranges"]), options)
-    if options["backbone"] is not None:
-        from safle_images.backbones.calibration import calibration_of
-
-        return _checked(calibration_of(options["backbone"])[0], options)
+    if options["moments"] is not None:
+        return _checked(read_moments(options["moments"])[0], options)
     if options["mean"] is not None:
         return _moments(options["mean"], options["deviation"], options["features"])
     if options["sample"] is not None:
@@ -54,21 +52,22 @@ def _table(path: Path, options: dict[str, Any]) -> Table:
 
 def given_source(options: dict[str, Any]) -> str:
     """What the features declare to be made by; empty if they do not."""
+    from safle.encoders.source import check_source
     from safle.errors import TableError
+    from safle.tables import read_moments
 
+    of_moments = "" if options["moments"] is None else read_moments(options["moments"])[1]
     declared = options["features_source"]
-    if options["backbone"] is not None:
-        from safle_images.backbones.calibration import calibration_of
-
-        return calibration_of(options["backbone"])[1]
     path = declared or options["sample"]
     # Only its metadata count here: any split of the file will do.
-    source = "" if path is None else _table(path, options).source
+    source = of_moments if path is None else _table(path, options).source
     if declared is not None and not source:
         raise TableError(
             f"{declared}: does not say which backbone made it; expected a file that "
             "'safle features' wrote"
         )
+    if of_moments:
+        check_source(of_moments, source, where=str(path))
     return source
 
 

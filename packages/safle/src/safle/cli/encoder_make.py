@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = opt.examples(
     "safle encoder make --range 0 16 --features 64 -o encoder.safetensors",
-    "safle encoder make --backbone efficientnet_lite0 -o encoder.safetensors",
+    "safle encoder make --moments moments.safetensors -o encoder.safetensors",
     "safle encoder make --histogram total.hist --megabytes 5 -o encoder.safetensors",
     "safle encoder make --schema schema.toml -o encoder.safetensors",
     "safle encoder make --ranges ranges.csv -o encoder.safetensors",
@@ -25,7 +25,7 @@ EXAMPLES = opt.examples(
 RANGE = "Calibrate by a declared range, the same for every feature; needs --features."
 RANGES = "Calibrate by a range for each feature: .csv (name,low,high) or .toml (a schema)."
 MEAN = "Calibrate by moments: a number (needs --features) or a .npy or .txt file."
-BACKBONE = "Calibrate by public images that this backbone has seen, and only for its features."
+MOMENTS = "Calibrate by a file of moments, such as 'safle backbones moments' writes."
 SCHEMA = "Calibrate by the ranges and levels of a schema, for tables of categories and gaps."
 CLASSES = "The only labels there may be: every client refuses others."
 HISTOGRAM = "Calibrate by the clients' summed histograms."
@@ -37,7 +37,7 @@ PUBLISHABLE = (
 )
 COUNTED_APART = " Without it, too: from 20 on, random features count them apart (--by-class)."
 OUTPUT = "The encoder file to write; give it to every client."
-SOURCES = ("range", "ranges", "backbone", "mean", "sample", "histogram", "schema")
+SOURCES = ("range", "ranges", "moments", "mean", "sample", "histogram", "schema")
 
 
 class MakeCommand(opt.Command):
@@ -63,7 +63,7 @@ def _most(names: str, text: str, metavar: str, **settings: Any) -> opt.Decorator
 @_most("--range", RANGE, "LOW HIGH", type=(float, float))
 @_most("--ranges", RANGES, "FILE", type=opt.FILE)
 @_most("--features", "How many features.", "D", type=opt.COUNT)
-@_most("--backbone", BACKBONE, "NAME|FILE.onnx")
+@_most("--moments", MOMENTS, "FILE", type=opt.FILE)
 @_most("--sample", "Calibrate by a table of public features.", "FILE", type=opt.FILE)
 @_most("--histogram", HISTOGRAM, "FILE", type=opt.FILE)
 @_most("--schema", SCHEMA, "FILE", type=opt.FILE)
@@ -83,10 +83,11 @@ def _most(names: str, text: str, metavar: str, **settings: Any) -> opt.Decorator
 @opt.table_options(labels=False, panel="How the sample is read")
 @click.pass_context
 def make(context: click.RichContext, /, output: Path, kind: str, **options: Any) -> None:
-    """Make an encoder, by --range, --ranges, --backbone, --sample, --histogram, --schema or --mean.
+    """Make an encoder, by --range, --ranges, --moments, --sample, --histogram, --schema or --mean.
 
-    Thresholds must not come from one client's private data: declare them, take a backbone's or
-    a public sample, or let every client send a histogram ([b]safle histogram[/b]) and sum those.
+    Thresholds must not come from one client's private data: declare them, take a backbone's
+    moments or a public sample, or let every client send a histogram ([b]safle histogram[/b]) and
+    sum those.
     """
     from safle.cli.calibration_options import given_calibration, given_source
     from safle.cli.describe import encoder_facts, warn_of_coarse
@@ -100,7 +101,7 @@ def make(context: click.RichContext, /, output: Path, kind: str, **options: Any)
     if options["publishable"] or options["schema"] is not None:
         kind = _implied_kind(context, kind, options)
     settings = given_settings(kind, options)
-    for name in ("ranges", "sample", "histogram", "schema", "features_source"):
+    for name in ("ranges", "moments", "sample", "histogram", "schema", "features_source"):
         opt.refuse_overwriting(output, options[name])
     calibration, source = given_calibration(options), given_source(options)
     classes = declared_classes(options["only_classes"]) or ()
@@ -195,7 +196,5 @@ def _check_usage(options: dict[str, Any]) -> None:
         raise click.UsageError("--mean and --deviation go together")
     if options["megabytes"] is not None and options["units"] is not None:
         raise click.UsageError("--megabytes chooses the units: leave out --units")
-    if given == ["backbone"] and options["features_source"] is not None:
-        raise click.UsageError("--backbone says what makes the features: leave --features-source")
     if given == ["range"] and options["features"] is None:
         raise click.UsageError("--range needs --features, the number of features")

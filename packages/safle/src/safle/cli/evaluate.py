@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli import image_options as img
 from safle.cli import options as opt
 from safle.cli.releasing import masking_options, policy_option, release
 from safle.cli.session import Session
@@ -20,10 +19,7 @@ if TYPE_CHECKING:
     from safle.site.counting import Counts
     from safle.statistics.evaluation import Evaluation
 
-FILES = (
-    "A model and a labelled table, or images; or counts that --counts wrote, of one or several "
-    "sites."
-)
+FILES = "A model and a labelled table; or counts that --counts wrote, of one or several sites."
 COUNTS = "Write the counts of this table, for `safle sum`: no sample, no score of its own leaves."
 POSITIVE = "Of two classes, the one whose sensitivity and specificity are shown."
 
@@ -31,7 +27,6 @@ POSITIVE = "Of two classes, the one whose sensitivity and specificity are shown.
 @opt.command(
     opt.FIRST,
     "safle evaluate model.safetensors test.npz --png confusion.png",
-    "safle evaluate model.safetensors photographs/ --split test",
     "safle evaluate model.safetensors ward.csv --counts hospital_a.eval",
     "safle evaluate hospital_a.eval hospital_b.eval --html evaluation.html",
 )
@@ -46,7 +41,6 @@ POSITIVE = "Of two classes, the one whose sensitivity and specificity are shown.
 @opt.table_options(labels=True)
 @opt.weight_option
 @opt.batch_option
-@img.backbone_options(default=None, shown="the model's", panel="Of images")
 @policy_option
 @masking_options
 def evaluate(
@@ -61,7 +55,7 @@ def evaluate(
     policy_path: Path | None,
     **reading: Any,
 ) -> None:
-    """Evaluate a model on labelled features or images, or show what several sites have counted.
+    """Evaluate a model on a labelled table, or show what several sites have counted.
 
     Every figure has an interval of 95 %. A class that the model has never seen counts as an
     error. With --counts, a site writes integers that add up over sites: the confusion matrix, and
@@ -87,7 +81,7 @@ def evaluate(
         judged = total = sum([*sites.values()][1:], start=next(iter(sites.values())))
     elif len(files) == 2:
         model = load_model(files[0])
-        total, judged = _count(session, model, *files, **reading)
+        total, judged = _count(session, model, files[1], reading)
         sites = {files[1].name: total}
         promised, encoder = privacy_facts(model), model.encoder.fingerprint
     else:
@@ -107,16 +101,13 @@ def evaluate(
 
 
 def _count(
-    session: Session, model: Model, path: Path, data: Path, **options: Any
+    session: Session, model: Model, data: Path, options: dict[str, Any]
 ) -> Counts[Evaluation]:
     from safle.cli.scores import score
 
     session.announce_compilation()
-    with (
-        img.as_table(session, data, model.encoder, path, options) as (table, selection),
-        session.progress(f"evaluating on {data.name}") as advance,
-    ):
-        return score(session, model, table, options["batch"], advance, **selection)
+    with session.progress(f"evaluating on {data.name}") as advance:
+        return score(session, model, data, options["batch"], advance, **opt.selected(options))
 
 
 def _read_sites(files: tuple[Path, ...]) -> dict[str, Evaluation]:

@@ -221,7 +221,10 @@ store_argument: Decorator = click.argument(
 )
 model_argument: Decorator = click.argument("model", type=FILE, help="A model file.")
 features_argument: Decorator = click.argument(
-    "features", type=FILE, help="Features: .npz, .npy, .safetensors, .parquet or .csv."
+    # A folder is not click's to refuse: the reader says what to do with images.
+    "features",
+    type=click.Path(path_type=Path),
+    help="Features: .npz, .npy, .safetensors, .parquet or .csv.",
 )
 batch_option = option(
     "--batch",

@@ -6,9 +6,6 @@ import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import rich_click as click
-
-from safle.cli import image_options as img
 from safle.cli import options as opt
 from safle.cli.session import Session
 
@@ -18,17 +15,12 @@ if TYPE_CHECKING:
     from safle.model import Model
 
 
-@opt.command(
-    "With a model",
-    "safle predict model.safetensors new.csv --proba -o predictions.csv",
-    "safle predict model.safetensors photographs/ -o predictions.csv",
-)
+@opt.command("With a model", "safle predict model.safetensors new.csv --proba -o predictions.csv")
 @opt.model_argument
-@click.argument("features", type=click.Path(path_type=Path), metavar="DATA", help=img.DATA)
+@opt.features_argument
 @opt.option("--proba", "Add a column with each class's probability.", is_flag=True)
 @opt.table_options(labels=False)
 @opt.batch_option
-@img.backbone_options(default=None, shown="the model's", panel="Of images")
 @opt.output("The .csv file to write: one line per sample.", "predictions")
 def predict(
     session: Session,
@@ -38,24 +30,21 @@ def predict(
     output: Path,
     **options: Any,
 ) -> None:
-    """Predict the class of every sample of a table, or of every image.
+    """Predict the class of every sample of a table.
 
     Columns are matched by name, in any order, where the encoder knows names. Labels are not
     needed; a column of labels is ignored. A class whose name begins like a
     spreadsheet's formula (= + - @) gets an apostrophe in front, as does one that begins
-    with an apostrophe: take one away to have the name back. Predictions of images have the
-    images' names.
+    with an apostrophe: take one away to have the name back. Samples of a features file of
+    images are called as the images are.
     """
     from safle.cli.describe import calibration_of
     from safle.model import load_model
 
     opt.refuse_overwriting(output, model, features)
     classifier = load_model(model)
-    # Whether images have labels does not matter here, nor where.
-    options |= {"label_column": ""} if img.are_images(features, options) else {}
     session.announce_compilation()
-    with img.as_table(session, features, classifier.encoder, model, options) as (path, selection):
-        samples = _predict(session, classifier, path, output, options, **selection)
+    samples = _predict(session, classifier, features, output, options)
     facts = {"samples": f"{samples:,}"}
     if options["proba"]:
         facts["probabilities"] = calibration_of(classifier)
@@ -68,15 +57,14 @@ def _predict(
     path: Path,
     output: Path,
     options: dict[str, Any],
-    **selection: Any,
 ) -> int:
     """Write the predictions of a table; how many there are."""
     from safle.basics.atomic import replacing
     from safle.basics.spreadsheet import neutralise
     from safle.cli.reading import batches, open_matching
 
-    selection |= {"labelled": False, "trusted": True}
-    table = open_matching(session, classifier.encoder, path, **selection)
+    trust = {"labelled": False, "trusted": True}
+    table = open_matching(session, classifier.encoder, path, **trust, **opt.selected(options))
     proba = options["proba"]
     names = [f"probability_{name}" for name in classifier.class_names] if proba else []
     ids = None if table.ids is None else table.ids.tolist()

@@ -6,6 +6,7 @@ from safle.encoders.encoder_file import load_encoder
 from safle.encoders.linear import LinearEncoder
 from safle.encoders.random_features import RandomFeatureEncoder
 from safle.encoders.registry import kinds, make_encoder
+from safle.encoders.source import check_source
 from safle.encoders.stack import StackEncoder
 from safle.encoders.table import TableEncoder
 
@@ -16,6 +17,7 @@ __all__ = [
     "RandomFeatureEncoder",
     "StackEncoder",
     "TableEncoder",
+    "check_source",
     "kinds",
     "load_encoder",
     "make_encoder",

@@ -32,6 +32,12 @@ def check_source(declared: str, found: str, *, where: str, trusted: bool = False
     found : the features' source, empty if their file does not say
     where : what the features are, for the message
     trusted : pass if one of the two does not say; two that differ never pass
+
+    Examples
+    --------
+    >>> check_source("network a", "network b", where="features")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    safle.errors.SourceMismatch: features: made by [network b], but the encoder is for ...
     """
     if declared == found:
         return

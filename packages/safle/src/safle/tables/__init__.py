@@ -15,9 +15,18 @@ Labels are optional everywhere: a table without them can be predicted, not count
 Nothing here ever unpickles.
 """
 
+from safle.tables.moments import read_moments, write_moments
 from safle.tables.ranges import read_ranges
 from safle.tables.reading import open_table
 from safle.tables.table import Rows, Table
 from safle.tables.writing import write_table
 
-__all__ = ["Rows", "Table", "open_table", "read_ranges", "write_table"]
+__all__ = [
+    "Rows",
+    "Table",
+    "open_table",
+    "read_moments",
+    "read_ranges",
+    "write_moments",
+    "write_table",
+]

@@ -26,6 +26,8 @@ _READERS: dict[str, Callable[[Path, Selection], Table]] = {
     ".parquet": read_parquet_table,
     ".csv": read_csv_table,
 }
+_ARCHIVES = frozenset({".zip", ".tar", ".tgz", ".tbz2", ".txz"})
+"""Endings of collections of images, as safle-images reads them."""
 
 
 def open_table(
@@ -96,6 +98,7 @@ def open_table(
     """
     names = label_column, tuple(ignore), id_column, weight_column
     selection = Selection(split, features_key, labels_key, *names, schema)
+    _refuse_images(path)
     file = existing_file(path, TableError)
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
@@ -110,6 +113,18 @@ def open_table(
     if found is None:
         return table
     return replace(table, labels=_labels(found, table, where=str(label_file or file)))
+
+
+def _refuse_images(path: str | os.PathLike[str]) -> None:
+    """Say what to do with a collection of images, which the core does not read."""
+    place, file = str(path), Path(path)
+    archived = any(suffix in _ARCHIVES for suffix in file.suffixes)
+    if archived or file.is_dir() or place.startswith("hf:"):
+        kind = "a directory" if file.is_dir() else "an archive" if archived else "a data set"
+        raise TableError(
+            f"{place}: is {kind}; expected a table of features. Turn images into features first: "
+            f"'safle features {place} -o features.safetensors' (package safle-images)"
+        )
 
 
 def read_columns(path: Path) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Makes the calibrations that are shipped: ``python -m benchmarks.calibrations ZIP NAME ...``.
+"""Makes the moments that are shipped: ``python -m benchmarks.moments ZIP NAME ...``.
 
 Moments over 2,000 training images of CIFAR-10, from a .zip of class folders, and 1,020 crops of the
 17 photographs that come with scikit-image and scikit-learn.
@@ -16,8 +16,9 @@ import skimage
 import sklearn.datasets
 from PIL import Image
 
+from safle.tables import write_moments
 from safle_images.backbones import extract, load_backbone
-from safle_images.backbones.calibration import ImageMoments, write_shipped
+from safle_images.backbones.moments import FOLDER
 from safle_images.readers import Record, open_images
 
 PHOTOGRAPHS = (
@@ -50,9 +51,14 @@ def main() -> None:
         every = len(images) / OF_CIFAR
         taken = {int(at * every) for at in range(OF_CIFAR)}
         some = (record for at, record in enumerate(images.records()) if at in taken)
-        moments = ImageMoments.of(extract(chain(some, crops()), backbone))
-        write_shipped(name, backbone.source, moments)
-        print(name, moments.images, moments.mean[:3], moments.deviation[:3])
+        batches = extract(chain(some, crops()), backbone)
+        features = np.concatenate([batch.features for batch in batches]).astype(np.float64)
+        # Seven digits, so that another order of additions gives the same file.
+        mean, deviation = (
+            part.astype(np.float32) for part in (features.mean(axis=0), features.std(axis=0))
+        )
+        write_moments(FOLDER / f"{name}.safetensors", mean, deviation, source=backbone.source)
+        print(name, len(features), mean[:3], deviation[:3])
 
 
 if __name__ == "__main__":

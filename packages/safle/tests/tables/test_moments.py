@@ -1,0 +1,58 @@
+"""Files of moments: what an encoder can be made of without a sample."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from safle.encoders import load_encoder
+from safle.errors import TableError
+from safle.tables import read_moments, write_moments
+
+MEAN, DEVIATION = [5.0, 100.0, 0.5], [2.0, 15.0, 0.1]
+
+
+def test_the_encoder_is_that_of_the_same_numbers_and_knows_its_source(tmp_path, safle):
+    write_moments(tmp_path / "m.safetensors", MEAN, DEVIATION, source="network a")
+    for name, values in (("mean", MEAN), ("deviation", DEVIATION)):
+        np.save(tmp_path / f"{name}.npy", values)
+    given = ("--mean", tmp_path / "mean.npy", "--deviation", tmp_path / "deviation.npy")
+    safle("encoder", "make", *given, "-o", tmp_path / "a.safetensors")
+    moments = ("--moments", tmp_path / "m.safetensors")
+    safle("encoder", "make", *moments, "-o", tmp_path / "b.safetensors")
+    plain, known = (load_encoder(tmp_path / f"{name}.safetensors") for name in "ab")
+    assert known.source == "network a"
+    assert known.with_source("") == plain
+    other = {"features": np.zeros((2, 3), np.float32)}
+    save_file(other, tmp_path / "f.safetensors", metadata={"source": "network b"})
+    declared = ("--features-source", tmp_path / "f.safetensors")
+    refused = safle("encoder", "make", *moments, *declared, "-o", tmp_path / "c.st", code=1)
+    assert "network a" in refused
+    assert "network b" in refused
+
+
+@pytest.mark.parametrize(
+    ("arrays", "metadata"),
+    [
+        ({"mean": np.zeros(3)}, {}),
+        ({"mean": np.zeros(3), "deviation": np.ones(4)}, {}),
+        ({"mean": np.zeros((3, 1)), "deviation": np.ones((3, 1))}, {}),
+        ({"mean": np.full(3, np.nan), "deviation": np.ones(3)}, {}),
+        ({"mean": np.zeros(3), "deviation": -np.ones(3)}, {}),
+        ({"mean": np.zeros(3), "deviation": np.ones(3)}, {"source": "two\nlines"}),
+    ],
+)
+def test_files_that_hold_no_moments(tmp_path: Path, arrays, metadata):
+    save_file(arrays, tmp_path / "m.safetensors", metadata=metadata)
+    with pytest.raises(TableError, match=r"m\.safetensors"):
+        read_moments(tmp_path / "m.safetensors")
+
+
+def test_bytes_that_are_no_file_of_tensors(tmp_path: Path):
+    for content in (b"", b"nothing", b"\xff" * 40):
+        (tmp_path / "m.safetensors").write_bytes(content)
+        with pytest.raises(TableError, match=r"m\.safetensors"):
+            read_moments(tmp_path / "m.safetensors")
