@@ -11,7 +11,6 @@ import rich_click as click
 from click.core import ParameterSource
 from click.globals import get_current_context
 
-from safle.cli import image_options as img
 from safle.cli import options as opt
 from safle.cli.count import CLASSES, EMPTY
 from safle.cli.releasing import policy_option
@@ -35,8 +34,8 @@ BEFORE_THE_QUESTION = ("--operator", "--key", "--history")
 )
 @click.argument("inbox", type=opt.FOLDER, help="Where a node puts its questions.")
 @click.argument("outbox", type=opt.FOLDER, help="Where the answers go.")
-@click.argument("data", required=False, type=click.Path(path_type=Path), help=img.DATA)
-@opt.option("--test", "Evaluate models on this table or these images.", "DATA")
+@click.argument("data", required=False, type=click.Path(path_type=Path), help=opt.FEATURES)
+@opt.option("--test", "Evaluate models on this table.", "DATA")
 @opt.option("--watch", "Go on with what comes later, until you stop it.", is_flag=True)
 @opt.option("--only-encoder", ONLY, "FILE", type=opt.FILE)
 @opt.option("--most", MOST, "N", type=opt.COUNT, default=1)
@@ -46,7 +45,6 @@ BEFORE_THE_QUESTION = ("--operator", "--key", "--history")
 @opt.option("--allow-empty", EMPTY, is_flag=True)
 @opt.trust_option
 @policy_option
-@img.backbone_options(default=None, shown="the encoder's", panel="Of images")
 @opt.option("--operator", "The operator's public key.", "FILE", type=opt.FILE, panel="Under masks")
 @opt.option("--key", "Your private key.", "FILE", type=opt.FILE, panel="Under masks")
 @opt.option("--history", HISTORY, "FILE", type=opt.FILE, panel="Under masks")

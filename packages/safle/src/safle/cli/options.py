@@ -220,11 +220,12 @@ store_argument: Decorator = click.argument(
     "folder", type=FOLDER, metavar="STORE", help="The store's folder."
 )
 model_argument: Decorator = click.argument("model", type=FILE, help="A model file.")
+FEATURES = "Features: .npz, .npy, .safetensors, .parquet or .csv."
 features_argument: Decorator = click.argument(
     # A folder is not click's to refuse: the reader says what to do with images.
     "features",
     type=click.Path(path_type=Path),
-    help="Features: .npz, .npy, .safetensors, .parquet or .csv.",
+    help=FEATURES,
 )
 batch_option = option(
     "--batch",
