@@ -39,7 +39,7 @@ class ReadyCodes(Encoder):
         return {}
 
     @classmethod
-    def calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
+    def _calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
         del calibration, settings
         raise TypeError("codes made beforehand are given, not calibrated")
 

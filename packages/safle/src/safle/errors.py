@@ -18,6 +18,16 @@ class SafleError(Exception):
     """
 
 
+class SafleWarning(UserWarning):
+    """What may be wrong with data that were given; the work goes on.
+
+    Commands show it as a warning; in Python, ``warnings`` says what becomes of it.
+
+    >>> import warnings
+    >>> warnings.simplefilter("error", SafleWarning)  # doctest: +SKIP
+    """
+
+
 class InvalidInput(SafleError, ValueError):
     """Features, labels or arguments that cannot be used as given."""
 

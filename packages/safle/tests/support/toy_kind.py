@@ -35,7 +35,7 @@ class ToyEncoder(Encoder):
         self.feature_dim = self.borders.shape[1]
 
     @classmethod
-    def calibrated(cls, calibration: Any, **settings: Any) -> Self:
+    def _calibrated(cls, calibration: Any, **settings: Any) -> Self:
         chosen = cls.settings_type.of(settings)
         mean, deviation = calibration.moments()
         reach = chosen.reach / 4 * deviation

@@ -132,3 +132,19 @@ def test_a_schema_can_be_inspected(safle, tmp_path):
     said = safle("inspect", tmp_path / "s.toml")
     assert "0 to 90" in said
     assert "s.toml: schema" in said
+
+
+def test_the_encoder_of_a_schema_can_be_inspected(safle, tmp_path):
+    make_encoder(SCHEMA, "table").save(tmp_path / "e.safetensors")
+    said = safle("inspect", tmp_path / "e.safetensors", "--samples", 50)
+    assert "a client of 50 samples and 2 classes" in said
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3, 5])
+def test_categories_of_few_levels_alone_can_be_counted(levels):
+    names = tuple("abcde"[:levels])
+    encoder = make_encoder(Schema((Column("x", levels=names), Column("y", levels=names))), "table")
+    features = np.array([[0, np.nan], [levels - 1, 0], [np.nan, levels - 1]])
+    expected = [[1, 0], [levels, 1], [0, levels]]
+    assert encoder.encode(features).symbols.tolist() == expected
+    assert count(encoder, features, [0, 1, 0]).sample_count == 3

@@ -165,3 +165,32 @@ def test_a_column_that_is_no_number_or_is_the_label_is_pointed_out(tmp_path, saf
     said = safle(*count, "-o", tmp_path / "a.stats", code=1)
     assert "does not know: diagnosis" in said
     assert "named with --label-column NAME" in said
+
+
+@pytest.mark.parametrize("source", ["ranges", "sample"])
+def test_a_publishable_encoder_keeps_the_names(safle, tmp_path, source):
+    table = write(tmp_path / "a.csv", NAMES)
+    (tmp_path / "ranges.csv").write_text(
+        "name,low,high\n" + "".join(f"{name},0,100\n" for name in NAMES)
+    )
+    given = tmp_path / "ranges.csv" if source == "ranges" else table
+    made = tmp_path / "e.safetensors"
+    safle("encoder", "make", f"--{source}", given, "--publishable", "-o", made)
+    assert load_encoder(made).feature_names == tuple(sorted(NAMES))
+
+
+@pytest.mark.parametrize("command", ["count", "rehearse", "predict", "evaluate"])
+def test_an_encoder_without_names_is_a_warning_in_every_command(safle, tmp_path, command):
+    table = write(tmp_path / "a.csv", NAMES)
+    made, model = tmp_path / "e.safetensors", tmp_path / "model.safetensors"
+    safle("encoder", "make", "--range", 0, 100, "--features", 3, "-o", made)
+    counted = ("count", table, "--encoder", made, "-o", tmp_path / "a.stats")
+    safle(*counted)
+    safle("solve", tmp_path / "a.stats", "--encoder", made, "-o", model)
+    words = {
+        "count": counted,
+        "rehearse": ("rehearse", table, "--encoder", made),
+        "predict": ("predict", model, table, "-o", tmp_path / "p.csv"),
+        "evaluate": ("evaluate", model, table),
+    }[command]
+    assert "warning: " + f"{table}: the encoder knows no names" in safle(*words, "--quiet")

@@ -102,6 +102,6 @@ def _evaluate(session: Session, folder: Path, test: Path, read: dict[str, Any]) 
     from safle.model import load_model
 
     model = load_model(folder / "model.safetensors")
-    found = score(session, model, test, 4096, lambda _: None, **read).total
+    found = score(model, test, 4096, lambda _: None, **read).total
     accuracy = found.confusion.trace() / found.sample_count
     session.facts(f"{test}: accuracy", {"accuracy": f"{accuracy:.2%}"})

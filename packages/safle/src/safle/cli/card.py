@@ -53,7 +53,7 @@ def card(
     if test is not None:
         session.announce_compilation()
         with session.progress(f"evaluating on {test.name}") as advance:
-            counts = score(session, loaded, test, batch, advance, **selection)
+            counts = score(loaded, test, batch, advance, **selection)
         figures = Scores(counts.total, {}).facts()
         figures = {"measured on": test.name, **figures}
     text = write_card(loaded, sites=_sites(store, total), mode=mode, figures=figures)

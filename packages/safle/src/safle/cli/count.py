@@ -30,6 +30,7 @@ EMPTY = "Write a file that counts no samples; it changes nothing in a sum."
 @opt.option("--classes", CLASSES, "A,B,C", show_default="all")
 @opt.option("--allow-empty", EMPTY, is_flag=True)
 @opt.batch_option
+@opt.outside_option
 @opt.trust_option
 @policy_option
 @masking_options
@@ -72,10 +73,15 @@ def _count(
     from safle.cli.reading import advancing, declared_classes, open_matching
     from safle.site.counting import count_blocks
 
-    table = open_matching(
-        session, encoder, path, trusted=options["trust_features"], **opt.selected(options)
-    )
+    table = open_matching(encoder, path, trusted=options["trust_features"], **opt.selected(options))
     classes = declared_classes(options["classes"], table)
     with session.progress(f"counting {path.name}") as advance:
         blocks = advancing(table, options["batch"], advance)
-        return count_blocks(encoder, blocks, table.weights, where=path, classes=classes)
+        return count_blocks(
+            encoder,
+            blocks,
+            table.weights,
+            where=path,
+            classes=classes,
+            allow_outside=options["allow_outside"],
+        )

@@ -107,7 +107,7 @@ def _count(
 
     session.announce_compilation()
     with session.progress(f"evaluating on {data.name}") as advance:
-        return score(session, model, data, options["batch"], advance, **opt.selected(options))
+        return score(model, data, options["batch"], advance, **opt.selected(options))
 
 
 def _read_sites(files: tuple[Path, ...]) -> dict[str, Evaluation]:

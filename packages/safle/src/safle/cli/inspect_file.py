@@ -53,6 +53,7 @@ def _encoder(session: Session, path: Path, samples: int, classes: int) -> None:
     facts["file"] = readable(path.stat().st_size)
     session.facts(f"{path}: encoder", facts | {"checks": "sizes, thresholds"})
     session.announce_compilation()
+    classes = len(encoder.classes) or classes
     sent = rehearse(encoder, samples=samples, classes=classes)
     title = (
         f"a client of {samples:,} samples and {classes:,} classes (rehearsed on made-up features)"

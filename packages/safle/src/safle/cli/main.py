@@ -135,7 +135,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     session = Session()
     try:
-        code = app.main(arguments, prog_name="safle", standalone_mode=False, obj=session)
+        with session.showing_warnings():
+            code = app.main(arguments, prog_name="safle", standalone_mode=False, obj=session)
     except click.ClickException as error:
         code = _fail(_usage(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):

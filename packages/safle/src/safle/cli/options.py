@@ -234,6 +234,11 @@ batch_option = option(
     type=COUNT,
     default=4096,
 )
+outside_option = option(
+    "--allow-outside",
+    "Go on if more than a tenth of a column's values lie outside its range or levels.",
+    is_flag=True,
+)
 trust_option = option(
     "--trust-features",
     "Go on if the features or the encoder do not say which backbone they are of.",

@@ -64,7 +64,7 @@ def _predict(
     from safle.cli.reading import batches, open_matching
 
     trust = {"labelled": False, "trusted": True}
-    table = open_matching(session, classifier.encoder, path, **trust, **opt.selected(options))
+    table = open_matching(classifier.encoder, path, **trust, **opt.selected(options))
     proba = options["proba"]
     names = [f"probability_{name}" for name in classifier.class_names] if proba else []
     ids = None if table.ids is None else table.ids.tolist()
@@ -76,7 +76,7 @@ def _predict(
     ):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([options["id_column"] or "sample", "class", *names])
-        for block, _, named in batches(path, table, options["batch"], advance):
+        for block, _, named in batches(path, table, options["batch"], advance, classifier.encoder):
             with named():
                 rows = _rows(classifier, block, proba=proba)
             writer.writerows(

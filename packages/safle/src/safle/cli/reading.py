@@ -9,10 +9,11 @@ from typing import Any
 import rich_click as click
 from numpy.typing import NDArray
 
-from safle.cli.session import Advance, Session
+from safle.cli.session import Advance
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Grid
+from safle.encoders.outside import Outside
 from safle.encoders.source import check_source
 from safle.errors import InvalidInput, TableError
 from safle.site.counting import Block
@@ -24,7 +25,6 @@ Named = Callable[[], AbstractContextManager[None]]
 
 
 def open_matching(
-    session: Session,
     encoder: Encoder,
     path: Path,
     *,
@@ -32,7 +32,7 @@ def open_matching(
     labelled: bool = True,
     **selection: Any,
 ) -> Table:
-    """A table with the encoder's columns in its order; says so where names cannot tell."""
+    """A table with the encoder's columns in its order; warns where names cannot tell."""
     table = open_table(path, schema=encoder.schema, **selection)
     if labelled and table.labels is None:
         raise TableError(
@@ -40,10 +40,6 @@ def open_matching(
             "--labels-key or --label-column"
         )
     check_source(encoder.source, table.source, where=str(path), trusted=trusted)
-    if encoder.feature_names and not table.names:
-        session.note(f"{path}: its columns have no names: they are matched by position")
-    elif table.names and not encoder.feature_names:
-        session.note(f"{path}: the encoder knows no names: columns are matched by position")
     return table.arranged(encoder.feature_names, where=str(path))
 
 
@@ -57,14 +53,21 @@ def advancing(table: Table, size: int, advance: Advance) -> Iterator[Block]:
 
 
 def batches(
-    path: Path, table: Table, size: int, advance: Advance
+    path: Path, table: Table, size: int, advance: Advance, encoder: Encoder | None = None
 ) -> Iterator[tuple[NDArray[Any], Any, Named]]:
-    """All batches of features and labels (or None), each with a block that names it."""
-    done = 0
+    """All batches of features and labels (or None), each with a block that names it.
+
+    With an ``encoder``, a warning in the end says how many values lie outside what it expects.
+    """
+    done, outside = 0, None if encoder is None else Outside(encoder)
     for features, labels in table.batches(size):
         yield features, labels, partial(_naming, path, done, len(table) > size)
+        if outside is not None:
+            outside.add(features)
         done += len(features)
         advance(done / len(table))
+    if outside is not None:
+        outside.warn()
 
 
 @contextmanager

@@ -19,9 +19,16 @@ LEAST_FIT = 0.5
 @opt.encoder_file()
 @opt.table_options(labels=True)
 @opt.weight_option
+@opt.outside_option
 @opt.trust_option
 def rehearse(
-    session: Session, /, features: Path, encoder_path: Path, trust_features: bool, **selection: Any
+    session: Session,
+    /,
+    features: Path,
+    encoder_path: Path,
+    allow_outside: bool,
+    trust_features: bool,
+    **selection: Any,
 ) -> None:
     """Say what your samples would send and be worth, before anything is sent.
 
@@ -37,11 +44,12 @@ def rehearse(
     from safle.site.rehearsal import fitting_share, weigh, worth
 
     encoder = load_encoder(encoder_path)
-    table = open_matching(session, encoder, features, trusted=trust_features, **selection)
+    table = open_matching(encoder, features, trusted=trust_features, **selection)
     values, labels = np.asarray(table.features), np.asarray(table.labels)
     session.announce_compilation()
     with session.progress(f"rehearsing {features.name}") as advance:
-        sent = weigh(encoder, values, labels, table.weights, attacked=True)
+        allowed = {"allow_outside": allow_outside}
+        sent = weigh(encoder, values, labels, table.weights, attacked=True, **allowed)
         advance(0.4)
         own = values, labels, table.weights
         alone = worth(encoder, *own, lambda done: advance(0.4 + 0.5 * done))

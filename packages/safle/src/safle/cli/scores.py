@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.cli.reading import advancing, open_matching
-from safle.cli.session import Advance, Session
+from safle.cli.session import Advance
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
 from safle.evaluation.figures import FIGURES, Figures, by_class
@@ -166,11 +166,11 @@ class Scores:
 
 
 def score(
-    session: Session, model: Model, path: Path, batch: int, advance: Advance, **selection: Any
+    model: Model, path: Path, batch: int, advance: Advance, **selection: Any
 ) -> Counts[Evaluation]:
     """Counts of a model's answers on a labelled table."""
     # What does not say is let pass here: nothing is added to anyone's sum.
-    table = open_matching(session, model.encoder, path, trusted=True, **selection)
+    table = open_matching(model.encoder, path, trusted=True, **selection)
     counts = evaluate_blocks(model, advancing(table, batch, advance), table.weights, where=path)
     if not counts.total.sample_count:
         raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")

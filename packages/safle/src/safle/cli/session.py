@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from safle.basics.texts import printable
+from safle.errors import SafleWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,6 +44,24 @@ class Session:
     def warn(self, text: str) -> None:
         """What must be said, on stderr, with --quiet as well."""
         _console(sys.stderr).print(printable(f"warning: {text}"), markup=False, soft_wrap=True)
+
+    @contextmanager
+    def showing_warnings(self) -> Iterator[None]:
+        """What the library warns of in this block is said as `warn` says it, each thing once."""
+        said: set[str] = set()
+        usual = warnings.showwarning
+
+        def show(message: Any, category: Any, *rest: Any, **named: Any) -> None:
+            if not issubclass(category, SafleWarning):
+                usual(message, category, *rest, **named)
+            elif str(message) not in said:
+                said.add(str(message))
+                self.warn(str(message))
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", SafleWarning)
+            warnings.showwarning = show
+            yield
 
     def facts(self, title: str, rows: Mapping[str, object]) -> None:
         """A result on stdout: names and values, one pair a line."""

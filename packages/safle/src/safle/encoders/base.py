@@ -19,9 +19,11 @@ from safle.encoders.calibration import Calibration
 from safle.encoders.codes import Codes, Layout
 from safle.encoders.encoder_file import encoder_arrays, encoder_header, read_encoder
 from safle.encoders.features import ClassName, as_class_names, as_features
+from safle.encoders.frames import arrange_frame
 from safle.encoders.made import Made, require_same
 from safle.encoders.names import as_names
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
+from safle.encoders.outside import Ranges, as_ranges
 from safle.encoders.registry import register
 from safle.encoders.schema import Schema
 from safle.encoders.settings import Setting, Settings
@@ -64,6 +66,8 @@ class Encoder(ABC):
     """The only labels that are counted: empty if any are."""
     schema: Schema | None = None
     """What the columns of its tables are, where that was declared."""
+    ranges: Ranges | None = None
+    """Lowest and highest values that the features are expected to have, where that was declared."""
 
     def __init_subclass__(cls) -> None:
         register(cls)
@@ -80,11 +84,23 @@ class Encoder(ABC):
 
     @classmethod
     @abstractmethod
+    def _calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
+        """What `calibrated` gives, without the names, classes and ranges of the features."""
+
+    @classmethod
     def calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
         """An encoder for the features that ``calibration`` describes.
 
-        ``settings`` are the fields of `settings_type`; what is None or left out is chosen.
+        Where the calibration has names of features, their ranges, or classes, the encoder has
+        them too. ``settings`` are the fields of `settings_type`; what is None or left out is
+        chosen.
         """
+        encoder = cls._calibrated(calibration, **settings)
+        encoder = encoder.with_names(getattr(calibration, "names", ()))
+        ranges: Ranges | None = getattr(calibration, "ranges", None)
+        if encoder.schema is None and encoder.feature_names and ranges is not None:
+            encoder = encoder.with_ranges(*ranges)
+        return encoder.with_classes(getattr(calibration, "classes", ()))
 
     @cached_property
     @abstractmethod
@@ -150,8 +166,12 @@ class Encoder(ABC):
         return self.encode_checked(self.check(features))
 
     def check(self, features: ArrayLike) -> NDArray[Any]:
-        """Features as `encode_checked` takes them, (samples, feature_dim)."""
-        return as_features(features, self.feature_dim, gaps=self.gaps)
+        """Features as `encode_checked` takes them, (samples, feature_dim).
+
+        The columns of a frame (pandas, polars, pyarrow) are matched by name.
+        """
+        arranged = arrange_frame(features, self.feature_names)
+        return as_features(arranged, self.feature_dim, gaps=self.gaps)
 
     def with_source(self, source: str) -> Self:
         """The same encoder for the features of one source only; its fingerprint differs."""
@@ -168,6 +188,24 @@ class Encoder(ABC):
         ('age', 'dose')
         """
         return self._declared("feature_names", as_names(names, self.feature_dim))
+
+    def with_ranges(self, low: ArrayLike, high: ArrayLike) -> Self:
+        """The same encoder for features that lie within these ranges; its fingerprint differs.
+
+        Values outside are encoded all the same, and counted: see `safle.encoders.outside`.
+
+        Parameters
+        ----------
+        low, high : float64, (feature_dim,)
+
+        Examples
+        --------
+        >>> from safle import DeclaredRange, make_encoder
+        >>> encoder = make_encoder(DeclaredRange(0, 1, feature_dim=2), kind="linear")
+        >>> [end.tolist() for end in encoder.with_ranges([0, 0], [120, 9]).ranges]
+        [[0.0, 0.0], [120.0, 9.0]]
+        """
+        return self._declared("ranges", as_ranges(low, high, self.feature_dim))
 
     def with_classes(self, classes: Sequence[ClassName]) -> Self:
         """The same encoder for these labels only; its fingerprint differs.

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle.encoders.features import as_features
+from safle.encoders.frames import arrange_frame, frame_names
 from safle.encoders.names import as_names
+from safle.encoders.outside import Ranges
 from safle.errors import InvalidInput
 
 Vector = NDArray[np.float64]
@@ -85,6 +87,11 @@ class DeclaredRange:
             object.__setattr__(self, name, value)
         object.__setattr__(self, "names", as_names(self.names, dim))
 
+    @property
+    def ranges(self) -> Ranges:
+        """Low and high, float64, (feature_dim,) each."""
+        return np.asarray(self.low), np.asarray(self.high)
+
     def thresholds(self, count: int) -> Vector:
         low, high = np.asarray(self.low), np.asarray(self.high)
         return low + (high - low) * _levels(count)[:, None]
@@ -141,12 +148,15 @@ class DeclaredMoments:
 class PublicSample:
     """Quantiles and moments of features that everyone may see; ``names`` if they have some.
 
+    A frame's columns have names.
+
     >>> PublicSample([[1.0], [2.0], [9.0]]).thresholds(1).tolist()
     [[2.0]]
     """
 
     def __init__(self, features: ArrayLike, *, names: Sequence[str] = ()) -> None:
-        sample = as_features(features)
+        names = names or frame_names(features)
+        sample = as_features(arrange_frame(features, names))
         self.names = as_names(names, sample.shape[1])
         if not sample.size:
             raise InvalidInput("the public sample is empty; expected at least one sample")

@@ -108,7 +108,7 @@ class EmbeddingEncoder(Encoder):
         _check_sizes(self.feature_dim, self.bucketing, self.group_size)
 
     @classmethod
-    def calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
+    def _calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
         chosen = cls.settings_type.of(settings).choose(calibration)
         bucketing = make_bucketing(chosen.bucketing, int(chosen.buckets or 0))
         return cls(calibration.thresholds(bucketing.threshold_count), **chosen.to_dict())

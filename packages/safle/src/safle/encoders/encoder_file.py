@@ -21,13 +21,13 @@ from safle.errors import WireError
 if TYPE_CHECKING:
     from safle.encoders.base import Encoder
 
-FORMAT = "safle-encoder-3"
+FORMAT = "safle-encoder-4"
 MAX_FILE_BYTES = 1 << 28
 """An encoder holds thresholds, not data: anything larger is not one."""
 
 
 def encoder_header(encoder: Encoder) -> str:
-    """All but the arrays as canonical JSON; without source, names, classes where there are none.
+    """All but the arrays as canonical JSON; without source, names, ... where there are none.
 
     The layout follows from the rest. It is there so that another version of safle, in which
     it follows differently, refuses the encoder instead of misreading statistics.
@@ -41,6 +41,9 @@ def encoder_header(encoder: Encoder) -> str:
     content |= {"source": encoder.source} if encoder.source else {}
     content |= {"features": [*encoder.feature_names]} if encoder.feature_names else {}
     content |= {"classes": [*encoder.classes]} if encoder.classes else {}
+    # A schema says its own.
+    if encoder.ranges is not None and encoder.schema is None:
+        content["ranges"] = [end.tolist() for end in encoder.ranges]
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
 
@@ -57,6 +60,9 @@ def restore_encoder(header: str, arrays: Arrays) -> Encoder:
         encoder = encoder.with_source(content.get("source", ""))
         encoder = encoder.with_names(content.get("features", ()))
         encoder = encoder.with_classes(content.get("classes", ()))
+        if "ranges" in content:
+            low, high = content["ranges"]
+            encoder = encoder.with_ranges(low, high)
     # Two texts of one header would be two identities of one encoder.
     if encoder_header(encoder) != header:
         raise WireError("the header is not as this safle writes it: make the encoder again")

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from safle.basics.arguments import require_type
 from safle.encoders.calibration import Vector, positive
 from safle.encoders.features import as_features, as_integer
+from safle.encoders.frames import arrange_frame, frame_names
 from safle.encoders.kernels.bins import add_to_bins
 from safle.encoders.names import as_names
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput
@@ -184,10 +185,13 @@ class Histogram:
     ) -> Histogram:
         """Count one array, or an iterable of batches."""
         require_type("grid", grid, Grid)
-        batches: Iterable[Any] = [features] if hasattr(features, "ndim") else features  # type: ignore[assignment]
+        whole = hasattr(features, "ndim") or frame_names(features)
+        batches: Iterable[Any] = [features] if whole else features  # type: ignore[assignment]
         counts: NDArray[np.int64] | None = None
         for batch in batches:
-            checked = as_features(batch, None if counts is None else len(counts))
+            names = names or frame_names(batch)
+            arranged = arrange_frame(batch, names)
+            checked = as_features(arranged, None if counts is None else len(counts))
             if counts is None:
                 counts = np.zeros((checked.shape[1], grid.bins + 2), np.int64)
                 _check_width(grid, counts)

@@ -89,7 +89,7 @@ class LinearEncoder(Encoder):
         self.feature_dim = len(self.mean)
 
     @classmethod
-    def calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
+    def _calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
         chosen = cls.settings_type.of(settings).choose(calibration)
         moments = transformed_moments(calibration, str(chosen.transform))
         return cls(*moments, **chosen.to_dict())

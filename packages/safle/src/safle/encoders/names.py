@@ -34,7 +34,9 @@ def as_names(names: Any, feature_dim: int) -> tuple[str, ...]:
     return checked
 
 
-def find_places(wanted: Sequence[str], found: Sequence[str], *, where: str) -> list[int]:
+def find_places(
+    wanted: Sequence[str], found: Sequence[str], *, where: str, advice: str = ADVICE
+) -> list[int]:
     """Where in ``found`` each name of ``wanted`` stands; every other name must be known.
 
     Examples
@@ -49,7 +51,7 @@ def find_places(wanted: Sequence[str], found: Sequence[str], *, where: str) -> l
     problems["columns that the encoder does not know"] = extra
     if any(problems.values()):
         told = "; ".join(f"{what}: {', '.join(names)}" for what, names in problems.items() if names)
-        advice = ADVICE if extra else ""
-        raise TableError(f"{where}: {told}; expected the encoder's {len(wanted)} columns{advice}")
+        end = f"expected the encoder's {len(wanted)} columns{advice if extra else ''}"
+        raise TableError(f"{where}: {told}; {end}")
     places = {name: place for place, name in enumerate(found)}
     return [places[name] for name in wanted]

@@ -49,7 +49,7 @@ def make_encoder(calibration: Calibration, kind: str = DEFAULT_KIND, **settings:
 
     Parameters
     ----------
-    calibration : where it has names of features, or classes, the encoder has them too
+    calibration : where it has names of features, ranges or classes, the encoder has them too
     settings : the fields of the kind's `Encoder.settings_type`
 
     Examples
@@ -63,9 +63,7 @@ def make_encoder(calibration: Calibration, kind: str = DEFAULT_KIND, **settings:
     chosen = kind_named(kind)
     if not hasattr(calibration, "moments"):
         refuse_type("calibration", calibration, "a calibration, such as PublicSample(features)")
-    encoder = chosen.calibrated(calibration, **settings)
-    encoder = encoder.with_names(getattr(calibration, "names", ()))
-    return encoder.with_classes(getattr(calibration, "classes", ()))
+    return chosen.calibrated(calibration, **settings)
 
 
 def read_settings(kind: str, text: str) -> dict[str, Any]:

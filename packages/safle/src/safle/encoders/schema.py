@@ -26,6 +26,7 @@ from safle.encoders.calibration import DeclaredRange, Vector
 from safle.encoders.codes import MAX_TABLE_SIZE
 from safle.encoders.features import ClassName, as_class_names
 from safle.encoders.names import LONGEST, as_names
+from safle.encoders.outside import Ranges
 from safle.errors import SettingsError
 
 MISSING = ("", "NA", "N/A", "NaN", "null", "?")
@@ -130,6 +131,14 @@ class Schema:
         """The schema of the columns that are numbers, if there are any."""
         columns = tuple(column for column in self.columns if not column.is_category)
         return Schema(columns) if columns else None
+
+    @cached_property
+    def ranges(self) -> Ranges:
+        """What values are expected, float64, (feature_dim,) each; of a category, its levels."""
+        # Any other level is the place behind the last.
+        ends = [(0, len(c.levels) - 1) if c.is_category else (c.low, c.high) for c in self.columns]
+        low, high = np.array(ends, np.float64).T
+        return low, high
 
     @cached_property
     def _ranges(self) -> DeclaredRange:

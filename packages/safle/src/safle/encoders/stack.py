@@ -69,7 +69,7 @@ class StackEncoder(Encoder):
         return declared
 
     @classmethod
-    def calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
+    def _calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
         if unknown := set(settings) - set(cls.declared(settings)):
             raise SettingsError(f"no part of the stack has the setting {min(unknown)!r}")
         parts = [

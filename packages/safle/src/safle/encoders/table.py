@@ -87,6 +87,7 @@ class TableEncoder(Encoder):
         self.borders = np.array(thresholds, np.float64)
         self.mean, self.deviation = np.array(mean, np.float64), np.array(deviation, np.float64)
         self.schema = schema
+        self.ranges = None if schema is None else schema.ranges
         self.feature_dim = self.mean.size if schema is None else schema.feature_dim
         wanted = (self.settings.buckets - 1, len(self.numbers))
         if self.borders.shape != wanted or {self.mean.shape, self.deviation.shape} != {wanted[1:]}:
@@ -103,7 +104,7 @@ class TableEncoder(Encoder):
         self.dense = RandomFeatureEncoder(*moments, **own) if len(self.numbers) else None
 
     @classmethod
-    def calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
+    def _calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
         schema: Schema | None = getattr(calibration, "schema", None)
         numbers = calibration if schema is None else schema.numbers
         chosen = cls.settings_type.of(settings)
@@ -174,9 +175,11 @@ class TableEncoder(Encoder):
         # Level 0 is feature value 0: half a step around each.
         steps = np.arange(len(padded))[:, None] - 0.5
         padded = np.where(steps < self._levels + 0.5, steps, padded)
-        padded[0, self.numbers] = -LARGEST
-        padded[1 : 1 + len(self.borders), self.numbers] = self.borders
-        padded[1 + len(self.borders) :, self.numbers] = LARGEST
+        # Categories of few levels, alone, have fewer rows than numbers would need.
+        if len(self.numbers):
+            padded[0, self.numbers] = -LARGEST
+            padded[1 : 1 + len(self.borders), self.numbers] = self.borders
+            padded[1 + len(self.borders) :, self.numbers] = LARGEST
         return padded
 
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:

@@ -24,6 +24,7 @@ from safle.basics.places import naming, read_capped
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
 from safle.encoders.features import as_features
+from safle.encoders.frames import reorder_frame
 from safle.encoders.random_features import suits_by_class
 from safle.encoders.registry import DEFAULT_KIND, kind_named
 from safle.errors import SettingsError
@@ -52,6 +53,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         kinds that can count by class do
     criterion : "gcv" or "evidence"
     priors : None for classes as frequent as in the data, "uniform", or a number for each class
+    allow_outside : count samples although more than a tenth of a feature's values lie outside what
+        the given `Encoder` expects
 
     Attributes
     ----------
@@ -84,6 +87,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         head: Head = "auto",
         criterion: Criterion = "gcv",
         priors: Priors | None = None,
+        allow_outside: bool = False,
     ) -> None:
         self.encoder = encoder
         self.settings = settings
@@ -91,6 +95,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         self.head = head
         self.criterion = criterion
         self.priors = priors
+        self.allow_outside = allow_outside
 
     @classmethod
     def from_statistics(cls, encoder: Encoder, statistics: Statistics, **params: Any) -> Self:
@@ -154,7 +159,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
             encoder = self._make_encoder(batch, len(known))
             self._start(encoder, known, declared=declared)
         elif "statistics_" in vars(self):
-            self._counter = Accumulator(self.encoder_)
+            self._counter = Accumulator(self.encoder_, allow_outside=self.allow_outside)
             self._counter.add(self.statistics_)
         self._counter.add_samples(*batch)
         self.classes_, self._declared = known, declared
@@ -237,13 +242,21 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     def _checked(
         self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None, *, reset: bool
     ) -> Batch:
-        features, labels = validate_data(self, X, y, reset=reset, dtype=_FLOATS)
+        features, labels = validate_data(self, self._by_name(X), y, reset=reset, dtype=_FLOATS)
         check_classification_targets(labels)
         return Batch.of(features, labels, weights)
 
+    def _by_name(self, X: Any) -> Any:
+        """A frame with the columns that a given `Encoder` knows, in its order.
+
+        Without one, scikit-learn compares the names with those of the first call.
+        """
+        names = self.encoder.feature_names if isinstance(self.encoder, Encoder) else ()
+        return reorder_frame(X, names) if names else X
+
     def _start(self, encoder: Encoder, classes: NDArray[Any], *, declared: bool) -> None:
         """Begin a count of nothing."""
-        self._counter = Accumulator(encoder)
+        self._counter = Accumulator(encoder, allow_outside=self.allow_outside)
         self.encoder_, self.classes_, self._declared = encoder, classes, declared
         self._forget()
 
@@ -268,7 +281,10 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
             settings.setdefault("by_class", True)
         elif declared is not None and declared.default is None:
             settings.setdefault("by_class", suits_by_class(batch.features.shape[1], classes))
-        return make_encoder(PublicSample(batch.repeated()), self.encoder, **settings)
+        names: list[str] = [*getattr(self, "feature_names_in_", ())]
+        told_apart = names if len({*names}) == len(names) else ()
+        sample = PublicSample(batch.repeated(), names=told_apart)
+        return make_encoder(sample, self.encoder, **settings)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         return self._spread(X, self.model_.decision_function, missing=-np.inf)
@@ -277,7 +293,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         self, X: ArrayLike, method: Callable[[Any], NDArray[np.float64]], *, missing: float
     ) -> NDArray[np.float64]:
         """The model's columns, one per class with samples, as columns of `classes_`."""
-        columns = method(validate_data(self, X, reset=False, dtype=_FLOATS))
+        columns = method(validate_data(self, self._by_name(X), reset=False, dtype=_FLOATS))
         if columns.shape[1] == len(self.classes_):
             return columns
         spread = np.full((len(columns), len(self.classes_)), missing)

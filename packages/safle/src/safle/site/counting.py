@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName
+from safle.encoders.outside import Outside
 from safle.errors import InvalidInput, TableError
 from safle.evaluation.evaluating import evaluate_each
 from safle.model import Model
@@ -48,6 +49,7 @@ def count_blocks(
     *,
     where: object,
     classes: Sequence[ClassName] | None = None,
+    allow_outside: bool = False,
 ) -> Counts[Statistics]:
     """The statistics of a site's samples, one block in memory at a time.
 
@@ -57,6 +59,7 @@ def count_blocks(
     weights : how often each sample is counted, in the order of the blocks; once if None
     where : the file, which errors name
     classes : the only labels there may be; any if None
+    allow_outside : see `safle.count`
 
     Examples
     --------
@@ -68,7 +71,8 @@ def count_blocks(
     >>> counts.total.sample_count, counts.once.sample_count
     (11, 2)
     """
-    total, once = Accumulator(encoder, classes=classes), Accumulator(encoder, classes=classes)
+    total = Accumulator(encoder, classes=classes, allow_outside=allow_outside)
+    once = Accumulator(encoder, classes=classes, allow_outside=True)
 
     def add(features: NDArray[Any], labels: NDArray[Any], own: Weights | None) -> None:
         total.add_samples(features, labels, own)
@@ -76,7 +80,8 @@ def count_blocks(
             once.add_samples(features, labels, own > 0)
 
     _for_each(blocks, weights, where, add)
-    statistics = total.snapshot()
+    with _naming(where, 0):
+        statistics = total.snapshot()
     return Counts(statistics, statistics if weights is None else once.snapshot())
 
 
@@ -95,14 +100,16 @@ def evaluate_blocks(
     5
     """
     nothing = Evaluation.none(model.digest, model.class_names)
-    counts = [nothing, nothing]
+    counts, outside = [nothing, nothing], Outside(model.encoder)
 
     def add(features: NDArray[Any], labels: NDArray[Any], own: Weights | None) -> None:
+        outside.add(features)
         times = [None] if own is None else [own, own > 0]
         for at, found in enumerate(evaluate_each(model, features, labels, times)):
             counts[at] += found
 
     _for_each(blocks, weights, where, add)
+    outside.warn()
     total, once = counts
     return Counts(total, total if weights is None else once)
 

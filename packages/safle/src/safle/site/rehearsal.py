@@ -11,7 +11,9 @@ held out is classified. A federation, with more samples, does better than any cl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any
@@ -21,11 +23,12 @@ from numpy.typing import NDArray
 
 from safle.basics.memory import readable
 from safle.encoders import Encoder
-from safle.errors import InvalidInput, SettingsError
+from safle.encoders.outside import Outside
+from safle.errors import InvalidInput, SafleWarning, SettingsError
 from safle.model import Model
 from safle.site.disclosure import disclosures, name_given_away
 from safle.solver import solve
-from safle.statistics import Statistics, count
+from safle.statistics import count
 from safle.statistics.kernels import triangle
 from safle.wire import encode_statistics
 from safle_lab.attack import Attack, attack
@@ -90,6 +93,7 @@ def weigh(
     weights: NDArray[np.int64] | None = None,
     *,
     attacked: bool = False,
+    allow_outside: bool = False,
 ) -> Rehearsal:
     """Count and pack samples, (samples, feature_dim), as a client would.
 
@@ -97,13 +101,15 @@ def weigh(
     by each sample once, whatever its weight: ten times one patient is one patient.
     """
     begun = time.perf_counter()
-    statistics = count(encoder, features, labels, weights=weights)
+    statistics = count(encoder, features, labels, weights=weights, allow_outside=allow_outside)
     size = len(encode_statistics(statistics))
     seconds = time.perf_counter() - begun
     pooled = 0 if statistics.layout.only_by_class else triangle.packed_size(statistics.dim)
     numbers = pooled + statistics.cross.size + len(statistics.class_names)
     numbers += sum(triangle.packed_size(part.dim) for part in statistics.by_class)
-    once = statistics if weights is None else count(encoder, features, labels, weights=weights > 0)
+    once = statistics
+    if weights is not None:
+        once = count(encoder, features, labels, weights=weights > 0, allow_outside=True)
     told, warning = tuple(disclosures(once)), name_given_away(once)
     found = attack(statistics) if attacked else None
     samples, dim = statistics.sample_count, statistics.dim
@@ -111,9 +117,15 @@ def weigh(
 
 
 def rehearse(encoder: Encoder, *, samples: int, classes: int) -> Rehearsal:
-    """The contribution of a client with so many samples, evenly of so many classes."""
+    """The contribution of a client with so many samples, evenly of so many classes.
+
+    Where the encoder is for certain classes, of those.
+    """
     features = encoder.plausible_features(samples, np.random.default_rng(0))
-    return weigh(encoder, features, np.arange(samples) % classes)
+    names = np.array(encoder.classes or range(classes))
+    labels = names[np.arange(samples) % len(names)]
+    with _unheard():
+        return weigh(encoder, features, labels, allow_outside=True)
 
 
 def worth(
@@ -133,7 +145,9 @@ def worth(
     if len(labels) < HELD_OUT:
         raise InvalidInput(f"{len(labels)} samples; a fifth of them cannot be held out")
     held = np.random.default_rng(0).permutation(len(labels)) % HELD_OUT == 0
-    statistics: Statistics = count(encoder, features[~held], labels[~held], weights=times[~held])
+    with _unheard():
+        counted = features[~held], labels[~held]
+        statistics = count(encoder, *counted, weights=times[~held], allow_outside=True)
     model = Model(encoder, solve(statistics, progress=progress))
     right, judging = model.predict(features[held]) == labels[held], times[held]
     _, places = np.unique(labels[held], return_inverse=True)
@@ -145,15 +159,26 @@ def fitting_share(encoder: Encoder, features: NDArray[Any]) -> float:
     """Share of the columns that the features, (samples, feature_dim), make proper use of.
 
     A column that never varies, or lies far off its calibrated deviation, was calibrated
-    for other features.
+    for other features; so was a feature of which too many values lie outside its range.
     """
+    outside = Outside(encoder)
+    outside.add(encoder.check(features))
+    inside = 1 - len(outside.too_many) / encoder.feature_dim
     codes = encoder.encode(features[:_SAMPLES_LOOKED_AT])
     values = codes.dense / np.array(encoder.layout.dense_scales, np.float64) / encoder.worth
     dense = (codes.dense != codes.dense[:1]).any(axis=0)
     dense &= np.sqrt((values**2).mean(axis=0)) <= _CALIBRATED_DEVIATIONS
     dense = np.delete(dense, encoder.layout.constants)
     symbols = (codes.symbols != codes.symbols[:1]).any(axis=0)
-    return float(np.concatenate([symbols, dense]).mean())
+    return min(inside, float(np.concatenate([symbols, dense]).mean()))
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """What lies outside is said of a client's whole table, not of a part or of made-up samples."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SafleWarning)
+        yield
 
 
 def units_within(

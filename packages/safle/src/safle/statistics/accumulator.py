@@ -19,6 +19,7 @@ from safle.encoders import Encoder
 from safle.encoders.codes import Codes, Layout
 from safle.encoders.features import ClassName, as_class_names, as_labels, as_weights
 from safle.encoders.made import Declared, Made, require_same
+from safle.encoders.outside import Outside
 from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics.growing import GrowingSums
 from safle.statistics.kernels import triangle
@@ -37,6 +38,8 @@ class Accumulator:
     made : the encoder; or statistics (or anything else with a fingerprint and a layout) whose
         like will be added, where no samples are
     classes : the only names that labels may have
+    allow_outside : count samples although more than a tenth of a feature's values lie outside the
+        range or the levels that the encoder expects
 
     Examples
     --------
@@ -49,11 +52,19 @@ class Accumulator:
     4
     """
 
-    def __init__(self, made: Made, *, classes: Sequence[ClassName] | None = None) -> None:
+    def __init__(
+        self,
+        made: Made,
+        *,
+        classes: Sequence[ClassName] | None = None,
+        allow_outside: bool = False,
+    ) -> None:
         if not isinstance(getattr(made, "layout", None), Layout):
             refuse_type("made", made, "an encoder, or statistics of one")
         self.fingerprint, self.layout = made.fingerprint, made.layout
         self._encoder = made if isinstance(made, Encoder) else None
+        self._outside = None if self._encoder is None else Outside(self._encoder)
+        self._allow_outside = allow_outside
         own: Sequence[ClassName] = () if self._encoder is None else self._encoder.classes
         self._declared = as_class_names(own if classes is None else classes)
         if own and not {*self._declared} <= {*own}:
@@ -96,6 +107,8 @@ class Accumulator:
         self.reserve(len(checked) if times is None else int(times.sum()))
         self._make_classes(found)
         self._found |= found
+        assert self._outside is not None, "there is an encoder"
+        self._outside.add(checked)
         for first in range(0, len(checked), GATHERED):
             part = slice(first, first + GATHERED)
             codes = self._encoder.encode_checked(checked[part])
@@ -142,7 +155,13 @@ class Accumulator:
             ) from error
 
     def snapshot(self) -> Statistics:
-        """What has been gathered so far; the accumulator can go on."""
+        """What has been gathered so far; the accumulator can go on.
+
+        `InvalidInput` if too many values lie outside what the encoder expects: see
+        `safle.encoders.outside`.
+        """
+        if self._outside is not None:
+            self._outside.judge(allowed=self._allow_outside)
         if self._pending and not self._sums.class_names:
             margins, few = self._pending.as_few(self)
             if 2 * margins.sample_count <= margins.dim:

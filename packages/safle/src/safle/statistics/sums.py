@@ -21,11 +21,13 @@ def count(
     *,
     classes: Sequence[ClassName] | None = None,
     weights: ArrayLike | None = None,
+    allow_outside: bool = False,
 ) -> Statistics:
     """Statistics of one array of features, (samples, feature_dim), and its labels.
 
     With ``weights``, whole numbers, a sample of weight w counts as if it stood there w times, to
-    the byte: a sum does not tell the two apart.
+    the byte: a sum does not tell the two apart. `InvalidInput` if more than a tenth of a feature's
+    values lie outside what the encoder expects, unless ``allow_outside``.
 
     Examples
     --------
@@ -35,7 +37,7 @@ def count(
     ('ill', 'well')
     """
     require_type("encoder", encoder, Encoder)
-    total = Accumulator(encoder, classes=classes)
+    total = Accumulator(encoder, classes=classes, allow_outside=allow_outside)
     total.add_samples(features, labels, weights)
     return total.snapshot()
 

@@ -1,5 +1,6 @@
 """A table: features (samples, feature_dim) with or without labels, in memory or on disk."""
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from safle.encoders.names import find_places
-from safle.errors import InvalidInput, TableError
+from safle.errors import InvalidInput, SafleWarning, TableError
 
 
 class Rows(ABC):
@@ -135,9 +136,18 @@ class Table:
         """The same samples, with the features ``names`` in that order.
 
         Where the table, or whoever asks, has no names, columns are matched by position: they
-        stay as they are. `TableError` lists the columns that are missing or not known.
+        stay as they are, with a warning. `TableError` lists the columns that are missing or not
+        known.
         """
-        if not names or not self.names or self.names == (*names,):
+        if self.names == (*names,):
+            return self
+        if not names or not self.names:
+            found = "the encoder knows no names" if self.names else "its columns have no names"
+            warnings.warn(
+                f"{where}: {found}: columns are matched by position, in whatever order they stand",
+                SafleWarning,
+                stacklevel=2,
+            )
             return self
         places = find_places(names, self.names, where=where)
         assert isinstance(self.features, Rows), "only columns in files have names"
