@@ -49,7 +49,8 @@ def test_gcv_is_that_of_the_hat_matrix(kind):
 def test_of_many_samples_the_lowest_point_is_taken_but_for_rounding():
     """From n (K - 1) = 100,000 on, samples tell more than the margin for rounding allows."""
     nodes = np.array([1.0, 30.0, 1e4])
-    measured = spectrum.Spectrum(nodes, np.ones(3), nodes * 20, float(nodes.sum()))
+    sides = (spectrum.Measures(nodes, np.ones((3, 1)), nodes * 20),)
+    measured = spectrum.Spectrum(sides, float(nodes.sum()), rank=3)
     slacks = []
     for n, classes in ((5_000, 3), (50_000, 3), (11_112, 10), (100_000, 2)):
         curve = ridge_curve(measured, sample_count=n, class_count=classes)

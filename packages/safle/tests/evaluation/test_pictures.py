@@ -24,7 +24,8 @@ def test_ridge_curve(tmp_path: Path, criterion: str) -> None:
     scores = np.abs(np.arange(-10.0, 10)) - (criterion == "evidence") + 0.1
     scores[0] = np.inf
     pictures.ridge_curve(
-        RidgeCurve(criterion, ridges, scores, 100 / (1 + ridges)), tmp_path / "curve.png"
+        RidgeCurve(criterion, ridges, scores, 100 / (1 + ridges), 0 * ridges),
+        tmp_path / "curve.png",
     )
     assert is_png(tmp_path / "curve.png")
 

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 Head = Literal["auto", "least-squares", "discriminant", "averaged", "quadratic"]
 Criterion = Literal["gcv", "evidence"]
 MOST_CLASSES = 10_000
+EFFORTS = (1, 3)
+"""Of probing a spectrum: more of it only where less leaves the ridge uncertain."""
 NOISY_TRIES = 8
 """Ridges that are tried for noisy statistics, each twice the one before."""
 
@@ -144,17 +146,20 @@ def _choose_ridge(
 ) -> _Choice:
     # Before the sweep, not after it: it takes about as long as the factorisation.
     require_memory(statistics, np.float32)
-    spectrum = spectrum_of(statistics, reduction, progress)
     least = noise_ridge(statistics)
-    # Where noise leaves nothing of the gram, there is nothing but its ridge to choose.
-    if least and spectrum.trace <= 0:
-        return _Choice(least, least, spectrum=spectrum)
-    curve = ridge_curve(
-        spectrum,
-        sample_count=statistics.sample_count,
-        class_count=len(statistics.class_names),
-        criterion=criterion,
-    )
+    for effort in EFFORTS:
+        spectrum = spectrum_of(statistics, reduction, progress, effort=effort)
+        # Where noise leaves nothing of the gram, there is nothing but its ridge to choose.
+        if least and spectrum.trace <= 0:
+            return _Choice(least, least, spectrum=spectrum)
+        curve = ridge_curve(
+            spectrum,
+            sample_count=statistics.sample_count,
+            class_count=len(statistics.class_names),
+            criterion=criterion,
+        )
+        if curve.certain:
+            break
     return _Choice(float(max(curve.best, least)), least, curve, spectrum)
 
 

@@ -6,15 +6,19 @@ With df = sum s/(s + ridge) and the residual sum of squares
 - generalised cross-validation minimises ``RSS / (n - df)^2``. With few samples its lowest point
   is mostly chance, and most often at too small a ridge: of all ridges whose information criterion,
   ``n (K - 1) log(RSS / (n - df)^2)`` for K classes, is within ten of the lowest, it takes the
-  largest. A model that much worse has next to no support left (Burnham and Anderson, 2002);
+  largest, as long as its score is no more than a twentieth higher. A model that much worse has
+  next to no support left (Burnham and Anderson, 2002);
 - the evidence (marginal likelihood of Bayesian regression, noise profiled out)
   minimises ``log(Q / nK) + sum log(1 + s/ridge) / n``, ``Q = n - tr(M' inverse(C +
   ridge) M)``, for K classes: twice its negative logarithm per label.
+
+Where the sums over the spectrum are estimates, a score is the highest that their errors allow:
+a ridge is never chosen for an error. If the errors around the chosen ridge are larger than the
+choice can bear, the spectrum is probed again, with more steps and probes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,11 +26,10 @@ from numpy.typing import NDArray
 
 from safle.errors import InvalidInput, SolveError
 from safle.solver.digits import Ridge
-from safle.solver.spectrum import Spectrum
+from safle.solver.spectrum import Function, Spectrum
 
 CRITERIA = ("gcv", "evidence")
 Vector = NDArray[np.float64]
-Function = Callable[[Vector, float], Vector]
 GRID_STEPS_PER_OCTAVE = 2
 OCTAVES_BELOW, OCTAVES_ABOVE = 32, 4
 """The grid spans this many octaves around the gram's trace."""
@@ -34,9 +37,16 @@ MARGIN = 1e-4
 """Scores that differ by less than this share are equally good, however many samples there are."""
 SUPPORTED = 10.0
 """Differences of the information criterion up to this one are none that samples could tell."""
+MOST_SLACK = 0.05
+"""Of the lowest score: with a handful of samples the criterion would support any ridge."""
 FLOOR = 1e-6
 """A residual below this share of the labels is none: what is left there is rounding."""
-
+LEAST_LEFT = 1e-3
+"""Of the samples: with fewer degrees of freedom left there is nothing to judge by."""
+DEVIATIONS = 2.0
+"""Of the mean of random probes: how far off it may be."""
+OCTAVES_NEAR, MOST_ERROR = 1, 0.1
+"""How far around the chosen ridge scores must be known, and to what share of themselves."""
 NOTHING_LEFT = 1e-4
 """The same share, where a sum is judged and not computed with."""
 
@@ -48,6 +58,7 @@ class RidgeCurve:
     Attributes
     ----------
     ridges, scores, degrees_of_freedom : float64, (candidates,)
+    errors : float64, (candidates,), by how much less a score may be, as a share of it
     slack : by how much more than the lowest a score is as good
 
     Examples
@@ -64,6 +75,7 @@ class RidgeCurve:
     ridges: Vector
     scores: Vector
     degrees_of_freedom: Vector
+    errors: Vector
     slack: float = 0.0
 
     @property
@@ -74,6 +86,12 @@ class RidgeCurve:
         """
         lowest = float(self.scores.min())
         return float(self.ridges[np.flatnonzero(self.scores <= lowest + self.slack)[-1]])
+
+    @property
+    def certain(self) -> bool:
+        """Whether the scores around `best` are known well enough to choose by."""
+        near = np.abs(np.log2(self.ridges / self.best)) <= OCTAVES_NEAR
+        return bool(self.errors[near].max() <= MOST_ERROR)
 
     def suspects_copies(self, sample_count: int) -> bool:
         """Whether samples seem to stand in the sums several times, by `best` of "gcv".
@@ -104,44 +122,64 @@ def ridge_curve(
         top * GRID_STEPS_PER_OCTAVE + 1,
     )
     grid = np.array([Ridge.near(2.0 ** (e / GRID_STEPS_PER_OCTAVE)).value for e in exponents])
-    freedom = _sums(spectrum.nodes, spectrum.trace_masses, grid, lambda s, r: s / (s + r))
     n, classes = float(sample_count), float(class_count)
+    freedom = np.array([degrees_of_freedom(spectrum, ridge) for ridge in grid])
     if criterion == "gcv":
-        scores = _gcv(spectrum, grid, n, freedom)
-        slack = max(MARGIN, SUPPORTED / (n * max(classes - 1, 1))) * float(scores.min())
+        low, high = np.array([_gcv(spectrum, ridge, n) for ridge in grid]).T
+        supported = SUPPORTED / (n * max(classes - 1, 1))
+        slack = min(max(MARGIN, supported), MOST_SLACK) * float(high.min())
+        errors = np.zeros(len(grid))
+        known = np.isfinite(high)
+        errors[known] = 1 - low[known] / high[known]
+        errors[~known & np.isfinite(low)] = 1.0
     else:
-        scores = _evidence(spectrum, grid, n, classes)
-        slack = MARGIN
-    return RidgeCurve(criterion, grid, scores, freedom, slack)
+        low, high = np.array([_evidence(spectrum, ridge, n, classes) for ridge in grid]).T
+        slack, errors = MARGIN, high - low
+    return RidgeCurve(criterion, grid, high, freedom, errors, slack)
 
 
 def degrees_of_freedom(spectrum: Spectrum, ridge: float) -> float:
     """Df at one ridge."""
-    return float((spectrum.trace_masses * spectrum.nodes / (spectrum.nodes + ridge)).sum())
+    found = [side.traces(lambda s: s / (s + ridge)).mean() for side in spectrum.sides]
+    return float(min(np.mean(found), spectrum.rank))
 
 
-def _sums(nodes: Vector, masses: Vector, grid: Vector, function: Function) -> Vector:
-    return np.array([(masses * function(nodes, ridge)).sum() for ridge in grid])
+def _trace(spectrum: Spectrum, function: Function) -> tuple[float, float]:
+    """The least and the most that ``sum_i f(s_i)`` can be, but for `DEVIATIONS`."""
+    low, high = [], []
+    for side in spectrum.sides:
+        found = side.traces(function)
+        error = 0.0 if len(found) == 1 else found.std(ddof=1) / np.sqrt(len(found))
+        low.append(found.mean() - DEVIATIONS * error)
+        high.append(found.mean() + DEVIATIONS * error)
+    return min(low), max(high)
 
 
-def _gcv(spectrum: Spectrum, grid: Vector, n: float, freedom: Vector) -> Vector:
+def _target(spectrum: Spectrum, function: Function) -> tuple[float, float]:
+    found = [side.target(function) for side in spectrum.sides]
+    return min(found), max(found)
+
+
+def _gcv(spectrum: Spectrum, ridge: float, n: float) -> tuple[float, float]:
+    """The least and the most that the score can be."""
+    free = _trace(spectrum, lambda s: s / (s + ridge))
     # n - 2 m'w + w'Cw for w = m / (s + ridge) is n - mass (s + 2 ridge) / (s + ridge)^2.
-    fitted = _sums(
-        spectrum.nodes,
-        spectrum.target_masses,
-        grid,
-        lambda s, r: (s + 2 * r) / (s + r) ** 2,
+    fitted = _target(spectrum, lambda s: (s + 2 * ridge) / (s + ridge) ** 2)
+    scores = []
+    for freedom, explained in zip(free, reversed(fitted), strict=True):
+        left = n - min(freedom, spectrum.rank)
+        # A fit that uses up all samples has no degrees of freedom left to judge it by.
+        usable = left > LEAST_LEFT * n
+        scores.append(n * max(n - explained, FLOOR * n) / left**2 if usable else np.inf)
+    return scores[0], scores[1]
+
+
+def _evidence(spectrum: Spectrum, ridge: float, n: float, classes: float) -> tuple[float, float]:
+    """The least and the most that the score can be."""
+    explained = _target(spectrum, lambda s: 1 / (s + ridge))
+    volumes = _trace(spectrum, lambda s: np.log1p(s / ridge))
+    low, high = (
+        np.log(max(n - share, FLOOR * n) / (n * classes)) + volume / n
+        for share, volume in zip(reversed(explained), volumes, strict=True)
     )
-    residual = np.maximum(n - fitted, FLOOR * n)
-    left = n - freedom
-    # A fit that uses up all samples has no degrees of freedom left to judge it by.
-    usable = left > 1e-3 * n
-    scores = np.full(len(grid), np.inf)
-    scores[usable] = n * residual[usable] / left[usable] ** 2
-    return scores
-
-
-def _evidence(spectrum: Spectrum, grid: Vector, n: float, classes: float) -> Vector:
-    explained = _sums(spectrum.nodes, spectrum.target_masses, grid, lambda s, r: 1 / (s + r))
-    volume = _sums(spectrum.nodes, spectrum.trace_masses, grid, lambda s, r: np.log1p(s / r))
-    return np.log(np.maximum(n - explained, FLOOR * n) / (n * classes)) + volume / n
+    return float(low), float(high)

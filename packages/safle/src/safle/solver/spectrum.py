@@ -1,15 +1,25 @@
 """Spectral sums of the gram: what a ridge of any strength would do, from one sweep.
 
-With C = sum_i s_i v_i v_i' (real units), every criterion for the ridge needs only
-``sum_i f(s_i)`` and ``sum_i f(s_i) |v_i' M|^2``. Small grams are decomposed. Large ones
-are probed: block Lanczos from the columns of M and random signs at once gives Gauss
-quadratures of those sums (for the signs, a stochastic estimate of the trace). One space
-serves all columns, so a few steps are enough. All in float64: the choice of the ridge
-stands on differences that float32 would blur.
+With ``C = sum_i s_i v_i v_i'`` (real units), every criterion for the ridge needs only
+``sum_i f(s_i)`` and ``sum_i f(s_i) |c_i|^2``, with ``c_i = v_i' M / sqrt(s_i)``: the labels in
+the eigenvectors' basis. Three ways lead there:
+
+- a small gram is decomposed;
+- a gram of few samples, n below the columns, has a root ``C = L L'`` (`safle.solver.root`), and
+  ``K = L'L``, n by n, has all eigenvalues of C that are not zero: no null space is sampled;
+- a large one of either kind is probed: block Lanczos from the labels and random signs at
+  once gives Gauss quadratures of those sums (for the signs, stochastic estimates of the
+  trace). One space serves all columns, so a few steps are enough.
+
+A quadrature by Gauss errs to one side for these functions, and one with a node fixed at zero
+(Gauss and Radau) to the other (Golub and Meurant, 2010): both are kept, and the signs' own
+estimates, so that what is chosen from them knows its error. All in float64: the choice of the
+ridge stands on differences that float32 would blur.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +27,10 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, qr
 from threadpoolctl import threadpool_limits
 
+from safle.solver.noise import privacy_of
 from safle.solver.panels import Progress
 from safle.solver.reduction import Reduction
+from safle.solver.root import Root, root_of
 from safle.statistics import Statistics
 from safle.statistics.kernels import triangle
 
@@ -27,87 +39,206 @@ STEPS = 20
 PROBES = 6
 MOST_COLUMNS = 16
 """More classes than this are mixed into so many random signed sums."""
+ROOT_SHARE = 0.5
+"""Of the columns: from more samples than this the root takes longer than solving."""
 ROUNDING = 1e-12
 """An eigenvalue below this, beside the largest, is none."""
 BREAKDOWN = 1e-10
 """A direction that is new by less than this, beside the largest, is rounding."""
 
 Matrix = NDArray[np.float64]
+Multiply = Callable[[Matrix], Matrix]
+Function = Callable[[Matrix], Matrix]
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class Measures:
     """Two discrete measures on the eigenvalues, as nodes and masses.
 
     Attributes
     ----------
     nodes : (nodes,), eigenvalues, or where a quadrature puts them
-    trace_masses : ``sum_i f(s_i)`` is ``sum(trace_masses * f(nodes))``
-    target_masses : the same for ``sum_i f(s_i) |v_i' M|^2``
-    trace : of the gram itself, the same bits on any machine
+    trace_masses : (nodes, probes); ``sum_i f(s_i)`` is about ``f(nodes) @ trace_masses`` for
+        every probe, and exactly that where there is but one
+    target_masses : (nodes,), the same for ``sum_i f(s_i) |v_i' M|^2``
     """
 
     nodes: Matrix
     trace_masses: Matrix
     target_masses: Matrix
+
+    def traces(self, function: Function) -> Matrix:
+        """``sum_i f(s_i)`` by every probe, (probes,)."""
+        return function(self.nodes) @ self.trace_masses
+
+    def target(self, function: Function) -> float:
+        """``sum_i f(s_i) |v_i' M|^2``."""
+        return float(function(self.nodes) @ self.target_masses)
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The spectrum of a gram, or what two quadratures know of it.
+
+    Attributes
+    ----------
+    sides : one `Measures`, which is exact, or two that err to opposite sides
+    trace : of the gram itself, the same bits on any machine
+    rank : the largest rank that the gram can have
+    """
+
+    sides: tuple[Measures, ...]
     trace: float
+    rank: int
 
 
 def spectrum_of(
-    statistics: Statistics, reduction: Reduction, progress: Progress | None = None
+    statistics: Statistics,
+    reduction: Reduction,
+    progress: Progress | None = None,
+    *,
+    effort: int = 1,
 ) -> Spectrum:
-    """The spectrum of the real gram."""
+    """The spectrum of the real gram.
+
+    Parameters
+    ----------
+    effort : how many times more steps and probes than usual, where there are any
+    """
     target = statistics.cross * reduction.real[:, None]
-    if reduction.reduced_dim <= DECOMPOSE_UP_TO:
-        nodes, parts, probes = _decompose(reduction, target)
-    else:
-        nodes, parts, probes = _probe(statistics, reduction, target, progress)
     trace = float((statistics.diagonal * reduction.real**2).sum())
-    return Spectrum(nodes, (probes**2).sum(axis=1), (parts**2).sum(axis=1), trace)
+    size = reduction.reduced_dim
+    # Noise has full rank, whatever the number of samples.
+    rank = min(size, statistics.sample_count) if privacy_of(statistics) is None else size
+    if rank < size and rank <= max(DECOMPOSE_UP_TO, ROOT_SHARE * size):
+        sides = _of_root(root_of(statistics, reduction.real), target, effort, progress)
+    elif size <= DECOMPOSE_UP_TO:
+        whole = (0, size)
+        gram = reduction.tile(whole, whole, np.float64)
+        sides = (_decompose(gram, reduction.forward(target), rank),)
+    else:
+        sides = _of_gram(statistics, reduction, target, effort, progress)
+    return Spectrum(sides, trace, rank)
 
 
-def _decompose(reduction: Reduction, target: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-    """Eigenvalues, and in the eigenvectors' basis the target and an orthonormal one."""
-    whole = (0, reduction.reduced_dim)
-    values, vectors = eigh(reduction.tile(whole, whole, np.float64), lower=True)
-    nodes = np.where(values > ROUNDING * values[-1], values, 0.0)
-    return nodes, vectors.T @ reduction.forward(target), np.ones((len(nodes), 1))
+def _of_root(
+    root: Root, target: Matrix, effort: int, progress: Progress | None
+) -> tuple[Measures, ...]:
+    """The measures of ``K = L'L``, with the labels ``c``, ``L c = M``, in the target's place."""
+    factor, labels = root.factor, root.divide(target)
+    rank = factor.shape[1]
+    if rank <= DECOMPOSE_UP_TO:
+        sides: tuple[Measures, ...] = (_decompose(factor.T @ factor, labels, rank),)
+    else:
+        labels, signs = _mix(labels), _signs(rank, effort)
+        start = np.concatenate([labels, signs], axis=1)
+        band = _lanczos(lambda x: factor.T @ (factor @ x), start, STEPS * effort, progress)
+        sides = band.measures(labels.shape[1])
+    return tuple(
+        Measures(side.nodes, side.trace_masses, side.nodes * side.target_masses) for side in sides
+    )
 
 
-def _probe(
-    statistics: Statistics, reduction: Reduction, target: Matrix, progress: Progress | None
-) -> tuple[Matrix, Matrix, Matrix]:
-    """Quadrature nodes, and there the target and random signs in the place of a basis."""
-    generator = np.random.Generator(np.random.PCG64(0))
-    if target.shape[1] > MOST_COLUMNS:
-        signs = generator.choice([-1.0, 1.0], (target.shape[1], MOST_COLUMNS))
-        target = target @ signs / np.sqrt(MOST_COLUMNS)
+def _of_gram(
+    statistics: Statistics,
+    reduction: Reduction,
+    target: Matrix,
+    effort: int,
+    progress: Progress | None,
+) -> tuple[Measures, ...]:
+    target, real = _mix(target), reduction.real[:, None]
+    # Half the bytes to read, and rounded alike on any machine.
+    gram = statistics.gram.astype(np.float32)
     # Probes live in the range of the gram: its null space adds nothing to any sum.
-    reduced = generator.choice([-1.0, 1.0], (reduction.reduced_dim, PROBES))
-    start = np.concatenate([target, reduction.backward(reduced) / np.sqrt(PROBES)], axis=1)
+    signs = reduction.backward(_signs(reduction.reduced_dim, effort))
+    start = np.concatenate([target, signs], axis=1)
     # BLAS has only thin blocks to multiply here. Its threads, waiting for more of them, would
     # take the cores from the passes over the gram, which then last twice as long.
     with threadpool_limits(1, "blas"):
-        nodes, parts = _lanczos(statistics, reduction.real, start, progress)
-    split = target.shape[1]
-    return nodes, parts[:, :split], parts[:, split:]
+        band = _lanczos(
+            lambda x: triangle.multiply(gram, statistics.dim, x * real) * real,
+            start,
+            STEPS * effort,
+            progress,
+        )
+    return band.measures(target.shape[1])
 
 
-def _lanczos(
-    statistics: Statistics, real: Matrix, start: Matrix, progress: Progress | None
-) -> tuple[Matrix, Matrix]:
-    """Quadrature nodes, (nodes,), and the parts of every column there, (nodes, width)."""
+def _mix(target: Matrix) -> Matrix:
+    """Many columns as few random signed sums of them, with the same squares on average."""
+    if target.shape[1] <= MOST_COLUMNS:
+        return target
+    generator = np.random.Generator(np.random.PCG64(1))
+    signs = generator.choice([-1.0, 1.0], (target.shape[1], MOST_COLUMNS))
+    return target @ signs / np.sqrt(MOST_COLUMNS)
+
+
+def _signs(size: int, effort: int) -> Matrix:
+    return np.random.Generator(np.random.PCG64(0)).choice([-1.0, 1.0], (size, PROBES * effort))
+
+
+def _decompose(gram: Matrix, target: Matrix, rank: int) -> Measures:
+    """The measures of a matrix whose lower triangle is given, exactly."""
+    values, vectors = eigh(gram, lower=True)
+    nodes = np.where(values > ROUNDING * values[-1], values, 0.0)
+    nodes[: max(0, len(nodes) - rank)] = 0.0
+    parts = vectors.T @ target
+    return Measures(nodes, np.ones((len(nodes), 1)), (parts**2).sum(axis=1))
+
+
+@dataclass(frozen=True)
+class _Band:
+    """Lanczos' block tridiagonal matrix.
+
+    Attributes
+    ----------
+    within : diagonal blocks
+    beside : the blocks below them
+    first : (width of the first block, columns), the start in the first block's basis
+    ended : whether there is no direction beyond the last block
+    """
+
+    within: list[Matrix]
+    beside: list[Matrix]
+    first: Matrix
+    ended: bool
+
+    def measures(self, targets: int) -> tuple[Measures, ...]:
+        """By Gauss' quadrature, and Radau's: of the first ``targets`` columns, and each other."""
+        blocks = [self.within]
+        if not self.ended and len(self.within) > 1:
+            blocks.append([*self.within[:-1], self._fixed_at_zero()])
+        return tuple(self._measures(within, targets) for within in blocks)
+
+    def _measures(self, within: list[Matrix], targets: int) -> Measures:
+        nodes, vectors = eigh(_assemble(within, self.beside))
+        masses = (vectors[: len(self.first)].T @ self.first) ** 2
+        return Measures(
+            np.maximum(nodes, 0.0), masses[:, targets:], masses[:, :targets].sum(axis=1)
+        )
+
+    def _fixed_at_zero(self) -> Matrix:
+        """The last diagonal block with which the whole matrix has the eigenvalue zero."""
+        link, size = self.beside[-1], self.beside[-1].shape[1]
+        values, vectors = eigh(_assemble(self.within[:-1], self.beside[:-1]))
+        # What is not above rounding would be divided by.
+        values = np.maximum(values, ROUNDING * values[-1])
+        ends = link @ vectors[-size:]
+        return (ends / values) @ ends.T
+
+
+def _lanczos(multiply: Multiply, start: Matrix, steps: int, progress: Progress | None) -> _Band:
+    """The band of a symmetric matrix, whose products with columns ``multiply`` gives."""
     norms = np.linalg.norm(start, axis=0)
     block, first = _orthonormal(start / np.where(norms > 0, norms, 1.0), BREAKDOWN)
     # Column by column in memory, and all of it at once: it grows without being copied.
-    whole = np.empty((len(start), STEPS * start.shape[1]), order="F")
+    whole = np.empty((len(start), steps * start.shape[1]), order="F")
     whole[:, : block.shape[1]], known = block, block.shape[1]
-    within, beside = [], []
-    # Half the bytes to read, and rounded alike on any machine.
-    gram = statistics.gram.astype(np.float32)
-    for step in range(STEPS):
-        scaled = block * real[:, None]
-        product = triangle.multiply(gram, statistics.dim, scaled) * real[:, None]
+    within: list[Matrix] = []
+    beside: list[Matrix] = []
+    ended = False
+    for step in range(steps):
+        product = multiply(block)
         inner = block.T @ product
         within.append((inner + inner.T) / 2)
         basis = whole[:, :known]
@@ -115,16 +246,16 @@ def _lanczos(
             # Twice is enough to keep the basis orthogonal to rounding.
             product -= basis @ (basis.T @ product)
         if progress is not None:
-            progress((step + 1) / STEPS)
+            progress((step + 1) / steps)
         largest = max(float(np.abs(square).max(initial=0.0)) for square in within)
         block, link = _orthonormal(product, BREAKDOWN * largest)
-        if not len(link) or step == STEPS - 1:
+        ended = not len(link)
+        if ended or step == steps - 1:
             break
         whole[:, known : known + len(link)] = block
         known += len(link)
         beside.append(link)
-    nodes, vectors = eigh(_band(within, beside))
-    return np.maximum(nodes, 0.0), vectors[: len(first)].T @ (first * norms)
+    return _Band(within, beside, first * norms, ended)
 
 
 def _orthonormal(columns: Matrix, least: float) -> tuple[Matrix, Matrix]:
@@ -138,7 +269,7 @@ def _orthonormal(columns: Matrix, least: float) -> tuple[Matrix, Matrix]:
     return tall @ q[:, :rank], straight
 
 
-def _band(within: list[Matrix], beside: list[Matrix]) -> Matrix:
+def _assemble(within: list[Matrix], beside: list[Matrix]) -> Matrix:
     """The block tridiagonal matrix, lower triangle, of diagonal blocks and those below."""
     starts = np.cumsum([0, *(len(block) for block in within)])
     band = np.zeros((starts[-1], starts[-1]))
