@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,7 +178,7 @@ def _signs(size: int, effort: int) -> Matrix:
     return np.random.Generator(np.random.PCG64(0)).choice([-1.0, 1.0], (size, PROBES * effort))
 
 
-def _decompose(gram: Matrix, target: Matrix, rank: int) -> Measures:
+def _decompose(gram: NDArray[np.floating[Any]], target: Matrix, rank: int) -> Measures:
     """The measures of a matrix whose lower triangle is given, exactly."""
     values, vectors = eigh(gram, lower=True)
     nodes = np.where(values > ROUNDING * values[-1], values, 0.0)
