@@ -130,7 +130,7 @@ def test_a_layout_too_large_to_unfold_is_refused_first():
     plan = plan_noise(encoder.layout, 1, 1e-5)
     data = encode_noisy(publish(Statistics.empty(encoder), plan, ["a"], draw=draw))
     assert decode_noisy(data, limit=10**7).dim == 301
-    with pytest.raises(WireError, match=r"301 rows takes 1.5 MB to read; the limit is 1.0 MB"):
+    with pytest.raises(WireError, match=r"301 rows takes 1.5 MB; the limit is 1.0 MB"):
         decode_noisy(data, limit=10**6)
 
 

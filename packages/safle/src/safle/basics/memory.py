@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 import psutil
 
-from safle.errors import NotEnoughMemory
+from safle.errors import NotEnoughMemory, SettingsError
+
+MOST_MEMORY = 1 << 31
+"""Bytes that reading a file may take, unless the caller allows more."""
+VARIABLE = "SAFLE_MOST_MEMORY"
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def readable(size: float) -> str:
@@ -27,3 +35,28 @@ def require(size: int, *, purpose: str, advice: str) -> None:
         raise NotEnoughMemory(
             f"{purpose} needs {readable(size)}, {readable(available)} are available; {advice}"
         )
+
+
+def most_memory(allowed: int | None = None) -> int:
+    """What reading a file may take: what the caller allows, or the environment, or 2 GB.
+
+    >>> most_memory(1000)
+    1000
+    """
+    if allowed is not None:
+        return allowed
+    text = os.environ.get(VARIABLE)
+    if text is None:
+        return MOST_MEMORY
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?) ?([KMGT]?)B?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise SettingsError(f"{VARIABLE} is {text[:40]!r}; expected a size like 8GB")
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def over_limit(size: int, limit: int) -> str:
+    """What to say of a file that takes more than it may."""
+    return (
+        f"{readable(size)}; the limit is {readable(limit)}: if you trust who made the file, allow "
+        f"more with {VARIABLE}=8GB (limit= in Python)"
+    )

@@ -38,6 +38,7 @@ class GrowingSums:
         dense = layout.dense_dim
         self._layout = layout
         self.codes = np.empty(0, np.int64)
+        _require_gram(dense, 0, 4)
         self.gram: NDArray[np.signedinteger[Any]] = np.zeros(triangle.packed_size(dense), np.int32)
         # No entry of the gram is larger: it bounds what the diagonal has grown to.
         self._largest = 0
@@ -156,11 +157,7 @@ class GrowingSums:
     def _widen_codes(self, codes: NDArray[np.int64]) -> None:
         dim = len(codes) + self._layout.dense_dim
         entries = triangle.packed_size(dim)
-        require(
-            entries * self.gram.itemsize,
-            purpose=f"a gram of {dim} rows ({len(codes)} codes seen)",
-            advice="use an encoder with smaller tables (group_size, buckets)",
-        )
+        _require_gram(dim, len(codes), self.gram.itemsize)
         positions = self._positions(self.codes, codes)
         gram: NDArray[np.signedinteger[Any]] = np.zeros(entries, self.gram.dtype)
         triangle.add_spread(gram, dim, self.gram, positions, 1)
@@ -177,6 +174,14 @@ class GrowingSums:
         """Rows of ``codes`` and of the dense columns in a gram over ``within``."""
         dense = len(within) + np.arange(self._layout.dense_dim)
         return np.concatenate([np.searchsorted(within, codes), dense]).astype(np.int64)
+
+
+def _require_gram(dim: int, seen: int, itemsize: int) -> None:
+    require(
+        triangle.packed_size(dim) * itemsize,
+        purpose=f"a gram of {dim} rows ({seen} codes seen)",
+        advice="use an encoder with smaller tables (group_size, buckets)",
+    )
 
 
 def _class_places(names: Sequence[ClassName], within: Sequence[ClassName]) -> NDArray[np.int64]:

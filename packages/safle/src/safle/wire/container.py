@@ -19,7 +19,7 @@ from typing import Any
 import zstandard
 
 from safle.basics import atomic
-from safle.basics.memory import readable, require
+from safle.basics.memory import most_memory, over_limit, require
 from safle.basics.places import as_path
 from safle.errors import WireError
 
@@ -39,8 +39,6 @@ KINDS = {
 }
 MAX_HEADER_BYTES = 1 << 20
 MOST_RAW_BYTES = 1 << 62
-DEFAULT_LIMIT = 1 << 33
-"""Most bytes that a file may hold or unfold to, unless the caller allows more."""
 COMPRESSION = zstandard.ZstdCompressionParameters(
     window_log=17, hash_log=8, min_match=7, strategy=zstandard.STRATEGY_FAST
 )
@@ -130,9 +128,9 @@ def to_bytes(kind: int, header: Mapping[str, Any], sections: Mapping[str, bytes]
     return body + hashlib.sha256(body).digest()
 
 
-def from_bytes(data: bytes | memoryview, *, kind: int, limit: int = DEFAULT_LIMIT) -> Container:
+def from_bytes(data: bytes | memoryview, *, kind: int, limit: int | None = None) -> Container:
     """Check a file's bytes and open them; `WireError` for anything but a whole file."""
-    view = memoryview(data)
+    view, limit = memoryview(data), most_memory(limit)
     header_size, digest = _check_prefix(view, kind, limit)
     view = _check_seal(view)
     at = _PREFIX.size + header_size
@@ -140,7 +138,7 @@ def from_bytes(data: bytes | memoryview, *, kind: int, limit: int = DEFAULT_LIMI
     header, table = _parse_header(text)
     raw_total = sum(size for _, size in table)
     if raw_total > limit:
-        raise WireError(f"unfolds to {readable(raw_total)}; the limit is {readable(limit)}")
+        raise WireError(f"unfolds to {over_limit(raw_total, limit)}")
     if len(view) < at + 8 * len(table):
         raise WireError("the file ends inside its section table")
     sizes = struct.unpack_from(f"<{len(table)}Q", view, at)
@@ -158,7 +156,7 @@ def from_bytes(data: bytes | memoryview, *, kind: int, limit: int = DEFAULT_LIMI
 
 def _check_prefix(view: memoryview, kind: int, limit: int) -> tuple[int, bytes]:
     if len(view) > limit:
-        raise WireError(f"the file has {readable(len(view))}; the limit is {readable(limit)}")
+        raise WireError(f"the file has {over_limit(len(view), limit)}")
     if len(view) < _PREFIX.size or bytes(view[: len(MAGIC)]) != MAGIC:
         raise WireError("not a safle file: it does not begin with the safle signature")
     _, version, found, header_size, digest = _PREFIX.unpack_from(view)
@@ -219,11 +217,11 @@ def check_memory(size: int, dim: int, limit: int) -> None:
     """Refuse a gram that takes more than the limit, or than there is, to read."""
     what = f"a gram of {dim} rows"
     if size > limit:
-        raise WireError(f"{what} takes {readable(size)} to read; the limit is {readable(limit)}")
+        raise WireError(f"reading {what} takes {over_limit(size, limit)}")
     require(size, purpose=f"reading {what}", advice="read it on a larger machine")
 
 
-def read_file(path: str | os.PathLike[str], *, kind: int, limit: int = DEFAULT_LIMIT) -> Container:
+def read_file(path: str | os.PathLike[str], *, kind: int, limit: int | None = None) -> Container:
     """Open a file; its size is checked before it is read."""
     data = read_limited(path, limit=limit)
     try:
@@ -232,15 +230,15 @@ def read_file(path: str | os.PathLike[str], *, kind: int, limit: int = DEFAULT_L
         raise WireError(f"{path}: {error}") from error
 
 
-def read_limited(path: str | os.PathLike[str], *, limit: int = DEFAULT_LIMIT) -> bytes:
+def read_limited(path: str | os.PathLike[str], *, limit: int | None = None) -> bytes:
     """A file's bytes, if there are not too many."""
     file = as_path(path)
     try:
         size = file.stat().st_size
     except FileNotFoundError as error:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
-    if size > limit:
-        raise WireError(f"{path} has {readable(size)}; the limit is {readable(limit)}")
+    if size > most_memory(limit):
+        raise WireError(f"{path} has {over_limit(size, most_memory(limit))}")
     return file.read_bytes()
 
 

@@ -49,7 +49,7 @@ class FileKind(Generic[Value]):
         return container.to_bytes(self.number, header, sections.raw)
 
     def open(
-        self, data: bytes | memoryview, *, limit: int = container.DEFAULT_LIMIT, **told: Any
+        self, data: bytes | memoryview, *, limit: int | None = None, **told: Any
     ) -> tuple[Value, str]:
         """A value from bytes, verified, and their digest: the identity of what was sent."""
         opened = container.from_bytes(data, kind=self.number, limit=limit)
@@ -67,7 +67,7 @@ class FileKind(Generic[Value]):
         """
         return self.open(data, **told)[0]
 
-    def read(self, path: StrPath, *, limit: int = container.DEFAULT_LIMIT, **told: Any) -> Value:
+    def read(self, path: StrPath, *, limit: int | None = None, **told: Any) -> Value:
         """A value from a file, whose name errors begin with."""
         data = container.read_limited(path, limit=limit)
         with naming(path):

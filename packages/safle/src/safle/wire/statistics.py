@@ -104,14 +104,14 @@ def write_statistics(path: StrPath, statistics: Statistics) -> None:
 
 
 def decode_statistics(
-    data: bytes | memoryview, *, made: Made | None = None, limit: int = container.DEFAULT_LIMIT
+    data: bytes | memoryview, *, made: Made | None = None, limit: int | None = None
 ) -> Statistics:
     """Statistics from bytes, verified; `WireError` and nothing else for bad ones.
 
     Parameters
     ----------
     made : the encoder (or statistics of it); others are refused before anything unfolds
-    limit : most bytes the file may unfold to
+    limit : most bytes that reading may take; 2 GiB, or what ``SAFLE_MOST_MEMORY`` says
 
     Examples
     --------
@@ -128,7 +128,7 @@ def open_statistics(
     data: bytes | memoryview,
     *,
     made: Made | None = None,
-    limit: int = container.DEFAULT_LIMIT,
+    limit: int | None = None,
     admit: Admit = lambda _classes: None,
 ) -> tuple[Statistics, str]:
     """Statistics from bytes, and their digest, the contribution's identity.
@@ -161,7 +161,7 @@ def read_declared(path: StrPath) -> tuple[str, Layout]:
 
 
 def add_contribution(
-    total: Accumulator, data: bytes | memoryview, *, limit: int = container.DEFAULT_LIMIT
+    total: Accumulator, data: bytes | memoryview, *, limit: int | None = None
 ) -> str:
     """Verify a contribution's bytes and add them; a refused one changes nothing.
 
@@ -190,7 +190,7 @@ def add_contribution(
 
 
 def read_statistics(
-    path: StrPath, *, made: Made | None = None, limit: int = container.DEFAULT_LIMIT
+    path: StrPath, *, made: Made | None = None, limit: int | None = None
 ) -> Statistics:
     """Read a statistics file, verified; see `decode_statistics` and the example of its twin.
 
@@ -271,7 +271,8 @@ def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, f
     dim = seen + layout.dense_dim
     gram = (8 if layout.dense_dim else 4) * triangle.packed_size(dim)
     margins = raw_bytes + 32 * dim * (classes + 1)
-    if form == COLUMNS:
+    # Without samples there is nothing to check.
+    if form == COLUMNS or not classes:
         return margins + gram
     checking = 16 * triangle.packed_size(dim) + 8 * dim * (classes + 256)
     return margins + gram + max(8 * seen * layout.dense_dim, checking)

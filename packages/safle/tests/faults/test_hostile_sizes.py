@@ -1,0 +1,108 @@
+"""Small files that would take much memory: it is said how much, and refused beyond a limit."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from safle.basics.memory import MOST_MEMORY, most_memory
+from safle.encoders.codes import Layout
+from safle.encoders.made import Declared
+from safle.errors import NotEnoughMemory, SettingsError, WireError
+from safle.statistics import Accumulator, Statistics
+from safle.statistics.samples import Samples
+from safle.statistics.value import Margins
+from safle.wire import decode_statistics, encode_statistics
+
+UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
+ANYTHING = ((-32767, 32767),)
+
+
+def wide(columns, samples=0):
+    """A true file of so many columns: of no samples, or of one whose features are all zero."""
+    layout = Layout((), (256,) * columns, ANYTHING * (columns - 1) + ((256, 256),))
+    if not samples:
+        return encode_statistics(Statistics.empty(Declared("0" * 64, layout)))
+    dense = np.zeros((1, columns), np.int16)
+    dense[0, -1] = 256
+    sums = np.empty(0, np.int64), dense.T.astype(np.int64), ("a",), np.array([1])
+    margins = Margins("0" * 64, layout, *sums)
+    return encode_statistics(margins.with_gram(Samples(np.zeros((0, 1), np.int32), dense, 0)))
+
+
+@pytest.mark.parametrize("samples", [0, 1])
+def test_a_small_file_of_many_columns_is_refused_unless_the_caller_allows_more(
+    samples, monkeypatch
+):
+    data = wide(3_000, samples)
+    assert len(data) < 600
+    assert decode_statistics(data).dim == 3_000
+    monkeypatch.setenv("SAFLE_MOST_MEMORY", "10 MB")
+    with pytest.raises(WireError, match=r"takes [\d.]+ MB; the limit is 10.0 MB.*MOST_MEMORY="):
+        decode_statistics(data)
+    assert decode_statistics(data, limit=10**9).dim == 3_000
+    monkeypatch.setenv("SAFLE_MOST_MEMORY", "0.5GB")
+    assert decode_statistics(data).dim == 3_000
+
+
+def test_the_limit_is_two_gigabytes_and_said_in_words():
+    assert most_memory() == MOST_MEMORY == 2**31
+    # Of 540 bytes: 3.6 GB, when nobody refused it.
+    with pytest.raises(WireError, match=r"takes [\d.]+ GB; the limit is 2.1 GB"):
+        decode_statistics(wide(26_000))
+
+
+@pytest.mark.parametrize("text", ["", "8 apples", "-1", "1e9", "9" * 40])
+def test_a_limit_that_is_no_size_is_refused(text, monkeypatch):
+    monkeypatch.setenv("SAFLE_MOST_MEMORY", text)
+    with pytest.raises(SettingsError, match="expected a size like 8GB"):
+        most_memory()
+
+
+def test_a_total_that_no_machine_can_hold_is_refused_before_it_is_made():
+    with pytest.raises(NotEnoughMemory, match="a gram of 1048576 rows"):
+        Accumulator(Declared("0" * 64, Layout((), (1,) * (1 << 20))))
+
+
+def run(*arguments, **environment):
+    """A command, and its own largest memory in bytes."""
+    code = (
+        "import resource, subprocess, sys\n"
+        "done = subprocess.run(sys.argv[1:], capture_output=True, text=True)\n"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)\n"
+        "print(done.returncode, done.stdout, done.stderr)\n"
+    )
+    safle = [sys.executable, "-c", "from safle.cli.main import run; run()"]
+    command = [sys.executable, "-c", code, *safle, *map(str, arguments)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=os.environ | environment
+    )
+    peak, _, said = done.stdout.partition("\n")
+    return int(peak), said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("samples", [0, 1])
+@pytest.mark.parametrize("command", ["inspect", "sum"])
+def test_a_command_takes_what_was_announced(command, samples, tmp_path):
+    small, large = tmp_path / "small.stats", tmp_path / "large.stats"
+    small.write_bytes(wide(8, samples))
+    large.write_bytes(wide(14_000, samples))
+
+    def took(path, **environment):
+        more = ["--allow-empty", "-o", tmp_path / f"{path.stem}.out.stats"]
+        return run(command, path, *(more if command == "sum" else []), **environment)
+
+    usual, _ = took(small)
+    peak, said = took(large, SAFLE_MOST_MEMORY="1MB")
+    assert said.startswith("1 ")
+    announced, unit = re.search(r"takes ([\d.]+) ([kMG]B)", said).groups()
+    assert peak < usual + 100e6
+    peak, said = took(large)
+    assert said.startswith("0 "), said
+    assert peak - usual <= 1.5 * float(announced) * UNITS[unit]
