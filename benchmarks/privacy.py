@@ -20,7 +20,7 @@ from benchmarks.federation import Stopwatch
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import Encoder, Model, PublicSample, Statistics, count, make_encoder, solve
-from safle.private.answer import Answer
+from safle.private.answer import KeyholderAnswer
 from safle.private.gathering import Gathering, Request
 from safle.private.keyholder import History, answer
 from safle.private.keys import PrivateKey
@@ -138,13 +138,13 @@ def _play(
     classes = sorted({*dataset.train_labels.tolist()})
     space = statistics_space(encoder, classes, MOST_SAMPLES)
     keys = [PrivateKey.new(f"client-{at:03d}") for at in range(clients)]
-    holders = [PrivateKey.new(f"keyholder-{at}") for at in range(3)]
+    holders = [PrivateKey.new(f"keyholder-{at}") for at in range(2)]
     public = [[key.public for key in group] for group in (keys, holders)]
     operator = PrivateKey.new("operator")
-    declared = declare_round(operator, space, clients=public[0], keyholders=public[1])
+    private_round = declare_round(operator, space, clients=public[0], keyholders=public[1])
     plain, private = Stopwatch(), Stopwatch()
     expected, plain_bytes = _add_plainly(encoder, counted, clients, plain)
-    opened, masked_bytes = _add_privately(declared, counted, keys, holders, private)
+    opened, masked_bytes = _add_privately(private_round, counted, keys, holders, private)
     same = encode_statistics(opened) == encode_statistics(expected)
     if same and encoder.layout.embedding_dim <= LARGEST_PLAYED:
         models = [Model(encoder, solve(total)).digest for total in (expected, opened)]
@@ -182,29 +182,29 @@ def _add_plainly(
 
 
 def _add_privately(
-    declared: PrivateRound,
+    private_round: PrivateRound,
     counted: Callable[[int], Statistics],
     keys: Sequence[PrivateKey],
     holders: Sequence[PrivateKey],
     clock: Stopwatch,
 ) -> tuple[Statistics, float]:
-    gathering, size = Gathering(declared), 0
+    gathering, size = Gathering(private_round), 0
     for at, key in enumerate(keys):
         with clock.on("client"):
-            sent = mask(declared, key, counted(at)).to_bytes()
+            sent = mask(private_round, key, counted(at)).to_bytes()
         size += len(sent)
         with clock.on("server"):
-            gathering.add(Masked.from_bytes(sent, declared))
+            gathering.add(Masked.from_bytes(sent, private_round))
     with clock.on("server"):
         total = gathering.finish()
         asked = total.request.to_bytes()
     answers = []
-    for key in holders[: declared.needed]:
+    for key in holders:
         with clock.on("keyholder"), History(Path(":memory:")) as history:
-            request = Request.from_bytes(asked, declared)
+            request = Request.from_bytes(asked, private_round)
             answers.append(answer(request, key, history).to_bytes(key))
     with clock.on("open"):
-        opened = total.open([Answer.from_bytes(data, declared) for data in answers])
+        opened = total.open([KeyholderAnswer.from_bytes(data, private_round) for data in answers])
     return opened, size / len(keys)
 
 

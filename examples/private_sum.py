@@ -1,7 +1,7 @@
 """A private sum: the server adds up files that it cannot read, and keyholders open the sum alone.
 
-Three hospitals, three keyholders of which any two suffice. The result has the very bytes that
-plain files would have given, and nobody ever saw one hospital's counts. Needs the extra
+Three hospitals, two keyholders who both must answer. The result has the very bytes that plain
+files would have given, and nobody ever saw one hospital's counts. Needs the extra
 `private`. Over real machines the same steps are the commands `safle private ...`.
 """
 
@@ -25,27 +25,27 @@ counts = [safle.count(encoder, features[part], labels[part]) for part in parts]
 # The operator declares who may take part, and that fewer than three files are never opened.
 operator = PrivateKey.new("operator")
 hospitals = [PrivateKey.new(name) for name in ("north", "east", "west")]
-keyholders = [PrivateKey.new(name) for name in ("ministry", "university", "insurer")]
-declared = declare_round(
+keyholders = [PrivateKey.new(name) for name in ("ministry", "university")]
+private_round = declare_round(
     operator,
-    statistics_space(encoder, range(10), most_samples=10_000),
+    statistics_space(encoder, range(10), most_total_samples=10_000),
     clients=[key.public for key in hospitals],
     keyholders=[key.public for key in keyholders],
     least=3,
 )
 
 # Every hospital masks its counts: to anybody else the file is noise.
-gathering = Gathering(declared)
+gathering = Gathering(private_round)
 for key, own in zip(hospitals, counts, strict=True):
-    masked = mask(declared, key, own)
+    masked = mask(private_round, key, own)
     values = np.bincount(np.frombuffer(masked.to_bytes()[-50_000:], np.uint8), minlength=256)
     print(f"{key.name}: of 50,000 bytes each value occurs {values.min()} to {values.max()} times")
     gathering.add(masked)
 total = gathering.finish()
 
-# Two keyholders look at who is in the sum, remember that they opened it, and answer.
+# Both keyholders look at who is in the sum, remember that they opened it, and answer.
 answers = []
-for key in keyholders[:2]:
+for key in keyholders:
     with History(Path(":memory:")) as history:
         answers.append(answer(total.request, key, history))
 opened = total.open(answers)

@@ -128,7 +128,7 @@ def test_masked_contributions_give_nothing(kind):
     data = fixed_data(kind, 1)
     statistics = data.count()
     space = StatisticsSpace(
-        statistics.fingerprint, statistics.layout, statistics.class_names, most_samples=100
+        statistics.fingerprint, statistics.layout, statistics.class_names, most_total_samples=100
     )
     cast = Cast.of(space, 2)
     sent = cast.mask(0, statistics)

@@ -76,9 +76,9 @@ def answer_mask(
 ) -> Answer:
     """Count under masks, and say whether this node is a keyholder's."""
     size = int(settings["encoder-bytes"])
-    key, declared = papers.read(payload[size:])
-    holder = key.name if declared.keyholders.get(key.name) == key.public else ""
-    if holder and key.name not in declared.clients:
+    key, private_round = papers.read(payload[size:])
+    holder = key.name if private_round.keyholders.get(key.name) == key.public else ""
+    if holder and key.name not in private_round.clients:
         return Answer(key.name, messages.KEYHOLDER, keyholder=holder)
     if messages.mark(str(settings["salt"]), key.name) in list(settings["known"]):
         return Answer(key.name, messages.KNOWN, keyholder=holder)
@@ -90,22 +90,22 @@ def answer_mask(
             f"{client.where}: has no samples, so there is nothing to send; is it the right file? "
             "If it is, the server allows it with allow-empty"
         )
-    data = mask(declared, key, statistics).to_bytes()
-    answer = client.release(once, data, declared)
+    data = mask(private_round, key, statistics).to_bytes()
+    answer = client.release(once, data, private_round)
     return replace(answer, client=key.name, keyholder=holder)
 
 
 def answer_request(papers: Papers, settings: Settings, payload: bytes) -> Answer:
     """Open the sum of a request's clients, as a keyholder."""
     size = int(settings["round-bytes"])
-    key, declared = papers.read(payload[:size])
+    key, private_round = papers.read(payload[:size])
     if papers.history is None:
         raise SettingsError(
             "a keyholder's node remembers what it opened; name a file: --node-config "
             "'history=\"/path/to/opened.sqlite\"'"
         )
     try:
-        request = Request.from_bytes(payload[size:], declared)
+        request = Request.from_bytes(payload[size:], private_round)
         with keyholder.History(papers.history) as history:
             for sentence in keyholder.explain(request, history):
                 log.info("safle: %s", sentence)
@@ -127,16 +127,21 @@ class MaskTask:
     message_type = messages.MASK
 
     def __init__(
-        self, declared: PrivateRound, encoder: Encoder, folder: Path, *, allow_empty: bool = False
+        self,
+        private_round: PrivateRound,
+        encoder: Encoder,
+        folder: Path,
+        *,
+        allow_empty: bool = False,
     ) -> None:
         self._folder = folder
-        self.gathering = Gathering(declared)
+        self.gathering = Gathering(private_round)
         for path in sorted(folder.glob(f"*{SUFFIX}")):
-            self.gathering.add(Masked.from_bytes(path.read_bytes(), declared))
+            self.gathering.add(Masked.from_bytes(path.read_bytes(), private_round))
         sent = encoder.to_bytes()
         told = {"encoder-bytes": len(sent), "allow-empty": allow_empty}
         marks = messages.known_marks(self.gathering.clients)
-        self._question = marks | told, sent + declared.data
+        self._question = marks | told, sent + private_round.data
 
     def content(self) -> RecordDict:
         return messages.question(*self._question)
@@ -160,10 +165,10 @@ class RequestTask:
 
     def __init__(self, total: MaskedSum) -> None:
         self._total = total
-        declared = total.declared
-        sent = declared.data + total.request.to_bytes()
-        self._question = {"round-bytes": len(declared.data)}, sent
-        self.answers: dict[str, opening.Answer] = {}
+        private_round = total.private_round
+        sent = private_round.data + total.request.to_bytes()
+        self._question = {"round-bytes": len(private_round.data)}, sent
+        self.answers: dict[str, opening.KeyholderAnswer] = {}
 
     def content(self) -> RecordDict:
         return messages.question(*self._question)
@@ -173,8 +178,8 @@ class RequestTask:
 
     def take(self, client: str, data: bytes) -> tuple[int, str]:
         del client
-        answered = opening.Answer.from_bytes(data, self._total.declared)
-        answered.require(self._total.declared, self._total.digest)
+        answered = opening.KeyholderAnswer.from_bytes(data, self._total.private_round)
+        answered.require(self._total.private_round, self._total.digest)
         self.answers[answered.keyholder] = answered
         return 0, answered.request_digest
 
@@ -184,15 +189,15 @@ def add_up_privately(
 ) -> Statistics:
     """Both messages of a private round; the opened sum."""
     operator = PublicKey.load(run.places.path("operator"))
-    declared = PrivateRound.load(run.places.path("round").read_bytes(), operator)
-    if type(declared.space) is not StatisticsSpace:
+    private_round = PrivateRound.load(run.places.path("round").read_bytes(), operator)
+    if type(private_round.space) is not StatisticsSpace:
         raise SettingsError(
             "this round is not one of statistics, or opens with noise; name one of exact statistics"
         )
-    require_same(declared.space, encoder)
+    require_same(private_round.space, encoder)
     folder = run.places.path("store")
     folder.mkdir(parents=True, exist_ok=True)
-    task = MaskTask(declared, encoder, folder, allow_empty=run.limits.allow_empty)
+    task = MaskTask(private_round, encoder, folder, allow_empty=run.limits.allow_empty)
     counting = Round(grid, task, run.rules, progress)
     try:
         counting.run()
@@ -201,7 +206,7 @@ def add_up_privately(
     total = task.gathering.finish()
     asking = RequestTask(total)
     # Those who said that they are keyholders, and those who came too late to say anything.
-    rules = replace(run.rules, expected=(), clients=declared.needed)
+    rules = replace(run.rules, expected=(), clients=len(private_round.keyholders))
     opening_round = Round(grid, asking, rules, only=counting.may_be_keyholder)
     try:
         opening_round.run()

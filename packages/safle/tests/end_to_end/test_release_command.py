@@ -115,7 +115,8 @@ def test_under_masks_the_attack_finds_nothing(site, safle):
     for name in ("operator", "a", "b", "c", "k"):
         safle("private", "keys", name, "-o", f"{name}.key")
     people = [word for name in "abc" for word in ("--client", f"{name}.pub")]
-    declare = ("--encoder", "encoder.safetensors", "--classes", "ill,well", "--most-samples", "99")
+    declare = ("--encoder", "encoder.safetensors", "--classes", "ill,well")
+    declare += ("--most-total-samples", "99")
     keys = ("--keyholder", "k.pub", "--key", "operator.key")
     safle("private", "round", *declare, *people, *keys, "-o", "round.private")
     Path("policy.toml").write_text('mode = "masked"\nleast_clients = 3\n')

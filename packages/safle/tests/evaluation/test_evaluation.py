@@ -163,12 +163,12 @@ def test_a_policy_applies_to_counts(answered: Answered) -> None:
 def test_under_masks_the_sum_is_the_same(answered: Answered) -> None:
     model, features, labels = answered
     parts = [safle.evaluate(model, features[at::3], labels[at::3]) for at in range(3)]
-    space = EvaluationSpace(model.digest, model.class_names, most_samples=400)
+    space = EvaluationSpace(model.digest, model.class_names, most_total_samples=400)
     clients = {f"site-{at}": lambda part=part: part for at, part in enumerate(parts)}
     pooled = safle.evaluate(model, features, labels)
     assert add_privately(space, clients) == pooled
     with pytest.raises(CountOverflow):
-        add_privately(replace(space, most_samples=10), clients)
+        add_privately(replace(space, most_total_samples=10), clients)
     with pytest.raises(EncoderMismatch):
         add_privately(replace(space, model="0" * 64), clients)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from safle.errors import SafleError
-from safle.private.answer import Answer
+from safle.private.answer import KeyholderAnswer
 from safle.private.gathering import MaskedSum, Request
 from safle.private.keyholder import History, answer
 from safle.private.masked import Masked
@@ -45,7 +45,7 @@ NESTED = [[], {}, [[]], {"a": {}}, ["client-00"], [[2**40, 3]], [None], list(ran
 
 @pytest.fixture(scope="module")
 def cast():
-    return Cast.of(statistics_space(DATA.encoder, [0, 1, 2], 1000), 3, least=2)
+    return Cast.of(statistics_space(DATA.encoder, [0, 1, 2], 1000), 3, least=3)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def attempt(act):
 
 def test_forged_rounds(cast):
     g, accepted = np.random.default_rng(1), 0
-    opened = container.from_bytes(cast.declared.data, kind=container.ROUND)
+    opened = container.from_bytes(cast.private_round.data, kind=container.ROUND)
     content = json.loads(opened.section("payload", opened.frames["payload"][1]))
     for _ in range(FILES):
         forged = container.canonical(change(g, content))
@@ -116,7 +116,7 @@ def test_forged_rounds(cast):
 
 def forged_contributions(g, cast, true, files):
     """Files of the first client, truly sealed and signed, with something in them changed."""
-    masked = Masked.from_bytes(true, cast.declared)
+    masked = Masked.from_bytes(true, cast.private_round)
     for number in range(files):
         payload = masked.vector.tobytes()
         if number % 4 == 0:
@@ -128,7 +128,7 @@ def forged_contributions(g, cast, true, files):
 
 def test_forged_contributions(cast):
     forged = forged_contributions(np.random.default_rng(2), cast, cast.mask(0, PARTS[0]), FILES)
-    accepted = sum(attempt(partial(Masked.from_bytes, data, cast.declared)) for data in forged)
+    accepted = sum(attempt(partial(Masked.from_bytes, data, cast.private_round)) for data in forged)
     assert 0 < accepted < FILES / 2
 
 
@@ -144,7 +144,7 @@ def test_a_forged_contribution_takes_no_more_memory_than_a_true_one():
 def peak(cast, data, read=Masked.from_bytes):
     tracemalloc.start()
     try:
-        assert not attempt(partial(read, data, cast.declared)) or read is Masked.from_bytes
+        assert not attempt(partial(read, data, cast.private_round)) or read is Masked.from_bytes
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -153,25 +153,27 @@ def peak(cast, data, read=Masked.from_bytes):
 def test_few_bytes_do_not_unfold_to_many(cast, total):
     bomb, head = bytes(1 << 27), next(iter(total.heads.values()))
     said = {name: head.fields[name] for name in ("round", "client", "boxes")}
-    asked = {"round": cast.declared.digest, "request": total.digest}
+    asked = {"round": cast.private_round.digest, "request": total.digest}
     answered = {**asked, "keyholder": cast.keyholders[0].name}
     signed = [
         (Masked.from_bytes, container.MASKED, cast.clients[0], "masked", said),
-        (Answer.from_bytes, container.ANSWER, cast.keyholders[0], "answer", answered),
+        (KeyholderAnswer.from_bytes, container.ANSWER, cast.keyholders[0], "answer", answered),
         (load_round, container.ROUND, cast.operator, "round", {}),
     ]
     files = [
         (read, Head.sign(key, name, bomb, **fields).to_bytes(kind, bomb))
         for read, kind, key, name, fields in signed
     ]
-    heads = container.to_bytes(container.REQUEST, {"round": cast.declared.digest}, {"heads": bomb})
+    heads = container.to_bytes(
+        container.REQUEST, {"round": cast.private_round.digest}, {"heads": bomb}
+    )
     for read, data in [*files, (Request.from_bytes, heads)]:
         assert len(data) < len(bomb) / 1000
         assert peak(cast, data, read) < len(bomb) / 10
 
 
-def load_round(data, declared):
-    return PrivateRound.load(data, declared.operator)
+def load_round(data, private_round):
+    return PrivateRound.load(data, private_round.operator)
 
 
 @pytest.mark.parametrize("text", [r'"\ud800"', "NaN", "[" * 900 + "]" * 900])
@@ -179,9 +181,9 @@ def test_heads_that_have_no_canonical_text(cast, total, text):
     content = [head.to_json() for head in total.heads.values()]
     content[0]["head"]["boxes"] = "here"
     heads = json.dumps(content).replace('"here"', text).encode()
-    header = {"round": cast.declared.digest}
+    header = {"round": cast.private_round.digest}
     data = container.to_bytes(container.REQUEST, header, {"heads": heads})
-    assert not attempt(partial(Request.from_bytes, data, cast.declared))
+    assert not attempt(partial(Request.from_bytes, data, cast.private_round))
 
 
 def test_forged_requests(cast, total):
@@ -198,24 +200,24 @@ def test_forged_requests(cast, total):
             else:
                 content = change(g, content)
             sections = {"heads": container.canonical(content)}
-            header = {"round": cast.declared.digest}
+            header = {"round": cast.private_round.digest}
             data = container.to_bytes(container.REQUEST, header, sections)
             accepted += attempt(
                 lambda data=data: answer(
-                    Request.from_bytes(data, cast.declared), cast.keyholders[0], history
+                    Request.from_bytes(data, cast.private_round), cast.keyholders[0], history
                 )
             )
             with_sum = {**sections, "sum": total.vector.tobytes()}
             data = container.to_bytes(container.MASKED_SUM, header, with_sum)
-            attempt(lambda data=data: MaskedSum.from_bytes(data, cast.declared))
+            attempt(lambda data=data: MaskedSum.from_bytes(data, cast.private_round))
         # Boxes for the others are theirs to judge; the clients and their files stay the same.
-        assert history.opened(cast.declared.digest) == [total.members]
+        assert history.opened(cast.private_round.digest) == [total.members]
     assert 0 < accepted < FILES / 4
 
 
 def test_forged_answers(cast, total):
     g, opened = np.random.default_rng(4), []
-    honest = Answer.from_bytes(cast.answer(1, total), cast.declared)
+    honest = KeyholderAnswer.from_bytes(cast.answer(1, total), cast.private_round)
     whole = container.from_bytes(cast.answer(0, total), kind=container.ANSWER)
     payload = whole.section("payload", whole.frames["payload"][1])
     for number in range(FILES):
@@ -230,7 +232,9 @@ def test_forged_answers(cast, total):
         data = signed(cast.keyholders[0], container.ANSWER, fields, bytes(changed))
 
         def act(data=data):
-            opened.append(total.open([Answer.from_bytes(data, cast.declared), honest]))
+            opened.append(
+                total.open([KeyholderAnswer.from_bytes(data, cast.private_round), honest])
+            )
 
         attempt(act)
     # A keyholder that lies about a mask which the other does not know can shift the sum: such

@@ -22,7 +22,7 @@ def test_what_was_opened_and_published_is_logged(safle, tmp_path, monkeypatch):
         safle("private", "keys", name, "-o", f"{name}.key")
     who = [word for name in "abc" for word in ("--client", f"{name}.pub")]
     told = ("--round", "round.private", "--operator", "operator.pub")
-    what = ("--encoder", "encoder.safetensors", "--classes", "ill,well", "--most-samples", 99)
+    what = ("--encoder", "encoder.safetensors", "--classes", "ill,well", "--most-total-samples", 99)
     keys = ("--keyholder", "board.pub", "--key", "operator.key")
     safle("private", "round", *what, *who, *keys, "-o", "round.private")
     generator = np.random.default_rng(0)

@@ -18,10 +18,10 @@ from safle.errors import (
     SafleError,
     SettingsError,
 )
-from safle.private.answer import Answer
+from safle.private.answer import KeyholderAnswer
 from safle.private.keyholder import History, explain
 from safle.private.noisy_space import NoisySpace, with_noise
-from safle.private.round import PrivateRound, declare_round, statistics_space
+from safle.private.round import PrivateRound, statistics_space
 from safle.private.vector import add_vectors, pack, unpack
 from safle.publishing.publishing import draw_noise, epsilon_of
 from safle.site.policy import Policy
@@ -78,27 +78,29 @@ def test_more_samples_than_declared_are_noticed_under_noise():
     with pytest.raises(CountOverflow, match=r"1,966,080 samples; the round allows 10,000"):
         unpack(space, vector)
     with pytest.raises(CountOverflow, match="declare fewer samples"):
-        replace(space, most_samples=LINEAR.layout.most_samples)
+        replace(space, most_total_samples=LINEAR.layout.most_samples)
 
 
 @pytest.fixture(scope="module")
 def played():
     """A round, its masked sum, and all answers."""
-    cast = Cast.of(noisy_space(LINEAR), 3, needed=3)
+    cast = Cast.of(noisy_space(LINEAR), 3, keyholders=3)
     total = cast.gather([cast.mask(at, part) for at, part in enumerate(parts_of(LINEAR))])
     return cast, total, [cast.answer(at, total) for at in range(3)]
 
 
+def open_files(cast, total, files):
+    return total.open([KeyholderAnswer.from_bytes(data, cast.private_round) for data in files])
+
+
 def test_what_opens_has_the_noise_of_all_keyholders(played):
     cast, total, files = played
-    opened = total.open([Answer.from_bytes(data, cast.declared) for data in files])
-    planned = cast.declared.space.privacy
+    opened = open_files(cast, total, files)
+    planned = cast.private_round.space.privacy
     assert opened.privacy.promise == "epsilon 2, delta 1e-05"
     assert opened.privacy.gram == pytest.approx(planned.gram * math.sqrt(3))
     assert np.isfinite(Model(LINEAR, solve(opened)).weights).all()
-    other = total.open(
-        [Answer.from_bytes(cast.answer(at, total), cast.declared) for at in range(3)]
-    )
+    other = cast.open(total)
     # Two histories, two draws.
     assert not np.array_equal(opened.released, other.released)
     with pytest.raises(InvalidInput):
@@ -108,15 +110,15 @@ def test_what_opens_has_the_noise_of_all_keyholders(played):
 def test_the_exact_sum_opens_for_nobody(played, monkeypatch):
     """Less all noise it would: so it is noise, and nothing else, that is in the way."""
     cast, total, files = played
-    with pytest.raises(FederationError, match="are needed"):
-        total.open([Answer.from_bytes(data, cast.declared) for data in files[:2]])
+    with pytest.raises(FederationError, match="no answer of keyholder-2; all 3"):
+        open_files(cast, total, files[:2])
     monkeypatch.setattr(NoisySpace.hide, "__defaults__", (no_noise,))
-    exact = cast.open(total, range(3)).released
-    noisy = total.open([Answer.from_bytes(data, cast.declared) for data in files]).released
+    exact = cast.open(total).released
+    noisy = open_files(cast, total, files).released
     assert (exact != noisy).mean() > 0.9
     # One honest keyholder's noise is left where two give their masks without any.
     given = [cast.answer(0, total), cast.answer(1, total), files[2]]
-    honest = total.open([Answer.from_bytes(data, cast.declared) for data in given]).released
+    honest = open_files(cast, total, given).released
     assert (exact != honest).mean() > 0.9
 
 
@@ -133,9 +135,11 @@ def test_rounds_of_a_keyholder_add_up(played, tmp_path):
         cast.answer(0, total, place)
     with History(place) as history:
         spent = history.ledger.releases()
-        assert [(row.epsilon, row.rho) for row in spent] == [(2.0, cast.declared.space.privacy.rho)]
+        assert [(row.epsilon, row.rho) for row in spent] == [
+            (2.0, cast.private_round.space.privacy.rho)
+        ]
         assert "before:" not in explain(total.request, history)[-1]
-        again = cast.again(cast.declared.space)
+        again = cast.again(cast.private_round.space)
         files = [again.mask(at, part) for at, part in enumerate(parts_of(LINEAR))]
         told = explain(again.gather(files).request, history)[-1]
     together = epsilon_of(2 * spent[0].rho, 1e-5)
@@ -146,7 +150,7 @@ def test_rounds_of_a_keyholder_add_up(played, tmp_path):
 
 
 def test_a_round_opens_one_set(played, tmp_path):
-    cast = Cast.of(noisy_space(LINEAR), 6, needed=3, least=2)
+    cast = Cast.of(noisy_space(LINEAR), 6, keyholders=3)
     files = [cast.mask(at, part) for at, part in enumerate([*parts_of(LINEAR), *parts_of(LINEAR)])]
     place = tmp_path / "history.sqlite"
     cast.answer(0, cast.gather(files[:3]), place)
@@ -160,15 +164,10 @@ def test_the_keyholder_is_told_of_the_noise(played):
         assert "You add noise: epsilon 2" in explain(total.request, history)[-1]
 
 
-def test_all_keyholders_are_needed_and_a_clip(played):
+def test_a_round_with_noise_needs_a_clip_and_a_promise(played):
     cast, _, _ = played
-    again = PrivateRound.load(cast.declared.data, cast.operator.public)
-    assert again.space == cast.declared.space
-    rosters = [[key.public for key in keys] for keys in (cast.clients, cast.keyholders)]
-    named = {"clients": rosters[0], "keyholders": rosters[1], "least": 2}
-    assert declare_round(cast.operator, noisy_space(LINEAR), **named).needed == 3
-    with pytest.raises(SettingsError, match="all of its keyholders"):
-        declare_round(cast.operator, noisy_space(LINEAR), **named, needed=2)
+    again = PrivateRound.load(cast.private_round.data, cast.operator.public)
+    assert again.space == cast.private_round.space
     with pytest.raises(SettingsError, match="norm clip"):
         noisy_space(LinearEncoder.calibrated(CALIBRATION))
     for epsilon in (0.0, -1.0, math.nan, math.inf):
@@ -178,7 +177,7 @@ def test_all_keyholders_are_needed_and_a_clip(played):
 
 def test_a_site_s_policy_sees_the_epsilon_of_the_round(played):
     cast, _, _ = played
-    masked = Release.of(parts_of(LINEAR)[0]).under_masks(cast.declared)
+    masked = Release.of(parts_of(LINEAR)[0]).under_masks(cast.private_round)
     Policy(most_epsilon=2.0).check(masked)
     with pytest.raises(PolicyRefused, match="most_epsilon"):
         Policy(most_epsilon=1.5).check(masked)

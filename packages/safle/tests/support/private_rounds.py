@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from safle.private.answer import Answer
+from safle.private.answer import KeyholderAnswer
 from safle.private.gathering import Gathering, Request
 from safle.private.keyholder import History, answer
 from safle.private.keys import PrivateKey
@@ -25,55 +25,61 @@ class Cast:
     operator: PrivateKey
     clients: list[PrivateKey]
     keyholders: list[PrivateKey]
-    declared: PrivateRound
+    private_round: PrivateRound
 
     @staticmethod
-    def of(space, clients, *, keyholders=3, least=2, needed=None):
+    def of(space, clients, *, keyholders=2, least=2, least_share=0):
         operator = PrivateKey.new("operator")
         parties = [PrivateKey.new(f"client-{at:02d}") for at in range(clients)]
         holders = [PrivateKey.new(f"keyholder-{at}") for at in range(keyholders)]
-        rosters = {
+        rules = {
             "clients": [key.public for key in parties],
             "keyholders": [key.public for key in holders],
+            "least": least,
+            "least_share": least_share,
         }
-        declared = declare_round(operator, space, **rosters, needed=needed, least=least)
-        return Cast(operator, parties, holders, declared)
+        private_round = declare_round(operator, space, **rules)
+        return Cast(operator, parties, holders, private_round)
 
     def again(self, space):
         """Another round of the same people."""
         rosters = [[key.public for key in keys] for keys in (self.clients, self.keyholders)]
-        declared = declare_round(
-            self.operator, space, clients=rosters[0], keyholders=rosters[1], least=2
+        private_round = declare_round(
+            self.operator, space, clients=rosters[0], keyholders=rosters[1], least=2, least_share=0
         )
-        return Cast(self.operator, self.clients, self.keyholders, declared)
+        return Cast(self.operator, self.clients, self.keyholders, private_round)
 
     def mask(self, number, value):
         """A client's file, as bytes."""
-        return mask(self.declared, self.clients[number], value).to_bytes()
+        return mask(self.private_round, self.clients[number], value).to_bytes()
 
     def gather(self, files):
         """The masked sum of files."""
-        gathering = Gathering(self.declared)
+        gathering = Gathering(self.private_round)
         for data in files:
-            gathering.add(Masked.from_bytes(data, self.declared))
+            gathering.add(Masked.from_bytes(data, self.private_round))
         return gathering.finish()
 
     def answer(self, number, total, history=Path(":memory:")):
         """A keyholder's answer, as bytes."""
-        asked = Request.from_bytes(total.request.to_bytes(), self.declared)
+        asked = Request.from_bytes(total.request.to_bytes(), self.private_round)
         key = self.keyholders[number]
         with History(history) as opened:
             return answer(asked, key, opened).to_bytes(key)
 
-    def open(self, total, numbers):
-        """The sum, opened by these keyholders."""
-        answers = [Answer.from_bytes(self.answer(at, total), self.declared) for at in numbers]
-        return total.open(answers)
+    def answers(self, total):
+        """The answers of all keyholders."""
+        files = [self.answer(at, total) for at in range(len(self.keyholders))]
+        return [KeyholderAnswer.from_bytes(data, self.private_round) for data in files]
+
+    def open(self, total):
+        """The sum, opened by all keyholders."""
+        return total.open(self.answers(total))
 
 
-def plain_mask(blocks, seed, round_digest, client, share):
+def plain_mask(blocks, seed, round_digest, client, keyholder):
     """Entry by entry, in Python's integers: the mask of a seed as a list for each block."""
-    info = f"safle mask\n{share}\n{client}".encode()
+    info = f"safle mask\n{keyholder}\n{client}".encode()
     key = HKDF(SHA256(), 32, salt=bytes.fromhex(round_digest), info=info).derive(seed)
     size = sum(block.size * block.width for block in blocks)
     encryptor = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()

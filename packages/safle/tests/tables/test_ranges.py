@@ -108,7 +108,7 @@ def test_a_private_round_of_histograms_takes_its_grids_from_a_file(safle, tmp_pa
         safle("private", "keys", name, "-o", tmp_path / f"{name}.key")
     parties = ["--client", tmp_path / "a.pub", "--client", tmp_path / "b.pub", "--least", 2]
     parties += ["--keyholder", tmp_path / "board.pub", "--key", tmp_path / "operator.key"]
-    asked = ["--ranges", tmp_path / "ranges.csv", 4, "--most-samples", 100]
+    asked = ["--ranges", tmp_path / "ranges.csv", 4, "--most-total-samples", 100]
     safle("private", "round", *asked, *parties, "-o", tmp_path / "r.private")
     operator = PublicKey.load(tmp_path / "operator.pub")
     space = PrivateRound.load((tmp_path / "r.private").read_bytes(), operator).space

@@ -15,7 +15,7 @@ SPLITTING = "safle simulate train.npz --encoder encoder.safetensors --clients 10
 PARTITIONS = click.Choice(["iid", "dirichlet", "shards"])
 ENGINES = click.Choice(["in-process", "flower"])
 ENGINE = "Flower's messages within this process, or its real one: the same code and bytes."
-PRIVATE = "Contributions go under masks, and three more nodes are keyholders: the same model."
+PRIVATE = "Contributions go under masks, and two more nodes are keyholders: the same model."
 OUT = "Where the model, the report and the store go."
 
 

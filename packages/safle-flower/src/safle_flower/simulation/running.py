@@ -22,7 +22,7 @@ from safle_flower.settings import Run
 CLIENT_APP = "safle_flower.simulation.client_app:app"
 SETTINGS = "simulation.json"
 SECONDS_BETWEEN_LOOKS = 0.5
-KEYHOLDERS, LEAST = 3, 3
+KEYHOLDERS, LEAST = 2, 3
 """Of a private simulation: its keyholders, and the fewest clients whose sum they open."""
 SAID_OTHERWISE = {"features": "the table", "keys": "--private"}
 """Settings that `safle simulate` has no option of the same name for."""
@@ -45,7 +45,7 @@ def simulate(
     run : names the encoder and the table; ``store`` and ``output`` are chosen here
     output : folder of the model, the report and the store; an unfinished run goes on in it
     engine : "in-process", or "flower" (processes, Ray)
-    private : contributions go under masks, and three more nodes are keyholders
+    private : contributions go under masks, and two more nodes are keyholders
     progress : called with the share of the clients that are in
     """
     # A file that nobody can read is one error here, and not one per client.

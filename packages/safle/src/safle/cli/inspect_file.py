@@ -157,8 +157,8 @@ def _round_facts(payload: bytes) -> dict[str, object]:
         name: ", ".join(f"{key.name} ({key.fingerprint[:16]}…)" for key in roster.values())
         for name, roster in (("clients", content.clients), ("keyholders", content.keyholders))
     }
-    opening = f"{content.needed} keyholders, at least {content.least} clients"
-    most = f"{content.space.most_samples:,} samples"
+    opening = f"all keyholders, at least {content.fewest} clients"
+    most = f"{content.space.most_total_samples:,} samples"
     return {**parties, "needed to open": opening, "at most": most}
 
 

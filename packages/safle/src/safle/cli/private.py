@@ -14,13 +14,14 @@ from safle.cli.private_sum import add_up
 ROUND = "--round round.private --operator operator.pub"
 EXAMPLES = examples(
     "safle private keys hospital-a -o hospital-a.key",
-    "safle private round --encoder encoder.safetensors --classes ill,well --most-samples 10000 "
-    "--client a.pub --client b.pub --client c.pub --keyholder k.pub --key operator.key "
-    "-o round.private",
+    "safle private round --encoder encoder.safetensors --classes ill,well "
+    "--most-total-samples 10000 --client a.pub --client b.pub --client c.pub --keyholder k1.pub "
+    "--keyholder k2.pub --key operator.key -o round.private",
     f"safle count hospital_a.csv --encoder encoder.safetensors {ROUND} --key a.key -o a.masked",
     f"safle private sum a.masked b.masked c.masked {ROUND} --request request.ask -o sum.masked",
-    f"safle private answer request.ask {ROUND} --key k.key --history k.sqlite -o k.answer",
-    f"safle private open sum.masked k.answer {ROUND} -o total.stats",
+    f"safle private answer request.ask {ROUND} --key k1.key --history k1.sqlite -o k1.answer",
+    f"safle private answer request.ask {ROUND} --key k2.key --history k2.sqlite -o k2.answer",
+    f"safle private open sum.masked k1.answer k2.answer {ROUND} -o total.stats",
     title="A private round by files:",
 )
 

@@ -48,9 +48,9 @@ def answer(
     from safle.wire import container
 
     refuse_overwriting(output, request, round_path, operator_path, key_path, history_path)
-    declared, key = load_round(round_path, operator_path), PrivateKey.load(key_path)
+    private_round, key = load_round(round_path, operator_path), PrivateKey.load(key_path)
     with naming(request):
-        asked = Request.from_bytes(container.read_limited(request), declared)
+        asked = Request.from_bytes(container.read_limited(request), private_round)
     session.announce_compilation()
     with keyholder.History(history_path) as history:
         session.text(keyholder.explain(asked, history))

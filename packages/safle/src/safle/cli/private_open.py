@@ -45,20 +45,20 @@ def open_total(
     """
     from safle.basics.places import naming
     from safle.cli.describe import counts_facts
-    from safle.private.answer import Answer
+    from safle.private.answer import KeyholderAnswer
     from safle.private.gathering import MaskedSum
     from safle.site.log import write_log
     from safle.wire import container, kind_for
 
     refuse_overwriting(output, masked_sum, *answers)
-    declared = load_round(round_path, operator_path)
+    private_round = load_round(round_path, operator_path)
     session.announce_compilation()
     with naming(masked_sum):
-        total = MaskedSum.from_bytes(container.read_limited(masked_sum), declared)
+        total = MaskedSum.from_bytes(container.read_limited(masked_sum), private_round)
     opened = []
     for path in answers:
         with naming(path):
-            opened.append(Answer.from_bytes(container.read_limited(path), declared))
+            opened.append(KeyholderAnswer.from_bytes(container.read_limited(path), private_round))
     value = total.open(opened)
     kind = kind_for(value)
     data, clients = kind.encode(value), ", ".join(total.heads)

@@ -14,7 +14,10 @@ from safle.cli.session import Session
 if TYPE_CHECKING:
     from safle.private.vector import Space
 
-PARTIES = "--client a.pub --client b.pub --client c.pub --keyholder k.pub --key operator.key"
+PARTIES = (
+    "--client a.pub --client b.pub --client c.pub --keyholder k1.pub --keyholder k2.pub "
+    "--key operator.key"
+)
 MODEL = "Of evaluation counts: the model that all sites evaluate."
 CLASSES = "Of statistics: every class that any client may have."
 GRID = "Of histograms: the grid that all clients count on."
@@ -23,23 +26,27 @@ FEATURES = "Of histograms: how many features there are, if they have no names."
 COLUMNS = "Of histograms: what the features are called."
 EPSILON = (
     "Of statistics: they open with noise that promises this differential privacy, of every "
-    "keyholder; all keyholders are then needed."
+    "keyholder."
 )
 CALIBRATION = "Goes with --epsilon: where the encoder's thresholds came from."
 SAMPLES = "Of all clients together; the more, the larger their files."
-KEYHOLDER = "A keyholder's public key; one, or three of whom any two open."
+KEYHOLDER = (
+    "A keyholder's public key; up to three, two are usual. All of them must answer: if one is "
+    "lost, so is the round. A server with all of them but one learns nothing."
+)
 LEAST = "Fewest clients whose sum is opened, and by whom two opened sums differ."
+SHARE = "The same as a share of the round's clients; the larger of the two counts."
 KEY = "The operator's private key, which signs the round."
 EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
 
 
 @command(
     None,
-    "safle private round --encoder encoder.safetensors --classes ill,well --most-samples 10000 "
+    "safle private round --encoder encoder.safetensors --classes ill,well "
+    f"--most-total-samples 10000 {PARTIES} -o round.private",
+    "safle private round --grid 0 16 256 --features 64 --most-total-samples 10000 "
     f"{PARTIES} -o round.private",
-    "safle private round --grid 0 16 256 --features 64 --most-samples 10000 "
-    f"{PARTIES} -o round.private",
-    f"safle private round --model model.safetensors --most-samples 10000 {PARTIES} "
+    f"safle private round --model model.safetensors --most-total-samples 10000 {PARTIES} "
     "-o evaluation.private",
     name="round",
 )
@@ -50,26 +57,28 @@ EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
 @option("--features", FEATURES, "N", type=COUNT)
 @option("--columns", COLUMNS, "A,B,C")
 @option("--model model_path", MODEL, "FILE", type=FILE)
-@option("--most-samples", SAMPLES, "N", type=COUNT, required=True)
+@option("--most-total-samples", SAMPLES, "N", type=COUNT, required=True)
 @option("--epsilon", EPSILON, "E", type=POSITIVE)
 @option("--delta", "Goes with --epsilon.", "D", type=POSITIVE)
 @option("--calibration", CALIBRATION, type=click.Choice(["declared", "public"]))
 @option("--client clients", "A client's public key; once for each.", "FILE", **EACH)
 @option("--keyholder keyholders", KEYHOLDER, "FILE", **EACH)
 @option("--least", LEAST, "N", type=click.IntRange(min=2), default=3)
+@option("--least-share", SHARE, "SHARE", type=click.FloatRange(0, 1), default=0.5)
 @option("--key key_path", KEY, "FILE", type=FILE, required=True)
 @output("The round file to write; everybody gets it.", "private round")
 def declare(
     session: Session,
     /,
     model_path: Path | None,
-    most_samples: int,
+    most_total_samples: int,
     epsilon: float | None,
     delta: float | None,
     calibration: str | None,
     clients: tuple[Path, ...],
     keyholders: tuple[Path, ...],
     least: int,
+    least_share: float,
     key_path: Path,
     output: Path,
     **summed: Any,
@@ -85,24 +94,25 @@ def declare(
     from safle.wire import container
 
     if model_path is not None and not any(summed.values()):
-        space = _evaluation_space(model_path, most_samples)
+        space = _evaluation_space(model_path, most_total_samples)
     else:
-        space = _space(most_samples, **summed)
-    declared = declare_round(
+        space = _space(most_total_samples, **summed)
+    private_round = declare_round(
         PrivateKey.load(key_path),
         _with_noise(space, epsilon, delta, calibration, len(keyholders)),
         clients=[PublicKey.load(path) for path in clients],
         keyholders=[PublicKey.load(path) for path in keyholders],
         least=least,
+        least_share=least_share,
     )
-    container.write_file(output, declared.data)
+    container.write_file(output, private_round.data)
     facts = {
-        "operator": declared.operator.name,
-        "clients": ", ".join(declared.clients),
-        "keyholders": ", ".join(declared.keyholders),
-        "needed to open": f"{declared.needed} keyholders, at least {least} clients",
-        "a client sends": readable(declared.vector_bytes),
-        "round": declared.digest,
+        "operator": private_round.operator.name,
+        "clients": ", ".join(private_round.clients),
+        "keyholders": ", ".join(private_round.keyholders),
+        "needed to open": f"all keyholders, at least {private_round.fewest} clients",
+        "a client sends": readable(private_round.vector_bytes),
+        "round": private_round.digest,
     }
     session.facts(f"{output}: private round", facts)
 
@@ -124,16 +134,16 @@ def _with_noise(
     return space
 
 
-def _evaluation_space(model: Path, most_samples: int) -> Space:
+def _evaluation_space(model: Path, most_total_samples: int) -> Space:
     from safle.model import load_model
     from safle.private.evaluation_space import EvaluationSpace
 
     loaded = load_model(model)
-    return EvaluationSpace(loaded.digest, loaded.class_names, most_samples)
+    return EvaluationSpace(loaded.digest, loaded.class_names, most_total_samples)
 
 
 def _space(
-    most_samples: int,
+    most_total_samples: int,
     *,
     encoder_path: Path | None,
     classes: str | None,
@@ -156,10 +166,10 @@ def _space(
         own = read_ranges(ranges[0])
         features, called = own.feature_dim, (*own.names,)
     if encoder_path and names and declared is None and not (features or called):
-        return statistics_space(load_encoder(encoder_path), names, most_samples)
+        return statistics_space(load_encoder(encoder_path), names, most_total_samples)
     width = features or len(called)
     if declared and width and encoder_path is None and names is None:
-        return HistogramSpace(declared, width, most_samples, as_names(called, width))
+        return HistogramSpace(declared, width, most_total_samples, as_names(called, width))
     raise click.UsageError(
         "say --encoder and --classes, or --ranges, or --grid and --columns or --features, or "
         "--model alone"

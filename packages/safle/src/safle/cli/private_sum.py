@@ -42,15 +42,15 @@ def add_up(
     from safle.basics.memory import readable
     from safle.private.gathering import gather_files
 
-    declared = load_round(round_path, operator_path)
+    private_round = load_round(round_path, operator_path)
     session.announce_compilation()
     with session.progress(f"summing {len(files)} files") as advance:
-        total = gather_files(declared, files, advance)
+        total = gather_files(private_round, files, advance)
     write_together({output: total.to_bytes(), request: total.request.to_bytes()})
     facts = {
-        "clients": f"{len(total.heads)} of {len(declared.clients)}",
-        "request": f"{request} ({readable(request.stat().st_size)}), for {declared.needed} of "
-        f"{', '.join(declared.keyholders)}",
+        "clients": f"{len(total.heads)} of {len(private_round.clients)}",
+        "request": f"{request} ({readable(request.stat().st_size)}), for "
+        f"{', '.join(private_round.keyholders)}, who all must answer",
         "digest": total.digest,
     }
     session.facts(f"{output}: masked sum", facts)

@@ -71,13 +71,13 @@ def _release_masked(
     if set(paths) != {"round_path", "operator_path", "key_path"}:
         raise click.UsageError("--round, --operator and --key belong together")
     refuse_overwriting(output, *paths.values())
-    declared = load_round(paths["round_path"], paths["operator_path"])
-    data = mask(declared, PrivateKey.load(paths["key_path"]), counted).to_bytes()
-    masked = plain.under_masks(declared)
+    private_round = load_round(paths["round_path"], paths["operator_path"])
+    data = mask(private_round, PrivateKey.load(paths["key_path"]), counted).to_bytes()
+    masked = plain.under_masks(private_round)
     write_release(output, data, masked, policy)
     session.note(
-        f"masked: only the sum with others can be opened, of at least {declared.least} clients, by "
-        f"{declared.needed} of {', '.join(declared.keyholders)}"
+        "masked: only the sum with others can be opened, of at least "
+        f"{private_round.fewest} clients, if all of {', '.join(private_round.keyholders)} answer"
     )
     return data
 

@@ -201,12 +201,12 @@ def _federate(
 def _add_under_masks(
     encoder: Encoder, sent: Sequence[Path], head: Head, data: Digits
 ) -> dict[str, str]:
-    """The digest of a private round's model, with three keyholders."""
+    """The digest of a private round's model, with two keyholders."""
     # Under masks go whole tables, seen or not: of the paper's encoder 30 MB from every client.
     if encoder.layout.experts or len(sent) < 2:
         return {}
     classes = sorted({*data.train_labels.tolist()})
-    space = statistics_space(encoder, classes, most_samples=len(data.train))
+    space = statistics_space(encoder, classes, most_total_samples=len(data.train))
     total = add_privately(space, {path.stem: partial(read_statistics, path) for path in sent})
     model = Model(encoder, solve(total, head=head))
     return {f"{len(sent)} clients, under masks": model.digest}

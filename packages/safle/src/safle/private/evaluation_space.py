@@ -20,7 +20,7 @@ class EvaluationSpace:
     """The counts of one model's answers.
 
     >>> from safle.private.vector import pack, unpack
-    >>> space = EvaluationSpace("0" * 64, ("ill", "well"), most_samples=1000)
+    >>> space = EvaluationSpace("0" * 64, ("ill", "well"), most_total_samples=1000)
     >>> none = Evaluation.none("0" * 64, ["ill", "well"])
     >>> unpack(space, pack(space, none)) == none
     True
@@ -28,16 +28,16 @@ class EvaluationSpace:
 
     model: str
     class_names: tuple[ClassName, ...]
-    most_samples: int
+    most_total_samples: int
 
     @property
     def blocks(self) -> tuple[Block, ...]:
         arrays = shapes(len(self.class_names)).items()
-        return tuple(Block(name, prod(shape), 0, self.most_samples) for name, shape in arrays)
+        return tuple(Block(name, prod(shape), 0, self.most_total_samples) for name, shape in arrays)
 
     def arrays(self, value: Evaluation) -> Iterator[NDArray[np.integer[Any]]]:
         value.require(self.model, self.class_names)
-        check_samples(value.sample_count, self.most_samples)
+        check_samples(value.sample_count, self.most_total_samples)
         for name in shapes(len(self.class_names)):
             yield getattr(value, name).reshape(-1)
 
@@ -49,5 +49,5 @@ class EvaluationSpace:
             )
         }
         counts = Evaluation(self.model, self.class_names, **parts)
-        check_samples(counts.sample_count, self.most_samples)
+        check_samples(counts.sample_count, self.most_total_samples)
         return counts

@@ -13,7 +13,7 @@ import numpy as np
 
 from safle.basics.places import StrPath, find_files, naming
 from safle.errors import DuplicateContribution, FederationError, SafleError, WireError
-from safle.private.answer import Answer
+from safle.private.answer import KeyholderAnswer
 from safle.private.masked import LARGEST_HEAD, Masked, check_head
 from safle.private.round import PrivateRound
 from safle.private.signed import Head
@@ -32,7 +32,7 @@ class Request:
     heads : by client, in ascending order; each checked against the round
     """
 
-    declared: PrivateRound
+    private_round: PrivateRound
     heads: dict[str, Head]
 
     @property
@@ -43,7 +43,7 @@ class Request:
     @property
     def digest(self) -> str:
         """Identity of the set: the same clients with the same files."""
-        text = "\n".join([self.declared.digest, *sorted(self.members)])
+        text = "\n".join([self.private_round.digest, *sorted(self.members)])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def to_bytes(self) -> bytes:
@@ -52,23 +52,23 @@ class Request:
 
     def _to_bytes(self, kind: int, sections: dict[str, bytes]) -> bytes:
         heads = container.canonical([head.to_json() for head in self.heads.values()])
-        header = {"round": self.declared.digest}
+        header = {"round": self.private_round.digest}
         return container.to_bytes(kind, header, {"heads": heads, **sections})
 
     @staticmethod
-    def from_bytes(data: bytes, declared: PrivateRound) -> Request:
+    def from_bytes(data: bytes, private_round: PrivateRound) -> Request:
         """Read a request; a `SafleError` unless every head is of this round and its roster."""
         opened = container.from_bytes(data, kind=container.REQUEST)
-        request = Request._read(opened, declared)
+        request = Request._read(opened, private_round)
         opened.finish()
         return request
 
     @staticmethod
-    def _read(opened: container.Container, declared: PrivateRound) -> Request:
+    def _read(opened: container.Container, private_round: PrivateRound) -> Request:
         if set(opened.header) != {"round"} or "heads" not in opened.frames:
             raise WireError("not a request: expected a round and the heads of its clients")
-        declared.require(opened.header["round"])
-        size, most = opened.frames["heads"][1], LARGEST_HEAD * len(declared.clients)
+        private_round.require(opened.header["round"])
+        size, most = opened.frames["heads"][1], LARGEST_HEAD * len(private_round.clients)
         if size > most:
             raise WireError(f"heads of {size} bytes; those of all clients have at most {most}")
         try:
@@ -78,10 +78,10 @@ class Request:
             if isinstance(error, SafleError):
                 raise
             raise WireError(f"the heads of the clients are not valid: {error}") from error
-        found = {check_head(head, declared): head for head in heads}
+        found = {check_head(head, private_round): head for head in heads}
         if [*found] != sorted(found) or len(found) != len(heads):
             raise WireError("the clients are not in ascending order, each of them once")
-        return Request(declared, found)
+        return Request(private_round, found)
 
 
 @dataclass(frozen=True)
@@ -95,54 +95,45 @@ class MaskedSum(Request):
         return self._to_bytes(container.MASKED_SUM, {"sum": self.vector.tobytes()})
 
     @staticmethod
-    def from_bytes(data: bytes, declared: PrivateRound) -> MaskedSum:
+    def from_bytes(data: bytes, private_round: PrivateRound) -> MaskedSum:
         """Read the server's own file."""
         opened = container.from_bytes(data, kind=container.MASKED_SUM)
-        request = Request._read(opened, declared)
-        vector = np.frombuffer(opened.section("sum", declared.vector_bytes), np.uint8)
+        request = Request._read(opened, private_round)
+        vector = np.frombuffer(opened.section("sum", private_round.vector_bytes), np.uint8)
         opened.finish()
-        return MaskedSum(declared, request.heads, vector)
+        return MaskedSum(private_round, request.heads, vector)
 
     @property
     def request(self) -> Request:
         """What the keyholders are asked."""
-        return Request(self.declared, self.heads)
+        return Request(self.private_round, self.heads)
 
-    def open(self, answers: Iterable[Answer]) -> Any:
+    def open(self, answers: Iterable[KeyholderAnswer]) -> Any:
         """The value of the sum, verified: statistics, a histogram or evaluation counts."""
-        masks: dict[int, Answer] = {}
-        named = set()
+        given: dict[str, KeyholderAnswer] = {}
         for answer in answers:
-            answer.require(self.declared, self.digest)
-            named.add(answer.keyholder)
-            for share in answer.vectors:
-                _check_agree(masks.setdefault(share, answer), answer, share)
-        if len(masks) < len(self.declared.shares):
+            answer.require(self.private_round, self.digest)
+            if answer.keyholder in given:
+                raise FederationError(f"two answers of {answer.keyholder}; name one of them")
+            given[answer.keyholder] = answer
+        if missing := [name for name in self.private_round.keyholders if name not in given]:
             raise FederationError(
-                f"{len(named)} keyholders have answered; {self.declared.needed} of "
-                f"{', '.join(self.declared.keyholders)} are needed"
+                f"no answer of {', '.join(missing)}; all {len(self.private_round.keyholders)} "
+                "keyholders must answer, and if one is lost so is the round: begin a new one"
             )
         vector = self.vector.copy()
-        for share, answer in masks.items():
-            add_vectors(self.declared.space.blocks, vector, answer.vectors[share], -1)
-        return unpack(self.declared.space, vector)
-
-
-def _check_agree(first: Answer, second: Answer, share: int) -> None:
-    if first is not second and not np.array_equal(first.vectors[share], second.vectors[share]):
-        raise FederationError(
-            f"{first.keyholder} and {second.keyholder} answer differently about the same masks: "
-            "one of them is wrong; ask a third, and keep all files"
-        )
+        for answer in given.values():
+            add_vectors(self.private_round.space.blocks, vector, answer.masks, -1)
+        return unpack(self.private_round.space, vector)
 
 
 def gather_files(
-    declared: PrivateRound,
+    private_round: PrivateRound,
     places: Iterable[StrPath],
     progress: Callable[[float], None] = lambda _share: None,
 ) -> MaskedSum:
     """Add up masked files, or folders of them, one in memory at a time; errors name the file."""
-    gathering = Gathering(declared)
+    gathering = Gathering(private_round)
     sources = find_files(places, except_for=BESIDE)
     for done, source in enumerate(sources, start=1):
         with naming(source):
@@ -154,10 +145,10 @@ def gather_files(
 class Gathering:
     """Adds up masked contributions, one in memory at a time; none of a client twice."""
 
-    def __init__(self, declared: PrivateRound) -> None:
-        self.declared = declared
+    def __init__(self, private_round: PrivateRound) -> None:
+        self.private_round = private_round
         self._heads: dict[str, Head] = {}
-        self._total = new_vector(declared.space.blocks)
+        self._total = new_vector(private_round.space.blocks)
 
     @property
     def clients(self) -> list[str]:
@@ -178,25 +169,25 @@ class Gathering:
         """
         digest = hashlib.sha256(data).hexdigest()
         with log_refusal(who=client, digest=digest, place=place):
-            masked = Masked.from_bytes(data, self.declared)
+            masked = Masked.from_bytes(data, self.private_round)
             if client not in ("", masked.client):
                 raise FederationError(f"{client} sent the contribution of {masked.client}")
             self.check(masked)
-        note = f"masked, of round {self.declared.digest[:12]}…"
+        note = f"masked, of round {self.private_round.digest[:12]}…"
         write_log("received", who=masked.client, digest=digest, note=note, place=place)
         return masked
 
     def add(self, masked: Masked) -> None:
         """Add a client's vector."""
         self.check(masked)
-        add_vectors(self.declared.space.blocks, self._total, masked.vector)
+        add_vectors(self.private_round.space.blocks, self._total, masked.vector)
         self._heads[masked.client] = masked.head
 
     def finish(self) -> MaskedSum:
         """The sum; refused with fewer clients than the keyholders will open."""
-        if len(self._heads) < self.declared.least:
+        if len(self._heads) < self.private_round.fewest:
             raise FederationError(
                 f"{len(self._heads)} clients are in; keyholders open the sum of at least "
-                f"{self.declared.least}"
+                f"{self.private_round.fewest} of this round's {len(self.private_round.clients)}"
             )
-        return MaskedSum(self.declared, dict(sorted(self._heads.items())), self._total)
+        return MaskedSum(self.private_round, dict(sorted(self._heads.items())), self._total)

@@ -14,10 +14,10 @@ from typing import Any
 
 from safle.basics.sqlite import SqliteFile
 from safle.errors import FederationError
-from safle.private.answer import Answer
+from safle.private.answer import KeyholderAnswer
 from safle.private.gathering import Request
 from safle.private.keys import PrivateKey
-from safle.private.masked import open_seeds
+from safle.private.masked import open_mask_key
 from safle.private.masks import add_masks
 from safle.private.noisy_space import NoisySpace
 from safle.private.vector import new_vector
@@ -72,28 +72,28 @@ class History:
         """
         asked = frozenset(request.heads)
         others = "SELECT round, members FROM opened WHERE round != ?"
-        rows = self._base.run(others, request.declared.digest)
+        rows = self._base.run(others, request.private_round.digest)
         with self._base.naming():
             for digest, members in rows:
                 names = frozenset(member.split(" ", 1)[1] for member in json.loads(members))
                 for few in (asked - names, names - asked):
-                    if asked & names and 0 < len(few) < request.declared.least:
+                    if asked & names and 0 < len(few) < request.private_round.least:
                         yield digest, few
 
     def add(self, request: Request) -> None:
         """Check a request against all before it, and note it; on the disk when this returns."""
         with self._base.transaction():
-            before = self.opened(request.declared.digest)
+            before = self.opened(request.private_round.digest)
             if request.members in before:
                 return
-            if before and isinstance(request.declared.space, NoisySpace):
+            if before and isinstance(request.private_round.space, NoisySpace):
                 raise FederationError(
                     "a set of this round was opened before, and every sum that opens with noise "
                     "costs as much privacy as the first: declare a new round"
                 )
-            check_apart([*before, request.members], request.declared.least)
+            check_apart([*before, request.members], request.private_round.fewest)
             members, now = json.dumps(sorted(request.members)), datetime.now(UTC).isoformat()
-            row = (request.declared.digest, request.digest, members, now)
+            row = (request.private_round.digest, request.digest, members, now)
             self._base.run("INSERT INTO opened VALUES (?, ?, ?, ?)", *row)
 
     def keep(self, request: Request, data: bytes) -> bytes:
@@ -101,7 +101,7 @@ class History:
 
         Noise that is drawn twice could be averaged away.
         """
-        row = request.declared.digest, request.digest, data
+        row = request.private_round.digest, request.digest, data
         with self._base.transaction():
             self._base.run("INSERT OR IGNORE INTO answers VALUES (?, ?, ?)", *row)
         kept = self.kept(request)
@@ -112,7 +112,7 @@ class History:
         """The answer to a request that was made before, where it has noise."""
         found = self._base.run(
             "SELECT answer FROM answers WHERE round = ? AND request = ?",
-            *(request.declared.digest, request.digest),
+            *(request.private_round.digest, request.digest),
         )
         return found[0][0] if found else None
 
@@ -120,9 +120,9 @@ class History:
 def check_apart(sets: Iterable[frozenset[str]], least: int) -> None:
     """Refuse sets whose sums, added and subtracted in any way, come down to few clients.
 
-    Of any two, one holds the other and ``least`` clients more. Two at a time is what keyholders
-    can judge: where two of three open a sum, any two sums have a keyholder in common, and three
-    sums may have none.
+    Of any two, one holds the other and ``least`` clients more: what follows from such a chain of
+    sums are sums of whole steps of it. Every keyholder answers every request, so that one honest
+    keyholder judges all of them.
 
     Examples
     --------
@@ -154,27 +154,28 @@ from the others, at least 3 must stay together: wait until more have come or gon
 
 def explain(request: Request, history: History) -> list[str]:
     """What a keyholder is asked to open, in sentences for the person who decides."""
-    declared, clients = request.declared, request.heads
-    before = history.opened(declared.digest)
+    private_round, clients = request.private_round, request.heads
+    before = history.opened(private_round.digest)
     already = f"Sets of this round that you have opened before: {len(before)}."
     if request.members in before:
         already = "You have opened this very set before: the answer will be the same."
     if history.empty:
         already = "Your history is empty: if you have answered before, stop, and name the old file."
     noise = ""
-    if isinstance(declared.space, NoisySpace):
-        noise = f" You add noise: {declared.space.privacy.promise}, whatever the others do."
+    if isinstance(private_round.space, NoisySpace):
+        noise = f" You add noise: {private_round.space.privacy.promise}, whatever the others do."
         if not before and (spent := history.ledger.releases()):
-            rho = sum((release.rho for release in spent), declared.space.privacy.rho)
+            rho = sum((release.rho for release in spent), private_round.space.privacy.rho)
+            together = epsilon_of(rho, private_round.space.delta)
             noise += (
                 f" Rounds with noise that you have opened before: {len(spent)}; all together, of "
-                f"the same people, they make epsilon {epsilon_of(rho, declared.space.delta):.3g}."
+                f"the same people, they make epsilon {together:.3g}."
             )
     text = f"""
-{declared.operator.name} asks you to open the sum of {len(clients)} of {len(declared.clients)} \
-clients of round {declared.digest[:12]}…: {", ".join(clients)}.
-The round opens sums of at least {declared.least} clients, by {declared.needed} of the \
-keyholders {", ".join(declared.keyholders)}.
+{private_round.operator.name} asks you to open the sum of {len(clients)} of \
+{len(private_round.clients)} clients of round {private_round.digest[:12]}…: {", ".join(clients)}.
+The round opens sums of at least {private_round.fewest} clients, if all keyholders answer: \
+{", ".join(private_round.keyholders)}.
 {already}
 What opens is the sum of all these clients, and of none of them alone.{noise}"""
     return text.strip().splitlines() + [
@@ -186,7 +187,7 @@ What opens is the sum of all these clients, and of none of them alone.{noise}"""
 
 def answer_on_record(
     request: Request, key: PrivateKey, history: History, *, place: Path | None = None
-) -> Answer:
+) -> KeyholderAnswer:
     """`answer`, with a row in a log, this site's by default, before anybody else has it."""
     about: dict[str, Any] = {"who": key.name, "digest": request.digest, "place": place}
     with log_refusal(**about):
@@ -195,8 +196,8 @@ def answer_on_record(
     return made
 
 
-def answer(request: Request, key: PrivateKey, history: History) -> Answer:
-    """The sums of the masks of a request's clients; the same request has the same answer.
+def answer(request: Request, key: PrivateKey, history: History) -> KeyholderAnswer:
+    """The sum of a keyholder's masks of a request's clients; the same request has the same answer.
 
     Raises
     ------
@@ -204,22 +205,19 @@ def answer(request: Request, key: PrivateKey, history: History) -> Answer:
         Too few clients, a box that is not this keyholder's, or a set that differs by too few
         clients from one that was opened before.
     """
-    declared = request.declared
-    if key.name not in declared.keyholders or declared.keyholders[key.name] != key.public:
+    private_round = request.private_round
+    if key.name not in private_round.keyholders or private_round.keyholders[key.name] != key.public:
         raise FederationError(f"{key.name}'s key is not a keyholder's of this round")
-    opened = [open_seeds(head, declared, key) for head in request.heads.values()]
+    mask_keys = [open_mask_key(head, private_round, key) for head in request.heads.values()]
     history.add(request)
     if kept := history.kept(request):
-        return Answer.from_bytes(kept, declared)
-    vectors = {}
-    for share in declared.shares_of(key.name):
-        vectors[share] = new_vector(declared.space.blocks)
-        add_masks(declared.space.blocks, vectors[share], [keys[share] for keys in opened])
-    made = Answer(key.name, declared.digest, request.digest, vectors)
-    if not isinstance(declared.space, NoisySpace):
+        return KeyholderAnswer.from_bytes(kept, private_round)
+    masks = new_vector(private_round.space.blocks)
+    add_masks(private_round.space.blocks, masks, mask_keys)
+    made = KeyholderAnswer(key.name, private_round.digest, request.digest, masks)
+    if not isinstance(private_round.space, NoisySpace):
         return made
-    space = declared.space
+    space = private_round.space
     history.ledger.spend(space, space.epsilon, space.delta)
-    for masks in vectors.values():
-        space.hide(masks)
-    return Answer.from_bytes(history.keep(request, made.to_bytes(key)), declared)
+    space.hide(masks)
+    return KeyholderAnswer.from_bytes(history.keep(request, made.to_bytes(key)), private_round)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,10 +40,10 @@ class Masked:
         return self.head.to_bytes(container.MASKED, self.vector.tobytes())
 
     @staticmethod
-    def from_bytes(data: bytes | memoryview, declared: PrivateRound) -> Masked:
+    def from_bytes(data: bytes | memoryview, private_round: PrivateRound) -> Masked:
         """Read a client's file; a `SafleError` unless it is of this round and of its roster."""
-        signed, size = Signed.read(data, container.MASKED), declared.vector_bytes
-        client = check_head(signed.head, declared)
+        signed, size = Signed.read(data, container.MASKED), private_round.vector_bytes
+        client = check_head(signed.head, private_round)
         if signed.payload_bytes != size:
             raise WireError(
                 f"{client} sent {signed.payload_bytes} bytes; this round's vectors have {size}"
@@ -52,65 +51,65 @@ class Masked:
         return Masked(client, signed.head, np.frombuffer(signed.unfold(size), np.uint8))
 
 
-def mask(declared: PrivateRound, key: PrivateKey, value: Any) -> Masked:
+def mask(private_round: PrivateRound, key: PrivateKey, value: Any) -> Masked:
     """What a round adds up, under fresh masks: what a client sends to the server."""
     client = key.name
-    _require_member(client, declared)
-    if declared.clients[client] != key.public:
+    _require_member(client, private_round)
+    if private_round.clients[client] != key.public:
         raise FederationError(
             f"the round lists another key for {client}; ask its operator for a new round"
         )
-    vector = pack(declared.space, value)
-    seeds = [new_seed() for _ in declared.shares]
-    keys = (derive_key(seed, declared.digest, client, at) for at, seed in enumerate(seeds))
-    add_masks(declared.space.blocks, vector, keys)
+    vector = pack(private_round.space, value)
+    seeds = {name: new_seed() for name in private_round.keyholders}
+    keys = [derive_key(seed, private_round.digest, client, at) for at, seed in seeds.items()]
+    add_masks(private_round.space.blocks, vector, keys)
     digest = hashlib.sha256(vector.data).hexdigest()
     boxes = {
-        name: keyholder.seal_box(
-            b"".join(seeds[at] for at in declared.shares_of(name)),
-            declared.bound_to(client, digest, name),
-        ).hex()
-        for name, keyholder in declared.keyholders.items()
+        name: keyholder.seal_box(seeds[name], private_round.bound_to(client, digest, name)).hex()
+        for name, keyholder in private_round.keyholders.items()
     }
-    fields = {"round": declared.digest, "client": client, "boxes": boxes}
+    fields = {"round": private_round.digest, "client": client, "boxes": boxes}
     return Masked(client, Head.sign(key, KIND, vector.data, **fields), vector)
 
 
-def check_head(head: Head, declared: PrivateRound) -> str:
+def check_head(head: Head, private_round: PrivateRound) -> str:
     """Whose head this is; a `SafleError` unless a client of this round has signed it for it."""
     fields = head.fields
     if set(fields) != {"kind", "payload", "round", "client", "boxes"}:
         raise WireError("the head does not hold exactly the fields of a masked contribution")
     client = fields["client"]
-    _require_member(client, declared)
-    head.check(declared.clients[client], KIND)
-    declared.require(fields["round"])
+    _require_member(client, private_round)
+    head.check(private_round.clients[client], KIND)
+    private_round.require(fields["round"])
     boxes = fields["boxes"]
-    if not isinstance(boxes, dict) or set(boxes) != set(declared.keyholders):
+    if not isinstance(boxes, dict) or set(boxes) != set(private_round.keyholders):
         raise WireError(f"{client} did not seal one box for each keyholder")
     if any(not isinstance(box, str) or len(box) > 2 * LARGEST_BOX for box in boxes.values()):
         raise WireError(f"a box of {client} is not one")
     return str(client)
 
 
-def open_seeds(head: Head, declared: PrivateRound, key: PrivateKey) -> Mapping[int, bytes]:
-    """The mask keys that a client has given to a keyholder, by the number of the share."""
-    client, given = str(head.fields["client"]), declared.shares_of(key.name)
+def open_mask_key(head: Head, private_round: PrivateRound, key: PrivateKey) -> bytes:
+    """The key of the mask that a client has given to a keyholder; errors name the client."""
+    client = str(head.fields["client"])
     try:
         box = bytes.fromhex(head.fields["boxes"][key.name])
     except ValueError as error:
         raise WireError(f"a box of {client} is not one: {error}") from error
-    seeds = key.open_box(box, declared.bound_to(client, head.payload_digest, key.name))
-    if len(seeds) != SEED_BYTES * len(given):
-        raise FederationError(f"{client} sealed {len(seeds)} bytes; expected {len(given)} seeds")
-    return {
-        share: derive_key(seeds[SEED_BYTES * at :][:SEED_BYTES], declared.digest, client, share)
-        for at, share in enumerate(given)
-    }
+    try:
+        seed = key.open_box(box, private_round.bound_to(client, head.payload_digest, key.name))
+    except FederationError as error:
+        raise FederationError(f"{client}: {error}; ask for a sum without {client}") from error
+    if len(seed) != SEED_BYTES:
+        raise FederationError(
+            f"{client} sealed {len(seed)} bytes; expected a seed of {SEED_BYTES}: ask for a sum "
+            f"without {client}"
+        )
+    return derive_key(seed, private_round.digest, client, key.name)
 
 
-def _require_member(client: object, declared: PrivateRound) -> None:
-    if not isinstance(client, str) or client not in declared.clients:
+def _require_member(client: object, private_round: PrivateRound) -> None:
+    if not isinstance(client, str) or client not in private_round.clients:
         raise FederationError(
             f"{str(client)[:80]!r} is not on the roster of this round; its operator declares who is"
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from itertools import combinations
 
 import numpy as np
 
@@ -23,23 +22,14 @@ SEED_BYTES = 32
 _ZEROS = bytes(8 * kernels.RUN)
 
 
-def shares(keyholders: int, needed: int) -> list[tuple[int, ...]]:
-    """Who is given each seed, so that any ``needed`` keyholders have all and fewer have not.
-
-    >>> shares(3, 2), shares(1, 1)
-    ([(0, 1), (0, 2), (1, 2)], [(0,)])
-    """
-    return [*combinations(range(keyholders), keyholders - needed + 1)]
-
-
 def new_seed() -> bytes:
     """A seed for one mask, never used again: two vectors under one mask give each other away."""
     return os.urandom(SEED_BYTES)
 
 
-def derive_key(seed: bytes, round_digest: str, client: str, share: int) -> bytes:
-    """The key of a mask: another round, client or share has another."""
-    info = f"safle mask\n{share}\n{client}".encode()
+def derive_key(seed: bytes, round_digest: str, client: str, keyholder: str) -> bytes:
+    """The key of a mask: another round, client or keyholder has another."""
+    info = f"safle mask\n{keyholder}\n{client}".encode()
     return HKDF(SHA256(), 32, salt=bytes.fromhex(round_digest), info=info).derive(seed)
 
 

@@ -54,8 +54,8 @@ class NoisySpace(StatisticsSpace):
         self.privacy  # noqa: B018
         if any(block.width > WIDEST for block in self.blocks):
             raise CountOverflow(
-                f"at most {self.most_samples} samples, and their noise, take more than {WIDEST} "
-                "bytes a number: declare fewer samples"
+                f"at most {self.most_total_samples} samples, and their noise, take more than "
+                f"{WIDEST} bytes a number: declare fewer samples"
             )
 
     @cached_property
@@ -93,8 +93,8 @@ class NoisySpace(StatisticsSpace):
     def value(self, arrays: Iterator[NDArray[np.int64]]) -> NoisyStatistics:
         counts, dim = next(arrays), self.layout.embedding_dim
         samples = sum(counts.tolist())
-        if samples > self.most_samples + len(counts) * self._room(self.privacy.counts):
-            check_samples(samples, self.most_samples)
+        if samples > self.most_total_samples + len(counts) * self._room(self.privacy.counts):
+            check_samples(samples, self.most_total_samples)
         cross = np.zeros((dim, len(counts)), np.int64)
         for group in self._groups:
             cross[group.places] = next(arrays).reshape(-1, len(counts))
@@ -125,5 +125,5 @@ def with_noise(
     space: StatisticsSpace, epsilon: float, delta: float, calibration: str, keyholders: int
 ) -> NoisySpace:
     """What a round adds up, opened with noise only."""
-    exact = space.fingerprint, space.layout, space.class_names, space.most_samples
+    exact = space.fingerprint, space.layout, space.class_names, space.most_total_samples
     return NoisySpace(*exact, epsilon, delta, calibration, keyholders)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from safle.private.answer import Answer
+from safle.private.answer import KeyholderAnswer
 from safle.private.gathering import Gathering, Request
 from safle.private.keyholder import History, answer
 from safle.private.keys import PrivateKey
@@ -19,7 +19,7 @@ def add_privately(
     space: Space,
     values: Mapping[str, Callable[[], Any]],
     *,
-    keyholders: int = 3,
+    keyholders: int = 2,
     least: int = 2,
     sent: Callable[[bytes], None] = lambda _file: None,
 ) -> Any:
@@ -36,30 +36,30 @@ def add_privately(
     >>> from safle.private.round import statistics_space
     >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
     >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5, 0.9)]
-    >>> space = statistics_space(encoder, ["ill", "well"], most_samples=100)
+    >>> space = statistics_space(encoder, ["ill", "well"], most_total_samples=100)
     >>> clients = {f"client-{at}": lambda part=part: part for at, part in enumerate(parts)}
     >>> add_privately(space, clients) == parts[0] + parts[1] + parts[2]
     True
     """
     clients = [PrivateKey.new(name) for name in values]
     holders = [PrivateKey.new(f"keyholder-{number + 1}") for number in range(keyholders)]
-    declared = declare_round(
+    private_round = declare_round(
         PrivateKey.new("operator"),
         space,
         clients=[key.public for key in clients],
         keyholders=[key.public for key in holders],
         least=least,
     )
-    gathering = Gathering(declared)
+    gathering = Gathering(private_round)
     for key in clients:
-        data = mask(declared, key, values[key.name]()).to_bytes()
+        data = mask(private_round, key, values[key.name]()).to_bytes()
         sent(data)
-        gathering.add(Masked.from_bytes(data, declared))
+        gathering.add(Masked.from_bytes(data, private_round))
     total = gathering.finish()
     asked = total.request.to_bytes()
     answers = []
-    for key in holders[: declared.needed]:
+    for key in holders:
         with History(Path(":memory:")) as history:
-            answered = answer(Request.from_bytes(asked, declared), key, history)
-        answers.append(Answer.from_bytes(answered.to_bytes(key), declared))
+            answered = answer(Request.from_bytes(asked, private_round), key, history)
+        answers.append(KeyholderAnswer.from_bytes(answered.to_bytes(key), private_round))
     return total.open(answers)

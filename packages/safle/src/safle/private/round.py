@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -17,18 +20,29 @@ from safle.encoders.names import as_names
 from safle.errors import FederationError, SafleError, SettingsError, WireError
 from safle.private.evaluation_space import EvaluationSpace
 from safle.private.keys import PrivateKey, PublicKey
-from safle.private.masks import shares
 from safle.private.noisy_space import NoisySpace
 from safle.private.signed import Head, Signed
 from safle.private.statistics_space import StatisticsSpace
 from safle.private.vector import HistogramSpace, Space, vector_bytes
 from safle.wire import container
 
-FORMAT = "safle-round-1"
-KEYHOLDERS = (1, 3)
+FORMAT = "safle-round-2"
+MOST_KEYHOLDERS = 3
+"""All of them must answer: a fourth would protect no more clients, and lose more rounds."""
+FINEST_SHARE = 1000
+"""Shares are fractions of a denominator up to this: 0.333 and 1/3 are what they look like."""
 MOST_BYTES = 1 << 22
 """Of a round's payload: some ten thousand clients."""
-_FIELDS = {"format", "id", "space", "most_samples", "clients", "keyholders", "needed", "least"}
+_FIELDS = {
+    "format",
+    "id",
+    "space",
+    "most_total_samples",
+    "clients",
+    "keyholders",
+    "least",
+    "least_share",
+}
 
 
 @dataclass(frozen=True)
@@ -38,21 +52,26 @@ class RoundContent:
     Attributes
     ----------
     space : what is added up
-    clients, keyholders : by name; keyholders are numbered in this order
-    needed : keyholders without whom nothing opens
-    least : fewest clients whose sum is opened, and whom two opened sums tell apart
+    clients, keyholders : by name; all keyholders must answer before a sum opens
+    least : fewest clients whose sum is opened, and by whom two opened sums differ
+    least_share : the same, as a share of all clients of the round
     """
 
     space: Space
     clients: Mapping[str, PublicKey]
     keyholders: Mapping[str, PublicKey]
-    needed: int
     least: int
+    least_share: Fraction
+
+    @property
+    def fewest(self) -> int:
+        """Clients whose sum is opened, and by whom two opened sums differ, at the least."""
+        return max(self.least, math.ceil(self.least_share * len(self.clients)))
 
 
 @dataclass(frozen=True)
 class PrivateRound(RoundContent):
-    """A declared round; every client, keyholder and server works from the same file.
+    """A round that its operator has signed: everybody works from the same file.
 
     Attributes
     ----------
@@ -65,18 +84,8 @@ class PrivateRound(RoundContent):
     data: bytes = field(repr=False, compare=False)
 
     @cached_property
-    def shares(self) -> list[tuple[int, ...]]:
-        """The keyholders, by number, who are given each seed."""
-        return shares(len(self.keyholders), self.needed)
-
-    @cached_property
     def vector_bytes(self) -> int:
         return vector_bytes(self.space.blocks)
-
-    def shares_of(self, keyholder: str) -> list[int]:
-        """The numbers of the seeds that a keyholder is given."""
-        number = list(self.keyholders).index(keyholder)
-        return [at for at, given in enumerate(self.shares) if number in given]
 
     def bound_to(self, client: str, vector_digest: str, keyholder: str) -> bytes:
         """What a box opens with alone: it cannot be moved to another round, client or file."""
@@ -107,19 +116,16 @@ def read_content(payload: bytes) -> RoundContent:
         content = json.loads(payload)
         if content["format"] != FORMAT or set(content) != _FIELDS:
             raise WireError(f"not a round of format {FORMAT}")
-        most = _number(content["most_samples"], 1)
+        most = _number(content["most_total_samples"], 1)
         clients, keyholders = _roster(content["clients"]), _roster(content["keyholders"])
-        needed, least = _number(content["needed"], 1), _number(content["least"], 2)
+        least, least_share = _number(content["least"], 2), _share(content["least_share"])
         space = _read_space(content["space"], most, len(keyholders))
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as e:
         if isinstance(e, SafleError):
             raise
         raise WireError(f"not a valid round: {e}") from e
-    _check(clients, keyholders, needed, least)
-    if isinstance(space, NoisySpace) and needed != len(keyholders):
-        # What two keyholders know, one of them could give without its noise.
-        raise SettingsError("a round with noise needs all of its keyholders to open")
-    return RoundContent(space, clients, keyholders, needed, least)
+    _check(clients, keyholders, least)
+    return RoundContent(space, clients, keyholders, least, least_share)
 
 
 def declare_round(
@@ -128,29 +134,38 @@ def declare_round(
     *,
     clients: Sequence[PublicKey],
     keyholders: Sequence[PublicKey],
-    needed: int | None = None,
     least: int = 3,
+    least_share: float = 0.5,
 ) -> PrivateRound:
     """A new round, signed by its operator.
 
+    Parameters
+    ----------
+    space : what is added up
+    keyholders : one, two or three; all of them must answer, and a server that works with all but
+        one of them learns nothing more
+    least, least_share : no sum of fewer clients is opened, nor two that differ by fewer
+
     Examples
     --------
-    >>> operator, *others = (PrivateKey.new(name) for name in "abcdefg")
+    >>> operator, *others = (PrivateKey.new(name) for name in "abcdef")
     >>> public = [key.public for key in others]
-    >>> space = HistogramSpace(Grid(0, 1, bins=4), 2, most_samples=1000)
-    >>> declared = declare_round(operator, space, clients=public[:3], keyholders=public[3:])
-    >>> declared.needed, PrivateRound.load(declared.data, operator.public) == declared
-    (2, True)
+    >>> space = HistogramSpace(Grid(0, 1, bins=4), 2, most_total_samples=1000)
+    >>> private_round = declare_round(operator, space, clients=public[:3], keyholders=public[3:])
+    >>> private_round.fewest, [*private_round.keyholders]
+    (3, ['e', 'f'])
+    >>> PrivateRound.load(private_round.data, operator.public) == private_round
+    True
     """
     content = {
         "format": FORMAT,
         "id": secrets.token_hex(16),
         "space": _write_space(space),
-        "most_samples": space.most_samples,
+        "most_total_samples": space.most_total_samples,
         "clients": [party.to_json() for party in clients],
         "keyholders": [party.to_json() for party in keyholders],
-        "needed": needed or _needed(space, len(keyholders)),
         "least": least,
+        "least_share": str(Fraction(least_share).limit_denominator(FINEST_SHARE)),
     }
     payload = container.canonical(content)
     head = Head.sign(key, "round", payload)
@@ -158,12 +173,8 @@ def declare_round(
     return PrivateRound.load(data, key.public)
 
 
-def _needed(space: Space, keyholders: int) -> int:
-    return keyholders if isinstance(space, NoisySpace) else keyholders // 2 + 1
-
-
 def statistics_space(
-    made: Made, classes: Sequence[ClassName], most_samples: int
+    made: Made, classes: Sequence[ClassName], most_total_samples: int
 ) -> StatisticsSpace:
     """What a round of statistics adds up.
 
@@ -171,21 +182,18 @@ def statistics_space(
     ----------
     made : the encoder that all clients share
     classes : every class that any client may have
-    most_samples : of all clients together
+    most_total_samples : of all clients together
     """
-    return StatisticsSpace(made.fingerprint, made.layout, as_class_names(classes), most_samples)
+    return StatisticsSpace(
+        made.fingerprint, made.layout, as_class_names(classes), most_total_samples
+    )
 
 
 def _check(
-    clients: Mapping[str, PublicKey], keyholders: Mapping[str, PublicKey], needed: int, least: int
+    clients: Mapping[str, PublicKey], keyholders: Mapping[str, PublicKey], least: int
 ) -> None:
-    if len(keyholders) not in KEYHOLDERS:
-        raise SettingsError(f"{len(keyholders)} keyholders; expected 1 or 3")
-    if not len(keyholders) < 2 * needed <= 2 * len(keyholders):
-        # Two halves could open two sets that nobody has compared.
-        raise SettingsError(
-            f"{needed} of {len(keyholders)} keyholders needed; expected more than half of them"
-        )
+    if not 1 <= len(keyholders) <= MOST_KEYHOLDERS:
+        raise SettingsError(f"{len(keyholders)} keyholders; expected 1 to {MOST_KEYHOLDERS}")
     if not 2 <= least <= len(clients):
         raise SettingsError(
             f"least {least} of {len(clients)} clients; expected 2 to as many as there are: the "
@@ -209,6 +217,17 @@ def _number(value: object, least: int) -> int:
     return value
 
 
+def _share(value: object) -> Fraction:
+    """A share from its one text, such as "1/2"."""
+    # Python would take "1e999999999" for a fraction, and work it out.
+    if not isinstance(value, str) or not re.fullmatch(r"\d{1,9}(/[1-9]\d{0,8})?", value):
+        raise WireError("least_share is no share; expected a text such as 1/2")
+    share = Fraction(value)
+    if str(share) != value or share > 1:
+        raise WireError(f"least_share {value}; expected a share from 0 to 1, such as 1/2")
+    return share
+
+
 def _write_space(space: Space) -> dict[str, Any]:
     if isinstance(space, StatisticsSpace):
         layout, classes = space.layout.to_json(), [*space.class_names]
@@ -224,12 +243,17 @@ def _write_space(space: Space) -> dict[str, Any]:
     return {"grid": space.grid.to_json(), "features": space.feature_dim, **names}
 
 
-def _read_space(content: Any, most_samples: int, keyholders: int) -> Space:
+def _read_space(content: Any, most_total_samples: int, keyholders: int) -> Space:
     if set(content) - {"promise"} == {"fingerprint", "layout", "classes"}:
         classes = tuple(content["classes"])
         if not is_digest(content["fingerprint"]) or as_class_names(classes) != classes:
             raise WireError("expected an encoder's fingerprint, and classes in ascending order")
-        exact = content["fingerprint"], Layout.from_json(content["layout"]), classes, most_samples
+        exact = (
+            content["fingerprint"],
+            Layout.from_json(content["layout"]),
+            classes,
+            most_total_samples,
+        )
         if "promise" not in content:
             return StatisticsSpace(*exact)
         epsilon, delta, calibration = content["promise"]
@@ -239,8 +263,8 @@ def _read_space(content: Any, most_samples: int, keyholders: int) -> Space:
         classes = tuple(content["classes"])
         if not is_digest(content["model"]) or as_class_names(classes) != classes:
             raise WireError("expected a model's digest, and classes in ascending order")
-        return EvaluationSpace(content["model"], classes, most_samples)
+        return EvaluationSpace(content["model"], classes, most_total_samples)
     grid, features = Grid.from_json(content["grid"]), _number(content["features"], 1)
     return HistogramSpace(
-        grid, features, most_samples, as_names(content.get("names", ()), features)
+        grid, features, most_total_samples, as_names(content.get("names", ()), features)
     )

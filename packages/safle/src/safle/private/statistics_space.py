@@ -99,12 +99,13 @@ class StatisticsSpace:
     fingerprint: str
     layout: Layout
     class_names: tuple[ClassName, ...]
-    most_samples: int
+    most_total_samples: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.most_samples <= self.layout.most_samples:
+        if not 1 <= self.most_total_samples <= self.layout.most_samples:
             raise CountOverflow(
-                f"at most {self.most_samples} samples; expected 1 to {self.layout.most_samples}"
+                f"at most {self.most_total_samples} samples; expected 1 to "
+                f"{self.layout.most_samples}"
             )
 
     @cached_property
@@ -126,7 +127,7 @@ class StatisticsSpace:
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        classes, most = len(self.class_names), self.most_samples
+        classes, most = len(self.class_names), self.most_total_samples
         # Wide enough for any number: more samples than declared are noticed, not wrapped.
         result = [Block("class counts", classes, 0, LARGEST_COUNT)]
         for group in self._groups:
@@ -137,7 +138,7 @@ class StatisticsSpace:
     def arrays(self, value: Statistics) -> Iterator[NDArray[np.integer[Any]]]:
         s, names = value, self.class_names
         require_same(self, s)
-        check_samples(s.sample_count, self.most_samples)
+        check_samples(s.sample_count, self.most_total_samples)
         if unknown := sorted({*s.class_names} - {*names}, key=str):
             raise InvariantError(f"class {unknown[0]!r} is not among those that the round declares")
         yield from self._arrays(s)
@@ -167,7 +168,7 @@ class StatisticsSpace:
 
     def value(self, arrays: Iterator[NDArray[np.int64]]) -> Statistics:
         layout, counts = self.layout, next(arrays)
-        check_samples(sum(counts.tolist()), self.most_samples)
+        check_samples(sum(counts.tolist()), self.most_total_samples)
         cross = np.zeros((layout.embedding_dim, len(counts)), np.int64)
         for group in self._groups:
             cross[group.places] = next(arrays).reshape(len(group.places), -1)

@@ -41,7 +41,7 @@ class Space(Protocol):
     """What a round adds up: blocks of integers, to and from the value that they stand for."""
 
     @property
-    def most_samples(self) -> int:
+    def most_total_samples(self) -> int:
         """Of all clients together."""
 
     @property
@@ -141,26 +141,28 @@ class HistogramSpace:
 
     grid: Grid
     feature_dim: int
-    most_samples: int
+    most_total_samples: int
     names: tuple[str, ...] = ()
 
     @property
     def blocks(self) -> tuple[Block, ...]:
         cells = self.feature_dim * (self.grid.bins + 1)
-        return Block("samples", 1, 0, LARGEST_COUNT), Block("counts", cells, 0, self.most_samples)
+        return Block("samples", 1, 0, LARGEST_COUNT), Block(
+            "counts", cells, 0, self.most_total_samples
+        )
 
     def arrays(self, value: Histogram) -> Iterator[NDArray[np.integer[Any]]]:
         # Added to none, a histogram of another grid or width says so.
         cells = np.zeros((self.feature_dim, self.grid.bins + 2), np.int64)
         none = Histogram(self.grid, cells, self.names)
         counts = (none + value).counts
-        check_samples(value.sample_count, self.most_samples)
+        check_samples(value.sample_count, self.most_total_samples)
         yield np.array([value.sample_count])
         yield counts[:, :-1].reshape(-1)
 
     def value(self, arrays: Iterator[NDArray[np.int64]]) -> Histogram:
         samples, counts = arrays
-        check_samples(int(samples[0]), self.most_samples)
+        check_samples(int(samples[0]), self.most_total_samples)
         free = counts.reshape(self.feature_dim, -1)
         last = samples - free.sum(axis=1)
         return Histogram(self.grid, np.column_stack([free, last]), self.names)

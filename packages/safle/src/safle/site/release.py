@@ -35,8 +35,7 @@ class Release:
         in a histogram
     gives_away : the samples that can be worked out, in a sentence; empty if we know of none
     masked : whether only a sum with others can be read, and then
-    keyholders : who helps to open it: fingerprints of keys, by name
-    needed : keyholders without whom nothing opens
+    keyholders : who must all help to open it: fingerprints of keys, by name
     least_clients : fewest whose sum is opened
     epsilon : of what is published; infinite where sums are exact
     """
@@ -49,7 +48,6 @@ class Release:
     gives_away: str = ""
     masked: bool = False
     keyholders: Mapping[str, str] = field(default_factory=dict)
-    needed: int = 0
     least_clients: int = 1
     epsilon: float = math.inf
 
@@ -67,8 +65,7 @@ class Release:
             masked=True,
             gives_away="",
             keyholders=keyholders,
-            needed=declared.needed,
-            least_clients=declared.least,
+            least_clients=declared.fewest,
             epsilon=space.epsilon if isinstance(space, NoisySpace) else math.inf,
         )
 

@@ -120,13 +120,13 @@ class Sheet:
         release = self.release
         if release.masked:
             holders = release.keyholders.items()
-            few = f"{release.needed} of the keyholders" if len(holders) > 1 else "the keyholder"
+            all_of_them = "all keyholders" if len(holders) > 1 else "the keyholder"
             noise = f", with noise of epsilon {release.epsilon:g}"
             return {
-                "this file": f"nobody: it is masked; the server and {few} could if they worked "
-                "together",
+                "this file": f"nobody: it is masked; the server and {all_of_them} could if "
+                "they worked together",
                 "a sum": f"the server, of at least {release.least_clients:,} clients"
-                f"{noise * math.isfinite(release.epsilon)}, opened by {few}",
+                f"{noise * math.isfinite(release.epsilon)}, opened by {all_of_them}",
                 "keyholders": ", ".join(f"{_line(name)} ({key[:12]}…)" for name, key in holders),
             }
         known = "we know of no way to work samples out"
