@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, stdev
 from typing import Any
@@ -242,9 +242,8 @@ def _try_heads(encoder: Encoder, dataset: data.Dataset, seed: int) -> dict[str, 
     seconds = time.perf_counter() - begun
     least = solve(statistics, head="least-squares", ridge=chosen.ridge)
     real = Reduction(statistics).real
-    other = put_head("discriminant", statistics, least.weights, least.ridge, real)
-    solutions = {"least-squares": least, "discriminant": replace(least, **vars(other))}
-    solutions[JUDGED] = chosen
+    other = put_head("discriminant", statistics, least, real)
+    solutions = {"least-squares": least, "discriminant": other, JUDGED: chosen}
     if can_square(statistics):
         solutions["quadratic"] = solve(statistics, head="quadratic")
     accuracies = {head: _accuracy(encoder, found, dataset) for head, found in solutions.items()}

@@ -69,7 +69,6 @@ def run(settings: Settings) -> Outcome:
             "auto_over_given": auto_over_given,
             "dim": target.shape[0],
             "precision": solution.precision,
-            "backend": solution.backend,
             "seconds": times.to_json() | choosing.to_json(),
             "spread": times.spread() | choosing.spread(),
         },

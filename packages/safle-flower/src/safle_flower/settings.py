@@ -100,7 +100,6 @@ class Solve:
     ridge: str = "auto"
     head: str = "auto"
     criterion: str = "gcv"
-    backend: str = "auto"
 
     def options(self) -> dict[str, Any]:
         """The arguments; a ridge that is not "auto" is a number."""

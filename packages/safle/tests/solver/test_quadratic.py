@@ -212,12 +212,12 @@ def test_in_a_stack_and_beside_units(counted):
     encoder, features, labels, _ = counted
     tables = make_encoder(PublicSample(features), "embedding", buckets=2, group_size=2)
     units = make_encoder(PublicSample(features), units=8, by_class=True)
-    alone = quadratic(count(encoder, features, labels), None).squares
+    alone = quadratic(count(encoder, features, labels), None).quadratic
     for other in (StackEncoder([tables, encoder]), units):
         total = count(other, features, labels)
         model = Model(other, solve(total))
         assert Model.from_bytes(model.to_bytes()).digest == model.digest
-        found = quadratic(total, None).squares
+        found = quadratic(total, None).quadratic
         assert found.factors.shape == alone.factors.shape
         assert len(squared_columns(other.layout)) == features.shape[1]
 

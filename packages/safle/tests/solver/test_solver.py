@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -11,18 +10,9 @@ import numpy as np
 import pytest
 
 from safle.basics import memory
-from safle.errors import InvalidInput, MissingExtra, NotEnoughMemory, SolveError
+from safle.errors import InvalidInput, NotEnoughMemory, SolveError
 from safle.model import Model
-from safle.solver import (
-    facade,
-    heads,
-    least_squares,
-    panels,
-    solve,
-    solve_bytes,
-    spectrum,
-    torch_backend,
-)
+from safle.solver import facade, heads, least_squares, panels, solve, solve_bytes, spectrum
 from safle.statistics import Statistics
 from support.data_sets import KINDS, fixed_data, fixed_encoder, repeated
 
@@ -39,7 +29,6 @@ RIDGES = [0, 0.5, 100.0, "auto"]
         ({"ridge": None}, "ridge None"),
         ({"ridge": [1.0]}, r"ridge \[1.0\]"),
         ({"head": "mean"}, "auto, least-squares, discriminant, averaged, quadratic"),
-        ({"ridge": 1.0, "backend": "cublas"}, "auto, scipy or torch"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, found):
@@ -176,41 +165,3 @@ def test_progress_does_not_go_back_when_the_precision_is_raised(monkeypatch):
     assert len(tries) == 2
     assert all(a <= b for a, b in pairwise(calls))
     assert calls[-1] == 1.0
-
-
-def test_torch_is_only_needed_where_it_is_asked_for(monkeypatch):
-    statistics = fixed_data().count()
-    monkeypatch.setattr(least_squares, "installed", lambda: False)
-    monkeypatch.setattr(least_squares, "TORCH_WORTHWHILE", 1)
-    assert solve(statistics, ridge=1.0).backend == "scipy"
-    monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'safle\[torch\]'"):
-        solve(statistics, ridge=1.0, backend="torch")
-
-
-def test_large_systems_use_torch_where_it_is_installed_and_faster(monkeypatch):
-    pytest.importorskip("torch")
-    statistics = fixed_data().count()
-    assert torch_backend.installed()
-    assert solve(statistics, ridge=1.0).backend == "scipy"
-    monkeypatch.setattr(least_squares, "TORCH_WORTHWHILE", 1)
-    for faster, backend in ((True, "torch"), (False, "scipy")):
-        monkeypatch.setattr(least_squares, "multiplies_faster", lambda faster=faster: faster)
-        assert solve(statistics, ridge=1.0).backend == backend
-
-
-@pytest.mark.parametrize(
-    ("slow", "faster"), [(panels.ScipyBackend, True), (torch_backend.TorchBackend, False)]
-)
-def test_the_library_that_multiplies_faster_is_found_by_trying_both(monkeypatch, slow, faster):
-    pytest.importorskip("torch")
-    multiply = slow.subtract_product
-
-    def take_long(*arguments):
-        time.sleep(0.2)
-        return multiply(*arguments)
-
-    monkeypatch.setattr(slow, "subtract_product", take_long)
-    torch_backend.multiplies_faster.cache_clear()
-    assert torch_backend.multiplies_faster() is faster
-    torch_backend.multiplies_faster.cache_clear()

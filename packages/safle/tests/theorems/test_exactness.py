@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from itertools import product
 
 import numba
@@ -115,7 +114,6 @@ def test_the_number_of_threads_does_not_change_the_model(kind):
         numba.set_num_threads(threads)
         statistics = data.count()
         saved.add(model_bytes(data.encoder, statistics, ridge=1.5))
-        saved.add(model_bytes(data.encoder, statistics, ridge=1.5, backend="scipy"))
     numba.set_num_threads(1)
     assert len(saved) == 1
 
@@ -203,7 +201,7 @@ from safle import DeclaredRange, EmbeddingEncoder, LinearEncoder, Model
 from safle import count, make_encoder, solve
 from sklearn.datasets import load_digits
 
-backend, wide = sys.argv[1], sys.argv[2] == "wide"
+wide = sys.argv[1] == "wide"
 range_ = DeclaredRange(0, 16, 64)
 features, labels = load_digits(return_X_y=True)
 few, some = slice(0, 12), slice(0, 64)
@@ -226,27 +224,29 @@ for kind, encoder in encoders.items():
         heads = ["least-squares", "discriminant", "averaged"]
         for head in heads + ["quadratic"] * (kind == "by class"):
             for criterion in ("gcv", "evidence") if wide else ("gcv",):
-                solution = solve(statistics, head=head, criterion=criterion, backend=backend)
-                digest = Model(encoder, solution).digest
-                print(kind, name, head, criterion, solution.ridge, digest)
+                model = Model(encoder, solve(statistics, head=head, criterion=criterion))
+                told = model.digest
+                if model.squares is not None:
+                    # By LAPACK, whose last bits are the machine's: the answers must agree.
+                    told = "constant" if name == "constant" else model.predict(samples).tolist()
+                print(kind, name, head, criterion, np.float32(model.ridge), told)
 """
 
 
-KERNELS = {"Haswell": "AVX2", "Sandybridge": "AVX"}
-"""Of OpenBLAS, and the instructions that torch's MKL is held to beside it."""
+KERNELS = ["Haswell", "Sandybridge"]
+"""Of OpenBLAS."""
 
 
-def models_of(backend, threads, kernel, width="narrow"):
+def models_of(threads, kernel, width="narrow"):
     """What another process with other threads and another BLAS kernel saves, line by line."""
     names = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "PYTHONHASHSEED"]
     environment = {
         **os.environ,
-        **dict.fromkeys([*names, "MKL_NUM_THREADS"], threads),
+        **dict.fromkeys(names, threads),
         "OPENBLAS_CORETYPE": kernel,
-        "MKL_ENABLE_INSTRUCTIONS": KERNELS[kernel],
     }
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, backend, width],
+        [sys.executable, "-c", PROGRAM, width],
         env=environment,
         capture_output=True,
         text=True,
@@ -256,24 +256,16 @@ def models_of(backend, threads, kernel, width="narrow"):
 
 
 @pytest.mark.slow
-def test_no_combination_of_library_threads_and_kernel_changes_a_model():
-    libraries = ["scipy", *(["torch"] if find_spec("torch") else [])]
-    combinations = [*product(libraries, ("1", "2"), KERNELS)]
+def test_no_combination_of_threads_and_kernel_changes_a_model():
+    combinations = [*product(("1", "2"), KERNELS)]
     found = {combination: models_of(*combination) for combination in combinations}
-    expected = found["scipy", "1", "Haswell"]
+    expected = found["1", "Haswell"]
     assert len(expected) == 3 * 4 * 3 + 4
     assert {how: lines for how, lines in found.items() if lines != expected} == {}
 
 
 @pytest.mark.slow
 def test_nor_does_it_change_models_of_more_kinds_and_columns():
-    pytest.importorskip("torch")
-    expected = models_of("scipy", "1", "Haswell", "wide")
+    expected = models_of("1", "Haswell", "wide")
     assert len(expected) == (5 * 6 * 3 + 6) * 2
-    # With the one above, every two of library, threads and kernel meet in every combination.
-    for backend, threads, kernel in (
-        ("scipy", "2", "Sandybridge"),
-        ("torch", "1", "Sandybridge"),
-        ("torch", "2", "Haswell"),
-    ):
-        assert models_of(backend, threads, kernel, "wide") == expected
+    assert models_of("2", "Sandybridge", "wide") == expected

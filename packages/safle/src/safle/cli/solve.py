@@ -34,7 +34,6 @@ PRIORS = (
     "How frequent classes are where the model is used: all alike, or a .csv of lines "
     "'class,number'."
 )
-BACKEND = "Who factors; auto takes torch for large systems where it is installed."
 CURVE = "Also write the ridge curve: .png, .csv or .json."
 CURVE_SUFFIXES = (".png", ".csv", ".json")
 
@@ -76,7 +75,6 @@ solve_options = opt.options(
     opt.option(
         "--priors", PRIORS, "uniform|FILE", callback=_priors, show_default="as they were counted"
     ),
-    opt.option("--backend", BACKEND, type=click.Choice(["auto", "scipy", "torch"]), default="auto"),
     opt.written("--curve", CURVE, ".png", ".json", "ridge curve"),
 )
 """How statistics are solved; ``curve`` and ``how`` of `solve_and_save`."""
@@ -241,6 +239,6 @@ def _facts(model: Model, solution: Solution) -> dict[str, object]:
         **privacy_facts(model),
         "residual": f"{solution.residual:.1e}",
         "rank": rank,
-        "precision": f"{solution.precision} by {solution.backend}",
+        "precision": solution.precision,
         "digest": model.digest,
     }

@@ -1,9 +1,9 @@
 """Model: encoder + weights -> predictions. ``scores = sum_j W_j[idx_j] + dense W + b``.
 
 Weights are kept as float32 multiples of one power of two (24 bits below the largest), so
-a sum of them is exact: scores do not depend on the order of summation, and equal
-statistics give equal bytes, on any machine. What the quadratic head adds is exact as well:
-see `safle.model.squares`.
+a sum of them is exact: scores do not depend on the order of summation. Equal statistics give
+equal bytes, of linear heads on any machine, of quadratic ones on one machine. What the
+quadratic head adds is exact as well: see `safle.model.squares`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from safle.model.grid import on_grid
 from safle.model.kernels.tables import MOST_BITS
 from safle.solver import Solution
 from safle.solver.heads import HEADS
-from safle.solver.quadratic import Quadratic
+from safle.solver.solution import Quadratic
 from safle.statistics.privacy import Privacy
 
 if TYPE_CHECKING:

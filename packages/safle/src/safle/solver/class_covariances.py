@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
 from safle.encoders.codes import Layout
-from safle.solver.kernels import multiply_in_order
 from safle.statistics import Statistics
 
 LEAST_SPREAD, SPREAD_PER_FEATURE = 0.05, 0.3
@@ -25,8 +22,7 @@ class ClassCovariances:
 
     Attributes
     ----------
-    columns : int64, (d,), see `squared_columns`
-    rows : int64, (d,), their rows in the statistics
+    rows : int64, (d,), rows of `squared_columns` in the statistics
     counts : float64, (class_count,)
     means : float64, (class_count, d)
     pooled : S, float64, (d, d)
@@ -34,24 +30,24 @@ class ClassCovariances:
     """
 
     def __init__(self, statistics: Statistics) -> None:
-        self.statistics, self.columns = statistics, squared_columns(statistics.layout)
         layout, n = statistics.layout, statistics.sample_count
-        self._places = self.columns - layout.by_class[0]
-        self._real = 1 / np.array(layout.dense_scales, np.float64)[self.columns]
-        self.rows = len(statistics.codes) + self.columns
+        columns = squared_columns(layout)
+        d = len(columns)
+        self.statistics = statistics
+        self._places = columns - layout.by_class[0]
+        self._real = 1 / np.array(layout.dense_scales, np.float64)[columns]
+        self.rows = len(statistics.codes) + columns
         self.counts = statistics.class_counts.astype(np.float64)
         sums = statistics.cross[self.rows] * self._real[:, None]
-        self.means: Matrix = np.ascontiguousarray((sums / self.counts).T)
+        self.means: Matrix = (sums / self.counts).T
         whole = sum(statistics.class_gram(place) for place in range(len(self.counts)))
         gram = self._of_features(np.asarray(whole))
-        within = gram - multiply_in_order(np.ascontiguousarray(sums), self.means)
-        self.pooled: Matrix = within / max(n - len(self.counts), 1)
-        mean = statistics.cross[self.rows].sum(axis=1) * self._real / n
-        variances = np.maximum(np.diagonal(gram) / n - mean * mean, 0.0)
-        d = len(self.columns)
+        self.pooled: Matrix = (gram - sums @ self.means) / max(n - len(self.counts), 1)
+        mean = sums.sum(axis=1) / n
+        variances = np.maximum(np.diagonal(gram) / n - mean**2, 0.0)
         r = LEAST_SPREAD + SPREAD_PER_FEATURE * d / n
         # Features that never vary say nothing, whatever they are divided by.
-        self.spread = r * (math.fsum(variances) / d or 1.0)
+        self.spread = r * (float(variances.mean()) or 1.0)
 
     def _of_features(self, gram: NDArray[np.int64]) -> Matrix:
         real = gram[np.ix_(self._places, self._places)] * self._real

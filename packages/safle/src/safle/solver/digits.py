@@ -67,14 +67,6 @@ class Ridge:
         return Ridge(numerator, shift)
 
 
-@dataclass(frozen=True)
-class ExactSolution:
-    """Real weights, (dim, class_count), and the relative residual they leave."""
-
-    weights: Matrix
-    residual: float
-
-
 class System:
     """``A = C + ridge diag(unit^2)``, times a power of two that makes it integer.
 
@@ -133,8 +125,8 @@ class System:
         return (residual << move) - (product << self.shift) - self._penalty * digits
 
 
-def solve_exactly(system: System, approximate: Approximate) -> ExactSolution:
-    """Solve ``A w = M`` for the real weights ``unit * w``.
+def solve_exactly(system: System, approximate: Approximate) -> tuple[Matrix, float]:
+    """``A w = M``: real weights ``unit * w``, (dim, class_count), and their relative residual.
 
     Parameters
     ----------
@@ -148,7 +140,7 @@ def solve_exactly(system: System, approximate: Approximate) -> ExactSolution:
     weights = _round(whole.solution, whole.scale, beyond, system.unit)
     left = np.ldexp(whole.residual.astype(np.float64), -whole.scale - system.shift)
     size = float(np.linalg.norm(system.statistics.cross.astype(np.float64)))
-    return ExactSolution(weights, float(np.linalg.norm(left)) / size if size else 0.0)
+    return weights, float(np.linalg.norm(left)) / size if size else 0.0
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from safle.basics.arguments import require_type
 from safle.errors import InvalidInput
 from safle.solver.heads import HEADS, put_head
-from safle.solver.least_squares import BackendName, least_squares, require_memory
+from safle.solver.least_squares import least_squares, require_memory
 from safle.solver.noise import noise_ridge, privacy_of
 from safle.solver.panels import Progress
 from safle.solver.priors import Priors, shift_of
-from safle.solver.quadratic import coolness, quadratic
+from safle.solver.quadratic import quadratic
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import CRITERIA, RidgeCurve, degrees_of_freedom, ridge_curve
 from safle.solver.solution import Solution
@@ -40,7 +40,6 @@ def solve(
     ridge: float | Literal["auto"] = "auto",
     head: Head = "auto",
     criterion: Criterion = "gcv",
-    backend: BackendName = "auto",
     priors: Priors | None = None,
     progress: Progress | None = None,
 ) -> Solution:
@@ -56,7 +55,6 @@ def solve(
         each class, of statistics counted by class), "averaged" (of those there can be), or
         "auto": averaged where there are two classes, and scatter within them to divide by
     criterion : "gcv" or "evidence"
-    backend : who factors; "auto" takes torch for large systems where it is installed
     priors : how frequent classes are where the model is used: "uniform", or a number for each
         class; as they were counted if None. Not for least squares, whose scores have none.
     progress : called with the finished share, 0 to 1
@@ -79,10 +77,14 @@ def solve(
     _check_ridge(ridge, head)
     _check_statistics(statistics)
     shift = _shift(priors, head, statistics)
+    report = _rising(progress)
     if head == "quadratic":
-        own = None if ridge == "auto" else float(ridge)
-        return _with_priors(_solve_quadratic(statistics, own, progress), shift)
-    solved = _solve_linear(statistics, ridge, head, criterion, backend, _rising(progress))
+        solved = quadratic(statistics, None if ridge == "auto" else float(ridge))
+    else:
+        solved = _solve_linear(statistics, ridge, head, criterion, report)
+    if report is not None:
+        report(1.0)
+    log.info("solved: %r", solved)
     return _with_priors(solved, shift)
 
 
@@ -116,20 +118,6 @@ def _with_priors(solution: Solution, shift: NDArray[np.float64] | None) -> Solut
         return solution
     moved = solution.intercept + (solution.temperature or 1.0) * shift
     return replace(solution, intercept=moved)
-
-
-def _solution(statistics: Statistics, **solved: Any) -> Solution:
-    made = Solution(
-        fingerprint=statistics.fingerprint,
-        layout=statistics.layout,
-        codes=statistics.codes,
-        class_names=statistics.class_names,
-        class_counts=statistics.class_counts,
-        privacy=privacy_of(statistics),
-        **solved,
-    )
-    log.info("solved: %r", made)
-    return made
 
 
 class _Choice(NamedTuple):
@@ -168,7 +156,6 @@ def _solve_linear(
     ridge: float | Literal["auto"],
     head: Head,
     criterion: Criterion,
-    backend: BackendName,
     progress: Progress | None,
 ) -> Solution:
     """Choose a ridge, solve the linear system and put the head on it."""
@@ -180,7 +167,7 @@ def _solve_linear(
     )
     ahead = _share(progress, 0.0 if choice.curve is None else 0.6, 0.95)
     tries = NOISY_TRIES if choice.least else 1
-    plain = least_squares(statistics, reduction, choice.ridge, backend, ahead, tries)
+    plain = least_squares(statistics, reduction, choice.ridge, ahead, tries)
 
     def freedom() -> float:
         return degrees_of_freedom(
@@ -189,29 +176,8 @@ def _solve_linear(
 
     # What noise does to scores, sums do not tell.
     told = None if choice.least or privacy_of(statistics) else freedom
-    headed = put_head(head, statistics, plain.weights, plain.ridge, reduction.real, told)
-    if progress is not None:
-        progress(1.0)
-    return _solution(statistics, curve=choice.curve, **vars(headed), **plain.facts)
-
-
-def _solve_quadratic(
-    statistics: Statistics, ridge: float | None, progress: Progress | None
-) -> Solution:
-    squared, cool = quadratic(statistics, ridge), coolness(statistics)
-    if progress is not None:
-        progress(1.0)
-    return _solution(
-        statistics,
-        head="quadratic",
-        weights=squared.weights * cool,
-        intercept=squared.intercept * cool,
-        quadratic=replace(squared.squares, worth=cool),
-        ridge=squared.ridge,
-        residual=0.0,
-        precision="float64",
-        backend="safle",
-    )
+    solved = replace(plain, curve=choice.curve)
+    return put_head(head, statistics, solved, reduction.real, told)
 
 
 def _check_ridge(ridge: Any, head: str) -> None:

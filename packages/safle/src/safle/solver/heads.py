@@ -12,22 +12,23 @@
   class, the mean of that and of the quadratic head, by `safle.solver.quadratic.share`;
 - quadratic: see `safle.solver.quadratic`.
 
-B is on a grid, the same whoever factored, and from there on every sum has a fixed order
-and no library's: so are the heads.
+B is on a grid, the same whoever factored, and from there on every sum of the linear heads has a
+fixed order and no library's: so are they.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import SolveError
-from safle.solver.kernels import invert_in_order, multiply_in_order
-from safle.solver.logarithms import log_shares
-from safle.solver.quadratic import Quadratic, can_square, coolness, quadratic, share
+from safle.solver.ordered import invert_in_order, log_shares, multiply_in_order
+from safle.solver.quadratic import can_square, quadratic, share
+from safle.solver.quadratic import temperature as temperature_of_squares
+from safle.solver.solution import Solution
 from safle.solver.temperature import find_temperature
 from safle.statistics import Statistics
 
@@ -38,70 +39,65 @@ MOST_CLASSES = 2_000
 Matrix = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Headed:
-    """What a head made of least-squares weights."""
-
-    head: str
-    weights: Matrix
-    intercept: Matrix
-    quadratic: Quadratic | None = None
-    temperature: float | None = None
-
-
 def put_head(
     head: str,
     statistics: Statistics,
-    weights: Matrix,
-    ridge: float,
+    solved: Solution,
     real: Matrix,
     freedom: Callable[[], float] | None = None,
-) -> Headed:
-    """Weights, intercept and temperature of the head, from the weights of least squares.
+) -> Solution:
+    """The solution with weights, intercept and temperature of a head.
 
     Parameters
     ----------
     head : "auto", or one of `HEADS` that takes weights
-    weights : least-squares weights B, (dim, class_count), at this ridge
+    solved : by least squares
     real : (dim,), the real value of one unit of each column
     freedom : the degrees of freedom at this ridge; None where no temperature can be had
     """
-    classes = len(statistics.class_names)
-    without = Headed("least-squares", weights, np.zeros(classes))
-    if head == "least-squares" or (head == "auto" and not (ridge and classes > 1)):
-        return without
+    several = len(statistics.class_names) > 1
+    if head == "least-squares" or (head == "auto" and not (solved.ridge and several)):
+        return solved
     chosen = "averaged" if head == "auto" else head
-    target, counts = statistics.cross * real[:, None], statistics.class_counts
+    weights, counts = solved.weights, statistics.class_counts
+    target = statistics.cross * real[:, None]
     try:
         turned, product, intercept = discriminant(
             weights, target, counts, average=chosen == "averaged"
         )
     except SolveError:
         if head == "auto":
-            return without
+            return solved
         raise
     temperature = None
     if freedom is not None:
         own = multiply_in_order(np.ascontiguousarray(weights.T), weights)
         temperature = find_temperature(
-            (product.T, own), (turned, intercept), counts, ridge=ridge, freedom=freedom()
+            (product.T, own), (turned, intercept), counts, ridge=solved.ridge, freedom=freedom()
         )
-    linear = Headed(chosen, multiply_in_order(weights, turned), intercept, temperature=temperature)
+    linear = replace(
+        solved,
+        head=chosen,
+        weights=multiply_in_order(weights, turned),
+        intercept=intercept,
+        temperature=temperature,
+    )
     if chosen == "averaged" and can_square(statistics):
         return _average_squares(statistics, linear)
     return linear
 
 
-def _average_squares(statistics: Statistics, linear: Headed) -> Headed:
+def _average_squares(statistics: Statistics, linear: Solution) -> Solution:
     """The mean of the quadratic head and of one that has weights, each at its temperature."""
-    own, cool, say = quadratic(statistics, None), coolness(statistics), share(statistics)
-    squared = say * cool
-    plain = (1 - say) * (cool if linear.temperature is None else 1 / linear.temperature)
-    return Headed(
-        "averaged",
-        linear.weights * plain + own.weights * squared,
-        linear.intercept * plain + own.intercept * squared,
-        replace(own.squares, worth=squared),
+    squared, part = quadratic(statistics, None), share(statistics)
+    assert squared.quadratic is not None, "the quadratic head has squares"
+    rest = (1 - part) / (linear.temperature or temperature_of_squares(statistics))
+    return replace(
+        linear,
+        weights=linear.weights * rest + squared.weights * part,
+        intercept=linear.intercept * rest + squared.intercept * part,
+        quadratic=replace(squared.quadratic, worth=part * squared.quadratic.worth),
+        temperature=None,
     )
 
 

@@ -1,100 +1,71 @@
 """The linear system: statistics, a ridge -> ``(C + ridge I)^-1 M``, rounded once.
 
-A factor in half of the bits, from whichever library is faster, is refined to the true
-solution; where it cannot be had, one in all bits is tried.
+A factor in half of the bits is refined to the true solution; where it cannot be had, one in all
+bits is tried.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.memory import require
-from safle.errors import InvalidInput, SolveError
-from safle.solver.digits import ExactSolution, System, solve_exactly
+from safle.errors import SolveError
+from safle.solver.digits import System, solve_exactly
 from safle.solver.minimum_norm import minimum_norm
-from safle.solver.panels import Backend, Cholesky, PanelledMatrix, Progress, ScipyBackend
+from safle.solver.panels import Cholesky, PanelledMatrix, Progress
 from safle.solver.reduction import Reduction
-from safle.solver.torch_backend import TorchBackend, installed, multiplies_faster
+from safle.solver.solution import Solution
 from safle.statistics import Statistics
-
-BackendName = Literal["auto", "scipy", "torch"]
-TORCH_WORTHWHILE = 6_000
-"""Columns from which factoring takes longer than importing torch."""
-
-
-@dataclass(frozen=True)
-class LeastSquares:
-    """Real weights, (dim, class_count), of the linear system alone."""
-
-    weights: NDArray[np.float64]
-    ridge: float
-    residual: float
-    rank: int | None = None
-    precision: str = "spectral"
-    backend: str = "scipy"
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """All but the weights, which a head has yet to be put on."""
-        return {name: value for name, value in vars(self).items() if name != "weights"}
 
 
 def least_squares(
     statistics: Statistics,
     reduction: Reduction,
     ridge: float,
-    backend: BackendName,
     progress: Progress | None,
     tries: int = 1,
-) -> LeastSquares:
+) -> Solution:
     """Solve with a ridge; where that fails, with twice the ridge, ``tries`` times in all."""
+    nothing = np.zeros(len(statistics.class_names))
+    head = {"head": "least-squares", "intercept": nothing}
     if ridge == 0:
         weights, rank, residual = minimum_norm(statistics, reduction)
-        return LeastSquares(weights, 0.0, residual, rank)
+        solved = {"ridge": 0.0, "residual": residual, "rank": rank, "precision": "spectral"}
+        return Solution.of(statistics, weights=weights, **solved, **head)
     system = System(statistics, ridge, np.rint(1 / reduction.real).astype(np.int64))
-    chosen = _backend(backend, reduction.reduced_dim)
     precision = "float32"
     try:
-        solution = _factored(system, reduction, chosen, np.float32, progress)
+        weights, residual = _factored(system, reduction, np.float32, progress)
     except SolveError:
         precision = "float64"
         try:
-            solution = _factored(system, reduction, chosen, np.float64, progress)
+            weights, residual = _factored(system, reduction, np.float64, progress)
         except SolveError as error:
             if tries > 1:
                 # Noise this far out is rare, and a larger ridge covers any.
-                return least_squares(statistics, reduction, 2 * ridge, backend, progress, tries - 1)
+                return least_squares(statistics, reduction, 2 * ridge, progress, tries - 1)
             raise SolveError(
                 f"{error}: the statistics are not those of real samples, or the ridge "
                 f"{system.ridge.value:g} is far too small beside them; `safle store verify` names "
                 "an inconsistent contribution, which can be removed"
             ) from error
-    return LeastSquares(
-        solution.weights,
-        system.ridge.value,
-        solution.residual,
-        precision=precision,
-        backend=chosen.name,
-    )
+    solved = {"ridge": system.ridge.value, "residual": residual, "precision": precision}
+    return Solution.of(statistics, weights=weights, **solved, **head)
 
 
 def _factored(
-    system: System,
-    reduction: Reduction,
-    backend: Backend,
-    dtype: Any,
-    progress: Progress | None,
-) -> ExactSolution:
+    system: System, reduction: Reduction, dtype: Any, progress: Progress | None
+) -> tuple[NDArray[np.float64], float]:
+    """Real weights, (dim, class_count), and the relative residual they leave."""
     size = reduction.reduced_dim
     require_memory(system.statistics, dtype)
     matrix = PanelledMatrix(size, lambda rows, columns: reduction.tile(rows, columns, dtype))
     ridge = system.ridge.value
     matrix.add_to_diagonal(ridge)
-    factor = Cholesky(matrix, backend, progress)
+    factor = Cholesky(matrix, progress)
 
     def approximate(right: NDArray[np.float64]) -> NDArray[np.float64]:
         # In code units: inverse(C + ridge S^2) = S^-1 inverse(S^-1 C S^-1 + ridge) S^-1,
@@ -127,12 +98,3 @@ def solve_bytes(size: int, classes: int = 1, itemsize: int = 4) -> int:
     """
     half = itemsize * size * (size + 1) // 2
     return half + 4 * itemsize * size * 1024 + 12 * 8 * size * classes
-
-
-def _backend(name: BackendName, size: int) -> Backend:
-    worthwhile = size >= TORCH_WORTHWHILE and installed()
-    if name == "torch" or (name == "auto" and worthwhile and multiplies_faster()):
-        return TorchBackend()
-    if name not in ("auto", "scipy"):
-        raise InvalidInput(f"backend {name!r}; expected auto, scipy or torch")
-    return ScipyBackend()

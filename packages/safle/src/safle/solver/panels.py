@@ -1,14 +1,14 @@
 """A symmetric matrix as panels of rows up to its diagonal, and its Cholesky factor.
 
 Little more than half the memory of a full matrix, and nearly all work in matrix products of
-one panel by another, which run at the machine's GEMM rate. The operations come from SciPy's
-BLAS or from torch.
+one panel by another, which run at the machine's GEMM rate. Panels are in column order, so that
+BLAS and LAPACK change some of their columns in place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,61 +20,6 @@ from safle.solver.substitution import THIN, allocate_rows, take_panel, take_pane
 HEIGHT = 1536
 Progress = Callable[[float], None]
 """Called with the finished share of a long computation, 0 to 1."""
-
-Panel = Any
-"""Some columns of a panel as a backend holds them: an array, or a view of one."""
-
-
-class Backend(Protocol):
-    """Operations in place; ``load`` and ``unload`` convert from and to NumPy, column order."""
-
-    name: str
-
-    def load(self, panel: NDArray[Any]) -> Panel: ...
-    def unload(self, panel: Panel) -> NDArray[Any]: ...
-    def factor(self, target: Panel) -> None:
-        """``target`` becomes its lower Cholesky factor; `SolveError` where there is none."""
-
-    def divide(self, target: Panel, factor: Panel) -> None:
-        """``target @ inverse(factor).T``."""
-
-    def subtract_product(self, target: Panel, left: Panel, right: Panel) -> None:
-        """``target - left @ right.T``."""
-
-    def subtract_square(self, target: Panel, left: Panel) -> None:
-        """``target - left @ left.T``; the lower half is enough."""
-
-
-class ScipyBackend:
-    """NumPy arrays in column order, whose columns SciPy's BLAS changes in place."""
-
-    name = "scipy"
-
-    def load(self, panel: NDArray[Any]) -> NDArray[Any]:
-        return panel
-
-    def unload(self, panel: NDArray[Any]) -> NDArray[Any]:
-        return panel
-
-    def factor(self, target: NDArray[Any]) -> None:
-        (potrf,) = lapack.get_lapack_funcs(("potrf",), (target,))
-        _, info = potrf(target, lower=1, clean=1, overwrite_a=1)
-        if info:
-            raise SolveError(f"the matrix is not positive definite in {target.dtype}")
-
-    def divide(self, target: NDArray[Any], factor: NDArray[Any]) -> None:
-        (trsm,) = blas.get_blas_funcs(("trsm",), (target,))
-        trsm(1.0, factor, target, side=1, lower=1, trans_a=1, overwrite_b=1)
-
-    def subtract_product(
-        self, target: NDArray[Any], left: NDArray[Any], right: NDArray[Any]
-    ) -> None:
-        (gemm,) = blas.get_blas_funcs(("gemm",), (target,))
-        gemm(-1.0, left, right, beta=1.0, c=target, trans_b=1, overwrite_c=1)
-
-    def subtract_square(self, target: NDArray[Any], left: NDArray[Any]) -> None:
-        (syrk,) = blas.get_blas_funcs(("syrk",), (target,))
-        syrk(-1.0, left, beta=1.0, c=target, lower=1, overwrite_c=1)
 
 
 class PanelledMatrix:
@@ -94,34 +39,33 @@ class PanelledMatrix:
 
 
 class Cholesky:
-    """The factor L of a `PanelledMatrix`, whose panels it uses up."""
+    """The factor L of a `PanelledMatrix`, whose panels it takes over."""
 
-    def __init__(
-        self, matrix: PanelledMatrix, backend: Backend, progress: Progress | None = None
-    ) -> None:
+    def __init__(self, matrix: PanelledMatrix, progress: Progress | None = None) -> None:
         self.spans = matrix.spans
-        panels: list[Panel] = []
-        while matrix.panels:
-            panels.append(backend.load(matrix.panels.pop(0)))
-        self._factor(panels, backend, progress)
-        self._lower: list[NDArray[Any]] = []
-        while panels:
-            self._lower.append(backend.unload(panels.pop(0)))
-
-    def _factor(self, panels: list[Panel], backend: Backend, progress: Progress | None) -> None:
-        """Column by column of blocks; each takes off all that lies left of it at once."""
-        count = len(panels)
-        for k, (first, last) in enumerate(self.spans):
-            left, corner = panels[k][:, :first], panels[k][:, first:last]
-            if first:
-                backend.subtract_square(corner, left)
-            backend.factor(corner)
-            for below in panels[k + 1 :]:
-                if first:
-                    backend.subtract_product(below[:, first:last], below[:, :first], left)
-                backend.divide(below[:, first:last], corner)
+        self._lower, matrix.panels = matrix.panels, []
+        count = len(self.spans)
+        for k in range(count):
+            self._factor_column(k)
             if progress is not None:
                 progress(1 - ((count - k - 1) / count) ** 2)
+
+    def _factor_column(self, k: int) -> None:
+        """A column of blocks; it takes off all that lies left of it at once."""
+        first, last = self.spans[k]
+        left, corner = self._lower[k][:, :first], self._lower[k][:, first:last]
+        gemm, syrk, trsm = blas.get_blas_funcs(("gemm", "syrk", "trsm"), (corner,))
+        (potrf,) = lapack.get_lapack_funcs(("potrf",), (corner,))
+        if first:
+            syrk(-1.0, left, beta=1.0, c=corner, lower=1, overwrite_c=1)
+        _, info = potrf(corner, lower=1, clean=1, overwrite_a=1)
+        if info:
+            raise SolveError(f"the matrix is not positive definite in {corner.dtype}")
+        for panel in self._lower[k + 1 :]:
+            target = panel[:, first:last]
+            if first:
+                gemm(-1.0, panel[:, :first], left, beta=1.0, c=target, trans_b=1, overwrite_c=1)
+            trsm(1.0, corner, target, side=1, lower=1, trans_a=1, overwrite_b=1)
 
     def solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
         """``inverse(L L') right``, (dim, width), in the factor's precision."""

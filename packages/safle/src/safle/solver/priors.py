@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
-from safle.solver.logarithms import log_shares
+from safle.solver.ordered import log_shares
 
 Priors = Literal["uniform"] | Mapping[ClassName, float]
 

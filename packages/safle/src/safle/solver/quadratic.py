@@ -24,24 +24,23 @@ which all classes share, left out:
     column j of G_c: ``sqrt(1 - 1 / l_j) V u_j``.
 
 How a, r, T and k were found is told in docs/trials.md. Integers become float64 entry by
-entry, every sum has a fixed order and no library's, and V_c and G_c are rounded to 16 bits:
-equal statistics give equal heads.
+entry, and V_c and G_c, by LAPACK, are rounded to 16 bits: equal statistics give equal heads on
+one machine, and on another one those that agree to rounding.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh, lapack
 
 from safle.basics.memory import require
 from safle.errors import InvalidInput, SolveError
 from safle.solver.class_covariances import ClassCovariances, squared_columns
-from safle.solver.directions import lead
-from safle.solver.kernels import multiply_in_order, whiten_in_order
-from safle.solver.logarithms import log_product, log_shares
+from safle.solver.ordered import log_shares
+from safle.solver.solution import OFFSET_BITS, Quadratic, Solution
 from safle.statistics import Statistics
 
 POOLED = 0.9
@@ -52,56 +51,7 @@ say in the averaged one."""
 TEMPERATURE, TEMPERATURE_PER_FEATURE = 2.5, 0.06
 SAMPLES_PER_DIRECTION = 15
 FACTOR_BITS = 15
-OFFSET_BITS = 12
-"""Of whitened values, behind the binary point."""
-TOGETHER = 8
-"""Classes that are factored at a time."""
 Matrix = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Quadratic:
-    """What a model needs of the quadratic head, in integers.
-
-    A class adds ``-worth |y|^2 / 2`` to its score, with ``y = 2**exponent V' x - offsets /
-    2**OFFSET_BITS`` and x the real values of `squared_columns`; where it is known by its
-    directions G, ``+worth |y|^2 / 2``, with G in the place of V.
-
-    Attributes
-    ----------
-    factors : int16, (class_count, d (d + 1) / 2), rows of upper triangular V; or
-        (class_count, d, k), G
-    exponent : of the power of two that factors are multiples of
-    offsets : int32, (class_count, d), or (class_count, k)
-    worth : 1, or less where other heads have a say
-    """
-
-    factors: NDArray[np.int16]
-    exponent: int
-    offsets: NDArray[np.int32]
-    worth: float = 1.0
-
-    @property
-    def by_directions(self) -> bool:
-        """Whether ``factors`` are G."""
-        return self.factors.ndim == 3
-
-
-@dataclass(frozen=True, eq=False)
-class Squared:
-    """The quadratic head before it is divided by T.
-
-    Attributes
-    ----------
-    weights : float64, (dim, class_count), in real units
-    intercept : float64, (class_count,)
-    ridge : ``n r v``
-    """
-
-    squares: Quadratic
-    weights: Matrix
-    intercept: Matrix
-    ridge: float
 
 
 def can_square(statistics: Statistics) -> bool:
@@ -120,11 +70,11 @@ def share(statistics: Statistics) -> float:
     return at_half / (at_half + statistics.dim - d - len(statistics.layout.constants))
 
 
-def coolness(statistics: Statistics) -> float:
-    """1 / T."""
+def temperature(statistics: Statistics) -> float:
+    """T."""
     per_class = statistics.sample_count / len(statistics.class_names)
     d = len(squared_columns(statistics.layout))
-    return 1 / (TEMPERATURE * (1 + TEMPERATURE_PER_FEATURE * d / per_class))
+    return TEMPERATURE * (1 + TEMPERATURE_PER_FEATURE * d / per_class)
 
 
 def directions(statistics: Statistics) -> int:
@@ -135,7 +85,7 @@ def directions(statistics: Statistics) -> int:
     return k if 2 * k < d else 0
 
 
-def quadratic(statistics: Statistics, ridge: float | None) -> Squared:
+def quadratic(statistics: Statistics, ridge: float | None) -> Solution:
     """The head, from statistics that are counted by class.
 
     Parameters
@@ -152,83 +102,74 @@ def quadratic(statistics: Statistics, ridge: float | None) -> Squared:
     classes = len(statistics.class_names)
     held = k * d * 10 if k else d * (d + 1) * 5
     require(
-        classes * held + TOGETHER * 8 * d * (d + 6 * k + 100),
+        classes * held + 8 * d * (6 * d + 100),
         purpose=f"factors of {classes} classes and {d} features",
         advice="solve on a machine with more memory, or take another head",
     )
     counted = ClassCovariances(statistics)
-    r = counted.spread if ridge is None else ridge / statistics.sample_count
-    squares, weights, intercept = _differ(counted, r, k) if k else _whiten(counted, r)
+    spread = counted.spread if ridge is None else ridge / statistics.sample_count
+    head, weights, intercept = _differ(counted, spread, k) if k else _whiten(counted, spread)
     intercept += log_shares(statistics.class_counts)
-    intercept -= math.fsum(intercept) / classes
-    return Squared(squares, weights, intercept, r * statistics.sample_count)
+    intercept -= intercept.mean()
+    over_temperature = 1 / temperature(statistics)
+    return Solution.of(
+        statistics,
+        head="quadratic",
+        weights=weights * over_temperature,
+        intercept=intercept * over_temperature,
+        quadratic=replace(head, worth=over_temperature),
+        ridge=spread * statistics.sample_count,
+        residual=0.0,
+        precision="float64",
+    )
 
 
 def _whiten(counted: ClassCovariances, spread: float) -> tuple[Quadratic, Matrix, Matrix]:
     """Triangles, no weights, and ``log det V_c``."""
     classes, d = counted.means.shape
     triangles = np.empty((classes, d * (d + 1) // 2), np.float32)
-    upper, logarithms = np.triu_indices(d), np.empty(classes)
-    offsets = np.empty((classes, d))
-    for first in range(0, classes, TOGETHER):
-        some = range(first, min(first + TOGETHER, classes))
-        factors = np.stack([_covariance(counted, place, spread) for place in some])
-        _require_whitened(whiten_in_order(factors))
-        for place, factor in zip(some, factors, strict=True):
-            triangles[place] = factor[upper]
-            logarithms[place] = log_product(np.diagonal(factor))
-            mean = counted.means[place : place + 1]
-            offsets[place] = multiply_in_order(mean, np.triu(factor))[0]
+    upper = np.triu_indices(d)
+    offsets, intercept = np.empty((classes, d)), np.empty(classes)
+    for place in range(classes):
+        lent = (1 - POOLED) * (1 - 1 / counted.counts[place])
+        white = _whitening((1 - POOLED) * counted.own(place) + (1 - lent) * counted.pooled, spread)
+        triangles[place] = white[upper]
+        offsets[place] = counted.means[place] @ white
+        intercept[place] = np.log(np.diagonal(white)).sum()
     weights = np.zeros((counted.statistics.dim, classes))
-    return _round(triangles, offsets), weights, logarithms
+    return _round(triangles, offsets), weights, intercept
 
 
-def _covariance(counted: ClassCovariances, place: int, spread: float) -> Matrix:
-    """Sigma_c, (d, d)."""
-    lent = (1 - POOLED) * (1 - 1 / counted.counts[place])
-    covariance = (1 - POOLED) * counted.own(place) + (1 - lent) * counted.pooled
-    covariance[np.diag_indices(len(covariance))] += spread
-    return covariance
+def _whitening(covariance: Matrix, spread: float) -> Matrix:
+    """Upper triangular V, ``V V' = inverse(covariance + spread I)``."""
+    d = len(covariance)
+    root, failed = lapack.dpotrf(covariance + spread * np.eye(d), lower=0, clean=1)
+    if failed:
+        raise SolveError("a class's covariance is singular; use a larger ridge")
+    white: Matrix = lapack.dtrtri(root, lower=0)[0]
+    return white
 
 
 def _differ(counted: ClassCovariances, spread: float, k: int) -> tuple[Quadratic, Matrix, Matrix]:
     """Directions, weights, and what else the score of a class has at x = 0."""
     classes, d = counted.means.shape
-    whole = counted.pooled.copy()
-    whole[np.diag_indices(d)] += spread
-    _require_whitened(whiten_in_order(whole[None]))
-    white = np.triu(whole)
-    means = multiply_in_order(counted.means, white)
-    factors, offsets = np.zeros((classes, d, k), np.float32), np.zeros((classes, k))
+    white = _whitening(counted.pooled, spread)
+    means = counted.means @ white
+    factors, offsets = np.empty((classes, d, k), np.float32), np.empty((classes, k))
     intercept = np.empty(classes)
-    for first in range(0, classes, TOGETHER):
-        some = range(first, min(first + TOGETHER, classes))
-        differences = np.stack([_difference(counted, place) for place in some])
-        for place, (values, vectors) in zip(some, lead(differences, white, k), strict=True):
-            # Beyond 1: the eigenvalues are those of V' (Sigma_c - P) V.
-            beyond = np.maximum(values, 0.0)
-            scaled = np.ascontiguousarray((vectors * np.sqrt(beyond / (1 + beyond))[:, None]).T)
-            own, mean = slice(0, len(beyond)), means[place : place + 1]
-            factors[place, :, own] = multiply_in_order(white, scaled)
-            offsets[place, own] = multiply_in_order(mean, scaled)[0]
-            far = multiply_in_order(mean, np.ascontiguousarray(mean.T))[0, 0]
-            intercept[place] = -(far + log_product(1 + beyond)) / 2
+    for place in range(classes):
+        # Sigma_c - P: its eigenvalues are those of Sigma_c, less 1.
+        own = counted.own(place) - (1 - 1 / counted.counts[place]) * counted.pooled
+        difference = white.T @ ((1 - POOLED) * own) @ white
+        values, vectors = eigh(difference, subset_by_index=[d - k, d - 1])
+        beyond = np.maximum(values, 0.0)
+        scaled = vectors * np.sqrt(beyond / (1 + beyond))
+        factors[place] = white @ scaled
+        offsets[place] = means[place] @ scaled
+        intercept[place] = -(means[place] @ means[place] + np.log1p(beyond).sum()) / 2
     weights = np.zeros((counted.statistics.dim, classes))
-    middle = multiply_in_order(np.full((1, classes), 1 / classes), means)
-    weights[counted.rows] = multiply_in_order(white, np.ascontiguousarray((means - middle).T))
+    weights[counted.rows] = white @ (means - means.mean(axis=0)).T
     return _round(factors, offsets), weights, intercept
-
-
-def _difference(counted: ClassCovariances, place: int) -> Matrix:
-    """Sigma_c - P, (d, d)."""
-    own = counted.own(place) - (1 - 1 / counted.counts[place]) * counted.pooled
-    difference: Matrix = (1 - POOLED) * own
-    return difference
-
-
-def _require_whitened(done: NDArray[np.bool_]) -> None:
-    if not done.all():
-        raise SolveError("a class's covariance is singular; use a larger ridge")
 
 
 def _round(real: NDArray[np.float32], offsets: Matrix) -> Quadratic:

@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
-from safle.solver.quadratic import Quadratic
+from safle.solver.noise import privacy_of
 from safle.solver.ridge import RidgeCurve
+from safle.statistics import Statistics
 from safle.statistics.privacy import Privacy
+
+OFFSET_BITS = 12
+"""Of whitened values, behind the binary point."""
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """What a model needs of the quadratic head, in integers.
+
+    A class adds ``-worth |y|^2 / 2`` to its score, with ``y = 2**exponent V' x - offsets /
+    2**OFFSET_BITS`` and x the real values of `squared_columns`; where it is known by its
+    directions G, ``+worth |y|^2 / 2``, with G in the place of V.
+
+    Attributes
+    ----------
+    factors : int16, (class_count, d (d + 1) / 2), rows of upper triangular V; or
+        (class_count, d, k), G
+    exponent : of the power of two that factors are multiples of
+    offsets : int32, (class_count, d), or (class_count, k)
+    worth : 1, or less where scores are divided by a temperature, or other heads have a say
+    """
+
+    factors: NDArray[np.int16]
+    exponent: int
+    offsets: NDArray[np.int32]
+    worth: float = 1.0
+
+    @property
+    def by_directions(self) -> bool:
+        """Whether ``factors`` are G."""
+        return self.factors.ndim == 3
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,7 +65,6 @@ class Solution:
     rank : numerical rank, where ridge is 0
     curve : the ridge criterion, where ridge was "auto"
     precision : "float32", "float64" or "spectral"
-    backend : who factored
     quadratic : what the quadratic head adds to the scores, where it has a say
     temperature : that scores are divided by before they become probabilities; None where it is
         not known
@@ -60,10 +92,22 @@ class Solution:
     rank: int | None = None
     curve: RidgeCurve | None = None
     precision: str = ""
-    backend: str = ""
     quadratic: Quadratic | None = None
     privacy: Privacy | None = None
     temperature: float | None = None
+
+    @classmethod
+    def of(cls, statistics: Statistics, **solved: Any) -> Self:
+        """What was solved, with what the statistics say of its columns and classes."""
+        return cls(
+            fingerprint=statistics.fingerprint,
+            layout=statistics.layout,
+            codes=statistics.codes,
+            class_names=statistics.class_names,
+            class_counts=statistics.class_counts,
+            privacy=privacy_of(statistics),
+            **solved,
+        )
 
     @property
     def sample_count(self) -> int:

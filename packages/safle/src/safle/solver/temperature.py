@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from safle.solver.kernels import factor, multiply_in_order
+from safle.solver.ordered import factor_in_order, multiply_in_order
 
 Matrix = NDArray[np.float64]
 STEPS_PER_OCTAVE, LOWEST, HIGHEST = 8, -3, 7
@@ -76,7 +76,7 @@ def _root(covariance: Matrix) -> Matrix | None:
         return None
     for share in (1e-9, 1e-6, 1e-3):
         root = covariance + share * trace / size * np.eye(size)
-        if factor(root):
+        if factor_in_order(root):
             return np.triu(root)
     return None
 
