@@ -1,13 +1,15 @@
 """Label noise: some labels are wrong, at a declared rate, for experiments and tests."""
 
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import InvalidInput
 
-KINDS = ("symmetric", "pair-flip", "client-dependent")
+NoiseKind = Literal["symmetric", "pair-flip", "client-dependent"]
+KINDS = get_args(NoiseKind)
 LEAST_RATE = 0.5
 """Of a noisy client, where noise is client-dependent."""
 

@@ -26,14 +26,14 @@ from safle_lab.baselines import (
     trimmed,
     wisard,
 )
-from safle_lab.baselines.base import Method, Point, Result, Task
+from safle_lab.baselines.base import Method, MethodSettings, Point, Result, Task
 
 _ALL = (
     *(fedavg.METHOD, fedprox.METHOD, moon.METHOD, feddyn.METHOD, fedntd.METHOD, fednova.METHOD),
     *(fednoro.METHOD, fedcorr.METHOD),
     *(oneshot.LOCAL, oneshot.AVERAGE, oneshot.ENSEMBLE, fedkd.METHOD, coboosting.METHOD),
     *(wisard.METHOD, fedcgs.METHOD, tofa.METHOD),
-    *(afl.METHOD, deepafl.METHOD, safle.METHOD, safle.HYBRID, safle.SMALLEST, safle.DEFAULT),
+    *(afl.METHOD, deepafl.METHOD, safle.METHOD, safle.SMALLEST, safle.DEFAULT),
     trimmed.METHOD,
 )
 METHODS: dict[str, Method[Any]] = {method.name: method for method in _ALL}
@@ -50,4 +50,4 @@ def method_named(name: str) -> Method[Any]:
     return METHODS[name]
 
 
-__all__ = ["METHODS", "Method", "Point", "Result", "Task", "method_named"]
+__all__ = ["METHODS", "Method", "MethodSettings", "Point", "Result", "Task", "method_named"]

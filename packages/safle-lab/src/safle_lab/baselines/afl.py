@@ -31,8 +31,9 @@ from safle_lab.baselines.base import (
     Features,
     LinearModel,
     Method,
+    MethodSettings,
+    Positive,
     Result,
-    Stopwatch,
     Task,
     message,
     one_hot,
@@ -44,11 +45,10 @@ MOST_SAMPLES = 1 << (53 - 2 * GRID_BITS)
 """Products of two 16-bit integers summed over so many samples are exact in float64."""
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(MethodSettings, frozen=True):
     """What AFL can be told: the intermediary gamma, and whether it is removed at the end."""
 
-    gamma: float = 1000.0
+    gamma: Positive = 1000.0
     removal: bool = True
 
 
@@ -134,7 +134,6 @@ def run(task: Task, settings: Settings) -> Result:
     """One round of AFL."""
     if len(task.labels) > MOST_SAMPLES:
         raise InvalidInput(f"{len(task.labels)} samples; exact sums hold {MOST_SAMPLES}")
-    watch = Stopwatch()
     step = grid_step(task.features)
     intermediary = settings.gamma / step**2
     sizes: list[int] = []
@@ -143,7 +142,7 @@ def run(task: Task, settings: Settings) -> Result:
         for features, labels in task.clients(reporting=1.0):
             codes = np.rint(features.astype(np.float64) / step)
             sent = upload(codes, one_hot(labels, task.class_count), intermediary)
-            with watch.paused():
+            with task.watch.paused():
                 sizes.append(sent.size)
             yield sent
 
@@ -154,8 +153,14 @@ def run(task: Task, settings: Settings) -> Result:
         if settings.removal:
             weights, error = remove_intermediary(merged, intermediary)
     model = LinearModel(weights / step)
-    up, down = float(np.mean(sizes)), message({"weights": model.weights})
-    return Result.of_one_round(task, model, watch, up=up, down=down, distance_from_integers=error)
+    down = message({"weights": model.weights})
+    return Result(
+        model,
+        down,
+        bytes_up=float(np.mean(sizes)),
+        bytes_down=len(down),
+        facts={"distance_from_integers": error},
+    )
 
 
 METHOD = Method("afl", "AFL", "analytic", run, Settings(), invariant=True)

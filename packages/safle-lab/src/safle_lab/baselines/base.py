@@ -1,7 +1,9 @@
 """What every method is given, and what it gives back.
 
-A method is one function ``(task, settings) -> Result``: the same features, labels and
-partition for all of them, and a result that says what was sent, measured from bytes.
+A method is one function ``(task, settings) -> Result``: the same features, labels and partition
+for all of them, and a result that says what was sent, measured from bytes. `Method` puts the
+same frame around every such function: settings are checked, the work is timed, the model is
+judged where it is watched.
 """
 
 from __future__ import annotations
@@ -10,31 +12,42 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
+from msgspec import Meta, Struct
 from numpy.typing import NDArray
 from safetensors.numpy import save as to_safetensors
 from sklearn.metrics import accuracy_score
 
 from safle.errors import InvalidInput
-from safle_lab.declared import with_given
+from safle_lab.settings import with_given
 
-S = TypeVar("S")
 Features = NDArray[np.float32]
 Labels = NDArray[np.int64]
 Progress = Callable[[float], None]
 """Called with the finished share, 0 to 1."""
 Kind = Literal["analytic", "iterative", "one-shot"]
+Count = Annotated[int, Meta(ge=1)]
+Positive = Annotated[float, Meta(gt=0)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Share = Annotated[float, Meta(gt=0, le=1)]
+
+
+class MethodSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a method can be told; its subclass has a field with a default for each setting."""
+
+
+S = TypeVar("S", bound=MethodSettings)
 
 
 class Predictor(Protocol):
-    """What a method leaves behind."""
+    """What a method leaves behind.
 
-    def predict(self, features: Features) -> NDArray[Any]:
-        """Class numbers, (samples,)."""
+    One with fewer classes than the task has their numbers in ``class_names``.
+    """
 
     def decision_function(self, features: Features) -> NDArray[Any]:
         """Scores that the prediction is the largest of, (samples, class_count)."""
@@ -45,6 +58,38 @@ class Separate:
     """No joint model: every client's own, in the order of the holders."""
 
     members: Sequence[Predictor]
+
+
+def predict(model: Predictor, features: Features) -> NDArray[Any]:
+    """Class numbers of the largest scores, (samples,).
+
+    Examples
+    --------
+    >>> predict(LinearModel(np.array([[1.0, 0.0], [0.0, 1.0]])), np.array([[3.0, 4.0]])).tolist()
+    [1]
+    """
+    scores = model.decision_function(features)
+    names = getattr(model, "class_names", None)
+    best = np.argmax(scores, axis=1)
+    return best if names is None else np.asarray(names)[best]
+
+
+class Stopwatch:
+    """Seconds of the work, without those of watching it."""
+
+    def __init__(self) -> None:
+        self._begin = time.perf_counter()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What happens here is not the method's work."""
+        begin = time.perf_counter()
+        yield
+        self._begin += time.perf_counter() - begin
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._begin
 
 
 @dataclass(frozen=True)
@@ -62,6 +107,7 @@ class Task:
     progress : called with the finished share, 0 to 1
     texts : embeddings of texts that describe the classes, (class_count, texts, feature_dim),
         the plainest of each class first; only vision-language methods look at them
+    watch : of the method's work; a method pauses it while it judges or measures itself
     """
 
     features: Features
@@ -72,6 +118,7 @@ class Task:
     watched: tuple[Features, Labels] | None = None
     progress: Progress = lambda _: None
     texts: Features | None = None
+    watch: Stopwatch = field(default_factory=Stopwatch)
 
     def __post_init__(self) -> None:
         if self.features.ndim != 2 or self.labels.shape != self.features.shape[:1]:
@@ -117,7 +164,7 @@ class Task:
             return float("nan")
         features, labels = self.watched
         members = model.members if isinstance(model, Separate) else [model]
-        return fmean(float(accuracy_score(labels, own.predict(features))) for own in members)
+        return fmean(float(accuracy_score(labels, predict(own, features))) for own in members)
 
 
 @dataclass(frozen=True)
@@ -139,12 +186,12 @@ class Result:
 
     Attributes
     ----------
+    content : the model's bytes
+    bytes_up, bytes_down : what a client sends and receives, mean over the clients, over all rounds
     rounds : exchanges with every client
-    bytes_up, bytes_down : per client, mean over the clients, over all rounds
-    seconds : of all clients and the server, one after the other
-    digest : SHA-256 of the model's bytes
-    curve : accuracy on the way, where it was watched
+    curve : accuracy on the way; after a single round the frame adds it
     facts : further figures of this method
+    seconds : of all clients and the server, one after the other; measured by the frame
 
     Examples
     --------
@@ -157,26 +204,18 @@ class Result:
     """
 
     model: Predictor | Separate
-    rounds: int
+    content: bytes = field(repr=False)
     bytes_up: float
     bytes_down: float
-    seconds: float
-    digest: str
+    rounds: int = 1
     curve: tuple[Point, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
 
-    @classmethod
-    def of_one_round(
-        cls, task: Task, model: Predictor, watch: Stopwatch, *, up: float, down: bytes, **facts: Any
-    ) -> Result:
-        """Of a method with one exchange: its seconds so far, and the accuracy where watched.
-
-        ``up`` is what a client sends in the mean, ``down`` the model as it is sent to all.
-        """
-        seconds, size = watch.seconds, float(len(down))
-        point = Point(1, task.accuracy(model), up + size)
-        digest = hashlib.sha256(down).hexdigest()
-        return cls(model, 1, up, size, seconds, digest, (point,), facts)
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the model's bytes."""
+        return hashlib.sha256(self.content).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -187,11 +226,12 @@ class Method(Generic[S]):
     ----------
     title : as tables show it
     run : the method
-    defaults : every setting it knows, with its value; a dataclass
+    defaults : every setting it knows, with its value
     grid : candidates of the settings that are chosen on held-out training data
     tuned_like : a method whose choice is the start of this one's
     invariant : whether its model does not depend on who holds what
     described : whether it needs texts that describe the classes
+    program : SHA-256 of the file that defines it, if that is not one of safle-lab's
 
     Examples
     --------
@@ -209,13 +249,22 @@ class Method(Generic[S]):
     tuned_like: str = ""
     invariant: bool = False
     described: bool = False
+    program: str = ""
 
     def settings(self, given: Mapping[str, Any]) -> S:
         """Defaults with ``given`` in their place; an unknown name is an error."""
         return with_given(self.defaults, given, self.name)
 
     def __call__(self, task: Task, **given: Any) -> Result:
-        return self.run(task, self.settings(given))
+        settings = self.settings(given)
+        watch = Stopwatch()
+        result = self.run(replace(task, watch=watch), settings)
+        result = replace(result, seconds=watch.seconds)
+        if task.watched is None or result.curve:
+            return result
+        accuracy = task.accuracy(result.model)
+        point = Point(result.rounds, accuracy, result.bytes_up + result.bytes_down)
+        return replace(result, curve=(point,))
 
 
 @dataclass(frozen=True)
@@ -225,42 +274,15 @@ class LinearModel:
     weights: NDArray[np.float64]
     intercept: NDArray[np.float64] | float = 0.0
 
-    def predict(self, features: Features) -> NDArray[Any]:
-        """Class numbers, (samples,)."""
-        return np.argmax(self.decision_function(features), axis=1)
-
     def decision_function(self, features: Features) -> NDArray[Any]:
         """Scores, (samples, class_count)."""
         scores: NDArray[Any] = features @ self.weights + self.intercept
         return scores
 
 
-class Stopwatch:
-    """Seconds of the work, without those of watching it."""
-
-    def __init__(self) -> None:
-        self._begin = time.perf_counter()
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """What happens here is not the method's work."""
-        begin = time.perf_counter()
-        yield
-        self._begin += time.perf_counter() - begin
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self._begin
-
-
 def message(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Arrays as they would be sent: a safetensors file."""
     return to_safetensors({name: np.ascontiguousarray(a) for name, a in arrays.items()})
-
-
-def digest_of(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """SHA-256 of arrays as a file."""
-    return hashlib.sha256(message(arrays)).hexdigest()
 
 
 def one_hot(labels: Labels, class_count: int) -> NDArray[np.float64]:

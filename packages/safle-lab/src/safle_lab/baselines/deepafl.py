@@ -2,11 +2,14 @@
 
 "DeepAFL: Deep Analytic Federated Learning", 2025.
 
-``X_0 = tanh(x A)`` with a random A; the paper leaves its scale open, and it decides how far
-the tanh saturates. At layer t, round one: clients send ``X_t'X_t`` and
-``X_t'Y``, the server returns the ridge classifier W_t. Round two: with ``F = gelu(X_t
-B_t)``, B_t random, and the residual ``R = Y - X_t W_t``, clients send ``F'F`` and ``F'R``;
-the server solves the sandwiched least squares
+``X_0 = tanh(x A)`` with a random A. The paper leaves its distribution open, and its scale
+decides how far the tanh saturates: here it is Gaussian, and ``scale`` is chosen. The authors'
+program (tangent-heng/DeepAFL) takes torch's linear layers as they come, weights and biases
+uniform within ``1 / sqrt(inputs)``: ``initialisation = "uniform"`` with ``scale = 1``.
+
+At layer t, round one: clients send ``X_t'X_t`` and ``X_t'Y``, the server returns the ridge
+classifier W_t. Round two: with ``F = gelu(X_t B_t)``, B_t random, and the residual ``R = Y - X_t
+W_t``, clients send ``F'F`` and ``F'R``; the server solves the sandwiched least squares
 
     min ||R - F Omega W_t||^2 + omega ||Omega||^2
 
@@ -19,6 +22,7 @@ matrix, which is how it is applied here. (It is sent whole, as in the paper.) Th
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +31,14 @@ from scipy.special import erf
 from sklearn.metrics import accuracy_score
 
 from safle_lab.baselines.base import (
+    Count,
     Features,
     Method,
+    MethodSettings,
     Point,
+    Positive,
     Result,
-    Stopwatch,
     Task,
-    digest_of,
     message,
     one_hot,
 )
@@ -43,37 +48,53 @@ Transform = tuple[Features, Features]
 """Omega as a tall and a wide matrix, float32."""
 BATCH = 8_192
 BLOCK = 256
+ONE = np.float32(1)
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What DeepAFL can be told; the names are the equations'."""
+class Settings(MethodSettings, frozen=True):
+    """What DeepAFL can be told; the names are the equations'.
 
-    layers: int = 20
-    width: int = 1024
-    ridge: float = 1.0
-    omega: float = 0.05
-    scale: float = 0.1
+    Attributes
+    ----------
+    scale : of the first random layer
+    initialisation : of random layers: "gaussian", without biases, or "uniform", with them
+    """
+
+    layers: Count = 20
+    width: Count = 1024
+    ridge: Positive = 1.0
+    omega: Positive = 0.05
+    scale: Positive = 0.1
+    initialisation: Literal["gaussian", "uniform"] = "gaussian"
+
+
+class Projection(NamedTuple):
+    """A random layer, float32: weights, (inputs, width), and biases, (width,)."""
+
+    weights: Features
+    biases: Features
+
+    def __call__(self, state: Features, out: Features | None = None) -> Features:
+        """``X B + b``, (samples, width)."""
+        hidden: Features = np.matmul(state, self.weights, out=out)
+        hidden += self.biases
+        return hidden
 
 
 @dataclass(frozen=True)
 class DeepModel:
-    """Random projections, fitted transforms and the last classifier.
+    """Random layers, fitted transforms and the last classifier.
 
     Attributes
     ----------
-    entry : A, float32, (feature_dim, width)
-    layers : B_t, float32, (width, width), and Omega_t
+    entry : A
+    layers : B_t, (width, width), and Omega_t
     classifier : W_T, float32, (width, class_count)
     """
 
-    entry: Features
-    layers: tuple[tuple[Features, Transform], ...]
+    entry: Projection
+    layers: tuple[tuple[Projection, Transform], ...]
     classifier: Features
-
-    def predict(self, features: Features) -> NDArray[np.int64]:
-        """Class numbers, (samples,)."""
-        return np.argmax(self.decision_function(features), axis=1)
 
     def decision_function(self, features: Features) -> Features:
         """Scores, (samples, class_count)."""
@@ -81,16 +102,16 @@ class DeepModel:
         return np.concatenate([self._scores(features[at : at + BATCH]) for at in starts])
 
     def _scores(self, features: Features) -> Features:
-        state = np.tanh(features @ self.entry)
+        state = np.tanh(self.entry(features))
         for projection, transform in self.layers:
             state = state + transformed(activated(state, projection), transform)
         scores: Features = state @ self.classifier
         return scores
 
 
-def activated(state: Features, projection: Features, out: Features | None = None) -> Features:
+def activated(state: Features, projection: Projection, out: Features | None = None) -> Features:
     """``gelu(X B)``, (samples, width)."""
-    hidden: Features = np.matmul(state, projection, out=out)
+    hidden = projection(state, out)
     # Block by block, in place: fresh memory for every step would take longer than the sums.
     for at in range(0, len(hidden), BLOCK):
         block = hidden[at : at + BLOCK]
@@ -130,11 +151,11 @@ def sandwiched(
 class _Federation:
     """The clients' hidden states, one client after the other, and sums over them."""
 
-    def __init__(self, task: Task, entry: Features) -> None:
+    def __init__(self, task: Task, entry: Projection) -> None:
         order = np.concatenate(task.holders)
         self.ends = np.cumsum([len(part) for part in task.holders])
         self.targets = one_hot(task.labels[order], task.class_count).astype(np.float32)
-        self.state: Features = task.features[order] @ entry
+        self.state = entry(task.features[order])
         np.tanh(self.state, out=self.state)
         self.hidden = np.empty_like(self.state)
         self.sent: list[int] = []
@@ -162,12 +183,12 @@ class _Federation:
 
 def run(task: Task, settings: Settings) -> Result:
     """All 2T + 1 rounds."""
-    watch = Stopwatch()
     width, depth = settings.width, settings.layers
+    draw = DRAWS[settings.initialisation]
     generator = np.random.default_rng(task.seed)
-    entry = np.float32(settings.scale) * _projection(generator, task.feature_dim, width)
+    entry = draw(generator, task.feature_dim, width, np.float32(settings.scale))
     clients = _Federation(task, entry)
-    layers: list[tuple[Features, Transform]] = []
+    layers: list[tuple[Projection, Transform]] = []
     readouts: list[Features] = []
     costs: list[float] = []
     down = 0
@@ -179,7 +200,7 @@ def run(task: Task, settings: Settings) -> Result:
         task.progress((layer + 1) / (depth + 1))
         if layer == depth:
             break
-        projection = _projection(generator, width, width)
+        projection = draw(generator, width, width)
         activated(clients.state, projection, out=clients.hidden)
         residual = clients.targets - clients.state @ readouts[-1]
         tall, wide = sandwiched(*clients.sums(clients.hidden, residual), weights, settings.omega)
@@ -187,11 +208,18 @@ def run(task: Task, settings: Settings) -> Result:
         down += len(message({"transform": transform[0] @ transform[1]}))
         clients.next_layer(transform)
         layers.append((projection, transform))
-    model, seconds = DeepModel(entry, tuple(layers), readouts[-1]), watch.seconds
+    model = DeepModel(entry, tuple(layers), readouts[-1])
     arrays = {f"transform.{at}": tall @ wide for at, (_, (tall, wide)) in enumerate(layers)}
-    digest = digest_of({**arrays, "classifier": readouts[-1]})
-    up, curve = float(sum(clients.sent)), _curve(task, model, readouts, costs)
-    return Result(model, 2 * depth + 1, up, float(down), seconds, digest, curve)
+    with task.watch.paused():
+        curve = _curve(task, model, readouts, costs)
+    return Result(
+        model,
+        message({**arrays, "classifier": readouts[-1]}),
+        bytes_up=sum(clients.sent),
+        bytes_down=down,
+        rounds=2 * depth + 1,
+        curve=curve,
+    )
 
 
 def _curve(
@@ -200,7 +228,7 @@ def _curve(
     """The watched accuracy of every layer's classifier, and what it had cost by then."""
     if task.watched is None:
         return ()
-    state = np.tanh(task.watched[0] @ model.entry)
+    state = np.tanh(model.entry(task.watched[0]))
     points = []
     for at, (readout, cost) in enumerate(zip(readouts, costs, strict=True)):
         found = np.argmax(state @ readout, axis=1)
@@ -211,10 +239,23 @@ def _curve(
     return tuple(points)
 
 
-def _projection(generator: np.random.Generator, rows: int, columns: int) -> Features:
-    """A random matrix that keeps the scale of what it is applied to."""
-    return (generator.standard_normal((rows, columns)) / np.sqrt(rows)).astype(np.float32)
+def draw_gaussian(
+    generator: np.random.Generator, rows: int, columns: int, scale: np.float32 = ONE
+) -> Projection:
+    """Weights that keep the scale of what they are applied to, and no biases."""
+    weights = (generator.standard_normal((rows, columns)) / np.sqrt(rows)).astype(np.float32)
+    return Projection(scale * weights, np.zeros(columns, np.float32))
 
 
+def draw_uniform(
+    generator: np.random.Generator, rows: int, columns: int, scale: np.float32 = ONE
+) -> Projection:
+    """Weights and biases within 1 / sqrt(rows), as torch's linear layers begin."""
+    limit = 1 / np.sqrt(rows)
+    drawn = generator.uniform(-limit, limit, (rows + 1, columns)).astype(np.float32)
+    return Projection(scale * drawn[:-1], scale * drawn[-1])
+
+
+DRAWS = {"gaussian": draw_gaussian, "uniform": draw_uniform}
 GRID = {"scale": (0.03, 0.1, 0.3, 1.0)}
 METHOD = Method("deepafl", "DeepAFL", "analytic", run, Settings(), GRID, invariant=True)

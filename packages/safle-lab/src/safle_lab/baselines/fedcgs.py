@@ -8,63 +8,53 @@ class c, the server's classifier is the Gaussian one,
 ``argmax_c x' inverse(S) mu_c - mu_c' inverse(S) mu_c / 2 + log n_c``.
 """
 
-from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
-from safle_lab.baselines.base import LinearModel, Method, Result, Stopwatch, Task, message, one_hot
+from safle_lab.baselines.base import (
+    LinearModel,
+    Method,
+    MethodSettings,
+    NotNegative,
+    Result,
+    Task,
+    message,
+)
+from safle_lab.baselines.gaussian import Moments, gaussian_classifier
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What FedCGS can be told."""
+class Settings(MethodSettings, frozen=True):
+    """What FedCGS can be told: the share of the mean variance in the covariance."""
 
-    shrinkage: float = 1e-3
+    shrinkage: NotNegative = 1e-3
 
 
 def run(task: Task, settings: Settings) -> Result:
     """One round of moments."""
-    watch = Stopwatch()
-    dim, classes = task.feature_dim, task.class_count
-    outer, sums, counts = np.zeros((dim, dim)), np.zeros((classes, dim)), np.zeros(classes)
-    size, upper = 0, np.triu_indices(dim)
-    for features, labels in task.clients(reporting=1.0):
-        values, members = features.astype(np.float64), one_hot(labels, classes)
-        own, own_sums, own_counts = values.T @ values, members.T @ values, members.sum(axis=0)
-        # All messages have the same size: dense matrices do not compress.
-        if not size:
-            size = len(message({"outer": own[upper], "sums": own_sums, "counts": own_counts}))
-        outer += own
-        sums += own_sums
-        counts += own_counts
-    model = gaussian_classifier(outer, sums, counts, shrinkage=settings.shrinkage)
-    down = message({"weights": model.weights, "intercept": np.asarray(model.intercept)})
-    return Result.of_one_round(task, model, watch, up=float(size), down=down)
+    clients = (
+        Moments.of(features.astype(np.float64), labels, task.class_count)
+        for features, labels in task.clients(reporting=1.0)
+    )
+    total = reduce(add, clients)
+    # All messages have the same size: dense matrices do not compress.
+    up = len(message(total.as_message()))
+    model = classifier(total, settings.shrinkage)
+    content = message({"weights": model.weights, "intercept": np.asarray(model.intercept)})
+    return Result(model, content, bytes_up=up, bytes_down=len(content))
 
 
-def gaussian_classifier(
-    outer: np.ndarray, sums: np.ndarray, counts: np.ndarray, *, shrinkage: float
-) -> LinearModel:
-    """The classifier of summed moments.
-
-    Parameters
-    ----------
-    outer : sum of x x', (feature_dim, feature_dim)
-    sums : of the features of every class, (class_count, feature_dim)
-    counts : samples of every class, (class_count,)
-    shrinkage : share of the mean variance in place of the covariance
-    """
-    n = counts.sum()
-    means = sums / np.maximum(counts, 1)[:, None]
-    within = (outer - means.T @ (counts[:, None] * means)) / n
-    scale = np.trace(within) / len(within)
-    shrunk = (1 - shrinkage) * within + shrinkage * scale * np.eye(len(within))
-    weights = cho_solve(cho_factor(shrunk), means.T)
+def classifier(total: Moments, shrinkage: float) -> LinearModel:
+    """The Gaussian classifier of summed moments, with the classes' shares."""
+    n = total.counts.sum()
+    means = total.sums / np.maximum(total.counts, 1)[:, None]
+    within = (total.outer - means.T @ (total.counts[:, None] * means)) / n
+    equal = gaussian_classifier(means, within, shrinkage)
     with np.errstate(divide="ignore"):
         # A class nobody has is never predicted: the logarithm of no samples is -inf.
-        prior = np.log(counts / n)
-    return LinearModel(weights, prior - 0.5 * np.einsum("ck,kc->c", means, weights))
+        prior = np.log(total.counts / n)
+    return LinearModel(equal.weights, equal.intercept + prior)
 
 
 GRID = {"shrinkage": (1e-4, 1e-3, 1e-2)}

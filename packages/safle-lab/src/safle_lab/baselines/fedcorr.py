@@ -26,7 +26,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import NearestNeighbors
 
 from safle.errors import SettingsError
-from safle_lab.baselines.base import Features, Labels, Method, Result, Task
+from safle_lab.baselines.base import Count, Features, Labels, Method, Result, Task
 from safle_lab.baselines.fednoro import adjusted_losses, log_priors
 from safle_lab.baselines.heads import HeadModel, require_torch
 from safle_lab.baselines.training import (
@@ -46,11 +46,10 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Settings(Rounds):
+class Settings(Rounds, frozen=True):
     """What FedCorr can be told; ``fine_tuning`` is stage two's share of the other rounds."""
 
-    iterations: int = 5
+    iterations: Count = 5
     fine_tuning: float = 0.5
     strength: float = 5.0
     neighbours: int = 20
@@ -59,11 +58,9 @@ class Settings(Rounds):
     clean: float = 0.1
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 1 <= self.iterations < self.rounds:
+        if self.iterations >= self.rounds:
             raise SettingsError(
-                f"{self.iterations} iterations of {self.rounds} rounds; expected at least 1, and "
-                "rounds after them"
+                f"{self.iterations} iterations of {self.rounds} rounds; expected rounds after them"
             )
 
 

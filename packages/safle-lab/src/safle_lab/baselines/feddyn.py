@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@dataclass(frozen=True)
-class Settings(Rounds):
+class Settings(Rounds, frozen=True):
     """What FedDyn can be told."""
 
     alpha: float = 0.01

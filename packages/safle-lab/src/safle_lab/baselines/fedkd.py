@@ -17,14 +17,14 @@ which flatters the method; the paper's are of another domain.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
-from safle.errors import SettingsError
-from safle_lab.baselines.base import Features, Method, Result, Stopwatch, Task, message
+from safle_lab.baselines.base import Count, Features, Method, Positive, Result, Task, message
 from safle_lab.baselines.fednoro import class_sums
 from safle_lab.baselines.heads import HeadModel, arrays, forward, initial, require_torch
 from safle_lab.baselines.training import RATES, LocalTraining, Round, Trainer
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@dataclass(frozen=True)
-class Settings(LocalTraining):
+class Settings(LocalTraining, frozen=True):
     """What FedKD can be told.
 
     Attributes
@@ -44,19 +43,10 @@ class Settings(LocalTraining):
     distilling_rate : learning rate of the server over them
     """
 
-    epochs: int = 20
-    public: float = 0.1
-    distilling: int = 50
-    distilling_rate: float = 0.003
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.public < 1 or self.distilling < 1 or not self.distilling_rate > 0:
-            raise SettingsError(
-                f"a public share of {self.public}, distilled for {self.distilling} epochs with a "
-                f"rate of {self.distilling_rate}; expected a share between 0 and 1, at least 1 "
-                "epoch and a positive rate"
-            )
+    epochs: Count = 20
+    public: Annotated[float, Meta(gt=0, lt=1)] = 0.1
+    distilling: Count = 50
+    distilling_rate: Positive = 0.003
 
 
 def set_aside(task: Task, share: float) -> tuple[Task, Features]:
@@ -107,14 +97,13 @@ def votes_of(done: Round, features: Features) -> NDArray[np.float32]:
 
 def run(task: Task, settings: Settings) -> Result:
     """One round: votes on public samples."""
-    watch = Stopwatch()
     private, public = set_aside(task, settings.public)
     votes = votes_of(Trainer(private, settings).train(), public)
     targets = weigh_votes(votes, class_sums(private))
     head = distil(public, targets, settings, task.seed)
     up = message({"votes": votes[0], "counts": class_sums(private)[0]})
     down = message(arrays(head))
-    return Result.of_one_round(task, HeadModel(head), watch, up=float(len(up)), down=down)
+    return Result(HeadModel(head), down, bytes_up=len(up), bytes_down=len(down))
 
 
 GRID = {"rate": RATES, "distilling_rate": (0.001, 0.003, 0.01, 0.03)}

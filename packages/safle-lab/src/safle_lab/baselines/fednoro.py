@@ -40,8 +40,7 @@ NOTHING = -1e9
 """Logarithm of the share of a class that a client does not hold: finite, or 0 times it is NaN."""
 
 
-@dataclass(frozen=True)
-class Settings(Rounds):
+class Settings(Rounds, frozen=True):
     """What FedNoRo can be told.
 
     Attributes

@@ -10,7 +10,6 @@ p_k tau_k``. With equal numbers of steps it is FedAvg; ``strength`` 0 is FedAvg 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from safle_lab.baselines.heads import require_torch
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@dataclass(frozen=True)
-class Settings(Rounds):
+class Settings(Rounds, frozen=True):
     """What FedNova can be told."""
 
     strength: float = 1.0

@@ -9,7 +9,6 @@ without the true class.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from safle_lab.baselines.heads import forward, require_torch
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@dataclass(frozen=True)
-class Settings(Rounds):
+class Settings(Rounds, frozen=True):
     """What FedNTD can be told."""
 
     beta: float = 1.0

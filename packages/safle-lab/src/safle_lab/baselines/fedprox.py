@@ -6,7 +6,6 @@ Networks", MLSys 2020. Adds ``mu/2 ||w - w_server||^2``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from safle_lab.baselines.heads import require_torch
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@dataclass(frozen=True)
-class Settings(Rounds):
+class Settings(Rounds, frozen=True):
     """What FedProx can be told."""
 
     mu: float = 0.01

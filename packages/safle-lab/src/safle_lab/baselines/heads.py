@@ -83,11 +83,6 @@ class HeadModel:
     parameters: Parameters
     shares: NDArray[np.float64] | None = None
 
-    def predict(self, features: Features) -> NDArray[np.int64]:
-        """Class numbers, (samples,)."""
-        best: NDArray[np.int64] = np.argmax(self.decision_function(features), axis=1)
-        return best
-
     def decision_function(self, features: Features) -> NDArray[np.float32]:
         """Logarithms of the probabilities, (samples, class_count)."""
         torch = require_torch()

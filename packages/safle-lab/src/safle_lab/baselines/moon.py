@@ -9,7 +9,6 @@ term is constant and MOON is FedAvg: it needs ``hidden`` to mean something.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from safle_lab.baselines.heads import forward, require_torch
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     """Every client's head after its last round; at first the server's."""
 
 
-@dataclass(frozen=True)
-class Settings(Rounds):
+class Settings(Rounds, frozen=True):
     """What MOON can be told."""
 
     hidden: int = 128

@@ -7,61 +7,45 @@ weights; ensembling keeps all heads and averages their probabilities, weighted b
 counts. "Local" sends nothing: what clients have without a federation.
 """
 
-from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from safle_lab.baselines.base import (
-    Method,
-    Point,
-    Predictor,
-    Result,
-    Separate,
-    Stopwatch,
-    Task,
-    digest_of,
-    message,
-)
+from safle_lab.baselines.base import Count, Method, Result, Separate, Task, message
 from safle_lab.baselines.heads import HeadModel, arrays
 from safle_lab.baselines.training import RATES, LocalTraining, Round, Trainer, mean_head
 
 
-@dataclass(frozen=True)
-class Settings(LocalTraining):
-    """What one-shot methods can be told; ``join`` is "average", "ensemble" or "none"."""
+class Settings(LocalTraining, frozen=True):
+    """What one-shot methods can be told; ``join`` is what becomes of the heads."""
 
-    epochs: int = 20
-    join: str = "average"
+    epochs: Count = 20
+    join: Literal["average", "ensemble", "none"] = "average"
 
 
 def run(task: Task, settings: Settings) -> Result:
     """One round of local training, then the heads are joined."""
-    watch = Stopwatch()
     done = Trainer(task, settings).train()
     if settings.join == "none":
-        return _alone(task, done, watch)
-    model: Predictor
+        return _alone(done)
     if settings.join == "average":
-        heads = [mean_head(done)]
-        model = HeadModel(heads[0])
-    else:
-        # Everybody gets everybody's head.
-        heads = [[p[at : at + 1] for p in done.local] for at in range(len(done.clients))]
-        model = HeadModel(done.local, done.weights.numpy())
-    sent = [message(arrays(head)) for head in heads]
-    return Result.of_one_round(task, model, watch, up=float(len(sent[0])), down=b"".join(sent))
+        head = mean_head(done)
+        sent = message(arrays(head))
+        return Result(HeadModel(head), sent, bytes_up=len(sent), bytes_down=len(sent))
+    # Everybody gets everybody's head.
+    heads = [[p[at : at + 1] for p in done.local] for at in range(len(done.clients))]
+    own = message(arrays(heads[0]))
+    everything = b"".join(message(arrays(head)) for head in heads)
+    model = HeadModel(done.local, done.weights.numpy())
+    return Result(model, everything, bytes_up=len(own), bytes_down=len(everything))
 
 
-def _alone(task: Task, done: Round, watch: Stopwatch) -> Result:
+def _alone(done: Round) -> Result:
     """Every client keeps its own head, and nothing is sent."""
     rows = np.argsort(done.clients)
     model = Separate([HeadModel([p[at : at + 1] for p in done.local]) for at in rows])
-    seconds, digest = (
-        watch.seconds,
-        digest_of({f"{n}": p.numpy() for n, p in enumerate(done.local)}),
-    )
-    curve = (Point(0, task.accuracy(model), 0.0),)
-    return Result(model, 0, 0.0, 0.0, seconds, digest, curve)
+    content = message({f"{number}": p.numpy() for number, p in enumerate(done.local)})
+    return Result(model, content, bytes_up=0.0, bytes_down=0.0, rounds=0)
 
 
 GRID = {"rate": RATES}

@@ -3,51 +3,47 @@
 "Single-Round Scalable Analytic Federated Learning", CVPR 2026.
 
 Nothing is simulated: every client's counts become the bytes of its statistics file, and
-the server solves their sum. ``columns = "stack"`` puts the linear columns beside the
-tables, ``"linear"`` leaves only those, and ``"random-features"`` has rectified sums in the
-tables' place (safle's default encoder, docs/heads.md); ``head = "discriminant"`` reads the
-same sums as LDA, and ``"quadratic"``, from linear columns counted ``by_class``, with a
-covariance for each class. These are ours, not the paper's.
+the server solves their sum. ``columns = "linear"`` has linear columns in the tables' place, and
+``"random-features"`` rectified sums (safle's default encoder, docs/heads.md); ``head =
+"discriminant"`` reads the same sums as LDA, and ``"quadratic"``, from linear columns counted
+``by_class``, with a covariance for each class. These are ours, not the paper's.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from msgspec import structs
 
 from safle.encoders import EmbeddingEncoder, Encoder
 from safle.encoders.calibration import Calibration, DeclaredRange
 from safle.encoders.histogram import Grid, Histogram
 from safle.encoders.random_features import suits_by_class
 from safle.encoders.registry import kind_named
-from safle.errors import SettingsError
 from safle.model import Model
 from safle.solver import Solution, solve
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import encode_histogram, encode_statistics
-from safle_lab.baselines.base import Features, Method, Result, Stopwatch, Task
+from safle_lab.baselines.base import Count, Features, Method, MethodSettings, Result, Task
 
 
-@dataclass(frozen=True)
-class Coding:
+class Coding(MethodSettings, frozen=True):
     """How features become codes.
 
     Attributes
     ----------
     group_size : digits per group, or "auto"
-    calibration : "histogram" or "range", see `Calibrated`
+    calibration : see `Calibrated`
     bins : of the histograms
     """
 
     bucketing: str = "binary-overlap"
     buckets: int = 8
     group_size: int | str = 2
-    calibration: str = "histogram"
-    bins: int = 256
+    calibration: Literal["histogram", "range"] = "histogram"
+    bins: Count = 256
 
 
-@dataclass(frozen=True)
-class Settings(Coding):
+class Settings(Coding, frozen=True):
     """What SAFLe can be told.
 
     Attributes
@@ -85,10 +81,6 @@ class Calibrated:
         if settings.calibration == "range":
             self.calibration = DeclaredRange(low, high, task.feature_dim)
             return
-        if settings.calibration != "histogram":
-            raise SettingsError(
-                f"calibration {settings.calibration!r}; expected histogram or range"
-            )
         grid = Grid(low, high, settings.bins)
         counts = np.zeros((task.feature_dim, grid.bins + 2), np.int64)
         sizes = []
@@ -122,8 +114,8 @@ def encoder_of(calibration: Calibration, settings: Settings, task: Task) -> Enco
 
 def _chosen(kind: type[Encoder], settings: Coding, seed: int) -> dict[str, Any]:
     """What of the method's settings the kind has; "auto" is left to its default."""
-    given = {"seed": seed, **{n: value for n, value in vars(settings).items() if value != "auto"}}
-    return {name: given[name] for name in kind.declared({}) if name in given}
+    given = {"seed": seed, **structs.asdict(settings)}
+    return {name: given[name] for name in kind.declared({}) if given.get(name, "auto") != "auto"}
 
 
 def counted(task: Task, encoder: Encoder) -> tuple[Statistics, float]:
@@ -145,26 +137,22 @@ def gram_density(statistics: Statistics) -> float:
 
 def run(task: Task, settings: Settings) -> Result:
     """One round of SAFLe."""
-    watch = Stopwatch()
     calibrated = Calibrated(task, settings)
     encoder = encoder_of(calibrated.calibration, settings, task)
     statistics, size = counted(task, encoder)
     solution = solve_as_told(statistics, settings)
-    model, layout, cost = Model(encoder, solution), encoder.layout, calibrated.bytes_up
-    return Result.of_one_round(
-        task,
-        model,
-        watch,
-        up=size + cost,
-        down=model.to_bytes(),
-        statistics_bytes=size,
-        calibration_bytes=cost,
-        ridge=solution.ridge,
-        columns=layout.embedding_dim,
-        experts=layout.experts,
-        table_size=max(layout.table_sizes, default=0),
-        gram_density=gram_density(statistics),
-    )
+    model = Model(encoder, solution)
+    facts = {
+        "statistics_bytes": size,
+        "calibration_bytes": calibrated.bytes_up,
+        "ridge": solution.ridge,
+        "columns": encoder.layout.embedding_dim,
+        "experts": encoder.layout.experts,
+        "table_size": max(encoder.layout.table_sizes, default=0),
+        "gram_density": gram_density(statistics),
+    }
+    down, up = model.to_bytes(), size + calibrated.bytes_up
+    return Result(model, down, bytes_up=up, bytes_down=len(down), facts=facts)
 
 
 def solve_as_told(statistics: Statistics, settings: Settings, **other: Any) -> Solution:
@@ -177,7 +165,6 @@ def _method(name: str, title: str, settings: Settings, **more: Any) -> Method[Se
     return Method(name, title, "analytic", run, settings, invariant=True, **more)
 
 
-_STACK = Settings(columns="stack", buckets=4, head="discriminant")
 _DEFAULT = Settings(columns="random-features", head="auto", by_class="auto")
 _SMALLEST = Settings(
     columns="linear",
@@ -187,6 +174,5 @@ _SMALLEST = Settings(
     head="quadratic",
 )
 METHOD = _method("safle", "SAFLe", Settings(), grid={"buckets": (4, 8)})
-HYBRID = _method("safle-hybrid", "SAFLe + linear (ours)", _STACK)
 SMALLEST = _method("safle-smallest", "safle's smallest (ours)", _SMALLEST)
 DEFAULT = _method("safle-default", "safle's default (ours)", _DEFAULT)

@@ -22,10 +22,11 @@ which the paper reports, stands beside it.
 """
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 from scipy.special import logsumexp, softmax
 
 from safle.errors import SettingsError
@@ -34,21 +35,19 @@ from safle_lab.baselines.base import (
     Labels,
     LinearModel,
     Method,
-    Point,
+    MethodSettings,
+    NotNegative,
+    Positive,
     Result,
     Separate,
-    Stopwatch,
     Task,
-    digest_of,
     message,
     one_hot,
 )
+from safle_lab.baselines.gaussian import Array, Moments, gaussian_classifier
 
-Array = NDArray[np.float64]
 
-
-@dataclass(frozen=True)
-class Settings:
+class Settings(MethodSettings, frozen=True):
     """What TOFA can be told.
 
     Attributes
@@ -59,51 +58,10 @@ class Settings:
     scale : of cosines between images and texts before the softmax; CLIP's is 100
     """
 
-    power: float = 1.0
-    prior: float = 0.01
-    shrinkage: float = 1e-3
-    scale: float = 100.0
-
-    def __post_init__(self) -> None:
-        if self.power < 0 or not min(self.prior, self.shrinkage, self.scale) > 0:
-            raise SettingsError(
-                f"power {self.power}, prior {self.prior}, shrinkage {self.shrinkage}, scale "
-                f"{self.scale}; expected a power of 0 or more, and the others positive"
-            )
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Sufficient statistics of Gaussians with one covariance; added with ``+``.
-
-    Attributes
-    ----------
-    counts : samples of every class, (class_count,)
-    sums : of their features, (class_count, feature_dim)
-    outer : sum of x x', (feature_dim, feature_dim)
-    """
-
-    counts: Array
-    sums: Array
-    outer: Array
-
-    @classmethod
-    def of(cls, features: Array, labels: Labels, class_count: int) -> "Moments":
-        """Of one client's samples."""
-        members = one_hot(labels, class_count)
-        return cls(members.sum(axis=0), members.T @ features, features.T @ features)
-
-    def __add__(self, other: "Moments") -> "Moments":
-        return Moments(self.counts + other.counts, self.sums + other.sums, self.outer + other.outer)
-
-    def raised(self, power: float) -> "Moments":
-        """Those of the likelihood to a power."""
-        return Moments(power * self.counts, power * self.sums, power * self.outer)
-
-    def as_message(self) -> dict[str, Array]:
-        """What is sent: of the symmetric matrix one triangle."""
-        upper = self.outer[np.triu_indices(len(self.outer))]
-        return {"counts": self.counts, "sums": self.sums, "outer": upper}
+    power: NotNegative = 1.0
+    prior: Positive = 0.01
+    shrinkage: Positive = 1e-3
+    scale: Positive = 100.0
 
 
 def to_unit_length(vectors: NDArray[np.floating]) -> Array:
@@ -112,7 +70,7 @@ def to_unit_length(vectors: NDArray[np.floating]) -> Array:
     return exact / np.maximum(np.linalg.norm(exact, axis=-1, keepdims=True), 1e-12)
 
 
-def gaussian_classifier(evidence: Moments, centre: Array, settings: Settings) -> LinearModel:
+def posterior_classifier(evidence: Moments, centre: Array, settings: Settings) -> LinearModel:
     """The posterior's means and covariance, as a classifier.
 
     Parameters
@@ -124,12 +82,7 @@ def gaussian_classifier(evidence: Moments, centre: Array, settings: Settings) ->
     means = (evidence.sums + settings.prior * centre) / weight[:, None]
     prior = settings.prior * len(weight) * np.outer(centre, centre)
     scatter = evidence.outer + prior - means.T @ (weight[:, None] * means)
-    covariance = scatter / weight.sum()
-    variance = np.trace(covariance) / len(centre)
-    covariance *= 1 - settings.shrinkage
-    covariance[np.diag_indices_from(covariance)] += settings.shrinkage * variance
-    weights = cho_solve(cho_factor(covariance), means.T)
-    return LinearModel(weights, -0.5 * np.einsum("cd,dc->c", means, weights))
+    return gaussian_classifier(means, scatter / weight.sum(), settings.shrinkage)
 
 
 def tell_apart(features: Array, labels: Labels, texts: Array, scale: float) -> Array:
@@ -180,10 +133,6 @@ class TwoBranches:
     texts: Array
     scale: float
 
-    def predict(self, features: Features) -> NDArray[np.int64]:
-        """Class numbers, (samples,)."""
-        return np.argmax(self.decision_function(features), axis=1)
-
     def decision_function(self, features: Features) -> Array:
         """Scores, (samples, class_count)."""
         directions = to_unit_length(features)
@@ -207,29 +156,25 @@ def checked_texts(task: Task) -> Array:
 
 def run(task: Task, settings: Settings) -> Result:
     """One round: moments and scores up, their sums and weights down."""
-    texts, watch = checked_texts(task), Stopwatch()
+    texts = checked_texts(task)
     clients, told = [], []
     for features, labels in task.clients(reporting=0.5):
         directions = to_unit_length(features)
         clients.append(Moments.of(directions, labels, task.class_count))
         told.append(tell_apart(directions, labels, texts, settings.scale))
-    everybody = clients[0]
-    for own in clients[1:]:
-        everybody = everybody + own
+    everybody = reduce(add, clients)
     weights = weigh_texts(np.array(told))
     joint = to_unit_length(np.einsum("ct,ctd->cd", weights, texts))
     centre = everybody.sums.sum(axis=0) / everybody.counts.sum()
     shared = everybody.raised(settings.power)
     members = [
-        TwoBranches(gaussian_classifier(own + shared, centre, settings), joint, settings.scale)
+        TwoBranches(posterior_classifier(own + shared, centre, settings), joint, settings.scale)
         for own in clients
     ]
-    up = float(len(message({**clients[0].as_message(), "told": told[0]})))
-    down = float(len(message({**everybody.as_message(), "weights": weights})))
-    model, seconds = Separate(members), watch.seconds
-    digest = digest_of({f"{at}": own.images.weights for at, own in enumerate(members)})
-    curve = (Point(1, task.accuracy(model), up + down),)
-    return Result(model, 1, up, down, seconds, digest, curve)
+    up = len(message({**clients[0].as_message(), "told": told[0]}))
+    down = len(message({**everybody.as_message(), "weights": weights}))
+    content = message({f"{at}": own.images.weights for at, own in enumerate(members)})
+    return Result(Separate(members), content, bytes_up=up, bytes_down=down)
 
 
 GRID = {"power": (0.01, 0.1, 1.0)}

@@ -18,13 +18,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
-from safle.errors import SettingsError
-from safle_lab.baselines.base import Method, Point, Result, Stopwatch, Task, digest_of, message
+from safle_lab.baselines.base import (
+    Count,
+    Method,
+    MethodSettings,
+    Point,
+    Positive,
+    Result,
+    Share,
+    Task,
+    message,
+)
 from safle_lab.baselines.heads import HeadModel, arrays, forward, initial, require_torch, shared
 
 if TYPE_CHECKING:
@@ -35,41 +45,20 @@ RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 """Candidates: frozen features can be long, and a step is stable up to some 4 / (squared length)."""
 
 
-@dataclass(frozen=True)
-class LocalTraining:
+class LocalTraining(MethodSettings, frozen=True):
     """How a client trains: epochs over its samples, batch size, learning rate, hidden units."""
 
-    epochs: int = 1
-    batch: int = 50
-    rate: float = 0.1
-    hidden: int = 0
-
-    def __post_init__(self) -> None:
-        if min(self.epochs, self.batch) < 1:
-            raise SettingsError(
-                f"{self.epochs} epochs in batches of {self.batch}; expected at least 1 of both"
-            )
-        if not self.rate > 0 or self.hidden < 0:
-            raise SettingsError(
-                f"a rate of {self.rate} and {self.hidden} hidden units; expected a positive "
-                "rate, and 0 or more units"
-            )
+    epochs: Count = 1
+    batch: Count = 50
+    rate: Positive = 0.1
+    hidden: Annotated[int, Meta(ge=0)] = 0
 
 
-@dataclass(frozen=True)
-class Rounds(LocalTraining):
+class Rounds(LocalTraining, frozen=True):
     """Local training in rounds, with a share of the clients in each."""
 
-    rounds: int = 100
-    participation: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.rounds < 1 or not 0 < self.participation <= 1:
-            raise SettingsError(
-                f"{self.rounds} rounds with {self.participation} of the clients; expected at "
-                "least 1 round, and a share above 0 and up to 1"
-            )
+    rounds: Count = 100
+    participation: Share = 1.0
 
 
 @dataclass(frozen=True)
@@ -282,8 +271,10 @@ class Course:
     """Rounds as they pass: what they cost a client, and how good the head was after each."""
 
     def __init__(self, task: Task, rounds: int) -> None:
-        self.task, self.rounds, self.watch = task, rounds, Stopwatch()
-        self.sent, self.curve = 0.0, list[Point]()
+        self.task = task
+        self.rounds = rounds
+        self.sent = 0.0
+        self.curve: list[Point] = []
         self.passed = 0
 
     def advance(self, trainer: Trainer) -> None:
@@ -293,7 +284,7 @@ class Course:
         # Who is not chosen neither receives nor sends.
         share = trainer.chosen_count / len(self.task.holders)
         self.sent += share * len(message(arrays(trainer.server)))
-        with self.watch.paused():
+        with self.task.watch.paused():
             if self.task.watched is not None:
                 accuracy = self.task.accuracy(HeadModel(trainer.server))
                 self.curve.append(Point(self.passed, accuracy, 2 * self.sent))
@@ -303,11 +294,10 @@ class Course:
         """With the server's last head as the model."""
         return Result(
             HeadModel(server),
-            rounds=self.passed,
+            message(arrays(server)),
             bytes_up=self.sent,
             bytes_down=self.sent,
-            seconds=self.watch.seconds,
-            digest=digest_of(arrays(server)),
+            rounds=self.passed,
             curve=tuple(self.curve),
             facts=facts,
         )

@@ -11,38 +11,31 @@ they never were in, to the byte. It needs statistics that the server can read on
 so it does not go with private sums.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Annotated, Literal
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 from sklearn.mixture import GaussianMixture
 
 from safle.encoders import Encoder, LinearEncoder
-from safle.errors import SettingsError
 from safle.model import Model
 from safle.solver import Solution
 from safle.statistics import Statistics, count
 from safle_lab.baselines import safle
-from safle_lab.baselines.base import Method, Result, Stopwatch, Task
+from safle_lab.baselines.base import Method, Result, Task
 
 Vector = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Settings(safle.Settings):
+class Settings(safle.Settings, frozen=True):
     """What it can be told; ``apart`` is how many times worse a client must fit than the others."""
 
-    columns: str = "linear"
+    columns: Literal["linear"] = "linear"
     transform: str = "square-root"
     head: str = "discriminant"
-    apart: float = 4 / 3
-
-    def __post_init__(self) -> None:
-        if self.columns != "linear" or not self.apart > 1:
-            raise SettingsError(
-                f"{self.columns} columns, {self.apart} times apart; expected linear ones, and "
-                "more than once"
-            )
+    apart: Annotated[float, Meta(gt=1)] = 4 / 3
 
 
 def residual(own: Statistics, solution: Solution, encoder: Encoder) -> float:
@@ -79,7 +72,6 @@ def stand_out(residuals: Vector, apart: float) -> NDArray[np.bool_]:
 
 def run(task: Task, settings: Settings) -> Result:
     """One round; what fits badly is subtracted."""
-    watch = Stopwatch()
     calibrated = safle.Calibrated(task, settings)
     encoder = safle.encoder_of(calibrated.calibration, settings, task)
     statistics, size = safle.counted(task, encoder)
@@ -90,9 +82,9 @@ def run(task: Task, settings: Settings) -> Result:
         leaving = [part for part, fits in zip(task.holders, ~bad, strict=True) if not fits]
         statistics = statistics - safle.counted(replace(task, parts=leaving), encoder)[0]
     model = Model(encoder, safle.solve_as_told(statistics, settings))
-    up, taken = size + calibrated.bytes_up, int(bad.sum())
-    down = model.to_bytes()
-    return Result.of_one_round(task, model, watch, up=up, down=down, taken_back=taken)
+    facts = {"taken_back": int(bad.sum())}
+    down, up = model.to_bytes(), size + calibrated.bytes_up
+    return Result(model, down, bytes_up=up, bytes_down=len(down), facts=facts)
 
 
 METHOD = Method(

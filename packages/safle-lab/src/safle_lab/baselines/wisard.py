@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.encoders import EmbeddingEncoder
-from safle_lab.baselines.base import Features, Method, Result, Stopwatch, Task, message
+from safle_lab.baselines.base import Features, Method, Result, Task, message
 from safle_lab.baselines.safle import Calibrated, Coding, embedding_of
 
 BATCH = 512
@@ -34,10 +34,6 @@ class Discriminators:
 
     encoder: EmbeddingEncoder
     counters: NDArray[np.int64]
-
-    def predict(self, features: Features) -> NDArray[np.int64]:
-        """Class numbers, (samples,)."""
-        return np.argmax(self.decision_function(features), axis=1)
 
     def decision_function(self, features: Features) -> NDArray[np.int64]:
         """Discriminators' answers at the threshold that decided, (samples, class_count)."""
@@ -84,7 +80,6 @@ def upload(counters: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
 
 def run(task: Task, settings: Coding) -> Result:
     """One round of counters."""
-    watch = Stopwatch()
     calibrated = Calibrated(task, settings)
     encoder = embedding_of(calibrated.calibration, settings, task.seed)
     total = np.zeros((encoder.layout.code_count, task.class_count), np.int64)
@@ -93,9 +88,15 @@ def run(task: Task, settings: Coding) -> Result:
         own = counters_of(encoder, features, labels, task.class_count)
         sizes.append(len(message(upload(own))))
         total += own
-    model, cost = Discriminators(encoder, total), calibrated.bytes_up
-    up, down = float(np.mean(sizes)) + cost, message(upload(total))
-    return Result.of_one_round(task, model, watch, up=up, down=down, calibration_bytes=cost)
+    cost = calibrated.bytes_up
+    down = message(upload(total))
+    return Result(
+        Discriminators(encoder, total),
+        down,
+        bytes_up=float(np.mean(sizes)) + cost,
+        bytes_down=len(down),
+        facts={"calibration_bytes": cost},
+    )
 
 
 GRID = {"group_size": (4, 8, 12)}

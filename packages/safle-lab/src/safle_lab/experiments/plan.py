@@ -1,11 +1,14 @@
 """What an experiment asks for: requests, whose settings are chosen before they are measured."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta, Struct, field
 
 from safle.demo import POOLED
 from safle_lab.baselines import method_named
+from safle_lab.baselines.base import Count
 from safle_lab.experiments.cells import Cell
 from safle_lab.experiments.data import DataSet
 
@@ -31,17 +34,15 @@ class Request:
     data: int = 0
 
 
-@dataclass(frozen=True)
-class Federation:
+class Federation(Struct, frozen=True, forbid_unknown_fields=True):
     """How many clients, and seeds; fewer for those that take long."""
 
-    clients: int = 100
-    seeds: int = 3
-    seeds_of: dict[str, int] = field(default_factory=lambda: {"deepafl": 1})
+    clients: Count = 100
+    seeds: Count = 3
+    seeds_of: dict[str, Count] = field(default_factory=lambda: {"deepafl": 1})
 
 
-@dataclass(frozen=True)
-class Tuning:
+class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
     """How settings are chosen.
 
     Attributes
@@ -54,10 +55,10 @@ class Tuning:
         FedNTD's protocol use
     """
 
-    held_out: float = 0.1
-    rounds: int = 60
-    layers: int = 2
-    judged: int = 10
+    held_out: Annotated[float, Meta(gt=0, lt=1)] = 0.1
+    rounds: Count = 60
+    layers: Count = 2
+    judged: Count = 10
     grids: dict[str, dict[str, tuple[Any, ...]]] = field(
         default_factory=lambda: {
             "feddyn": {"alpha": (0.01, 0.03, 0.1), "rate": FEW_RATES},
@@ -112,7 +113,7 @@ class Plan:
         return self.method(name, POOLED, labels=labels, seeds=seeds, tune=False, **more)
 
 
-class Experiment:
+class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     """A table or figure of the paper, or of ours; ``question`` is what it answers."""
 
     name: ClassVar[str]

@@ -10,11 +10,13 @@ import io
 import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
+
+from msgspec import structs, to_builtins
 
 from safle.basics import atomic
 from safle.basics.optional import require
@@ -22,12 +24,12 @@ from safle.basics.spreadsheet import neutralise
 from safle.demo import POOLED
 from safle.errors import InvalidInput, SettingsError
 from safle_lab.baselines import METHODS, method_named
-from safle_lab.declared import with_given
 from safle_lab.experiments.cells import Cell, CellFolder, Figures, Progress, versions
 from safle_lab.experiments.data import DataSet
 from safle_lab.experiments.measuring import MEASURES
 from safle_lab.experiments.plan import Experiment, Federation, Plan, Request, Tuning
 from safle_lab.experiments.suite import MANY_CLASSES, Settings, Table1
+from safle_lab.settings import with_given
 
 FORMAT = "safle-experiment-1"
 COSTS = ("rounds", "bytes_up", "bytes_down", "seconds")
@@ -45,7 +47,7 @@ def load_settings(path: Path | None, *, small: bool, class_count: int = 10) -> S
     """
     settings = Settings()
     if class_count >= 100:
-        settings = replace(settings, table1=Table1(scenarios=MANY_CLASSES))
+        settings = structs.replace(settings, table1=Table1(scenarios=MANY_CLASSES))
     if small:
         # The methods' own settings are the start here, not the protocol of features files.
         bare = Settings(Federation(seeds_of={}), Tuning(grids={}), methods={})
@@ -70,7 +72,7 @@ def choose_settings(request: Request, settings: Settings, measured: Measured) ->
     """All settings of the request's method: given ones, then chosen ones, then defaults."""
     method = method_named(request.cell.method)
     given = {**settings.methods.get(method.name, {}), **request.cell.settings}
-    chosen: Row = asdict(method.defaults)
+    chosen: Row = structs.asdict(method.defaults)
     if method.tuned_like and request.tune:
         parent = replace(request.cell, method=method.tuned_like, settings={})
         inherited = choose_settings(replace(request, cell=parent), settings, measured)
@@ -166,7 +168,7 @@ class Runner:
 
     def _result(self, experiment: Experiment, rows: Sequence[Row]) -> Row:
         shown = ("federation", "tuning", "methods", experiment.name)
-        settings = asdict(self.settings)
+        settings = to_builtins(self.settings)
         return {
             "format": FORMAT,
             "experiment": experiment.name,

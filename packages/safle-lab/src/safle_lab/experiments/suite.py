@@ -5,19 +5,20 @@ digits, and a user's file what differs from either.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
 
 from safle.demo import POOLED
 from safle.encoders.bucketing import make_bucketing
-from safle.errors import SettingsError
 from safle_lab.baselines import METHODS
 from safle_lab.experiments.cells import Cell
 from safle_lab.experiments.plan import Experiment, Federation, Plan, Request, Tuning
-from safle_lab.label_noise import KINDS
+from safle_lab.label_noise import KINDS, NoiseKind
 
 Names = tuple[str, ...]
 Table = dict[str, Any]
+Rate = Annotated[float, Meta(ge=0, le=1)]
 ITERATIVE = ("fedavg", "fedprox", "moon", "feddyn", "fedntd", "fednova")
 ROBUST = ("fednoro", "fedcorr", "safle-trimmed")
 DESCRIBED = tuple(name for name, method in METHODS.items() if method.described)
@@ -29,8 +30,7 @@ MANY_CLASSES = ("alpha=0.1", "alpha=0.01", "shards=10", "shards=5")
 """The paper's scenarios of CIFAR-100 and Tiny-ImageNet."""
 
 
-@dataclass(frozen=True)
-class Table1(Experiment):
+class Table1(Experiment, frozen=True):
     """Methods x scenarios, and who holds what; ``only`` has scenarios of single methods.
 
     With texts that describe the classes, methods that need those are there, too.
@@ -54,8 +54,7 @@ class Table1(Experiment):
                 yield from plan.method(method, scenario)
 
 
-@dataclass(frozen=True)
-class Bucketing(Experiment):
+class Bucketing(Experiment, frozen=True):
     """Three ways of bucketing; groups as large as columns and ``largest_group`` allow."""
 
     name = "bucketing"
@@ -85,14 +84,13 @@ class Bucketing(Experiment):
         return max(fitting, default=1)
 
 
-@dataclass(frozen=True)
-class Backbones(Experiment):
+class Backbones(Experiment, frozen=True):
     """Methods that are the same for any partition, on several features files."""
 
     name = "backbones"
     title = "Other backbones"
     question = "Does the order of the methods hold on other features?"
-    methods: Names = ("afl", "safle-hybrid", *OURS)
+    methods: Names = ("afl", *OURS)
     seeds: int = 1
 
     def requests(self, plan: Plan) -> Iterator[Request]:
@@ -103,8 +101,7 @@ class Backbones(Experiment):
                 yield from plan.pooled(labels, self.seeds, name, data=number)
 
 
-@dataclass(frozen=True)
-class Rounds(Experiment):
+class Rounds(Experiment, frozen=True):
     """The methods of one scenario; every run records its accuracy on the way."""
 
     name = "rounds"
@@ -119,8 +116,7 @@ class Rounds(Experiment):
             yield from plan.method(method, self.scenario)
 
 
-@dataclass(frozen=True)
-class Communication(Experiment):
+class Communication(Experiment, frozen=True):
     """Methods as in `Rounds`, and SAFLe with ``encoders`` of (buckets, group size)."""
 
     name = "communication"
@@ -128,7 +124,7 @@ class Communication(Experiment):
     question = "What does an accuracy cost a client, in megabytes really sent and received?"
     methods: Names = (
         *("local", "fedavg", "feddyn", "one-shot-average", "wisard", "fedcgs"),
-        *("afl", "deepafl", "safle-hybrid", "safle-smallest", "safle-default"),
+        *("afl", "deepafl", "safle-smallest", "safle-default"),
     )
     scenario: str = "alpha=0.1"
     encoders: tuple[tuple[int, ...], ...] = ((1, 2), (2, 2), (4, 2), (4, 4), (8, 2))
@@ -150,8 +146,7 @@ def small_tables() -> Table:
     return {"buckets": 4, "group_size": 2}
 
 
-@dataclass(frozen=True)
-class Clients(Experiment):
+class Clients(Experiment, frozen=True):
     """More clients with fewer samples each."""
 
     name = "clients"
@@ -172,8 +167,7 @@ class Clients(Experiment):
                 yield from plan.method(method, self.scenario, settings=coding, **asked)
 
 
-@dataclass(frozen=True)
-class Sparsity(Experiment):
+class Sparsity(Experiment, frozen=True):
     """A fixed model size: many small tables, or few large ones."""
 
     name = "sparsity"
@@ -198,24 +192,18 @@ class Sparsity(Experiment):
         return max(1, round(self.columns * group_size / (2**group_size * feature_dim)))
 
 
-@dataclass(frozen=True)
-class Noise(Experiment):
+class Noise(Experiment, frozen=True):
     """Wrong labels at the clients; settings are chosen with the noise in place."""
 
     name = "noise"
     title = "Wrong labels"
     question = "How much accuracy do wrong labels cost?"
-    kinds: Names = KINDS
-    rates: tuple[float, ...] = (0.0, 0.2, 0.3, 0.4, 0.6)
+    kinds: tuple[NoiseKind, ...] = KINDS
+    rates: tuple[Rate, ...] = (0.0, 0.2, 0.3, 0.4, 0.6)
     methods: Names = ("local", "fedavg", *ROBUST, "afl", *OURS)
     scenario: str = "alpha=0.1"
     seeds: int = 1
     encoder: Table = field(default_factory=small_tables)
-
-    def __post_init__(self) -> None:
-        if unknown := {*self.kinds} - {*KINDS}:
-            found = ", ".join(sorted(unknown))
-            raise SettingsError(f"noise.kinds has {found}; expected some of {', '.join(KINDS)}")
 
     def requests(self, plan: Plan) -> Iterator[Request]:
         """Kinds of noise x methods x rates."""
@@ -229,14 +217,13 @@ class Noise(Experiment):
                     yield from plan.method(method, self.scenario, settings=coding, **asked, **noise)
 
 
-@dataclass(frozen=True)
-class Ridge(Experiment):
+class Ridge(Experiment, frozen=True):
     """Accuracy over the ridge; ``octaves`` are powers of two around the automatic choice."""
 
     name = "ridge"
     title = "The ridge, and its automatic choice"
     question = "How much does the ridge decide, and does the choice from the counts alone find it?"
-    columns: Names = ("linear", "embedding", "stack")
+    columns: Names = ("linear", "embedding")
     octaves: tuple[int, ...] = (-12, -9, -6, -4, -2, 0, 2, 4, 6, 9)
     seeds: int = 1
     encoder: Table = field(default_factory=small_tables)
@@ -251,8 +238,7 @@ class Ridge(Experiment):
                 yield Request({"columns_of": columns}, cell)
 
 
-@dataclass(frozen=True)
-class Unlearning(Experiment):
+class Unlearning(Experiment, frozen=True):
     """Clients that leave: their counts taken back, against counting again without them."""
 
     name = "unlearning"
@@ -281,12 +267,10 @@ def method_defaults() -> dict[str, Table]:
         **{name: dict(PROTOCOL) for name in (*ITERATIVE, "fednoro", "fedcorr")},
         "moon": {"hidden": 64, **PROTOCOL},
         "safle": {"buckets": 8, "group_size": 2},
-        "safle-hybrid": {"buckets": 4, "group_size": 2},
     }
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Of all experiments: what they share, the methods', and a table for each."""
 
     federation: Federation = field(default_factory=Federation)
@@ -304,5 +288,5 @@ class Settings:
     unlearning: Unlearning = field(default_factory=Unlearning)
 
 
-EXPERIMENTS = tuple(field.name for field in fields(Settings)[3:])
+EXPERIMENTS = Settings.__struct_fields__[3:]
 """Their names, in the order of the report."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs, to_builtins
 
 from safle.demo import partition
 from safle.errors import InvalidInput, SettingsError, TableError
 from safle.tables import write_table
 from safle_lab.baselines import METHODS
-from safle_lab.baselines.base import LinearModel, Separate
+from safle_lab.baselines.base import LinearModel, Separate, predict
 from safle_lab.cli.experiment import NAMES
 from safle_lab.experiments import cells, running
 from safle_lab.experiments.data import DataSet, load_digits, load_features
@@ -33,7 +34,7 @@ def digits() -> DataSet:
 @pytest.fixture
 def settings() -> Settings:
     federation = Federation(clients=4, seeds=2, seeds_of={})
-    return replace(load_settings(None, small=True), federation=federation)
+    return structs.replace(load_settings(None, small=True), federation=federation)
 
 
 class Small(Experiment):
@@ -50,7 +51,7 @@ SMALL = Small()
 def test_defaults_survive_a_round_trip(tmp_path, small):
     defaults = load_settings(None, small=small)
 
-    (tmp_path / "saved.toml").write_text(to_toml(asdict(defaults)))
+    (tmp_path / "saved.toml").write_text(to_toml(to_builtins(defaults)))
 
     assert load_settings(tmp_path / "saved.toml", small=small) == defaults
 
@@ -69,12 +70,12 @@ def test_on_a_features_file_iterative_methods_share_the_papers_protocol():
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[federation]\nclient = 3", r"federation.client is no setting; expected one of clients"),
-        ("table1 = 3", "table1 is 3; expected something like"),
-        ("[table1]\nmethods = []", "table1.methods is empty"),
-        ("[table1]\nmethods = [3]", r"table1.methods is \[3\]; expected something like"),
-        ('[noise]\nkinds = ["client"]', "noise.kinds has client; expected some of symmetric,"),
-        ("[methods]\nafl = 3", "methods is {'afl': 3}; expected something like"),
+        ("[federation]\nclient = 3", "unknown setting 'client'.* clients"),
+        ("table1 = 3", "table1 is 3; expected"),
+        ("[table1]\nmethods = []", r"table1\.methods is"),
+        ("[table1]\nmethods = [3]", r"table1\.methods.* is .*3.*; expected"),
+        ('[noise]\nkinds = ["client"]', r"noise\.kinds.* is .*client.*; expected .*symmetric"),
+        ("[methods]\nafl = 3", "methods.* is .*3.*; expected"),
         ("[table1\n", "not valid TOML"),
     ],
 )
@@ -96,7 +97,7 @@ def test_given_settings_take_the_place_of_defaults(tmp_path):
 
 def test_a_lucky_last_round_does_not_choose_a_setting(settings):
     """Rounds with few clients each swing; the mean of the last ones decides."""
-    tuning = replace(settings.tuning, grids={"fedavg": {"rate": (0.1, 0.2)}}, judged=2)
+    tuning = structs.replace(settings.tuning, grids={"fedavg": {"rate": (0.1, 0.2)}}, judged=2)
     swinging, steady = [[1, 0.9, 8], [2, 0.1, 16], [3, 0.7, 24]], [[1, 0.0, 8], [2, 0.5, 16]]
     curves = {0.1: swinging, 0.2: [*steady, [3, 0.5, 24]]}
 
@@ -105,7 +106,7 @@ def test_a_lucky_last_round_does_not_choose_a_setting(settings):
         return {"accuracy": curve[-1][1], "curve": curve}
 
     request = Request({}, cells.Cell("method", "iid", 4, 0, "fedavg"), tune=True)
-    chosen = running.choose_settings(request, replace(settings, tuning=tuning), measured)
+    chosen = running.choose_settings(request, structs.replace(settings, tuning=tuning), measured)
 
     assert chosen["rate"] == 0.2
 
@@ -124,7 +125,7 @@ def test_a_client_is_judged_on_its_own_mix_of_classes(digits):
     weights = np.zeros((64, 10))
     weights[:, 0], weights[:, 1] = digits.train[digits.train_labels == 0].mean(axis=0), -1.0
     model = LinearModel(weights)
-    right = model.predict(digits.test) == digits.test_labels
+    right = predict(model, digits.test) == digits.test_labels
     zeros, ones = (right[digits.test_labels == number].mean() for number in (0, 1))
     mix = np.zeros((3, 10), np.int64)
     mix[0, :2], mix[2, 2:] = (3, 1), 5
@@ -200,7 +201,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(digits, settings, tmp_path,
 def test_other_settings_are_other_cells(digits, settings, tmp_path):
     Runner([digits], settings, tmp_path).run(SMALL)
     before = len(list((tmp_path / "cells").glob("*.json")))
-    other = replace(settings, methods={**settings.methods, "afl": {"gamma": 2.0}})
+    other = structs.replace(settings, methods={**settings.methods, "afl": {"gamma": 2.0}})
 
     Runner([digits], other, tmp_path).run(SMALL)
 

@@ -104,5 +104,6 @@ def test_one_round_learns_and_is_repeated_to_the_byte(task):
 
 @pytest.mark.parametrize("wrong", [{"hidden": 4}, {"turns": 0}, {"invented": 1}, {"noise": 0}])
 def test_settings_are_checked(wrong):
-    with pytest.raises(SettingsError, match="expected linear heads"):
-        coboosting.Settings(**wrong)
+    (name,) = wrong
+    with pytest.raises(SettingsError, match=f"{name} is .*; expected"):
+        METHODS["co-boosting"].settings(wrong)

@@ -1,0 +1,63 @@
+"""SAFLe as a method: the pipeline, and the bytes of its files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from safle.encoders import DeclaredRange, make_encoder
+from safle.encoders.random_features import suits_by_class
+from safle.model import Model
+from safle.solver import solve
+from safle.statistics import count
+from safle.wire import write_statistics
+from safle_lab.baselines import METHODS, Task
+from safle_lab.baselines.base import predict
+from safle_lab.baselines.safle import Calibrated, encoder_of
+
+CLASSES = 4
+
+
+def test_safle_is_the_pipeline_and_its_bytes_are_those_of_its_files(blobs, partitions, tmp_path):
+    features, labels = blobs
+    parts = partitions["sharded"]
+    task = Task(*blobs, parts, CLASSES, seed=3)
+    settings = METHODS["safle"].settings({"buckets": 3})
+    result = METHODS["safle"](task, buckets=3)
+
+    encoder = encoder_of(Calibrated(task, settings).calibration, settings, task)
+    pooled = count(encoder, features, labels)
+    expected = Model(encoder, solve(pooled, head="least-squares"))
+    assert result.digest == expected.digest
+    sizes = []
+    for part in parts:
+        write_statistics(tmp_path / "client.stats", count(encoder, features[part], labels[part]))
+        sizes.append((tmp_path / "client.stats").stat().st_size)
+    assert result.facts["statistics_bytes"] == np.mean(sizes)
+    assert result.bytes_up == np.mean(sizes) + result.facts["calibration_bytes"]
+    assert result.rounds == 1
+
+
+def test_the_default_counts_by_class_where_the_shipped_one_would():
+    """From 20 declared classes on; the lab declares all classes of its data."""
+    generator = np.random.default_rng(0)
+    labels = np.arange(400) % 20
+    features = np.abs(generator.normal(size=(400, 6)) + labels[:, None] % 7).astype(np.float32)
+    calibration, settings = DeclaredRange(0, 16, 6), METHODS["safle-default"].defaults
+
+    for classes, expected in ((19, False), (20, True)):
+        kept = labels < classes
+        task = Task(features[kept], labels[kept], [np.arange(kept.sum())], classes)
+        shipped = make_encoder(calibration, by_class=suits_by_class(6, classes))
+        found = encoder_of(calibration, settings, task)
+        assert found.fingerprint == shipped.fingerprint
+        assert (found.layout.by_class != (0, 0)) == expected
+
+
+@pytest.mark.parametrize("bucketing", ["integer", "one-hot", "binary-overlap"])
+def test_safle_learns_with_every_bucketing(blobs, bucketing):
+    result = METHODS["safle"](
+        Task(*blobs, [np.arange(600)], CLASSES), bucketing=bucketing, buckets=4
+    )
+
+    assert (predict(result.model, blobs[0]) == blobs[1]).mean() > 0.8

@@ -1,0 +1,50 @@
+"""Clients that fit badly are taken back, to the byte."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from safle.demo import iid
+from safle.encoders import LinearEncoder
+from safle.errors import SettingsError
+from safle.model import Model
+from safle.solver import solve
+from safle.statistics import count
+from safle_lab.baselines import METHODS, Task
+from safle_lab.baselines.trimmed import residual
+
+CLASSES = 4
+
+
+def test_a_residual_is_read_off_statistics(blobs):
+    features, labels = blobs
+    encoder = LinearEncoder(features.mean(axis=0), features.std(axis=0))
+    solution = solve(count(encoder, features, labels), head="least-squares")
+    few = labels[:90] < 2
+
+    found = residual(count(encoder, features[:90][few], labels[:90][few]), solution, encoder)
+
+    scores = Model(encoder, solution).decision_function(features[:90][few])
+    squares = (scores - np.eye(CLASSES)[labels[:90][few]]) ** 2
+    assert found == pytest.approx(squares.sum(axis=1).mean(), rel=1e-5)
+
+
+def test_clients_with_wrong_labels_are_taken_back_to_the_byte(blobs):
+    """The model is that of a federation which the noisy clients never were in."""
+    features, labels = blobs
+    parts = iid(len(labels), clients=10, generator=np.random.default_rng(0))
+    wrong = labels.copy()
+    for part in parts[7:]:
+        wrong[part] = (labels[part] + 1 + part % (CLASSES - 1)) % CLASSES
+    given = {"calibration": "range"}
+
+    trimmed = METHODS["safle-trimmed"](Task(features, wrong, parts, CLASSES), **given)
+    without = METHODS["safle-trimmed"](Task(features, wrong, parts[:7], CLASSES), **given)
+    clean = METHODS["safle-trimmed"](Task(*blobs, parts, CLASSES), **given)
+
+    assert trimmed.facts == {"taken_back": 3}
+    assert trimmed.model.to_bytes() == without.model.to_bytes()
+    assert clean.facts == without.facts == {"taken_back": 0}
+    with pytest.raises(SettingsError, match="columns is 'embedding'; expected"):
+        METHODS["safle-trimmed"](Task(*blobs, parts, CLASSES), columns="embedding")
