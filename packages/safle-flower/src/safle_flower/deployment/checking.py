@@ -9,7 +9,6 @@ import datetime
 import re
 import socket
 import ssl
-import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safle.basics import read_toml
 from safle.encoders import load_encoder
 from safle.errors import SafleError
 from safle.site.policy import Policy
@@ -114,7 +114,7 @@ def _check_server(place: Path) -> Iterator[Finding]:
 
 def _check_app(place: Path) -> Iterator[Finding]:
     path = place / "app" / "pyproject.toml"
-    config: dict[str, Any] = tomllib.loads(path.read_text())["tool"]["flwr"]["app"]["config"]
+    config: dict[str, Any] = read_toml(path, "the app's settings")["tool"]["flwr"]["app"]["config"]
     rules = Run.from_flat(config).rules
     rules.check()
     keys = {key.stem for key in (place / "keys").glob("*.pub")}

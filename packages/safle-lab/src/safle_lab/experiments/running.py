@@ -8,7 +8,6 @@ that refine another one (`Method.tuned_like`) begin with its choice. Seeds share
 import csv
 import io
 import json
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
@@ -18,7 +17,7 @@ from typing import Any
 
 from msgspec import structs, to_builtins
 
-from safle.basics import atomic
+from safle.basics import atomic, parse_toml, read_toml
 from safle.basics.optional import require
 from safle.basics.spreadsheet import neutralise
 from safle.demo import POOLED
@@ -52,14 +51,10 @@ def load_settings(path: Path | None, *, small: bool, class_count: int = 10) -> S
         # The methods' own settings are the start here, not the protocol of features files.
         bare = Settings(Federation(seeds_of={}), Tuning(grids={}), methods={})
         text = resources.files(__package__).joinpath("digits.toml").read_text("utf-8")
-        settings = with_given(bare, tomllib.loads(text), "digits.toml: ")
+        settings = with_given(bare, parse_toml(text, "digits.toml"), "digits.toml: ")
     if path is None:
         return settings
-    try:
-        given = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: not valid TOML: {error}") from error
-    return with_given(settings, given, f"{path}: ")
+    return with_given(settings, read_toml(path, "settings"), f"{path}: ")
 
 
 def to_toml(values: Mapping[str, Any]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
+
+from safle.basics import parse_toml
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Paper:
         if not dataset:
             return cls()
         text = resources.files(__package__).joinpath("paper.toml").read_text("utf-8")
-        figures = tomllib.loads(text)
+        figures = parse_toml(text, "paper.toml")
         own = figures[dataset]
         return cls(
             dataset,

@@ -3,6 +3,20 @@
 from safle.basics import atomic
 from safle.basics.memory import readable
 from safle.basics.optional import require
+from safle.basics.settings import Setting, as_settings, describe, to_mapping
 from safle.basics.texts import printable, reason_of
+from safle.basics.toml import parse_toml, read_toml
 
-__all__ = ["atomic", "printable", "readable", "reason_of", "require"]
+__all__ = [
+    "Setting",
+    "as_settings",
+    "atomic",
+    "describe",
+    "parse_toml",
+    "printable",
+    "read_toml",
+    "readable",
+    "reason_of",
+    "require",
+    "to_mapping",
+]

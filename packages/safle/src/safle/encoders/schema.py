@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -21,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from safle.basics import atomic
-from safle.basics.places import read_capped
+from safle.basics.places import naming
+from safle.basics.toml import read_toml
 from safle.encoders.calibration import DeclaredRange, Vector
 from safle.encoders.codes import MAX_TABLE_SIZE
 from safle.encoders.features import ClassName, as_class_names
@@ -31,7 +31,6 @@ from safle.errors import SettingsError
 
 MISSING = ("", "NA", "N/A", "NaN", "null", "?")
 """What stands for a value that is missing, in any case, where a schema does not say otherwise."""
-MOST_BYTES = 1 << 24
 MOST_COLUMNS = 1 << 16
 MOST_LEVELS = MAX_TABLE_SIZE - 2
 LISTS = {"levels", "missing", "ignore", "classes"}
@@ -186,11 +185,9 @@ class Schema:
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Schema:
         """The schema in a TOML file; `SettingsError` for anything that is not one."""
-        data = read_capped(path, MOST_BYTES, "a schema", SettingsError)
-        try:
-            return Schema.from_json(tomllib.loads(data.decode()))
-        except (ValueError, RecursionError) as error:
-            raise SettingsError(f"{path}: {error}") from error
+        content = read_toml(path, "a schema")
+        with naming(path):
+            return Schema.from_json(content)
 
 
 def merge_schemas(drafts: Sequence[Schema]) -> Schema:

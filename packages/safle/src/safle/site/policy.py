@@ -17,12 +17,11 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-from safle.basics.places import read_capped
+from safle.basics.toml import read_toml
 from safle.errors import PolicyRefused, SettingsError
 from safle.site.log import log_refusal, write_log
 from safle.site.release import Release
@@ -95,10 +94,9 @@ class Policy:
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Policy:
         """The policy in a file; `SettingsError` for anything that is not one."""
-        data = read_capped(path, MOST_BYTES, "a policy", SettingsError)
+        content = read_toml(path, "a policy", most=MOST_BYTES)
         known = [field.name for field in fields(Policy)]
         try:
-            content = tomllib.loads(data.decode())
             if unknown := [name for name in content if name not in known]:
                 raise SettingsError(f"unknown rule {unknown[0]!r}; a policy has {', '.join(known)}")
             rules: dict[str, Any] = {
@@ -106,7 +104,7 @@ class Policy:
                 for name, value in content.items()
             }
             return Policy(**rules)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise SettingsError(f"{path}: {error}") from error
 
     @staticmethod

@@ -1,0 +1,215 @@
+"""Settings from outside: a mapping (TOML, a JSON header, options) -> a frozen Struct.
+
+A kind of settings is a `msgspec.Struct` whose fields carry their types and limits; `as_settings`
+is the one place that checks a mapping against them, and says what was found where, and what was
+expected. `describe` gives the fields to whatever lets people choose: nothing lists them twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from safle.errors import SafleError, SettingsError
+
+S = TypeVar("S")
+Value = bool | int | float | str
+_PROBLEM = re.compile(r"(?P<said>.*?)(?: - at `(?P<key>key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+LONGEST_SHOWN = 60
+
+
+def as_settings(
+    kind: type[S],
+    given: Any,
+    *,
+    where: str = "",
+    texts: bool = False,
+    error: type[SafleError] = SettingsError,
+) -> S:
+    """``given``, a mapping, as a value of ``kind``; ``error`` says where it is wrong, and how.
+
+    Parameters
+    ----------
+    kind : a `msgspec.Struct`, with ``forbid_unknown_fields`` if unknown names are mistakes
+    where : what the mapping is, at the beginning of a message
+    texts : whether texts that say numbers or truth values are taken for them
+
+    Examples
+    --------
+    >>> from typing import Annotated, Literal
+    >>> bins = ("bins", Annotated[int, msgspec.Meta(ge=1, le=64)], 8)
+    >>> spacing = ("spacing", Literal["equal", "log"], "equal")
+    >>> Grid = msgspec.defstruct("Grid", [bins, spacing], forbid_unknown_fields=True)
+    >>> as_settings(Grid, {"bins": "16"}, texts=True)
+    Grid(bins=16, spacing='equal')
+    >>> as_settings(Grid, {"bins": 65}, where="grid.toml: ")
+    Traceback (most recent call last):
+    safle.errors.SettingsError: grid.toml: bins is 65; expected an integer, 1..64
+    >>> as_settings(Grid, {"spacing": "lin"})
+    Traceback (most recent call last):
+    safle.errors.SettingsError: spacing is 'lin'; expected one of 'equal', 'log'
+    >>> as_settings(Grid, {"bin": 4})
+    Traceback (most recent call last):
+    safle.errors.SettingsError: unknown setting 'bin'; expected some of bins, spacing
+    """
+    plain = _plain(given)
+    try:
+        return msgspec.convert(plain, kind, strict=not texts)
+    except msgspec.ValidationError as problem:
+        if isinstance(problem.__cause__, SafleError):
+            raise type(problem.__cause__)(f"{where}{problem.__cause__}") from None
+        raise error(where + _explain(str(problem), kind, plain)) from None
+
+
+def to_mapping(settings: Any) -> dict[str, Any]:
+    """The inverse of `as_settings`, in plain values.
+
+    >>> to_mapping(msgspec.defstruct("Grid", [("bins", int, 8)])())
+    {'bins': 8}
+    """
+    content: dict[str, Any] = msgspec.to_builtins(settings)
+    return content
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One field of a kind of settings, for people.
+
+    Attributes
+    ----------
+    default : None if it is chosen, in the way that ``chosen`` tells
+    help : one line, the field's description
+    least, most : of a number
+    choices : all that it may be, if they are few
+
+    Examples
+    --------
+    >>> Setting("bins", int, 8, "Equal bins.", least=1).least
+    1
+    """
+
+    name: str
+    type: type[Value]
+    default: Value | None
+    help: str = ""
+    least: int | None = None
+    most: int | None = None
+    choices: tuple[Value, ...] = ()
+    chosen: str = ""
+
+
+def describe(kind: type[Any]) -> dict[str, Setting]:
+    """The fields of a kind of settings, by name.
+
+    Examples
+    --------
+    >>> from typing import Annotated
+    >>> meta = msgspec.Meta(ge=1, description="Equal bins.")
+    >>> Grid = msgspec.defstruct("Grid", [("bins", Annotated[int, meta], 8)])
+    >>> describe(Grid)["bins"].help, describe(Grid)["bins"].least
+    ('Equal bins.', 1)
+    """
+    return {field.name: _setting(field) for field in _fields(inspect.type_info(kind))}
+
+
+def _setting(field: inspect.Field) -> Setting:
+    found, told, chosen = field.type, "", ""
+    if isinstance(found, inspect.UnionType):
+        found = next(t for t in found.types if not isinstance(_bare(t), inspect.NoneType))
+    if isinstance(found, inspect.Metadata):
+        told = (found.extra_json_schema or {}).get("description", "")
+        chosen = (found.extra or {}).get("chosen", "")
+    bare = _bare(found)
+    default = None if field.default is msgspec.NODEFAULT else field.default
+    if isinstance(bare, inspect.LiteralType):
+        choices = tuple(value for value in bare.values if value is not None)
+        return Setting(field.name, type(choices[0]), default, told, choices=choices, chosen=chosen)
+    plain = {inspect.BoolType: bool, inspect.IntType: int, inspect.FloatType: float}
+    limits = getattr(bare, "ge", None), getattr(bare, "le", None)
+    return Setting(field.name, plain.get(type(bare), str), default, told, *limits, chosen=chosen)
+
+
+def _bare(found: inspect.Type) -> inspect.Type:
+    return found.type if isinstance(found, inspect.Metadata) else found
+
+
+def _fields(found: inspect.Type) -> tuple[inspect.Field, ...]:
+    bare = _bare(found)
+    if isinstance(bare, inspect.UnionType):
+        return next((_fields(each) for each in bare.types if _fields(each)), ())
+    return bare.fields if isinstance(bare, inspect.StructType | inspect.DataclassType) else ()
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's; they would be refused."""
+    if type(value).__module__ == "numpy" and not getattr(value, "ndim", 1):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {key: _plain(held) for key, held in value.items()}
+    return [*map(_plain, value)] if isinstance(value, list | tuple) else value
+
+
+def _explain(message: str, kind: type[Any], given: Any) -> str:
+    """What msgspec says, with the name of the setting, what was found and what was expected."""
+    problem = _PROBLEM.fullmatch(message)
+    assert problem is not None, "the pattern takes any text"
+    said, path = problem["said"], problem["path"] or ""
+    name = path.removeprefix(".")
+    expected, found = inspect.type_info(kind), given
+    for key, place in _STEP.findall(path):
+        expected = _inside(expected, key)
+        found = found[key] if key and isinstance(found, Mapping) else found
+        found = found[int(place)] if place and isinstance(found, list) else found
+    if unknown := _UNKNOWN.fullmatch(said):
+        inside = f" of {name}" if name else ""
+        known = ", ".join(field.encode_name for field in _fields(expected)) or "none"
+        return f"unknown setting {unknown[1]!r}{inside}; expected some of {known}"
+    if missing := _MISSING.fullmatch(said):
+        wanted = _expected(_inside(expected, missing[1]))
+        inside = f"{name} has" if name else "there is"
+        return f"{inside} no {missing[1]!r}; expected {wanted or 'it'}"
+    if "[...]" in path or problem["key"]:
+        return f"{name}: {said[0].lower()}{said[1:]}"
+    shown = repr(found)
+    shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."
+    return f"{name or 'it'} is {shown}; expected {_expected(expected) or said}"
+
+
+def _inside(found: inspect.Type, key: str) -> inspect.Type:
+    """The type of a field, or of an element."""
+    if key:
+        return next((f.type for f in _fields(found) if f.encode_name == key), inspect.AnyType())
+    item: inspect.Type = getattr(_bare(found), "item_type", inspect.AnyType())
+    return item
+
+
+def _expected(found: inspect.Type) -> str:
+    """A type in words; empty if there are none."""
+    bare = _bare(found)
+    if isinstance(bare, inspect.UnionType):
+        return " or ".join(filter(None, map(_expected, bare.types)))
+    if isinstance(bare, inspect.LiteralType):
+        return "one of " + ", ".join(map(repr, bare.values))
+    if isinstance(bare, inspect.IntType | inspect.FloatType):
+        return ("an integer" if isinstance(bare, inspect.IntType) else "a number") + _limits(bare)
+    if isinstance(bare, inspect.StrType):
+        return "text" + (f" of at most {bare.max_length} characters" if bare.max_length else "")
+    if isinstance(bare, inspect.ListType | inspect.VarTupleType | inspect.TupleType):
+        return "a list: [...]"
+    words = {inspect.BoolType: "true or false", inspect.StructType: "a table of settings"}
+    return words.get(type(bare), "")
+
+
+def _limits(found: inspect.IntType | inspect.FloatType) -> str:
+    if found.ge is not None and found.le is not None:
+        return f", {found.ge}..{found.le}"
+    bounds = {"of at least": found.ge, "above": found.gt, "of at most": found.le, "below": found.lt}
+    return "".join(f" {word} {bound}" for word, bound in bounds.items() if bound is not None)
