@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -113,6 +114,21 @@ LIES = {
 def test_lies_are_refused(published, lie):
     with pytest.raises(WireError):
         decode_noisy(resealed(encode_noisy(published[2]), LIES[lie]))
+
+
+NUMBERS = ("epsilon", "delta", "rho", "gram", "cross", "counts", "releases", "total_epsilon")
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("value", [1e308, 1e200, 1e22, 5e-324, 10**18, 10**400, True])
+def test_whatever_the_numbers_of_a_promise_are_errors_are_ours(published, name, value):
+    """Noise of scale 1e308 once ended in OverflowError, when its ridge was worked out."""
+    encoder, _, noisy = published
+    data = resealed(encode_noisy(noisy), lambda header, _: header["privacy"].update({name: value}))
+    with suppress(SafleError):
+        read = decode_noisy(data)
+        assert encode_noisy(read) == data
+        Model(encoder, solve(read)).to_bytes()
 
 
 def test_sums_that_would_wrap_are_refused(published):

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from safle.encoders import EmbeddingEncoder
+from safle.encoders import EmbeddingEncoder, LinearEncoder
+from safle.encoders.codes import Layout
 from safle.errors import InvariantError, SafleError
-from safle.statistics import count
+from safle.statistics import Statistics, count
 from safle.statistics.kernels import triangle
-from support.data_sets import data_sets, fixed_data
+from support.data_sets import data_sets, fixed_data, repeated
 
 
 def square(statistics):
@@ -170,7 +171,7 @@ def test_dense_squares_and_products_are_bounded(counted):
             with_entry(counted, first, first, value).verify()
     x, y = counted.diagonal[first : first + 2].tolist()
     for value in (int((x * y) ** 0.5 * 1.01), -int((x * y) ** 0.5 * 1.01), -(2**63)):
-        with pytest.raises(InvariantError, match=r"semidefinite|ranges and totals"):
+        with pytest.raises(InvariantError, match=r"semidefinite|ranges, totals"):
             with_entry(counted, first, first + 1, value).verify()
 
 
@@ -186,13 +187,13 @@ def test_dense_class_sums_are_bounded(counted):
 def test_the_constant_column_repeats_what_is_known(counted):
     last = counted.dim - 1
     gram = square(counted)
-    with pytest.raises(InvariantError, match="ranges and totals"):
+    with pytest.raises(InvariantError, match="ranges, totals"):
         with_entry(counted, len(counted.codes), last, gram[len(counted.codes), last] + 1).verify()
     # Moved between two codes of one expert, the totals still agree.
     a, b = list(rows_of(counted, 0))[:2]
     gram[a, last] += 1
     gram[b, last] -= 1
-    with pytest.raises(InvariantError, match="ranges and totals"):
+    with pytest.raises(InvariantError, match="ranges, totals"):
         with_square(counted, gram).verify()
 
 
@@ -205,9 +206,9 @@ def test_code_sums_of_dense_columns_are_bounded_and_add_up(counted):
     huge = 40_000 * int(counted.diagonal[[a, b]].max())
     gram[a, dense] += huge
     gram[b, dense] -= huge
-    with pytest.raises(InvariantError, match="ranges and totals"):
+    with pytest.raises(InvariantError, match="ranges, totals"):
         with_square(counted, gram).verify()
-    with pytest.raises(InvariantError, match="ranges and totals"):
+    with pytest.raises(InvariantError, match="ranges, totals"):
         with_entry(counted, a, dense, -(2**31)).verify()
 
 
@@ -258,7 +259,7 @@ def test_class_sums_without_power_are_found():
     cross = counted.cross.copy()
     cross[0, 0] += 200_000
     cross[0, 1] -= 200_000
-    with pytest.raises(InvariantError, match="semidefinite"):
+    with pytest.raises(InvariantError, match="smaller than the class sums allow"):
         replace(counted, cross=cross).verify()
 
 
@@ -272,5 +273,56 @@ def test_products_beyond_the_units_range_are_found():
     counted = fixed_data("random-features").count()
     narrow = [at for at, (low, _) in enumerate(counted.layout.dense_limits) if low == 0]
     for value in (-1, 16 * int(counted.totals[narrow[:2]].min())):
-        with pytest.raises(InvariantError, match="ranges and totals"):
+        with pytest.raises(InvariantError, match="ranges, totals"):
             with_entry(counted, *narrow[:2], value).verify()
+
+
+@pytest.fixture(scope="module")
+def twins():
+    """26 million samples, two columns of them alike, and a constant one."""
+    data = fixed_data("linear", samples=100, feature_dim=3)
+    features = data.features[:, [0, 0, 2]]
+    encoder = LinearEncoder(np.zeros(3), np.ones(3))
+    counted = repeated(count(encoder, features, data.labels), 260_000)
+    assert counted.sample_count == 26_000_000
+    counted.verify()
+    return counted
+
+
+@pytest.mark.parametrize("change", [1, 10**4])
+def test_products_beyond_their_squares_are_found_exactly(twins, change):
+    """What is wrong by a billionth is wrong: an entry 10^4 too large once passed."""
+    assert twins.diagonal[0] == square(twins)[0, 1] > 10**4 / 1e-8
+    for sign in (1, -1):
+        value = sign * (square(twins)[0, 1] + change)
+        with pytest.raises(InvariantError, match="ranges, totals and squares"):
+            with_entry(twins, 0, 1, value).verify()
+
+
+def test_products_with_a_constant_are_the_totals_exactly(twins):
+    for change in (1, -1):
+        with pytest.raises(InvariantError, match="ranges, totals and squares"):
+            with_entry(twins, 0, 3, square(twins)[0, 3] + change).verify()
+
+
+def test_squares_are_no_smaller_than_the_class_sums_allow():
+    encoder = LinearEncoder(np.zeros(1), np.ones(1))
+    # Of equal samples, the square is just what the class sums say.
+    counted = repeated(count(encoder, [[2.0], [2.0], [-1.0]], [0, 0, 1]), 9_000_001)
+    counted.verify()
+    with pytest.raises(InvariantError, match="smaller than the class sums allow"):
+        with_entry(counted, 0, 0, counted.diagonal[0] - 2).verify()
+
+
+def test_sums_of_as_many_samples_as_there_can_be_are_checked_exactly():
+    layout = Layout((), (1, 1, 1), ((-32767, 32767), (-32767, 32767), (1, 1)))
+    n = layout.most_samples
+    row = np.array([32767, -32767, 1], object)
+    gram = (n * np.outer(row, row)).astype(np.int64)[np.triu_indices(3)]
+    sums = (n * row[:, None]).astype(np.int64), (0,), np.array([n])
+    counted = Statistics("0" * 64, layout, np.empty(0, np.int64), *sums, gram)
+    counted.verify()
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        for change in (1, -1):
+            with pytest.raises(InvariantError, match="ranges, totals and squares"):
+                with_entry(counted, i, j, square(counted)[i, j] + change).verify()

@@ -120,14 +120,17 @@ class Factor:
         close to an integer or not possible; then ``gram`` is as it was.
         """
         done: list[tuple[int, int]] = []
+        columns = (bounds.low, bounds.high, bounds.total)
+        low, high, total = (column.astype(np.float64) for column in columns)
+        ranges = low, high, total, bounds.expert, float(bounds.samples)
         lengths = np.sqrt(self.diagonal(bounds.total).astype(np.float64))
         for top in range(0, self.dim, TILE):
             for left in range(top, self.dim, TILE):
-                tile, good = self._tile(top, left, lengths, bounds)
+                tile, good = self._tile(top, left, lengths, ranges)
                 if not good:
                     # Made again, a tile has the same integers: so the others come off.
                     for place in done:
-                        tile, _ = self._tile(*place, lengths, bounds)
+                        tile, _ = self._tile(*place, lengths, ranges)
                         add_integers(gram, dim, positions, *place, tile, -sign)
                     raise InvariantError(
                         "the sums that follow from those sent are no integers or not possible; "
@@ -137,11 +140,10 @@ class Factor:
                 done.append((top, left))
 
     def _tile(
-        self, top: int, left: int, lengths: Matrix, bounds: Bounds
+        self, top: int, left: int, lengths: Matrix, ranges: tuple[Any, ...]
     ) -> tuple[NDArray[Any], bool]:
         """A tile of integers, and whether that is what it was but for rounding."""
         rows, columns = slice(top, top + TILE), slice(left, left + TILE)
-        ranges = (bounds.low, bounds.high, bounds.total, bounds.expert, bounds.samples)
         length = float(lengths[rows].max() * lengths[columns].max())
         rounding = FLOAT32_ROUNDING * np.sqrt(len(self.root)) * length
         if rounding <= FLOAT32_MOST:

@@ -13,11 +13,19 @@ With n samples, expert blocks a, b and dense columns x within [l, h]:
 - the products of all columns and the one-hot labels, ``[[N, M'], [M, C]]``, are positive
   semidefinite;
 - where columns are counted by class, each class's own sums are those of samples too, and add up.
+
+All of these are checked in exact integers, but for the last but one. Of that, exact are two columns
+(``c_ij^2 <= c_ii c_jj``), and a column and the labels (``c_ii >= sum_k m_ik^2 / n_k``). Of more
+columns, the matrix scaled to a unit diagonal may have eigenvalues down to
+``-min(1e-8, 4 (D + K)^2 2^-53)``, D columns and K classes: what rounding alone can make of zero.
+So an entry c_ij that only three or more columns together rule out passes if it is wrong by less
+than about that times ``(c_ii c_jj)^1/2``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,16 +37,19 @@ from safle.encoders.features import as_class_names
 from safle.errors import InvariantError
 from safle.statistics.factor import Factor
 from safle.statistics.kernels import triangle
-from safle.statistics.kernels.invariants import find_broken_pair
-from safle.statistics.kernels.rounding import find_impossible, gather_columns
+from safle.statistics.kernels.invariants import find_broken_pair, find_impossible
+from safle.statistics.kernels.rounding import gather_columns
 from safle.statistics.samples import Samples
 
 if TYPE_CHECKING:
     from safle.statistics.value import Margins, Statistics
 
 SINGULAR = 1e-8
-"""A matrix of unit diagonal counts as semidefinite when this much more of it is definite."""
+"""A matrix of unit diagonal counts as semidefinite when this much more of it is definite; or less,
+where rounding cannot make as much of zero: 4 D^2 2^-53."""
 ROWS_AT_A_TIME = 256
+CLEAR = 1e-9
+"""What is larger by more than this, relatively, is larger: rounding does less."""
 CLOSE = 0.25
 """Integers that differ by less are equal."""
 
@@ -49,27 +60,27 @@ class Bounds:
 
     Attributes
     ----------
-    low, high, total : float64, (dim,), the range and the sum of each column
+    low, high, total : int64, (dim,), the range and the sum of each column
     expert : int32, (dim,), the expert of a code; a number of its own for a dense column
     samples : how many there are
     """
 
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    total: NDArray[np.float64]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+    total: NDArray[np.int64]
     expert: NDArray[np.int32]
-    samples: float
+    samples: int
 
     @staticmethod
     def of(s: Margins) -> Bounds:
-        seen, limits = len(s.codes), np.array(s.layout.dense_limits, np.float64).reshape(-1, 2)
+        seen, limits = len(s.codes), np.array(s.layout.dense_limits, np.int64).reshape(-1, 2)
         owners = np.repeat(np.arange(s.layout.experts), np.diff(s.offsets))
         return Bounds(
-            np.concatenate([np.zeros(seen), limits[:, 0]]),
-            np.concatenate([np.ones(seen), limits[:, 1]]),
-            s.totals.astype(np.float64),
+            np.concatenate([np.zeros(seen, np.int64), limits[:, 0]]),
+            np.concatenate([np.ones(seen, np.int64), limits[:, 1]]),
+            s.totals,
             np.concatenate([owners, -1 - np.arange(s.layout.dense_dim)]).astype(np.int32),
-            float(s.sample_count),
+            s.sample_count,
         )
 
 
@@ -155,11 +166,23 @@ def _check_diagonal(s: Statistics) -> None:
     most = limits.sum(axis=1) * totals - s.sample_count * limits[:, 0] * limits[:, 1]
     if ((power > most) | (power < abs(totals))).any():
         _fail("dense squares", "beyond what the encoder's range and the totals allow")
+    _check_labels(s, power)
     for first, last, longest in s.layout.dense_norms:
         if sum(power[first:last].tolist()) > s.sample_count * longest**2:
             _fail("dense squares", f"more than samples clipped at {longest} have")
     if ((power ^ s.totals[seen:]) & 1).any():
         _fail("dense squares", "a square and its number are both even or both odd")
+
+
+def _check_labels(s: Statistics, power: NDArray[np.int64]) -> None:
+    """Squares are no smaller than what the classes' means alone have: ``sum_k m_ik^2 / n_k``."""
+    sums = s.cross[len(s.codes) :]
+    rough = (np.square(sums.astype(np.float64)) / s.class_counts).sum(axis=1)
+    counts = s.class_counts.tolist()
+    for column in np.flatnonzero(power < rough * (1 + CLEAR)).tolist():
+        exact = sum(Fraction(m * m, n) for m, n in zip(sums[column].tolist(), counts, strict=True))
+        if power[column] < exact:
+            _fail("dense squares", "smaller than the class sums allow")
 
 
 def _check_products(s: Statistics, *, pairs: bool) -> None:
@@ -179,11 +202,11 @@ def _check_products(s: Statistics, *, pairs: bool) -> None:
     if not s.layout.dense_dim:
         return
     row, column = find_impossible(
-        s.gram, seen, s.dim, bounds.low, bounds.high, bounds.total, bounds.samples
+        s.gram, seen, s.dim, bounds.low, bounds.high, bounds.total, s.diagonal, bounds.samples
     ).tolist()
     if row >= 0:
         _fail(
-            "a product of two columns fits their ranges and totals",
+            "a product of two columns fits their ranges, totals and squares",
             f"not so between {_place(s, row)} and {_place(s, column)}",
         )
     if seen:
@@ -205,6 +228,7 @@ def _check_semidefinite(s: Statistics) -> None:
         purpose=f"checking the products of {size} columns",
         advice="use a machine with more memory, or an encoder with fewer columns",
     )
+    singular = min(SINGULAR, 4 * (size + len(s.class_names)) ** 2 * 2.0**-53)
     power = s.diagonal.astype(np.float64)
     if gather_columns(s.gram, size, np.flatnonzero(power <= 0)).any():
         _fail("a column without power has no products", "one has")
@@ -217,7 +241,7 @@ def _check_semidefinite(s: Statistics) -> None:
             at = triangle.start(row, size) + row
             packed[at : at + size - row] *= scale[row] * scale[row:]
             packed[at : at + size - row] -= between[row - top, row - top :]
-            packed[at] += SINGULAR
+            packed[at] += singular
     full, _ = lapack.dtpttf(size, packed, uplo="L")
     del packed
     _, info = lapack.dpftrf(size, full, uplo="L", overwrite_a=1)

@@ -12,6 +12,8 @@ from safle.errors import SettingsError
 MECHANISM = "discrete Gaussian"
 CALIBRATIONS = ("declared", "public")
 """Where an encoder's thresholds and moments may come from at no cost."""
+LARGEST_SCALE = 2.0**62
+"""Of noise: larger numbers do not fit the integers of a sum."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,11 @@ class Privacy:
         for field in fields(self)[:6]:
             value = float(_number(field.name, getattr(self, field.name)))
             object.__setattr__(self, field.name, value)
+        if (largest := max(self.gram, self.cross, self.counts)) > LARGEST_SCALE:
+            raise SettingsError(
+                f"noise of scale {largest:.3g}; expected at most {LARGEST_SCALE:.3g}, what the "
+                "integers of a sum can hold"
+            )
         if not self.delta < 1 or _number("total_epsilon", total) < self.epsilon:
             raise SettingsError(
                 f"delta {self.delta} and a total epsilon of {total}; expected a delta below 1, and "

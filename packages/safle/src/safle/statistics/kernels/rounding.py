@@ -8,21 +8,18 @@ from numpy.typing import NDArray
 
 from safle.statistics.kernels.triangle import start
 
-SLACK = 1e-9
-"""Relative rounding of the bounds themselves: integers beyond 2**53 are not exact here."""
-
 
 @njit(cache=True, nogil=True, inline="always")
 def product_bounds(low, high, total, other_low, other_high, other_total, samples):  # type: ignore[no-untyped-def]
     """Least and largest ``sum x y`` of two columns within their ranges and with these totals.
 
-    ``(x - l)(y - m) >= 0`` and its three kin, summed over the samples.
+    ``(x - l)(y - m) >= 0`` and its three kin, summed over the samples. Exact in float64 below
+    2**21 samples: no term reaches 2**53.
     """
     at_low, at_high = total - samples * low, total - samples * high
     least = max(low * other_total + other_low * at_low, high * other_total + other_high * at_high)
     most = min(high * other_total + other_low * at_high, low * other_total + other_high * at_low)
-    slack = 0.5 + SLACK * (abs(least) + abs(most))
-    return least - slack, most + slack
+    return least, most
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -93,33 +90,6 @@ def add_integers(
         else:
             for k in range(first, tile.shape[1]):
                 packed[base + positions[left + k]] += sign * np.int64(tile[index, k])
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def find_impossible(
-    packed: NDArray[np.integer],
-    first: int,
-    dim: int,
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    total: NDArray[np.float64],
-    samples: float,
-) -> NDArray[np.int64]:
-    """First (row, column) with column >= ``first`` outside `product_bounds`; else (-1, -1)."""
-    found = np.full(dim, -1, np.int64)
-    for index in prange(dim):
-        i = np.int64(index)
-        for j in range(max(i, first), dim):
-            least, most = product_bounds(
-                low[i], high[i], total[i], low[j], high[j], total[j], samples
-            )
-            if not (least <= packed[start(i, dim) + j] <= most):
-                found[i] = j
-                break
-    for row in range(dim):
-        if found[row] >= 0:
-            return np.array([row, found[row]])
-    return np.full(2, -1, np.int64)
 
 
 @njit(cache=True, nogil=True, parallel=True)
