@@ -7,18 +7,17 @@ A client answers with evaluation counts of a table that its node's configuration
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from safle.basics import atomic
 from safle.encoders import load_encoder
 from safle.encoders.features import ClassName
 from safle.encoders.source import check_source
 from safle.errors import EncoderMismatch, FederationError, SettingsError
-from safle.evaluation.figures import FIGURES, Figures
-from safle.evaluation.page import write_page
+from safle.evaluation import Report
 from safle.model import Model
 from safle.server.limits import Limits
 from safle.site.counting import evaluate_blocks
@@ -90,9 +89,8 @@ class EvaluationTask:
             return
         none = Evaluation.none(self._model.digest, self._model.class_names)
         total = sum(sites.values(), start=none)
-        figures = Figures.of(total)
         write_evaluation(folder / COUNTS, total)
-        each: Mapping[str, Any] = {name: (of, Figures.of(of)) for name, of in sites.items()}
-        atomic.write_text(folder / PAGE, write_page(total, figures, each))
-        for name, title in FIGURES.items():
-            log.info("%s: %s", title, getattr(figures, name))
+        report = Report(total, sites)
+        atomic.write_text(folder / PAGE, report.to_html())
+        for title, figure in report.facts().items():
+            log.info("%s: %s", title, figure)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safle.evaluation.blocks import Cell, Table
+from safle.evaluation import Cell, Table
 from safle_lab.report.latex import to_latex
 
 Image = pytest.importorskip("PIL.Image")

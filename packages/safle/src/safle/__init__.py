@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from safle.encoders.registry import make_encoder
     from safle.encoders.schema import Column, Schema, merge_schemas
     from safle.errors import SafleError
-    from safle.evaluation.calibrating import calibrate
     from safle.evaluation.evaluating import evaluate
     from safle.evaluation.figures import Figures
+    from safle.evaluation.temperature import fit_temperature
     from safle.model import Model, load_model
     from safle.model.estimator import SafleClassifier
     from safle.solver import Solution, solve
@@ -65,7 +65,7 @@ _HOMES = {
     "safle.model.model": ("Model", "load_model"),
     "safle.solver": ("Solution", "solve"),
     "safle.statistics.evaluation": ("Evaluation",),
-    "safle.evaluation.calibrating": ("calibrate",),
+    "safle.evaluation.temperature": ("fit_temperature",),
     "safle.evaluation.evaluating": ("evaluate",),
     "safle.evaluation.figures": ("Figures",),
     "safle.wire": (
@@ -106,9 +106,9 @@ __all__ = [
     "StackEncoder",
     "Statistics",
     "TableEncoder",
-    "calibrate",
     "count",
     "evaluate",
+    "fit_temperature",
     "load_encoder",
     "load_model",
     "make_encoder",

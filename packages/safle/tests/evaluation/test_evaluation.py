@@ -20,7 +20,7 @@ from safle.errors import (
     PolicyRefused,
     WireError,
 )
-from safle.evaluation.page import write_page
+from safle.evaluation import Report
 from safle.model.probabilities import exponential, odds, probabilities
 from safle.private.evaluation_space import EvaluationSpace
 from safle.private.rehearsal import add_privately
@@ -178,7 +178,7 @@ def test_a_page_shows_all_and_asks_no_host(answered: Answered) -> None:
     names = ("<script>", *(f"class {at}" for at in range(1, len(counts.class_names))))
     counts = replace(counts, class_names=names)
     figures = safle.Figures.of(counts)
-    page = write_page(counts, figures, {"<b>": (counts, figures)})
+    page = Report(counts, {"<b>": counts}).to_html()
     assert "<script" not in page
     assert "<b>" not in page
     assert "&lt;script&gt;" in page

@@ -1,4 +1,4 @@
-"""Probabilities worth the name: calibrated from the statistics alone, and moved by priors."""
+"""Probabilities worth the name: a temperature from the statistics alone, and moved by priors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import safle
 from safle import (
     DeclaredRange,
     LinearEncoder,
-    calibrate,
     count,
     evaluate,
+    fit_temperature,
     load_model,
     make_encoder,
     write_evaluation,
@@ -44,7 +44,7 @@ def calibration_error(p: np.ndarray, labels: np.ndarray) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("load", [load_breast_cancer, load_digits])
-def test_the_default_is_calibrated_in_five_folds(load: Any) -> None:
+def test_the_default_keeps_its_promises_in_five_folds(load: Any) -> None:
     features, labels = load(return_X_y=True)
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     p = cross_val_predict(
@@ -67,7 +67,7 @@ def test_a_temperature_makes_answers_less_sure_and_changes_none(digits: Any) -> 
     encoder, features, labels = digits
     solution = solve(safle.count(encoder, features[:600], labels[:600]))
     model = Model(encoder, solution)
-    assert model.calibrated
+    assert model.temperature is not None
     assert model.temperature == solution.temperature > 1
     scores = model.decision_function(features[600:])
     raised = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -91,10 +91,10 @@ def test_a_saved_temperature_is_kept_and_checked(digits: Any) -> None:
         Model.from_bytes(data.replace(written, negative))
 
 
-def test_least_squares_says_that_it_is_not_calibrated(digits: Any) -> None:
+def test_least_squares_has_no_temperature(digits: Any) -> None:
     encoder, features, labels = digits
     counted = safle.count(encoder, features[:100], labels[:100])
-    assert not Model(encoder, solve(counted, head="least-squares")).calibrated
+    assert Model(encoder, solve(counted, head="least-squares")).temperature is None
 
 
 @pytest.mark.parametrize("head", ["averaged", "discriminant"])
@@ -141,23 +141,25 @@ def test_priors_that_cannot_be_meant_are_refused(digits: Any, tmp_path: Path) ->
     assert Path(model).read_bytes() == Model(encoder, solve(counted, priors=asked)).to_bytes()
 
 
-def test_counts_calibrate_what_statistics_cannot(digits: Any, tmp_path: Path, safle: Any) -> None:
+def test_counts_fit_a_temperature_where_statistics_cannot(
+    digits: Any, tmp_path: Path, safle: Any
+) -> None:
     _, features, labels = digits
     sample = DeclaredRange(0, 16, feature_dim=64)
     encoder = make_encoder(sample, "linear", by_class=True)
     parts = slice(600, 1000), slice(1000, 1400)
     counted = count(encoder, features[:600], labels[:600])
     model = Model(encoder, solve(counted, head="quadratic"))
-    assert not model.calibrated
+    assert model.temperature is None
     model.save(tmp_path / "model.safetensors")
     sites = []
     for at, part in enumerate(parts):
         sites.append(str(tmp_path / f"{at}.eval"))
         write_evaluation(sites[-1], evaluate(model, features[part], labels[part]))
-    files = [str(tmp_path / name) for name in ("model.safetensors", "calibrated.safetensors")]
-    assert "calibrated (temperature" in safle("calibrate", files[0], *sites, "-o", files[1])
+    files = [str(tmp_path / name) for name in ("model.safetensors", "fitted.safetensors")]
+    assert "over the temperature" in safle("fit-temperature", files[0], *sites, "-o", files[1])
     made, held, true = load_model(files[1]), features[600:1400], labels[600:1400]
-    assert made.calibrated
+    assert made.temperature is not None
     assert np.array_equal(made.predict(held), model.predict(held))
     # With ten classes the counts tell about which temperature is best, here as well as can be.
     losses = [
@@ -165,11 +167,13 @@ def test_counts_calibrate_what_statistics_cannot(digits: Any, tmp_path: Path, sa
         for step in (0.85, 1.0, 1.15)
     ]
     assert losses[1] == min(losses)
-    # Another model's counts are not its own, and after a calibration it is another model.
-    assert "evaluate the same model" in safle("calibrate", files[1], *sites, "-o", files[1], code=1)
+    # Another model's counts are not its own, and with a temperature it is another model.
+    assert "evaluate the same model" in safle(
+        "fit-temperature", files[1], *sites, "-o", files[1], code=1
+    )
 
 
-def test_counts_calibrate_a_model_of_noisy_sums() -> None:
+def test_counts_fit_the_temperature_of_a_model_of_noisy_sums() -> None:
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 3, 9000)
     features = generator.normal(0, 1, (9000, 8)) + 0.6 * np.eye(3, 8)[labels]
@@ -181,9 +185,9 @@ def test_counts_calibrate_a_model_of_noisy_sums() -> None:
 
     noisy = publish(exact, plan_noise(encoder.layout, 0.5, 1e-5), [0, 1, 2], draw=draw)
     model = Model(encoder, solve(noisy))
-    assert not model.calibrated
-    made = calibrate(model, evaluate(model, features[4000:6500], labels[4000:6500]))
-    assert made.calibrated
+    assert model.temperature is None
+    made = fit_temperature(model, evaluate(model, features[4000:6500], labels[4000:6500]))
+    assert made.temperature is not None
     held, true = features[6500:], labels[6500:]
     before, after = (calibration_error(m.predict_proba(held), true) for m in (model, made))
     # 2,500 held-out samples in 15 bins leave about 0.02 by chance.
@@ -199,7 +203,7 @@ def test_of_two_classes_counts_give_the_best_temperature_there_is(digits: Any) -
     wrong = np.where(np.arange(len(labels)) % 12 == 5, 11 - labels, labels)
     model = Model(encoder, solve(count(encoder, features[:100], wrong[:100])))
     counts = evaluate(model, features[100:], wrong[100:])
-    found = calibrate(model, counts).temperature
+    found = fit_temperature(model, counts).temperature
     assert found is not None
 
     def loss(temperature: float) -> float:
@@ -209,14 +213,14 @@ def test_of_two_classes_counts_give_the_best_temperature_there_is(digits: Any) -
     assert all(loss(found) <= loss(found * step) for step in (0.85, 1.15))
 
 
-def test_what_cannot_be_calibrated_is_refused(digits: Any) -> None:
+def test_what_no_temperature_fits_is_refused(digits: Any) -> None:
     encoder, features, labels = digits
     counted = count(encoder, features[:100], labels[:100])
     plain = Model(encoder, solve(counted, head="least-squares"))
     with pytest.raises(InvalidInput, match="another head"):
-        calibrate(plain, evaluate(plain, features[:9], labels[:9]))
+        fit_temperature(plain, evaluate(plain, features[:9], labels[:9]))
     model = Model(encoder, solve(counted))
     with pytest.raises(InvalidInput, match="no sample"):
-        calibrate(model, evaluate(model, features[:0], labels[:0]))
+        fit_temperature(model, evaluate(model, features[:0], labels[:0]))
     with pytest.raises(InvalidInput, match="positive"):
         model.with_temperature(0.0)

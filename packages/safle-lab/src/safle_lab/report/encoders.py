@@ -2,15 +2,13 @@
 
 from operator import itemgetter
 
-from safle.evaluation.blocks import (
+from safle.evaluation import Cell, Chart, Series, Table
+from safle_lab.report.paper import Paper
+from safle_lab.report.rows import (
     ACCURACY,
-    Cell,
-    Chart,
     Content,
     Result,
     Row,
-    Series,
-    Table,
     column,
     distinct,
     draw_lines,
@@ -18,7 +16,6 @@ from safle.evaluation.blocks import (
     show_score,
     with_figures,
 )
-from safle_lab.report.paper import Paper
 
 
 def bucketing(result: Result, paper: Paper) -> Content:

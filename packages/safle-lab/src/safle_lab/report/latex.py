@@ -6,7 +6,7 @@ A file has every table of an experiment; ``\input`` it after ``\usepackage{bookt
 import re
 from collections.abc import Sequence
 
-from safle.evaluation.blocks import Cell, Table
+from safle.evaluation import Cell, Table
 
 SPECIAL = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},

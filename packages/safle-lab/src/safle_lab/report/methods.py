@@ -3,20 +3,17 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from safle.evaluation.blocks import (
+from safle.evaluation import Cell, Chart, Mix, Series, Table
+from safle_lab.report.paper import Paper
+from safle_lab.report.rows import (
     ACCURACY,
     COSTS,
     MEGA,
-    Cell,
-    Chart,
     Content,
-    Mix,
     Result,
     Row,
     Rows,
-    Series,
     Show,
-    Table,
     column,
     distinct,
     draw_curves,
@@ -24,7 +21,6 @@ from safle.evaluation.blocks import (
     matching,
     show_score,
 )
-from safle_lab.report.paper import Paper
 
 
 def table1(result: Result, paper: Paper) -> Content:

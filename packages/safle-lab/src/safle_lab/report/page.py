@@ -9,14 +9,13 @@ from typing import Any
 from safle.basics import atomic
 from safle.basics.templates import render_page
 from safle.errors import InvalidInput
-from safle.evaluation.blocks import Section, Table
-from safle.evaluation.charts import draw
-from safle.evaluation.pictures import require_matplotlib
+from safle.evaluation import Table, draw, require_matplotlib
 from safle_lab.experiments.running import read_result, to_toml
 from safle_lab.experiments.suite import EXPERIMENTS
 from safle_lab.report import encoders, methods
 from safle_lab.report.latex import to_latex
 from safle_lab.report.paper import Paper
+from safle_lab.report.rows import Section
 
 MAKERS = {
     "table1": methods.table1,

@@ -44,7 +44,8 @@ def card(
     for it, is yours to add.
     """
     from safle.basics import atomic
-    from safle.cli.scores import Scores, score
+    from safle.cli.scores import score
+    from safle.evaluation.report import Report
     from safle.model import load_model
     from safle.server.card import write_card
 
@@ -54,7 +55,7 @@ def card(
         session.announce_compilation()
         with session.progress(f"evaluating on {test.name}") as advance:
             counts = score(loaded, test, batch, advance, **selection)
-        figures = Scores(counts.total, {}).facts()
+        figures = Report(counts.total).facts()
         figures = {"measured on": test.name, **figures}
     text = write_card(loaded, sites=_sites(store, total), mode=mode, figures=figures)
     atomic.write_text(output, text)

@@ -187,11 +187,14 @@ def privacy_facts(model: Model) -> Facts:
     return {} if model.privacy is None else {"privacy": model.privacy.promise}
 
 
-def calibration_of(model: Model) -> str:
+def temperature_of(model: Model) -> str:
     """Whether probabilities can be taken at their word."""
     if model.temperature is None:
-        return "not calibrated: `safle evaluate` says how far they are off, `safle calibrate` helps"
-    return f"calibrated (temperature {model.temperature:.3g})"
+        return (
+            "no temperature is known: `safle evaluate` says how far they are off, "
+            "`safle fit-temperature` helps"
+        )
+    return f"of scores over the temperature {model.temperature:.3g}"
 
 
 def model_facts(model: Model, *, size: int) -> Facts:
@@ -200,7 +203,7 @@ def model_facts(model: Model, *, size: int) -> Facts:
         "classes": listing(model.class_names),
         "head": model.head,
         "ridge": f"{model.ridge:.6g}",
-        "probabilities": calibration_of(model),
+        "probabilities": temperature_of(model),
         **privacy_facts(model),
         "encoder kind": model.encoder.kind,
         "features": f"{model.encoder.feature_dim:,}",

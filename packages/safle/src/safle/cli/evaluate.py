@@ -13,8 +13,8 @@ from safle.cli.releasing import masking_options, policy_option, release
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
-    from safle.cli.scores import Scores
     from safle.encoders.features import ClassName
+    from safle.evaluation.report import Report
     from safle.model import Model
     from safle.site.counting import Counts
     from safle.statistics.evaluation import Evaluation
@@ -63,8 +63,8 @@ def evaluate(
     """
     from safle.basics import atomic
     from safle.cli.describe import privacy_facts
-    from safle.cli.scores import Scores
     from safle.evaluation import pictures
+    from safle.evaluation.report import Report
     from safle.model import load_model
     from safle.site.counting import Counts
     from safle.wire import peek_kind
@@ -89,15 +89,15 @@ def evaluate(
     if counts is not None:
         release(session, Counts(total, judged), counts, policy_path, encoder=encoder)
     told_apart = sites if len(sites) > 1 else {}
-    scores = Scores(total, told_apart, _class_named(total, positive))
+    report = Report(total, told_apart, _class_named(total, positive))
     if png is not None:
-        pictures.confusion(scores.matrix, scores.names, png)
+        pictures.confusion(report.matrix, report.names, png)
     if json_path is not None:
-        atomic.write_text(json_path, json.dumps(scores.to_json() | promised, indent=1) + "\n")
+        atomic.write_text(json_path, json.dumps(report.to_json() | promised, indent=1) + "\n")
     if html is not None:
-        atomic.write_text(html, scores.to_html())
+        atomic.write_text(html, report.to_html())
     title = " on ".join(path.name for path in files) if not told_apart else ""
-    _show(session, scores, title, promised)
+    _show(session, report, title, promised)
 
 
 def _count(
@@ -138,11 +138,12 @@ def _class_named(counts: Evaluation, text: str | None) -> ClassName | None:
     raise InvalidInput(f"--positive {text}; the model's classes are {known}")
 
 
-def _show(session: Session, scores: Scores, title: str, promised: dict[str, Any]) -> None:
-    together = f"{len(scores.sites)} sites together"
-    session.facts(title or together, {"model": scores.counts.model} | promised | scores.facts())
-    for titles, *rows in scores.site_tables():
+def _show(session: Session, report: Report, title: str, promised: dict[str, Any]) -> None:
+    from safle.evaluation.report import CLASS_TITLES
+
+    together = f"{len(report.sites)} sites together"
+    session.facts(title or together, {"model": report.counts.model} | promised | report.facts())
+    for titles, *rows in report.site_tables():
         session.table(titles, rows)
-    columns = ["class", "precision", "sensitivity", "specificity", "F1", "AUC", "samples"]
-    session.table(columns, scores.rows())
-    session.text(scores.confusion_lines())
+    session.table(CLASS_TITLES, report.rows())
+    session.text(report.confusion_lines())

@@ -15,13 +15,13 @@ import rich_click as click
 from safle.basics.texts import printable
 from safle.cli.airlock import airlock
 from safle.cli.approve import approve
-from safle.cli.calibrate import calibrate
 from safle.cli.card import card
 from safle.cli.count import count
 from safle.cli.demo import demo
 from safle.cli.encoder import encoder
 from safle.cli.evaluate import evaluate
 from safle.cli.export import export
+from safle.cli.fit_temperature import fit_temperature
 from safle.cli.histogram import histogram
 from safle.cli.inspect_file import inspect_file
 from safle.cli.log import show_log
@@ -42,7 +42,7 @@ COMMANDS = (
     *(encoder, rehearse, count, store, evaluate),
     *(schema, histogram, approve, airlock, show_log),
     *(add_up, remove, solve, publish, private),
-    *(predict, calibrate, card, export, inspect_file),
+    *(predict, fit_temperature, card, export, inspect_file),
     demo,
 )
 HOUSES = {

@@ -38,7 +38,7 @@ def predict(
     with an apostrophe: take one away to have the name back. Samples of a features file of
     images are called as the images are.
     """
-    from safle.cli.describe import calibration_of
+    from safle.cli.describe import temperature_of
     from safle.model import load_model
 
     opt.refuse_overwriting(output, model, features)
@@ -47,7 +47,7 @@ def predict(
     samples = _predict(session, classifier, features, output, options)
     facts = {"samples": f"{samples:,}"}
     if options["proba"]:
-        facts["probabilities"] = calibration_of(classifier)
+        facts["probabilities"] = temperature_of(classifier)
     session.facts(f"{output}: predictions", facts)
 
 

@@ -1,168 +1,16 @@
-"""What commands say of a model's answers: figures, classes, confusion matrix."""
+"""A model's answers on a labelled table, for commands that show them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from safle.cli.reading import advancing, open_matching
 from safle.cli.session import Advance
-from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
-from safle.evaluation.figures import FIGURES, Figures, by_class
 from safle.model import Model
 from safle.site.counting import Counts, evaluate_blocks
 from safle.statistics.evaluation import Evaluation
-
-MATRIX_SHOWN = 20
-"""More classes than this do not fit a terminal; their worst confusions are listed."""
-PAIRS_SHOWN = 10
-SITES_BESIDE = 4
-UNKNOWN = "(unknown to the model)"
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Counts of answers, in words.
-
-    Attributes
-    ----------
-    counts : of all sites together
-    sites : of each site, by name; empty where they are not told apart
-    positive : whose sensitivity is shown where there are two classes; None for the last
-    """
-
-    counts: Evaluation
-    sites: Mapping[str, Evaluation]
-    positive: ClassName | None = None
-
-    @cached_property
-    def figures(self) -> Figures:
-        """Of all sites together."""
-        return Figures.of(self.counts, positive=self.positive)
-
-    @cached_property
-    def figures_of_sites(self) -> dict[str, Figures]:
-        """Of each site that has samples."""
-        return {
-            name: Figures.of(counts, positive=self.positive)
-            for name, counts in self.sites.items()
-            if counts.sample_count
-        }
-
-    @cached_property
-    def names(self) -> list[str]:
-        """Of the confusion matrix's rows."""
-        unknown = [UNKNOWN] if self.counts.class_counts[-1] else []
-        return [*map(str, self.counts.class_names), *unknown]
-
-    @property
-    def matrix(self) -> NDArray[np.int64]:
-        """The confusion matrix, square; nothing is ever taken for an unknown class."""
-        rows = self.counts.confusion[: len(self.names)]
-        return np.pad(rows, ((0, 0), (0, len(self.names) - rows.shape[1])))
-
-    def facts(self) -> dict[str, object]:
-        right, total = int(np.trace(self.counts.confusion)), self.counts.sample_count
-        shown: dict[str, object] = {
-            title: str(getattr(self.figures, name)) for name, title in FIGURES.items()
-        }
-        accuracy = self.figures.accuracy
-        shown["accuracy"] = (
-            f"{accuracy.value:.2%} ({right:,} of {total:,}; {accuracy.low:.1%} to "
-            f"{accuracy.high:.1%})"
-        )
-        if len(self.counts.class_names) == 2:
-            positive = self.counts.class_names[-1] if self.positive is None else self.positive
-            shown["sensitivity"] = f"{shown['sensitivity']} of {positive}"
-        return shown
-
-    def rows(self) -> list[list[str]]:
-        """Name, precision, sensitivity, specificity, F1, AUC and samples of each class."""
-        figures = [[f"{x:.1%}" if x == x else "-" for x in row] for row in by_class(self.counts).T]
-        counted = [f"{many:,}" for many in self.counts.class_counts.tolist()]
-        return [
-            [name, *(figures[at] if at < len(figures) else ["-"] * 5), counted[at]]
-            for at, name in enumerate(self.names)
-        ]
-
-    def site_tables(self) -> Iterator[list[list[str]]]:
-        """Tables of figures, with their titles; a few sites, as columns, in each."""
-        names = list(self.figures_of_sites)
-        for first in range(0, len(names), SITES_BESIDE):
-            some = names[first : first + SITES_BESIDE]
-            yield [
-                ["", *some],
-                ["samples", *(f"{self.sites[name].sample_count:,}" for name in some)],
-                *(
-                    [title, *(str(getattr(self.figures_of_sites[name], key)) for name in some)]
-                    for key, title in FIGURES.items()
-                ),
-            ]
-
-    def confusion_lines(self) -> list[str]:
-        """The matrix as text, or its largest errors if there are many classes."""
-        if len(self.names) > MATRIX_SHOWN:
-            return self._worst_lines()
-        cells = [["true \\ predicted", *self.names]]
-        for name, row in zip(self.names, self.matrix.tolist(), strict=True):
-            cells.append([name, *(str(count) if count else "." for count in row)])
-        widths = [max(len(row[at]) for row in cells) for at in range(len(cells[0]))]
-        return [
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in cells
-        ]
-
-    def _worst_lines(self) -> list[str]:
-        errors = self.matrix - np.diag(np.diagonal(self.matrix))
-        order = np.argsort(-errors, axis=None, kind="stable")[:PAIRS_SHOWN]
-        pairs = [divmod(int(at), len(self.names)) for at in order]
-        return [
-            f"the most frequent confusions of {len(self.names)} classes:",
-            *(
-                f"  {self.names[true]} taken for {self.names[taken]}: {errors[true, taken]}"
-                for true, taken in pairs
-                if errors[true, taken]
-            ),
-        ]
-
-    def to_html(self) -> str:
-        """A page of all of it."""
-        from safle.evaluation.page import write_page
-
-        sites = {name: (self.sites[name], of) for name, of in self.figures_of_sites.items()}
-        return write_page(self.counts, self.figures, sites, self.positive)
-
-    def to_json(self) -> dict[str, Any]:
-        """All figures; null where one is not defined."""
-        columns = [[None if x != x else x for x in row] for row in by_class(self.counts).T.tolist()]
-        named = ("precision", "recall", "specificity", "f1", "auc")
-        counted = self.counts.class_counts.tolist()
-        return {
-            "model": self.counts.model,
-            "samples": self.counts.sample_count,
-            "accuracy": self.figures.accuracy.value,
-            "balanced_accuracy": self.figures.balanced_accuracy.value,
-            "figures": self.figures.to_json(),
-            "classes": [
-                {"name": name, **dict(zip(named, row, strict=True)), "support": support}
-                for name, row, support in zip(
-                    self.counts.class_names, columns, counted, strict=False
-                )
-            ],
-            "unknown": counted[-1],
-            "confusion": self.counts.confusion.tolist(),
-            "sites": [
-                {"name": name, "samples": self.sites[name].sample_count, **of.to_json()}
-                for name, of in self.figures_of_sites.items()
-            ],
-        }
 
 
 def score(

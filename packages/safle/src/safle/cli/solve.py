@@ -224,7 +224,7 @@ def write_curve(curve: Any, path: Path) -> None:
 
 
 def _facts(model: Model, solution: Solution) -> dict[str, object]:
-    from safle.cli.describe import calibration_of, listing, privacy_facts
+    from safle.cli.describe import listing, privacy_facts, temperature_of
 
     chosen = "" if solution.curve is None else f" (chosen by {solution.curve.criterion})"
     if solution.curve is not None and solution.ridge > solution.curve.best:
@@ -235,7 +235,7 @@ def _facts(model: Model, solution: Solution) -> dict[str, object]:
         "classes": listing(model.class_names),
         "head": solution.head,
         "ridge": f"{solution.ridge:.6g}{chosen}",
-        "probabilities": calibration_of(model),
+        "probabilities": temperature_of(model),
         **privacy_facts(model),
         "residual": f"{solution.residual:.1e}",
         "rank": rank,

@@ -1,4 +1,4 @@
-"""What a report is made of: tables and charts, and how results become those."""
+"""What pages are made of: tables and charts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 Row = Mapping[str, Any]
-Result = Mapping[str, Any]
-Rows = Sequence[Row]
-MEGA = 1e6
-ACCURACY = "top-1 accuracy, %"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A text with a remark in small print."""
+    """A text with a remark in small print.
+
+    >>> Cell("97.5", remark="AUC 99.1").text
+    '97.5'
+    """
 
     text: str
     remark: str = ""
@@ -27,7 +27,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells; the first column has their names."""
+    """Rows of cells; the first column has their names.
+
+    >>> table = Table.of("Sites", [{"name": "a", "n": 3}], {"site": lambda row: row["name"]})
+    >>> table.columns, table.rows[0][0].text
+    (['site'], 'a')
+    """
 
     caption: str
     columns: Sequence[str]
@@ -47,7 +52,11 @@ Show = Callable[[Row], str | Cell]
 
 @dataclass(frozen=True)
 class Series:
-    """A line of a chart; ``deviation`` of y is drawn as a band, if there is any."""
+    """A line of a chart; ``deviation`` of y is drawn as a band, if there is any.
+
+    >>> Series("accuracy", [1, 2], [0.7, 0.8]).name
+    'accuracy'
+    """
 
     name: str
     x: Sequence[float] | NDArray[np.float64]
@@ -63,6 +72,11 @@ class Chart:
     ----------
     log_base : of the x axis; 0 for a linear one
     marks : names and places of vertical lines
+
+    Examples
+    --------
+    >>> Chart("Few samples", "samples", "accuracy", [Series("a", [1, 2], [0.7, 0.8])]).x_label
+    'samples'
     """
 
     caption: str
@@ -81,6 +95,11 @@ class Mix:
     Attributes
     ----------
     counts : samples, or another ``unit``, (clients, class_count)
+
+    Examples
+    --------
+    >>> Mix("Two sites", [[3, 1], [0, 5]], ["ill", "well"]).unit
+    'samples'
     """
 
     caption: str
@@ -88,89 +107,3 @@ class Mix:
     classes: Sequence[str]
     unit: str = "samples"
     template: ClassVar[str] = "figure.html.j2"
-
-
-@dataclass(frozen=True)
-class Content:
-    """What a section shows, and remarks on what differs and why."""
-
-    blocks: Sequence[Table | Chart | Mix]
-    remarks: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Section:
-    """One experiment of the report; ``settings`` as TOML."""
-
-    name: str
-    title: str
-    question: str
-    content: Content
-    settings: str
-
-
-def show_score(line: Row, paper: float | None = None, *, strong: bool = False) -> Cell:
-    """Accuracy in percent, ± deviation; in small print AUC, how clients differ, and the paper's."""
-    text = f"{100 * line['accuracy']:.2f}"
-    if line["seeds"] > 1:
-        text += f" ± {100 * line['deviation']:.2f}"
-    small = [f"AUC {100 * line['auc']:.1f}"] if "auc" in line else []
-    for name, short in (("clients_deviation", "clients ±"), ("worst_client", "worst")):
-        small += [f"{short} {100 * line[name]:.1f}"] if name in line else []
-    small += [] if paper is None else [f"paper {paper:.2f}"]
-    return Cell(text, ", ".join(small), strong)
-
-
-def column(name: str, form: str = "", *, scale: float = 1.0) -> Show:
-    """A column that shows a figure, times ``scale``, in a format of Python's."""
-    return lambda row: format(scale * row[name] if scale != 1.0 else row[name], form)
-
-
-COSTS: dict[str, Show] = {
-    "rounds": column("rounds", ".0f"),
-    "MB up": column("bytes_up", ".3g", scale=1 / MEGA),
-    "MB down": column("bytes_down", ".3g", scale=1 / MEGA),
-}
-
-
-def distinct(lines: Rows, name: str) -> list[Any]:
-    """Values of a column, each once, in their order."""
-    return list(dict.fromkeys(line[name] for line in lines if name in line))
-
-
-def matching(lines: Rows, **labels: Any) -> list[Row]:
-    """Lines that have all these labels."""
-    return [line for line in lines if all(line.get(name) == v for name, v in labels.items())]
-
-
-def with_figures(result: Result, *labels: str) -> list[Row]:
-    """Lines of the summary, each with the other figures of the first of its rows."""
-    return [
-        {**matching(result["rows"], **{name: line[name] for name in labels})[0], **line}
-        for line in result["summary"]
-    ]
-
-
-def draw_lines(lines: Rows, label: str, x: str) -> list[Series]:
-    """A line for every value of ``label``: accuracy over the column ``x``."""
-    series = []
-    for value in distinct(lines, label):
-        own = matching(lines, **{label: value})
-        spread = [100 * line["deviation"] for line in own] if own[0]["seeds"] > 1 else ()
-        accuracies = [100 * line["accuracy"] for line in own]
-        series.append(Series(str(value), [line[x] for line in own], accuracies, spread))
-    return series
-
-
-def draw_curves(rows: Rows, place: int, scale: float = 1.0) -> list[Series]:
-    """A line for every method: mean accuracy over seeds against a column of its curve."""
-    series = []
-    for method in distinct(rows, "method"):
-        own = [row["curve"] for row in matching(rows, method=method) if "encoder" not in row]
-        if own:
-            length = min(len(curve) for curve in own)
-            values = 100 * np.array([[point[1] for point in curve[:length]] for curve in own])
-            x = [point[place] * scale for point in own[0][:length]]
-            spread = values.std(axis=0, ddof=1) if len(own) > 1 else ()
-            series.append(Series(method, x, values.mean(axis=0), spread))
-    return series

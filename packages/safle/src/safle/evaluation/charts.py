@@ -33,7 +33,13 @@ class Picture:
 
 
 def draw(block: Chart | Mix, name: str) -> Picture:
-    """A block as a picture whose ids begin with ``name``."""
+    """A block as a picture whose ids begin with ``name``.
+
+    >>> from safle.evaluation import Chart, Series
+    >>> lines = [Series("a", [1, 2], [0.7, 0.8])]
+    >>> draw(Chart("Few samples", "samples", "accuracy", lines), "first").box.split()[0]
+    '0'
+    """
     names = len(block.series) if isinstance(block, Chart) else 0
     # A legend of many lines needs room of its own, or it takes the chart's.
     legend = 0.18 * max(0, -(-names // LEGEND_COLUMNS) - 3) if names <= NAMES_SHOWN else 0.0

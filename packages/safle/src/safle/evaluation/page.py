@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from sklearn.metrics import precision_recall_curve, roc_curve
 
 from safle.basics.templates import render_page
-from safle.encoders.features import ClassName
-from safle.evaluation.figures import FIGURES, Figures, by_class, reliability
+from safle.evaluation.figures import FIGURES, reliability
+from safle.evaluation.report import CLASS_TITLES, Report
 from safle.statistics.evaluation import Evaluation
 
 CURVES_SHOWN = 10
@@ -22,7 +23,7 @@ COLOURS = (
 )
 SIDE = 200
 """Of a chart's square, in its own units."""
-Floats = NDArray[np.float64]
+Curve = Callable[..., tuple[Any, Any]]
 
 
 @dataclass(frozen=True)
@@ -34,77 +35,61 @@ class Line:
     points: str
 
 
-def write_page(
-    counts: Evaluation,
-    figures: Figures,
-    sites: Mapping[str, tuple[Evaluation, Figures]],
-    positive: ClassName | None = None,
-) -> str:
-    """The page, as HTML.
-
-    Parameters
-    ----------
-    counts, figures : of all sites together
-    sites : of each site, by name; empty where they are not told apart
-    positive : the class whose curves are drawn where there are two; None for the last
-    """
-    drawn = _drawn(counts, positive)
+def write_page(report: Report) -> str:
+    """The page, as HTML."""
+    counts = report.counts
+    sites = {name: (report.sites[name], of) for name, of in report.figures_of_sites.items()}
+    drawn = _drawn(report)
     return render_page(
         "safle.evaluation",
         "evaluation.html.j2",
         counts=counts,
         titles=FIGURES,
-        columns={"all sites" if sites else "all samples": (counts, figures), **sites},
+        columns={"all sites" if sites else "all samples": (counts, report.figures), **sites},
         charts={
             "ROC curve": ("1 - specificity", "sensitivity", _lines(counts, drawn, _roc)),
             "Precision and recall": ("recall", "precision", _lines(counts, drawn, _recall)),
         },
         bars=_bars(counts),
-        classes=_classes(counts),
-        matrix=_matrix(counts),
+        class_titles=CLASS_TITLES,
+        classes=report.rows(),
+        matrix=_matrix(report),
         side=SIDE,
     )
 
 
-def _drawn(counts: Evaluation, positive: ClassName | None) -> list[int]:
-    names = counts.class_names
+def _drawn(report: Report) -> list[int]:
+    """Classes whose curves are drawn: of two, the positive one."""
+    names = report.counts.class_names
     if len(names) == 2:
-        return [1 if positive is None else names.index(positive)]
-    order = np.argsort(-counts.class_counts[:-1], kind="stable")[:CURVES_SHOWN]
+        return [1 if report.positive is None else names.index(report.positive)]
+    order = np.argsort(-report.counts.class_counts[:-1], kind="stable")[:CURVES_SHOWN]
     return sorted(order.tolist())
 
 
-def _lines(counts: Evaluation, drawn: list[int], curve: object) -> list[Line]:
-    assert callable(curve)
+def _lines(counts: Evaluation, drawn: list[int], curve: Curve) -> list[Line]:
+    """A curve of each class, over its bins; nothing where it, or all others, has no sample."""
     lines = []
+    bins = counts.scores.shape[2]
+    own = np.repeat([False, True], bins)
     for place, colour in zip(drawn, COLOURS, strict=False):
-        x, y = curve(counts.scores[place, :, ::-1].astype(np.float64))
+        times = counts.scores[place].ravel()
+        x, y = [], []
+        if times[own].any() and times[~own].any():
+            x, y = curve(own, np.tile(np.arange(bins), 2), sample_weight=times)
         points = " ".join(f"{SIDE * a:.1f},{SIDE * (1 - b):.1f}" for a, b in zip(x, y, strict=True))
         lines.append(Line(str(counts.class_names[place]), colour, points))
     return lines
 
 
-def _roc(scores: Floats) -> tuple[Floats, Floats]:
-    """From the most certain down; nothing where a class, or all others, has no sample."""
-    others, own = np.cumsum(scores, axis=1)
-    if not others[-1] * own[-1]:
-        return np.zeros(0), np.zeros(0)
-    kept = scores.any(axis=0)
-    start = np.zeros(1)
-    return (
-        np.concatenate([start, others[kept] / others[-1]]),
-        np.concatenate([start, own[kept] / own[-1]]),
-    )
+def _roc(*answers: Any, **weights: Any) -> tuple[Any, Any]:
+    others, own, _ = roc_curve(*answers, **weights)
+    return others, own
 
 
-def _recall(scores: Floats) -> tuple[Floats, Floats]:
-    others, own = np.cumsum(scores, axis=1)
-    if not own[-1]:
-        return np.zeros(0), np.zeros(0)
-    kept = scores.any(axis=0)
-    precision = own[kept] / (own + others)[kept]
-    start = np.zeros(1)
-    return np.concatenate([start, own[kept] / own[-1]]), np.concatenate([precision[:1], precision])
+def _recall(*answers: Any, **weights: Any) -> tuple[Any, Any]:
+    precision, recall, _ = precision_recall_curve(*answers, **weights, drop_intermediate=True)
+    return recall[::-1], precision[::-1]
 
 
 def _bars(counts: Evaluation) -> list[dict[str, float]]:
@@ -126,21 +111,9 @@ def _bars(counts: Evaluation) -> list[dict[str, float]]:
     ]
 
 
-def _classes(counts: Evaluation) -> list[list[str]]:
-    rows = zip(counts.class_names, by_class(counts).T, counts.class_counts.tolist(), strict=False)
-    return [
-        [str(name), *("-" if np.isnan(x) else f"{x:.3f}" for x in shown), f"{many:,}"]
-        for name, shown, many in rows
-    ]
-
-
-def _matrix(counts: Evaluation) -> list[tuple[str, list[tuple[int, float]]]]:
+def _matrix(report: Report) -> list[tuple[str, list[tuple[int, float]]]]:
     """Rows of (name, cells), a cell a count and its share of the row; none if there are many."""
-    if len(counts.class_names) > CELLS_SHOWN:
+    if len(report.counts.class_names) > CELLS_SHOWN:
         return []
-    names = [*map(str, counts.class_names), "(unknown to the model)"]
-    rows = []
-    for name, row in zip(names, counts.confusion.tolist(), strict=True):
-        if sum(row) or name in names[:-1]:
-            rows.append((name, [(count, count / max(sum(row), 1)) for count in row]))
-    return rows
+    rows = zip(report.names, report.counts.confusion.tolist(), strict=False)
+    return [(name, [(count, count / max(sum(row), 1)) for count in row]) for name, row in rows]

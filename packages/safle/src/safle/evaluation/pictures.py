@@ -26,7 +26,10 @@ INK, BLUE, ORANGE, GREY = "#222222", "#2b6cb0", "#dd6b20", "#8a8f98"
 
 
 def require_matplotlib() -> None:
-    """Raise `MissingExtra` now, not after hours of work, if pictures cannot be drawn."""
+    """Raise `MissingExtra` now, not after hours of work, if pictures cannot be drawn.
+
+    >>> require_matplotlib()
+    """
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
@@ -65,6 +68,7 @@ def confusion(matrix: ArrayLike, names: Sequence[object], path: StrPath) -> None
     """
     require_matplotlib()
     from matplotlib.colors import PowerNorm
+    from sklearn.metrics import ConfusionMatrixDisplay
 
     counts = np.asarray(matrix)
     size = len(names)
@@ -72,18 +76,27 @@ def confusion(matrix: ArrayLike, names: Sequence[object], path: StrPath) -> None
         raise InvalidInput(f"a confusion matrix of shape {counts.shape} for {size} classes")
     side = float(np.clip(2.6 + 0.42 * size, 4.2, 12.0))
     figure, axes = new_figure(side + 0.8, side)
+    axes.grid(visible=False)
+    labels = [shown(name) for name in names]
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    # Errors are rare: a linear scale would paint them all white.
-    norm = PowerNorm(ERROR_GAMMA, vmin=0, vmax=1)
-    image = axes.imshow(shares, cmap="Blues", norm=norm)
-    figure.colorbar(image, ax=axes, label="share of the true class", fraction=0.046, pad=0.03)
-    axes.set_xlabel("predicted class")
-    axes.set_ylabel("true class")
-    total = max(int(counts.sum()), 1)
-    axes.set_title(f"accuracy {np.trace(counts) / total:.2%} of {total:,} samples", color=INK)
-    _mark_cells(axes, names)
+    drawn = ConfusionMatrixDisplay(shares, display_labels=labels).plot(
+        ax=axes,
+        cmap="Blues",
+        # Errors are rare: a linear scale would paint them all white.
+        im_kw={"norm": PowerNorm(ERROR_GAMMA, vmin=0, vmax=1)},
+        include_values=size <= NUMBERS_SHOWN,
+        xticks_rotation=45 if max(map(len, labels)) > 3 else "horizontal",
+        colorbar=False,
+    )
+    figure.colorbar(drawn.im_, ax=axes, label="share of the true class", fraction=0.046, pad=0.03)
     if size <= NUMBERS_SHOWN:
-        _write_counts(axes, counts, shares)
+        for text, count in zip(drawn.text_.flat, counts.flat, strict=True):
+            text.set_text(f"{count}" if count else "")
+    if size > NAMES_SHOWN:
+        axes.set(xticks=[], yticks=[])
+    total = max(int(counts.sum()), 1)
+    axes.set(xlabel="predicted class", ylabel="true class")
+    axes.set_title(f"accuracy {np.trace(counts) / total:.2%} of {total:,} samples", color=INK)
     _save(figure, path)
 
 
@@ -135,36 +148,6 @@ def new_figure(width: float, height: float) -> tuple[Any, Any]:
     axes.set_axisbelow(True)
     axes.grid(visible=True, color="#e5e7eb", linewidth=0.8)
     return figure, axes
-
-
-def _mark_cells(axes: Any, names: Sequence[object]) -> None:
-    """White lines between the cells of a matrix, and names where they can be read."""
-    size = len(names)
-    axes.grid(visible=False)
-    axes.set_xticks(np.arange(size + 1) - 0.5, minor=True)
-    axes.set_yticks(np.arange(size + 1) - 0.5, minor=True)
-    axes.grid(visible=True, which="minor", color="white", linewidth=1.0 if size <= 40 else 0.2)
-    axes.tick_params(which="both", length=0)
-    axes.spines[:].set_visible(False)
-    if size <= NAMES_SHOWN:
-        labels = [shown(name) for name in names]
-        long = max(map(len, labels)) > 3
-        turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if long else {}
-        axes.set_xticks(range(size), labels, **turned)
-        axes.set_yticks(range(size), labels)
-
-
-def _write_counts(axes: Any, counts: Any, shares: Any) -> None:
-    for row, column in np.argwhere(counts):
-        axes.text(
-            column,
-            row,
-            f"{counts[row, column]}",
-            ha="center",
-            va="center",
-            fontsize=9,
-            color="white" if shares[row, column] ** ERROR_GAMMA > 0.6 else INK,
-        )
 
 
 def stack_bars(axes: Any, mix: Any, names: Sequence[object]) -> tuple[list[Any], list[str]]:

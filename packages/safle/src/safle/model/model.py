@@ -157,11 +157,6 @@ class Model:
         if layout.dense_dim and self._weighs:
             self._dense_scores.add(scores, codes.dense)
 
-    @property
-    def calibrated(self) -> bool:
-        """Whether probabilities are held to what statistics, or counts, say of unseen samples."""
-        return self.temperature is not None
-
     def with_temperature(self, temperature: float) -> Model:
         """The same model with another temperature: other probabilities, the same classes."""
         if not 0 < temperature < np.inf:
@@ -183,8 +178,8 @@ class Model:
         """Class probabilities, (samples, class_count).
 
         The discriminant, averaged and quadratic heads' are softmax of the scores, divided by
-        `temperature` where there is one: then they are `calibrated`; the others are, most often,
-        too sure, and `safle.calibrate` finds a temperature for them. Least-squares scores
+        `temperature`, where there is one; without one they are, most often, too sure, and
+        `safle.fit_temperature` finds one. Least-squares scores
         estimate the one-hot labels; theirs is the nearest point of the probability simplex, which
         keeps the order of the classes.
         """

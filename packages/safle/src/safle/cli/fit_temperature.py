@@ -1,4 +1,4 @@
-"""``safle calibrate``: a model whose probabilities fit the counts of its answers."""
+"""``safle fit-temperature``: a model whose probabilities fit the counts of its answers."""
 
 from functools import reduce
 from operator import add
@@ -15,22 +15,24 @@ COUNTS = "Counts that `safle evaluate --counts` wrote, of one or several sites."
 @opt.command(
     "With a model",
     "safle evaluate model.safetensors held_out.csv --counts a.eval",
-    "safle calibrate model.safetensors a.eval b.eval -o calibrated.safetensors",
+    "safle fit-temperature model.safetensors a.eval b.eval -o fitted.safetensors",
 )
 @opt.model_argument
 @click.argument("counts", nargs=-1, required=True, type=opt.FILE, help=COUNTS)
 @opt.output("The model to write.", "model")
-def calibrate(session: Session, /, model: Path, counts: tuple[Path, ...], output: Path) -> None:
+def fit_temperature(
+    session: Session, /, model: Path, counts: tuple[Path, ...], output: Path
+) -> None:
     """Give a model the temperature that suits its answers on samples it was not made of.
 
-    For heads whose probabilities statistics cannot calibrate: those of noisy sums, and those
-    counted by class. Probabilities change, and no class does.
+    For heads that statistics tell no temperature of: those of noisy sums, and those counted by
+    class. Probabilities change, and no class does.
 
     Counts do not say which samples they are of. On those that the model was made of it is right
     too often, and the temperature would make it too sure: evaluate on others.
     """
-    from safle.cli.describe import calibration_of
-    from safle.evaluation.calibrating import calibrate as fit
+    from safle.cli.describe import temperature_of
+    from safle.evaluation.temperature import fit_temperature as fit
     from safle.model import load_model
     from safle.wire import read_evaluation
 
@@ -40,8 +42,8 @@ def calibrate(session: Session, /, model: Path, counts: tuple[Path, ...], output
     made = fit(before, total)
     made.save(output)
     facts = {
-        "probabilities": calibration_of(made),
-        "before": calibration_of(before),
+        "probabilities": temperature_of(made),
+        "before": temperature_of(before),
         "samples": f"{total.sample_count:,}",
         "digest": made.digest,
     }

@@ -1,4 +1,4 @@
-"""model, evaluation counts -> a model whose probabilities fit what was counted.
+"""model, evaluation counts -> a model with the temperature that fits what was counted.
 
 For heads that statistics tell no temperature for. Counts hold, for every class, how many samples
 of it and of others were given which log odds z. With another temperature, T times the one that
@@ -24,7 +24,7 @@ STEPS_PER_OCTAVE, OCTAVES = 16, 6
 """The grid of T, below 1 and above; it does not move with the last bits of a sum."""
 
 
-def calibrate(model: Model, counts: Evaluation) -> Model:
+def fit_temperature(model: Model, counts: Evaluation) -> Model:
     """The model with the temperature that suits the counts of its answers, summed over sites.
 
     Parameters
@@ -38,7 +38,7 @@ def calibrate(model: Model, counts: Evaluation) -> Model:
     >>> features, labels = [[0.1], [0.3], [0.6], [0.9]] * 9, ["low", "low", "high", "high"] * 9
     >>> model = safle.Model(encoder, safle.solve(safle.count(encoder, features, labels)))
     >>> unsure = safle.evaluate(model, [[0.2], [0.2], [0.2], [0.8]], ["low", "low", "high", "high"])
-    >>> safle.calibrate(model, unsure).temperature > model.temperature
+    >>> safle.fit_temperature(model, unsure).temperature > model.temperature
     True
     """
     require_type("model", model, Model)
