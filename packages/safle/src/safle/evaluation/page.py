@@ -74,10 +74,10 @@ def _lines(counts: Evaluation, drawn: list[int], curve: Curve) -> list[Line]:
     own = np.repeat([False, True], bins)
     for place, colour in zip(drawn, COLOURS, strict=False):
         times = counts.scores[place].ravel()
-        x, y = [], []
+        points = ""
         if times[own].any() and times[~own].any():
-            x, y = curve(own, np.tile(np.arange(bins), 2), sample_weight=times)
-        points = " ".join(f"{SIDE * a:.1f},{SIDE * (1 - b):.1f}" for a, b in zip(x, y, strict=True))
+            line = zip(*curve(own, np.tile(np.arange(bins), 2), sample_weight=times), strict=True)
+            points = " ".join(f"{SIDE * x:.1f},{SIDE * (1 - y):.1f}" for x, y in line)
         lines.append(Line(str(counts.class_names[place]), colour, points))
     return lines
 
