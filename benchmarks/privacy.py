@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import data, private_accuracy
@@ -22,7 +23,8 @@ from benchmarks.settings import Settings
 from safle import Encoder, Model, PublicSample, Statistics, count, make_encoder, solve
 from safle.private.answer import KeyholderAnswer
 from safle.private.gathering import Gathering, Request
-from safle.private.keyholder import History, answer
+from safle.private.history import History
+from safle.private.keyholder import answer
 from safle.private.keys import PrivateKey
 from safle.private.masked import Masked, mask
 from safle.private.masks import add_masks
@@ -200,7 +202,11 @@ def _add_privately(
         asked = total.request.to_bytes()
     answers = []
     for key in holders:
-        with clock.on("keyholder"), History(Path(":memory:")) as history:
+        with (
+            TemporaryDirectory() as folder,
+            clock.on("keyholder"),
+            History(Path(folder) / "history.sqlite") as history,
+        ):
             request = Request.from_bytes(asked, private_round)
             answers.append(answer(request, key, history).to_bytes(key))
     with clock.on("open"):

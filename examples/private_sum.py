@@ -6,13 +6,15 @@ files would have given, and nobody ever saw one hospital's counts. Needs the ext
 """
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from sklearn.datasets import load_digits
 
 import safle
 from safle.private.gathering import Gathering
-from safle.private.keyholder import History, answer
+from safle.private.history import History
+from safle.private.keyholder import answer
 from safle.private.keys import PrivateKey
 from safle.private.masked import mask
 from safle.private.round import declare_round, statistics_space
@@ -46,7 +48,7 @@ total = gathering.finish()
 # Both keyholders look at who is in the sum, remember that they opened it, and answer.
 answers = []
 for key in keyholders:
-    with History(Path(":memory:")) as history:
+    with TemporaryDirectory() as folder, History(Path(folder) / "history.sqlite") as history:
         answers.append(answer(total.request, key, history))
 opened = total.open(answers)
 same = opened == safle.sum_statistics(counts)

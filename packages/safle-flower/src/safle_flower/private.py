@@ -21,6 +21,7 @@ from safle.errors import FederationError, LimitExceeded, SettingsError
 from safle.private import answer as opening
 from safle.private import keyholder
 from safle.private.gathering import Gathering, MaskedSum, Request
+from safle.private.history import History
 from safle.private.keys import PrivateKey, PublicKey
 from safle.private.masked import Masked, mask
 from safle.private.round import PrivateRound
@@ -106,7 +107,7 @@ def answer_request(papers: Papers, settings: Settings, payload: bytes) -> Answer
         )
     try:
         request = Request.from_bytes(payload[size:], private_round)
-        with keyholder.History(papers.history) as history:
+        with History(papers.history) as history:
             for sentence in keyholder.explain(request, history):
                 log.info("safle: %s", sentence)
             answered = keyholder.answer_on_record(request, key, history, place=papers.log)

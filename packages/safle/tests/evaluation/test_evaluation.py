@@ -173,6 +173,16 @@ def test_under_masks_the_sum_is_the_same(answered: Answered) -> None:
         add_privately(replace(space, model="0" * 64), clients)
 
 
+def test_more_samples_than_the_round_allows_are_refused_under_masks(answered: Answered) -> None:
+    """Three sites of 90, where the round allows 250: one byte would hold 14 of 270."""
+    model, features, labels = answered
+    site = safle.evaluate(model, features[:90], labels[:90])
+    space = EvaluationSpace(model.digest, model.class_names, 250)
+    clients = {f"site-{at}": lambda: site for at in range(3)}
+    with pytest.raises(CountOverflow, match="270 samples; the round allows 250"):
+        add_privately(space, clients)
+
+
 def test_a_page_shows_all_and_asks_no_host(answered: Answered) -> None:
     counts = safle.evaluate(*answered)
     names = ("<script>", *(f"class {at}" for at in range(1, len(counts.class_names))))

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import tracemalloc
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
+from safle import DeclaredRange, LinearEncoder, Model, count, evaluate, solve
+from safle.encoders.histogram import Grid, Histogram
 from safle.errors import SafleError
 from safle.private.answer import KeyholderAnswer
+from safle.private.evaluation_space import EvaluationSpace
 from safle.private.gathering import MaskedSum, Request
-from safle.private.keyholder import History, answer
+from safle.private.keyholder import answer
 from safle.private.masked import Masked
+from safle.private.noisy_space import with_noise
 from safle.private.round import PrivateRound, statistics_space
 from safle.private.signed import Head
-from safle.wire import container
+from safle.private.vector import HistogramSpace
+from safle.wire import container, decode_noisy, encode_noisy
 from support.data_sets import fixed_data
-from support.private_rounds import Cast
+from support.private_rounds import Cast, new_history
 
 FILES = 400
 DATA = fixed_data("linear", 30, feature_dim=2)
@@ -189,7 +196,7 @@ def test_heads_that_have_no_canonical_text(cast, total, text):
 def test_forged_requests(cast, total):
     g, accepted = np.random.default_rng(3), 0
     whole = [head.to_json() for head in total.heads.values()]
-    with History(":memory:") as history:
+    with new_history() as history:
         for number in range(FILES):
             content = copy.deepcopy(whole)
             if number % 2:
@@ -211,8 +218,84 @@ def test_forged_requests(cast, total):
             data = container.to_bytes(container.MASKED_SUM, header, with_sum)
             attempt(lambda data=data: MaskedSum.from_bytes(data, cast.private_round))
         # Boxes for the others are theirs to judge; the clients and their files stay the same.
-        assert history.opened(cast.private_round.digest) == [total.members]
+        assert [one.members for one in history.sets()] == [total.members]
     assert 0 < accepted < FILES / 4
+
+
+def test_forged_vectors_of_every_kind_of_sum(answers):
+    """A keyholder who answers anything at all: a typed error, or a value that others could have.
+
+    The oracle shares no code with the spaces: counts of real answers are never negative, and each
+    table of them has as many samples as the first.
+    """
+    g = np.random.default_rng(6)
+    for cast, total, honest, check in answers:
+        vector = honest[0].masks
+        for number in range(FILES // 4):
+            masks = vector.copy()
+            for _ in range(g.integers(1, 4)):
+                at = g.integers(len(masks))
+                masks[at] = [0, 255, masks[at] ^ (1 << int(g.integers(8)))][number % 3]
+            if number % 10 == 0:
+                masks = np.frombuffer(g.bytes(len(masks)), np.uint8)
+            forged = replace(honest[0], masks=masks)
+            data = forged.to_bytes(cast.keyholders[0])
+            try:
+                read = KeyholderAnswer.from_bytes(data, cast.private_round)
+                check(total.open([read, *honest[1:]]))
+            except SafleError:
+                continue
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """Rounds of evaluation counts, histograms and noisy statistics, with honest answers."""
+    model = Model(DATA.encoder, solve(DATA.count()))
+    evaluations = [
+        evaluate(model, DATA.features[10 * at : 10 * at + 10], DATA.labels[10 * at : 10 * at + 10])
+        for at in range(3)
+    ]
+    grid = Grid(-3, 3, bins=4)
+    histograms = [Histogram.of(DATA.features[10 * at : 10 * at + 10], grid) for at in range(3)]
+    clipped = LinearEncoder.publishable(DeclaredRange(-3, 3, feature_dim=2))
+    counted = [
+        count(clipped, DATA.features[10 * at : 10 * at + 10], DATA.labels[10 * at : 10 * at + 10])
+        for at in range(3)
+    ]
+    exact = statistics_space(clipped, [0, 1, 2], 1000)
+    rounds = [
+        (EvaluationSpace(model.digest, model.class_names, 1000), evaluations, check_evaluation),
+        (HistogramSpace(grid, 2, 1000), histograms, check_histogram),
+        (with_noise(exact, 2.0, 1e-5, "declared", 2), counted, check_noisy),
+    ]
+    made = []
+    for space, values, check in rounds:
+        cast = Cast.of(space, 3)
+        total = cast.gather([cast.mask(at, value) for at, value in enumerate(values)])
+        honest = cast.answers(total)
+        check(total.open(honest))
+        made.append((cast, total, honest, check))
+    return made
+
+
+def check_evaluation(counts):
+    tables = [counts.confusion, counts.scores[0], counts.confidence]
+    assert {int(table.sum()) for table in tables} == {int(tables[0].sum())}
+    assert min(int(table.min()) for table in (*tables, counts.scores)) >= 0
+    assert counts.confusion.sum() <= 1000
+
+
+def check_histogram(histogram):
+    assert histogram.counts.min() >= 0
+    assert len({*histogram.counts.sum(axis=1).tolist()}) == 1
+    assert histogram.counts[0].sum() <= 1000
+
+
+def check_noisy(statistics):
+    read = decode_noisy(encode_noisy(statistics))
+    assert read == statistics
+    with contextlib.suppress(SafleError):
+        assert np.isfinite(solve(read).weights).all()
 
 
 def test_forged_answers(cast, total):

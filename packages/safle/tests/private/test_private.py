@@ -13,6 +13,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from safle.cli.main import app
 from safle.cli.session import Session
@@ -29,7 +31,8 @@ from safle.errors import (
 )
 from safle.private.answer import KeyholderAnswer
 from safle.private.gathering import MaskedSum, Request
-from safle.private.keyholder import History, answer, check_apart, explain
+from safle.private.history import History, check_apart, told_apart
+from safle.private.keyholder import answer, explain
 from safle.private.keys import PrivateKey, PublicKey
 from safle.private.masked import Masked, mask
 from safle.private.round import PrivateRound, declare_round, statistics_space
@@ -38,7 +41,7 @@ from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.statistics import sum_statistics
 from support.data_sets import fixed_data, fixed_encoder
-from support.private_rounds import Cast
+from support.private_rounds import Cast, new_history
 
 DATA = fixed_data("linear", 60)
 PARTS = [DATA.part(slice(10 * at, 10 * at + 10)).count() for at in range(6)]
@@ -142,7 +145,7 @@ def test_too_few_clients(cast, files):
     with pytest.raises(FederationError, match="1 clients are in; keyholders open the sum of"):
         cast.gather(files[:1])
     alone = Request(cast.private_round, dict([*cast.gather(files).heads.items()][:1]))
-    with History(":memory:") as history, pytest.raises(FederationError, match="sum of 1 client;"):
+    with new_history() as history, pytest.raises(FederationError, match="sum of 1 client;"):
         answer(alone, cast.keyholders[0], history)
 
 
@@ -154,7 +157,7 @@ def test_a_victim_and_few_clients_that_collude_are_not_opened(tmp_path):
         half.gather(files[:2])
     heads = half.gather(files).heads
     few = Request(half.private_round, dict([*heads.items()][:2]))
-    with History(":memory:") as history, pytest.raises(FederationError, match="at least 3 are"):
+    with new_history() as history, pytest.raises(FederationError, match="at least 3 are"):
         answer(few, half.keyholders[0], history)
     half.answer(0, half.gather(files[:4]), tmp_path / "history")
     with pytest.raises(FederationError, match="tell 2 clients apart"):
@@ -186,6 +189,80 @@ def test_a_second_set_needs_enough_clients_of_difference(cast, files, tmp_path):
         assert "opened before: 2." in "\n".join(explain(fewer.request, history))
     # Late clients alone, and all but those: their sums are the difference of what is open.
     assert cast.open(late) == sum_statistics(PARTS)
+
+
+def test_several_rounds_that_come_down_to_one_client_are_pointed_out(cast, tmp_path):
+    """{c, P, Q}, {c, R, S}, {P, R} and {Q, S} give 2c, where no two of them tell few apart."""
+    path = tmp_path / "history"
+    told = []
+    for chosen in ((0, 1, 2), (0, 3, 4), (1, 3), (2, 4)):
+        # Each in a round of its own, whose clients have the same keys.
+        again = cast.again(SPACE)
+        total = again.gather([again.mask(at, PARTS[at]) for at in chosen])
+        with History(path) as history:
+            told.append("".join(explain(total.request, history)))
+        again.answer(0, total, path)
+    assert ["Beware" in text for text in told] == [False, False, False, True]
+    assert "added and subtracted, give away client-00." in told[-1]
+
+
+def test_a_later_round_with_a_smaller_least_does_not_silence_warnings(tmp_path):
+    first = Cast.of(SPACE, 6, least=3)
+    path = tmp_path / "history"
+    first.answer(0, first.gather([first.mask(at, part) for at, part in enumerate(PARTS)]), path)
+    second = first.again(SPACE)
+    assert second.private_round.least == 2
+    fewer = second.gather([second.mask(at, part) for at, part in enumerate(PARTS[:4])])
+    with History(path) as history:
+        told = explain(fewer.request, history)[-1]
+    assert "the difference of the two is that of few: client-04, client-05." in told
+
+
+def test_clients_of_other_rounds_are_known_by_their_keys(cast, files, tmp_path):
+    """Others of the same names are others."""
+    path, others = tmp_path / "history", Cast.of(SPACE, 6)
+    cast.answer(0, cast.gather(files), path)
+    fewer = others.gather([others.mask(at, part) for at, part in enumerate(PARTS[:5])])
+    with History(path) as history:
+        assert "Beware" not in "".join(explain(fewer.request, history))
+
+
+@given(st.lists(st.frozensets(st.sampled_from("abcde"), min_size=1), max_size=5))
+def test_told_apart_is_the_span_over_the_rationals(sets):
+    members = sorted({*"".join(map("".join, sets))})
+    rows = [[int(member in one) for member in members] for one in sets]
+    rank = np.linalg.matrix_rank(np.array(rows)) if rows else 0
+    units = np.eye(len(members), dtype=int)
+    expected = {
+        member
+        for member, unit in zip(members, units.tolist(), strict=True)
+        if np.linalg.matrix_rank(np.array([*rows, unit])) == rank
+    }
+    assert told_apart(sets) == expected
+
+
+def test_a_keyholder_who_declines_is_told_so(cast, total, tmp_path, monkeypatch):
+    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.sqlite"))
+    (tmp_path / "round").write_bytes(cast.private_round.data)
+    (tmp_path / "request").write_bytes(total.request.to_bytes())
+    cast.operator.public.save(tmp_path / "o.pub")
+    cast.keyholders[0].save(tmp_path / "k.key")
+    names = {"round": "round", "operator": "o.pub", "key": "k.key", "history": "history"}
+    options = [word for name, path in names.items() for word in (f"--{name}", tmp_path / path)]
+    asked = ["private", "answer", tmp_path / "request", *options, "-o", tmp_path / "k.answer"]
+    done = subprocess.run(
+        [sys.executable, "-c", "from safle.cli.main import run; run()", *map(str, asked)],
+        input="n\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "you have not opened this sum: no answer was written" in done.stderr
+    assert "interrupted" not in done.stderr
+    assert not (tmp_path / "k.answer").exists()
+    with History(tmp_path / "history") as history:
+        assert history.sets() == []
 
 
 def test_sets_that_pass_two_at_a_time_tell_nobody_apart_together():
@@ -224,7 +301,7 @@ def test_a_second_round_that_tells_few_apart_is_pointed_out(cast, files, tmp_pat
     with History(path) as history:
         told = explain(second, history)
         assert "empty" not in "".join(told)
-        assert "the difference of the two gives away client-05." in told[-1]
+        assert "added and subtracted, give away client-05." in told[-1]
         fewer = Request(again.private_round, dict([*second.heads.items()][:4]))
         assert "Beware" not in "".join(explain(fewer, history))
 
@@ -263,7 +340,7 @@ def test_answers_must_fit(cast, files, total):
 
 
 def test_only_keyholders_answer(cast, total):
-    with History(":memory:") as history:
+    with new_history() as history:
         for key in (cast.clients[0], PrivateKey.new("keyholder-0")):
             with pytest.raises(FederationError, match="not a keyholder's of this round"):
                 answer(total.request, key, history)
@@ -293,10 +370,10 @@ def test_a_box_opens_for_its_own_client_round_and_file_only(cast, files):
         fields = {**head.fields, "boxes": boxes}
         signed = type(head)(fields, cast.clients[0].sign(_canonical(fields)))
         request = Request(own, {**heads, "client-00": signed})
-        with History(":memory:") as history:
+        with new_history() as history:
             with pytest.raises(FederationError, match="client-00: a box does not open"):
                 answer(request, holder, history)
-            assert history.opened(own.digest) == []
+            assert history.sets() == []
 
 
 def _canonical(fields):
@@ -385,13 +462,14 @@ import os, signal, sys
 from pathlib import Path
 from safle.private import keyholder
 from safle.private.gathering import Request
+from safle.private.history import History
 from safle.private.keys import PrivateKey, PublicKey
 from safle.private.round import PrivateRound
 folder = Path(sys.argv[1])
 private_round = PrivateRound.load((folder / "round").read_bytes(), PublicKey.load(folder / "o.pub"))
 request = Request.from_bytes((folder / "request").read_bytes(), private_round)
 keyholder.add_masks = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-with keyholder.History(folder / "history") as history:
+with History(folder / "history") as history:
     keyholder.answer(request, PrivateKey.load(folder / "k.key"), history)
 """
 

@@ -43,7 +43,7 @@ def test_what_was_opened_and_published_is_logged(safle, tmp_path, monkeypatch):
         *["sent"] * 3,
         *["received"] * 3,
         *["opened"] * 2,
-        "sent",
+        "written",
     ]
     # Both ends name a file by the same digest.
     assert [event.digest for event in events[:3]] == [event.digest for event in events[3:6]]

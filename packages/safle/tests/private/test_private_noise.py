@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,8 @@ from safle.errors import (
     SettingsError,
 )
 from safle.private.answer import KeyholderAnswer
-from safle.private.keyholder import History, explain
+from safle.private.history import History
+from safle.private.keyholder import explain
 from safle.private.noisy_space import NoisySpace, with_noise
 from safle.private.round import PrivateRound, statistics_space
 from safle.private.vector import add_vectors, pack, unpack
@@ -29,7 +29,7 @@ from safle.site.release import Release
 from safle.statistics import sum_statistics
 from safle.statistics.free_sums import FreeSums
 from support.data_sets import KINDS, publishable_encoder
-from support.private_rounds import Cast
+from support.private_rounds import Cast, new_history
 
 CALIBRATION = DeclaredRange(-3, 3, feature_dim=3)
 LINEAR = LinearEncoder.publishable(CALIBRATION)
@@ -160,7 +160,7 @@ def test_a_round_opens_one_set(played, tmp_path):
 
 def test_the_keyholder_is_told_of_the_noise(played):
     _, total, _ = played
-    with History(Path(":memory:")) as history:
+    with new_history() as history:
         assert "You add noise: epsilon 2" in explain(total.request, history)[-1]
 
 

@@ -79,15 +79,18 @@ def test_a_release_that_dies_before_its_noise_is_drawn_is_spent(path, total):
 
 @pytest.mark.parametrize(
     "change",
-    ["UPDATE releases SET rho = 0 WHERE number = 1", "DELETE FROM releases WHERE number = 1"],
+    [
+        "DROP TRIGGER releases_unchanged; UPDATE releases SET rho = 0 WHERE number = 1",
+        "DROP TRIGGER releases_kept; DELETE FROM releases WHERE number = 1",
+    ],
 )
 def test_a_changed_ledger_is_refused(path, change):
     ledger = Ledger(path)
     for _ in range(2):
         ledger.spend(ENCODER, 1, DELTA)
     with sqlite3.connect(path) as connection:
-        connection.execute(change)
-    with pytest.raises(StoreError, match="damaged"):
+        connection.executescript(change)
+    with pytest.raises(StoreError, match="is not what was written"):
         ledger.spend(ENCODER, 1, DELTA)
 
 

@@ -28,11 +28,13 @@ from safle.publishing.publishing import (
     publish,
     rho_within,
 )
+from safle.site.log import read_log
 from safle.solver.noise import noise_ridge
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.privacy import Privacy
 from safle.tables import write_table
+from safle.wire import encode_noisy, write_statistics
 from support.data_sets import KINDS, data_sets, fixed_encoder
 
 DELTA = 1e-5
@@ -220,6 +222,41 @@ def test_an_evaluation_says_what_was_promised(total, safle, tmp_path):
         assert ("epsilon 2, delta 1e-05" in shown) == said
         written = json.loads((tmp_path / "f.json").read_text())
         assert written.get("privacy") == ("epsilon 2, delta 1e-05" if said else None)
+
+
+def test_publishing_keeps_to_the_site_s_policy(total, safle, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.sqlite"))
+    (tmp_path / "policy.toml").write_text("most_epsilon = 2.0\n")
+    encoder, exact, _ = total
+    encoder.save("encoder.safetensors")
+    write_statistics("total.stats", exact)
+    promised = ("--delta", 1e-5, "--classes", "ill,well", "--calibration", "declared")
+    asked = ("publish", "total.stats", *promised, "--policy", "policy.toml", "-o", "noisy.stats")
+    refused = safle(*asked, "--epsilon", 3, code=1)
+    assert "refused by the policy's most_epsilon" in refused
+    # A larger number of one's own is no way round it.
+    assert "policy" in safle(*asked, "--epsilon", 3, "--most-epsilon", 9, code=1)
+    assert not (tmp_path / "noisy.stats").exists()
+    safle(*asked, "--epsilon", 2)
+    # With the first one, the second is more than the policy allows.
+    assert "before this one: 1" in safle(*asked, "--epsilon", 1, code=1)
+    events = [event.event for event in read_log(tmp_path / "log.sqlite")]
+    assert events == ["refused", "refused", "written", "refused"]
+
+
+def test_noisy_sums_are_not_taken_for_copies(safle, tmp_path):
+    """Noise may leave no residual; the ridge is as large as the noise all the same."""
+    generator = np.random.default_rng(0)
+    features = np.concatenate([generator.normal(c, 1.0, (100, 20)) for c in (-1, 1)])
+    encoder = LinearEncoder.publishable(DeclaredRange(-3, 3, feature_dim=20))
+    exact = count(encoder, features, np.repeat(["ill", "well"], 100))
+    noisy = publish(exact, plan_noise(exact.layout, 2, DELTA), ["ill", "well"], draw=seeded(1))
+    assert solve(noisy).curve.suspects_copies(noisy.sample_count)
+    encoder.save(tmp_path / "encoder.safetensors")
+    (tmp_path / "noisy.stats").write_bytes(encode_noisy(noisy))
+    named = ("--encoder", tmp_path / "encoder.safetensors", "-o", tmp_path / "model.safetensors")
+    assert "far too small" not in safle("solve", tmp_path / "noisy.stats", *named)
 
 
 def test_even_hopeless_noise_solves(total):

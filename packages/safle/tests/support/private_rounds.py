@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -12,7 +14,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from safle.private.answer import KeyholderAnswer
 from safle.private.gathering import Gathering, Request
-from safle.private.keyholder import History, answer
+from safle.private.history import History
+from safle.private.keyholder import answer
 from safle.private.keys import PrivateKey
 from safle.private.masked import Masked, mask
 from safle.private.round import PrivateRound, declare_round
@@ -60,11 +63,11 @@ class Cast:
             gathering.add(Masked.from_bytes(data, self.private_round))
         return gathering.finish()
 
-    def answer(self, number, total, history=Path(":memory:")):
+    def answer(self, number, total, history=None):
         """A keyholder's answer, as bytes."""
         asked = Request.from_bytes(total.request.to_bytes(), self.private_round)
         key = self.keyholders[number]
-        with History(history) as opened:
+        with History(history) if history else new_history() as opened:
             return answer(asked, key, opened).to_bytes(key)
 
     def answers(self, total):
@@ -75,6 +78,13 @@ class Cast:
     def open(self, total):
         """The sum, opened by all keyholders."""
         return total.open(self.answers(total))
+
+
+@contextmanager
+def new_history():
+    """The history of a keyholder that has opened nothing."""
+    with TemporaryDirectory() as folder, History(Path(folder) / "history.sqlite") as history:
+        yield history
 
 
 def plain_mask(blocks, seed, round_digest, client, keyholder):

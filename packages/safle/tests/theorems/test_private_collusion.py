@@ -9,7 +9,7 @@ import pytest
 
 from safle.errors import FederationError
 from safle.private.answer import KeyholderAnswer
-from safle.private.keyholder import check_apart
+from safle.private.history import check_apart
 from safle.private.round import statistics_space
 from safle.statistics import sum_statistics
 from support.data_sets import fixed_data

@@ -22,7 +22,7 @@ class Event:
 
     Attributes
     ----------
-    event : "sent", "received", "refused", "removed", "opened"
+    event : "sent", "received", "refused", "removed", "opened", "written"
     who : the client, or the user at a client
     digest : SHA-256 of what it is about; empty where that cannot be told
     note : the file's name, or the reason

@@ -42,8 +42,10 @@ def answer(
     opened is on the disk before the answer is made.
     """
     from safle.basics.places import naming
+    from safle.errors import FederationError
     from safle.private import keyholder
     from safle.private.gathering import Request
+    from safle.private.history import History
     from safle.private.keys import PrivateKey
     from safle.wire import container
 
@@ -52,10 +54,12 @@ def answer(
     with naming(request):
         asked = Request.from_bytes(container.read_limited(request), private_round)
     session.announce_compilation()
-    with keyholder.History(history_path) as history:
+    with History(history_path) as history:
         session.text(keyholder.explain(asked, history))
-        if not yes:
-            click.confirm("Open this sum?", abort=True)
+        if not yes and not click.confirm("Open this sum?"):
+            raise FederationError(
+                "you have not opened this sum: no answer was written, and your history is as it was"
+            )
         answered = keyholder.answer_on_record(asked, key, history)
     container.write_file(output, answered.to_bytes(key))
     facts = {"keyholder": key.name, "clients": len(asked.heads), "request": asked.digest}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from safle.cli.options import BY_FILES, FILE, POSITIVE, command, option, output, refuse_overwriting
+from safle.cli.releasing import policy_option
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
@@ -48,6 +52,7 @@ BESIDE = "SUM.releases, or releases.sqlite in a store"
     required=True,
 )
 @option("--most-epsilon", "Of all releases together; refuses more.", "E", type=POSITIVE)
+@policy_option
 @option("--ledger", LEDGER, "FILE", type=FILE, show_default=BESIDE)
 @output("The noisy statistics to write.", "noisy statistics")
 def publish(
@@ -59,6 +64,7 @@ def publish(
     classes: str,
     calibration: str,
     most_epsilon: float | None,
+    policy_path: Path | None,
     ledger: Path | None,
     output: Path,
 ) -> None:
@@ -70,7 +76,7 @@ def publish(
     """
     from safle.cli.describe import noisy_facts
     from safle.publishing.ledger import Ledger
-    from safle.site.log import write_log
+    from safle.site.log import log_refusal, write_log
     from safle.wire import container, encode_noisy
 
     session.announce_compilation()
@@ -79,20 +85,38 @@ def publish(
     refuse_overwriting(output, total, place)
     statistics = _read(total)
     session.note(f"drawing noise for the sums of {statistics.dim:,} columns ...")
-    noisy = Ledger(place).publish(
-        statistics,
-        _names(classes, statistics),
-        epsilon,
-        delta,
-        most_epsilon=most_epsilon,
-        calibration=calibration,
-    )
-    data = encode_noisy(noisy)
     promise = f"noisy statistics, epsilon {epsilon:g} and delta {delta:g}"
-    write_log("sent", digest=hashlib.sha256(data).hexdigest(), note=promise)
+    with log_refusal(note=promise), _within_policy(policy_path, most_epsilon) as most:
+        noisy = Ledger(place).publish(
+            statistics,
+            _names(classes, statistics),
+            epsilon,
+            delta,
+            most_epsilon=most,
+            calibration=calibration,
+        )
+    data = encode_noisy(noisy)
+    write_log("written", digest=hashlib.sha256(data).hexdigest(), note=promise)
     container.write_file(output, data)
     facts = noisy_facts(noisy, size=len(data), digest=container.declared_digest(data))
     session.facts(f"{output}: noisy statistics", facts | {"ledger": str(place)})
+
+
+@contextmanager
+def _within_policy(path: Path | None, most_epsilon: float | None) -> Iterator[float | None]:
+    """Most that all releases may cost together: by the caller's word, and by the site's policy."""
+    from safle.errors import PolicyRefused, PrivacyBudgetSpent
+    from safle.site.policy import Policy
+
+    policy = Policy.find(path)
+    if policy is None or policy.most_epsilon >= (most_epsilon or math.inf):
+        yield most_epsilon
+        return
+    try:
+        yield policy.most_epsilon
+    except PrivacyBudgetSpent as error:
+        rule = "most_epsilon"
+        raise PolicyRefused(f"refused by the policy's {rule}: {error}", rule=rule) from error
 
 
 def _read(path: Path) -> Statistics:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from safle.private.answer import KeyholderAnswer
 from safle.private.gathering import Gathering, Request
-from safle.private.keyholder import History, answer
+from safle.private.history import History
+from safle.private.keyholder import answer
 from safle.private.keys import PrivateKey
 from safle.private.masked import Masked, mask
 from safle.private.round import declare_round
@@ -59,7 +61,7 @@ def add_privately(
     asked = total.request.to_bytes()
     answers = []
     for key in holders:
-        with History(Path(":memory:")) as history:
+        with TemporaryDirectory() as folder, History(Path(folder) / "history.sqlite") as history:
             answered = answer(Request.from_bytes(asked, private_round), key, history)
         answers.append(KeyholderAnswer.from_bytes(answered.to_bytes(key), private_round))
     return total.open(answers)

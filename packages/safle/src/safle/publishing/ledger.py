@@ -7,19 +7,17 @@ share of what may be spent, but never hide one.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import astuple, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safle.basics.sqlite import SqliteFile
+from safle.basics.log import now
+from safle.basics.sealed import SealedFile
 from safle.encoders.features import ClassName
 from safle.encoders.made import Made
-from safle.errors import InvalidInput, PrivacyBudgetSpent, StoreError
+from safle.errors import InvalidInput, PrivacyBudgetSpent
 from safle.publishing.publishing import (
     Draw,
     check_declared,
@@ -28,14 +26,11 @@ from safle.publishing.publishing import (
     plan_noise,
     publish,
 )
-from safle.site.log import now
 from safle.statistics import Statistics
 from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.privacy import CALIBRATIONS, Privacy
 
-_TABLE = """CREATE TABLE IF NOT EXISTS releases (
-    number INTEGER PRIMARY KEY, at TEXT NOT NULL, encoder TEXT NOT NULL,
-    epsilon REAL NOT NULL, delta REAL NOT NULL, rho REAL NOT NULL, seal TEXT NOT NULL)"""
+_TABLE = {"releases": ("time", "encoder", "epsilon", "delta", "rho")}
 
 
 @dataclass(frozen=True)
@@ -43,20 +38,15 @@ class Spent:
     """A release that was made, or begun."""
 
     number: int
-    at: str
+    time: str
     encoder: str
     epsilon: float
     delta: float
     rho: float
 
-    @property
-    def sealed(self) -> str:
-        """SHA-256 of the row, kept in it: SQLite does not notice a changed byte."""
-        return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()
-
 
 class Ledger:
-    """The releases of one data set, in SQLite.
+    """The releases of one data set, in a sealed file.
 
     >>> from tempfile import TemporaryDirectory
     >>> from safle import DeclaredRange, LinearEncoder
@@ -76,8 +66,8 @@ class Ledger:
         """All there were, the first one first; `StoreError` if a row was changed."""
         if not self._path.exists():
             return []
-        with self._opened() as base:
-            return self._read(base)
+        with SealedFile(self._path, _TABLE) as file:
+            return [Spent(*row) for row in file.rows("releases")]
 
     def spend(
         self,
@@ -102,8 +92,9 @@ class Ledger:
             All releases together would promise less than ``most_epsilon``.
         """
         planned = plan_noise(made.layout, epsilon, delta)
-        with self._opened() as base:
-            before = self._read(base)
+        # Two at a time would each miss the other's release.
+        with SealedFile(self._path, _TABLE) as file, file.transaction():
+            before = [Spent(*row) for row in file.rows("releases")]
             total = epsilon_of(sum((spent.rho for spent in before), planned.rho), delta)
             total = max(total, float(epsilon))
             if most_epsilon is not None and total > most_epsilon:
@@ -113,8 +104,7 @@ class Ledger:
                     "with a smaller epsilon"
                 )
             cost = planned.epsilon, planned.delta, planned.rho
-            row = Spent(len(before) + 1, now(), made.fingerprint, *cost)
-            base.run("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", *astuple(row), row.sealed)
+            file.append("releases", now(), made.fingerprint, *cost)
         fields = planned.to_json() | {"releases": len(before) + 1, "total_epsilon": total} | facts
         return Privacy.from_json(fields)
 
@@ -146,21 +136,3 @@ class Ledger:
             total, epsilon, delta, most_epsilon=most_epsilon, calibration=calibration
         )
         return publish(total, privacy, names, draw=draw)
-
-    def _read(self, base: SqliteFile) -> list[Spent]:
-        found: list[Spent] = []
-        for *fields, sealed in base.run("SELECT * FROM releases ORDER BY number"):
-            spent = Spent(*fields)
-            if spent.sealed != sealed or spent.number != len(found) + 1:
-                raise StoreError(
-                    f"{self._path}: release {spent.number} is damaged, or one before it is missing;"
-                    " bring the file back from a backup"
-                )
-            found.append(spent)
-        return found
-
-    @contextmanager
-    def _opened(self) -> Iterator[SqliteFile]:
-        """A transaction of its own: two at a time would each miss the other's release."""
-        with closing(SqliteFile(self._path, _TABLE)) as base, base.transaction():
-            yield base
