@@ -198,7 +198,7 @@ def told_apart(sets: Iterable[frozenset[str]]) -> frozenset[str]:
     # Those who are in the same sets stay together whatever is done: a column for all of them.
     rows = [[Fraction(pattern[at]) for pattern in alike] for at in range(len(chosen))]
     reduced = _reduce(rows)
-    single = {row.index(1) for row in reduced if sum(map(bool, row)) == 1}
+    single = {row.index(Fraction(1)) for row in reduced if sum(map(bool, row)) == 1}
     return frozenset(
         members[0] for at, members in enumerate(alike.values()) if at in single and not members[1:]
     )
