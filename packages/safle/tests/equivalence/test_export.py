@@ -328,3 +328,19 @@ def test_a_failed_export_leaves_the_old_file(linear_model, monkeypatch, tmp_path
         export_torch(linear_model, path)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_exports_of_the_default_are_about_as_small_as_the_model(tmp_path):
+    """Signs of random features are few integers: as a matrix of floats they were 42 of 43 MB."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(60, 256)).astype(np.float32)
+    labels = np.arange(60) % 3
+    model = make_model(make_encoder(PublicSample(features)), features, labels, head="averaged")
+    export_onnx(model, tmp_path / "model.onnx")
+    export_torch(model, tmp_path / "model.pt2")
+    own = len(model.to_bytes())
+    for name in ("model.onnx", "model.pt2"):
+        # A model knows the seed of its signs; an export holds them, three bytes each.
+        units = model.encoder.settings.units or 16 * 256
+        assert (tmp_path / name).stat().st_size < own + 16 * 3 * units + 100_000
+    assert_same(model, features)

@@ -202,3 +202,12 @@ def test_tables_that_do_not_fit_are_refused(make_model, monkeypatch):
     )
     with pytest.raises(NotEnoughMemory, match="tables of"):
         model.predict(data.features)
+
+
+def test_logarithms_of_probabilities_and_classes_are_as_scikit_learn_names_them():
+    data = fixed_data("linear")
+    model = Model(data.encoder, solve(data.count(), head="least-squares"))
+    assert model.classes_.tolist() == list(model.class_names)
+    found = np.exp(model.predict_log_proba(data.features))
+    # Probabilities of 0, which least squares has, are 0 again.
+    assert np.allclose(found, model.predict_proba(data.features), rtol=1e-12, atol=0)

@@ -17,7 +17,6 @@ from safle.solver.reduction import Reduction
 from safle.solver.ridge import degrees_of_freedom, ridge_curve
 from safle.solver.root import root_of
 from support.data_sets import KINDS, fixed_data
-from support.reference import phi
 
 CIFAR = Path(os.environ.get("SAFLE_FEATURES", "cifar10_resnet18.safetensors"))
 """Real features of images, where the file is there: its 512 features make 8,705 columns."""
@@ -25,10 +24,15 @@ DRAWS = 6
 
 
 def real_phi(encoder, features):
-    """Codes in real units, (samples, columns)."""
-    columns = phi(encoder, features).astype(np.float64)
-    columns[:, encoder.layout.code_count :] /= np.array(encoder.layout.dense_scales)
-    return columns
+    """Codes in real units, (samples, columns): one-hot symbols, then dense columns."""
+    codes, layout = encoder.encode(features), encoder.layout
+    hot = np.zeros((len(features), layout.code_count))
+    if layout.experts:
+        places = codes.symbols.astype(np.int64) + layout.bases[:-1]
+        np.put_along_axis(hot, places, 1.0, axis=1)
+    if not layout.dense_dim:
+        return hot
+    return np.concatenate([hot, codes.dense / np.array(layout.dense_scales)], axis=1)
 
 
 @cache

@@ -215,6 +215,11 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         """Class probabilities, (samples, class_count); see `Model.predict_proba`."""
         return self._spread(X, self.model_.predict_proba, missing=0.0)
 
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Logarithms of `predict_proba`, -inf where a probability is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
     @cached_property
     def statistics_(self) -> Statistics:
         check_is_fitted(self)

@@ -168,10 +168,11 @@ class Model:
 
     def predict(self, features: ArrayLike) -> NDArray[Any]:
         """Class names, (samples,)."""
-        return self._names[np.argmax(self.decision_function(features), axis=1)]
+        return self.classes_[np.argmax(self.decision_function(features), axis=1)]
 
     @cached_property
-    def _names(self) -> NDArray[Any]:
+    def classes_(self) -> NDArray[Any]:
+        """`class_names` as scikit-learn has them, (class_count,)."""
         return np.array(self.class_names)
 
     def predict_proba(self, features: ArrayLike) -> NDArray[np.float64]:
@@ -185,6 +186,11 @@ class Model:
         """
         scores = self.decision_function(features)
         return probabilities(scores, self.head, self.temperature or 1.0)
+
+    def predict_log_proba(self, features: ArrayLike) -> NDArray[np.float64]:
+        """Logarithms of `predict_proba`, -inf where a probability is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(features))
 
     def to_bytes(self) -> bytes:
         """The model as a safetensors file; equal models give equal bytes."""

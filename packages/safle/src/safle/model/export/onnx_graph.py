@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from safle.basics.memory import readable
 from safle.errors import InvalidInput
 from safle.model import Model
+from safle.model.export.columns import few_entries
 
 Array = NDArray[Any]
 OPSET, IR_VERSION = 17, 8
@@ -128,8 +129,22 @@ class OnnxOperations:
 
     def product(self, x: str, matrix: Array) -> str:
         narrow = self.graph.add("Cast", x, to=TensorProto.FLOAT)
-        sums = self.graph.add("MatMul", narrow, self.graph.constant(matrix, np.float32))
+        sums = self.graph.add("MatMul", narrow, self._unfold(matrix))
         return self.graph.add("Cast", sums, to=TensorProto.DOUBLE)
+
+    def _unfold(self, matrix: Array) -> str:
+        """A float32 matrix; runtimes make it once, when they load the graph."""
+        found = few_entries(matrix)
+        if found is None:
+            return self.graph.constant(matrix, np.float32)
+        zero = numpy_helper.from_array(np.zeros(1, np.float32))
+        shape = self.graph.constant(found.shape, np.int64)
+        zeros = self.graph.add("ConstantOfShape", shape, value=zero)
+        rows = self.graph.constant(found.rows, np.int16)
+        values = self.graph.constant(found.values, np.int8)
+        rows = self.graph.add("Cast", rows, to=TensorProto.INT64)
+        values = self.graph.add("Cast", values, to=TensorProto.FLOAT)
+        return self.graph.add("ScatterElements", zeros, rows, values, axis=0)
 
     def integer_product(self, x: str, matrix: Array) -> str:
         factors = self.graph.constant(matrix, np.int16)
@@ -182,8 +197,10 @@ def build(model: Model, metadata: dict[str, str]) -> onnx.ModelProto:
     if codes.symbols is not None:
         shares.append(_look_up(graph, codes.symbols, model, tables))
     if codes.dense is not None:
-        weights = graph.constant(model.dense_weights, np.float64)
-        shares.append(graph.add("MatMul", codes.dense, weights))
+        # A float32 over a power of two is a float32.
+        weights = graph.constant(model.dense_weights, np.float32)
+        wide = graph.add("Cast", weights, to=TensorProto.DOUBLE)
+        shares.append(graph.add("MatMul", codes.dense, wide))
     scores = graph.add("Sum", *shares)
     if model.squares is not None:
         squares = model.squares.express(OnnxOperations(graph), codes.dense)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import fx, nn
 
 from safle.model import Model
+from safle.model.export.columns import few_entries
 
 Array = NDArray[Any]
 Value = Any
@@ -89,7 +90,16 @@ class TorchOperations:
         return (self.multiply(x, most) / length).trunc()
 
     def product(self, x: Value, matrix: Array) -> Value:
-        return (x.to(torch.float32) @ self.buffer(matrix, np.float32)).to(torch.float64)
+        return (x.to(torch.float32) @ self._unfold(matrix)).to(torch.float64)
+
+    def _unfold(self, matrix: Array) -> Value:
+        """A float32 matrix, made of few entries where it has few."""
+        found = few_entries(matrix)
+        if found is None:
+            return self.buffer(matrix, np.float32)
+        rows = self.buffer(found.rows, np.int16).to(torch.int64)
+        values = self.buffer(found.values, np.int8).to(torch.float32)
+        return values.new_zeros(found.shape).scatter(0, rows, values)
 
     def integer_product(self, x: Value, matrix: Array) -> Value:
         return x @ self.buffer(matrix, np.int16).to(torch.float64)
@@ -115,7 +125,9 @@ def build(model: Model) -> nn.Module:
         rows = codes.symbols.to(torch.int64) + ops.buffer(model.encoder.layout.bases[:-1], np.int64)
         total = total + ops.look_up(rows, model.tables)
     if codes.dense is not None:
-        total = total + codes.dense @ ops.buffer(model.dense_weights)
+        # A float32 over a power of two is a float32.
+        weights = ops.buffer(model.dense_weights, np.float32).to(torch.float64)
+        total = total + codes.dense @ weights
     if model.squares is not None:
         total = total + model.squares.express(ops, codes.dense)
     ops.graph.output(total.node)
