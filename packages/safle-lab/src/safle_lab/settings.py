@@ -1,45 +1,24 @@
-"""Settings with defaults, and what a user gives in their place, checked by msgspec."""
+"""Settings with defaults, and what a user gives in their place."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from msgspec import Struct, ValidationError, convert
-from msgspec.structs import fields, replace
+from msgspec import Struct
 
-from safle.errors import SettingsError
+from safle.basics import as_settings, to_mapping
 
 S = TypeVar("S", bound=Struct)
 
 
-def with_given(defaults: S, given: Mapping[str, Any], place: str) -> S:
-    """``defaults`` with ``given`` in their place.
+def with_given(defaults: S, given: Mapping[str, Any], where: str) -> S:
+    """``defaults`` with ``given`` in their place, checked.
 
     Parameters
     ----------
     given : values as TOML has them; tables are merged with those of the defaults
-    place : where they stand, for errors
+    where : what they are, at the beginning of an error
     """
-    kinds = {field.name: field.type for field in fields(defaults)}
-    changed: dict[str, Any] = {}
-    for name, value in given.items():
-        here = f"{place}.{name}" if place[-1:] not in (" ", "") else f"{place}{name}"
-        if name not in kinds:
-            raise SettingsError(
-                f"{place}: unknown setting {name!r}; expected some of {', '.join(kinds)}"
-            )
-        default = getattr(defaults, name)
-        if value in ([], ()):
-            raise SettingsError(f"{here} is empty; expected something like {default}")
-        if isinstance(default, Struct) and isinstance(value, Mapping):
-            changed[name] = with_given(default, value, here)
-            continue
-        try:
-            changed[name] = convert(_merge(default, value), kinds[name])
-        except ValidationError as error:
-            raise SettingsError(
-                f"{here} is {value!r}; expected something like {default!r}: {error}"
-            ) from None
-    return replace(defaults, **changed)
+    return as_settings(type(defaults), _merge(to_mapping(defaults), given), where=where)
 
 
 def _merge(default: Any, value: Any) -> Any:

@@ -135,7 +135,7 @@ def test_masked_contributions_give_nothing(kind):
     with pytest.raises(WireError, match="masked"):
         Contribution("a", sent).open(data.encoder)
     try:
-        garbled = unpack(space, Masked.from_bytes(sent, cast.declared).vector)
+        garbled = unpack(space, Masked.from_bytes(sent, cast.private_round).vector)
         found = attack(garbled)
     except SafleError:
         return

@@ -75,8 +75,8 @@ def test_on_a_features_file_iterative_methods_share_the_papers_protocol():
         ("[table1]\nmethods = []", r"table1\.methods is"),
         ("[table1]\nmethods = [3]", r"table1\.methods.* is .*3.*; expected"),
         ('[noise]\nkinds = ["client"]', r"noise\.kinds.* is .*client.*; expected .*symmetric"),
-        ("[methods]\nafl = 3", "methods.* is .*3.*; expected"),
-        ("[table1\n", "not valid TOML"),
+        ("[methods]\nafl = 3", "methods.*(3|int)"),
+        ("[table1\n", "not a TOML file"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(tmp_path, text, complaint):

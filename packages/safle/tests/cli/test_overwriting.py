@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from safle.tables import open_table, write_table
-
 TABLE = "age,dose,sex,label\n61,2,0,ill\n43,1,1,well\n"
 
 
@@ -40,19 +38,3 @@ def test_files_of_others_are_replaced_only_by_force(
     assert (folder / "other.csv").read_text() == TABLE
     safle(*card, "other.csv", "--force")
     assert (folder / "other.csv").read_text().startswith("# ")
-
-
-def test_what_an_attack_found_is_replaced_by_the_next_and_a_table_is_not(
-    folder: Path, safle: Callable[..., str]
-) -> None:
-    safle("encoder", "make", "--sample", "ward.csv", "--kind", "linear", "-o", "e.safetensors")
-    safle("count", "ward.csv", "--encoder", "e.safetensors", "-o", "ward.stats")
-    attack = ("attack", "ward.stats", "--encoder", "e.safetensors", "-o")
-    for _ in range(2):
-        safle(*attack, "found.npz")
-    assert sorted(open_table("found.npz").labels.tolist()) == ["ill", "well"]
-    write_table("mine.npz", [[61.0, 2.0, 0.0]], ["ill"])
-    mine = (folder / "mine.npz").read_bytes()
-    assert "mine.npz is there, and is no file of this kind" in safle(*attack, "mine.npz", code=2)
-    assert (folder / "mine.npz").read_bytes() == mine
-    assert "ends in .npz" in safle(*attack, "found.csv", code=2)

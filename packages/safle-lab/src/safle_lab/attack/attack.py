@@ -21,11 +21,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics.atomic import replacing
-from safle.encoders.codes import Codes
-from safle.encoders.features import ClassName
+from safle.basics import atomic
+from safle.encoders import Codes
 from safle.errors import MissingExtra
-from safle.site.disclosure import FEW
 from safle.statistics import Statistics
 from safle_lab.attack.lattice import reduce_few
 from safle_lab.attack.residual import Residual
@@ -33,8 +31,8 @@ from safle_lab.attack.residual import Residual
 MOST_REDUCED = 40
 """Samples that lattice reduction is tried on: seconds. 60 take ten, 100 minutes."""
 AT_ONCE = 64
-MARK = "samples_attacked"
-"""An array beside features and labels: it tells what was worked out from somebody's own table."""
+FEW = 5
+"""Samples below which the sums of a class say much about each of them."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,7 @@ class Attack:
     codes, labels : theirs, in the order in which they were found
     close : others, in classes of so few that their sums are close to each of them
     tried_lattice : whether lattice reduction was tried; False for too many, or without its package
+    untried : samples that it finds as a rule, and was not tried on
     """
 
     samples: int
@@ -55,9 +54,10 @@ class Attack:
     by_code: int
     by_lattice: int
     codes: Codes = field(repr=False)
-    labels: tuple[ClassName, ...] = field(repr=False)
+    labels: tuple[int | str, ...] = field(repr=False)
     close: int
     tried_lattice: bool
+    untried: int
 
     @property
     def found(self) -> int:
@@ -73,9 +73,8 @@ class Attack:
         """
         codes = np.concatenate([self.codes.symbols, self.codes.dense], axis=1)
         labels = np.array(self.labels) if self.labels else np.array([], np.int64)
-        found = {"features": codes.astype(np.float32), "labels": labels}
-        with replacing(path) as scratch, scratch.open("wb") as file:
-            np.savez(file, allow_pickle=False, **found, **{MARK: np.array(self.samples)})
+        with atomic.replacing(path) as scratch, scratch.open("wb") as file:
+            np.savez(file, allow_pickle=False, features=codes.astype(np.float32), labels=labels)
 
 
 def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attack:
@@ -107,11 +106,27 @@ def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attac
             by["lattice"] += sum(left.take(*sample) for sample in found)
             tried = True
     few = (left.class_counts > 0) & (left.class_counts < FEW)
-    close = int(left.class_counts[few].sum())
-    names = tuple(statistics.class_names[owner] for owner in left.owners)
-    codes = left.codes()
-    sizes = statistics.sample_count, by["class"], by["code"], by["lattice"]
-    return Attack(*sizes, codes, names, close, tried)
+    return Attack(
+        samples=statistics.sample_count,
+        by_class=by["class"],
+        by_code=by["code"],
+        by_lattice=by["lattice"],
+        codes=left.codes(),
+        labels=tuple(statistics.class_names[owner] for owner in left.owners),
+        close=int(left.class_counts[few].sum()),
+        tried_lattice=tried,
+        untried=_count_untried(left, most_reduced if tried else 0),
+    )
+
+
+def _count_untried(left: Residual, most: int) -> int:
+    """Samples in groups of more than ``most``, and no more of them than columns."""
+    if most < left.samples <= left.whole.dim:
+        return left.samples
+    if not left.whole.layout.only_by_class:
+        return 0
+    pairs = zip(left.class_counts.tolist(), left.whole.by_class, strict=True)
+    return sum(own for own, part in pairs if most < own <= part.dim)
 
 
 def _reduce(left: Residual, most: int) -> Iterator[list[tuple[NDArray[np.int64], int]]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.codes import Codes
+from safle.encoders import Codes
 from safle.statistics import Statistics
 
 

@@ -253,7 +253,7 @@ class Method(Generic[S]):
 
     def settings(self, given: Mapping[str, Any]) -> S:
         """Defaults with ``given`` in their place; an unknown name is an error."""
-        return with_given(self.defaults, given, self.name)
+        return with_given(self.defaults, given, f"{self.name}: ")
 
     def __call__(self, task: Task, **given: Any) -> Result:
         settings = self.settings(given)

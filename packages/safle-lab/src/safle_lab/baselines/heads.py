@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics.optional import require
+from safle.basics import require
 from safle_lab.baselines.base import Features
 
 if TYPE_CHECKING:

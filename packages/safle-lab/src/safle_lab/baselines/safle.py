@@ -14,16 +14,15 @@ from typing import Any, Literal
 import numpy as np
 from msgspec import structs
 
-from safle.encoders import EmbeddingEncoder, Encoder
-from safle.encoders.calibration import Calibration, DeclaredRange
-from safle.encoders.histogram import Grid, Histogram
-from safle.encoders.random_features import suits_by_class
-from safle.encoders.registry import kind_named
+from safle import DeclaredRange, Grid, Histogram
+from safle.encoders import EmbeddingEncoder, Encoder, kinds, suits_by_class
 from safle.model import Model
 from safle.solver import Solution, solve
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import encode_histogram, encode_statistics
 from safle_lab.baselines.base import Count, Features, Method, MethodSettings, Result, Task
+
+Calibration = DeclaredRange | Histogram
 
 
 class Coding(MethodSettings, frozen=True):
@@ -56,7 +55,7 @@ class Settings(Coding, frozen=True):
     ridge, criterion, head : as `safle.solve` takes them
     """
 
-    columns: str = "embedding"
+    columns: Literal["embedding", "linear", "random-features"] = "embedding"
     ridge: float | str = "auto"
     criterion: str = "gcv"
     head: str = "least-squares"
@@ -105,7 +104,7 @@ def embedding_of(calibration: Calibration, settings: Coding, seed: int) -> Embed
 
 def encoder_of(calibration: Calibration, settings: Settings, task: Task) -> Encoder:
     """The encoder that the settings ask for; all classes of the task are declared."""
-    kind = kind_named(settings.columns)
+    kind = kinds()[settings.columns]
     chosen = _chosen(kind, settings, task.seed)
     if settings.by_class == "auto":
         chosen["by_class"] = suits_by_class(task.feature_dim, task.class_count)

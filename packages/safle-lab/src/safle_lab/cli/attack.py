@@ -1,11 +1,16 @@
 """``safle attack``: what whoever receives a contribution can work out of it."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from safle.cli.options import FILE, command, encoder_file, option, refuse_overwriting, written
-from safle.cli.session import Session
+from safle.cli import FILE, Session, command, encoder_file, option, refuse_overwriting, written
+
+if TYPE_CHECKING:
+    from safle_lab.attack import Attack
 
 OUTPUT = "Also write the samples that were found: a .npz file of codes and labels."
 MOST = "Try lattice reduction on up to so many samples: 40 take seconds, 100 minutes."
@@ -15,7 +20,7 @@ MOST = "Try lattice reduction on up to so many samples: 40 take seconds, 100 min
 @click.argument("contribution", type=FILE, help="A client's statistics file, or a sum of some.")
 @encoder_file()
 @option("--most", MOST, "N", type=click.IntRange(min=0), default=40)
-@written("-o --output", OUTPUT, "found samples")
+@written("-o --output", OUTPUT)
 def attack(
     session: Session,
     /,
@@ -30,11 +35,8 @@ def attack(
     taken off, and few samples by lattice reduction (extra attack). On a masked contribution
     there is nothing to work with. Run it on your own file before you send it.
     """
-    from safle.basics.places import naming
-    from safle.cli.describe import attack_facts
     from safle.encoders import load_encoder
-    from safle.server.contribution import Contribution
-    from safle.wire import peek_kind
+    from safle.wire import peek_kind, read_statistics
     from safle_lab.attack import attack as run_attack
 
     if output is not None:
@@ -47,9 +49,28 @@ def attack(
         return
     encoder = load_encoder(encoder_path)
     session.announce_compilation()
-    with naming(contribution):
-        statistics, _ = Contribution.read(contribution).open(encoder)
-        found = run_attack(statistics, most_reduced=most)
+    found = run_attack(read_statistics(contribution, made=encoder), most_reduced=most)
     if output is not None:
         found.save(output)
-    session.facts(f"{contribution}: attacked", attack_facts(found))
+    session.facts(f"{contribution}: attacked", facts_of(found))
+
+
+def facts_of(found: Attack) -> dict[str, object]:
+    """How many samples were worked out, how, and what is known about the others."""
+    facts: dict[str, object] = {
+        "samples": f"{found.samples:,}",
+        "worked out": f"{found.found:,} of {found.samples:,}, exactly: every code, and the class",
+        "by their class": f"{found.by_class:,} that had one to themselves",
+        "by a code": f"{found.by_code:,} that had one to themselves",
+        "by lattice": f"{found.by_lattice:,} from the products of all columns",
+    }
+    if found.close:
+        facts["nearly"] = f"{found.close:,} more: the sums of their classes are close to each"
+    if found.untried:
+        facts["not tried"] = (
+            f"{found.untried:,} more, which lattice reduction finds as a rule: they are no more "
+            "than the columns that they are counted in (--most, and the extra attack)"
+        )
+    if others := found.samples - found.found - found.untried:
+        facts["not found"] = f"{others:,} others, which does not prove that there is no way"
+    return facts

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import command, written
-from safle.cli.session import Session
+from safle.cli import Session, command, written
 from safle.errors import InvalidInput
 
 

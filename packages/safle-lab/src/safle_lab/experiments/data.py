@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle import demo
-from safle.encoders.features import as_features
+from safle.encoders import as_features
 from safle.errors import TableError
 from safle.tables import Table, open_table
 

@@ -15,11 +15,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from msgspec import structs, to_builtins
+from msgspec import structs
 
-from safle.basics import atomic, parse_toml, read_toml
-from safle.basics.optional import require
-from safle.basics.spreadsheet import neutralise
+from safle.basics import atomic, neutralise, parse_toml, read_toml, require, to_mapping
 from safle.demo import POOLED
 from safle.errors import InvalidInput, SettingsError
 from safle_lab.baselines import METHODS, method_named
@@ -163,7 +161,7 @@ class Runner:
 
     def _result(self, experiment: Experiment, rows: Sequence[Row]) -> Row:
         shown = ("federation", "tuning", "methods", experiment.name)
-        settings = to_builtins(self.settings)
+        settings = to_mapping(self.settings)
         return {
             "format": FORMAT,
             "experiment": experiment.name,

@@ -4,20 +4,21 @@ The defaults are those of features files; digits.toml says what differs for the 
 digits, and a user's file what differs from either.
 """
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from safle import BinaryOverlap, Integer, OneHot
 from safle.demo import POOLED
-from safle.encoders.bucketing import make_bucketing
 from safle_lab.baselines import METHODS
 from safle_lab.experiments.cells import Cell
 from safle_lab.experiments.plan import Experiment, Federation, Plan, Request, Tuning
 from safle_lab.label_noise import KINDS, NoiseKind
 
-Names = tuple[str, ...]
+Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 Table = dict[str, Any]
+Strategy = Literal["integer", "one-hot", "binary-overlap"]
 Rate = Annotated[float, Meta(ge=0, le=1)]
 ITERATIVE = ("fedavg", "fedprox", "moon", "feddyn", "fedntd", "fednova")
 ROBUST = ("fednoro", "fedcorr", "safle-trimmed")
@@ -26,6 +27,11 @@ DESCRIBED = tuple(name for name, method in METHODS.items() if method.described)
 OURS = ("safle", "safle-smallest", "safle-default")
 PROTOCOL = {"rounds": 200, "participation": 0.1, "epochs": 5, "batch": 50}
 """Published with FedNTD for CIFAR-10, whose kinds of partition table 1 has."""
+BUCKETINGS: dict[str, Callable[[int], Integer | OneHot | BinaryOverlap]] = {
+    "integer": Integer,
+    "one-hot": OneHot,
+    "binary-overlap": BinaryOverlap,
+}
 MANY_CLASSES = ("alpha=0.1", "alpha=0.01", "shards=10", "shards=5")
 """The paper's scenarios of CIFAR-100 and Tiny-ImageNet."""
 
@@ -60,7 +66,7 @@ class Bucketing(Experiment, frozen=True):
     name = "bucketing"
     title = "Three ways of bucketing"
     question = "Which bucketing is best, and with how many buckets?"
-    strategies: Names = ("integer", "one-hot", "binary-overlap")
+    strategies: tuple[Strategy, ...] = ("integer", "one-hot", "binary-overlap")
     buckets: tuple[int, ...] = (2, 8, 14, 20)
     columns: int = 8192
     largest_group: int = 4
@@ -77,7 +83,7 @@ class Bucketing(Experiment, frozen=True):
 
     def group_size(self, strategy: str, buckets: int, feature_dim: int) -> int:
         """The largest group that stays within the columns; at least 1."""
-        bucketing = make_bucketing(strategy, buckets)
+        bucketing = BUCKETINGS[strategy](buckets)
         digits = feature_dim * bucketing.functions
         sizes = range(1, min(self.largest_group, digits) + 1)
         fitting = (s for s in sizes if -(-digits // s) * bucketing.radix**s <= self.columns)

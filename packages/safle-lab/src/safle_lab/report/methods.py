@@ -49,8 +49,7 @@ def table1(result: Result, paper: Paper) -> Content:
         return "same bytes" if same else f"{len(digests)} model{'s' * (len(digests) > 1)}"
 
     table = Table.of(
-        "Top-1 accuracy in percent, mean ± deviation over seeds, the best in bold; AUC is the mean "
-        "over classes, each against the rest; bytes are per client.",
+        _caption(lines, scenarios, paper),
         [matching(lines, method=method)[0] for method in distinct(lines, "method")],
         {
             "method": column("method"),
@@ -62,6 +61,20 @@ def table1(result: Result, paper: Paper) -> Content:
     )
     remarks = _protocol_remarks(result["rows"]) + _gap_remarks(lines, scenarios, paper)
     return Content([table, *_each_client(result["rows"], scenarios), *_mixes(result)], remarks)
+
+
+def _caption(lines: Rows, scenarios: Sequence[str], paper: Paper) -> str:
+    """What table 1 shows, of what was measured."""
+    methods = distinct(lines, "method")
+    several = any(line["seeds"] > 1 for line in lines)
+    parts = ["Top-1 accuracy in percent" + ", mean ± deviation over seeds" * several]
+    if len(methods) > 1:
+        parts[0] += ", the best in bold"
+    if any("auc" in line for line in lines):
+        parts.append("AUC is the mean over classes, each against the rest")
+    if any(paper.table1(one, where) is not None for one in methods for where in scenarios):
+        parts.append("the paper's own figures are in small print")
+    return "; ".join([*parts, "bytes are per client"]) + "."
 
 
 def _each_client(rows: Rows, scenarios: Sequence[str]) -> list[Chart]:
@@ -77,8 +90,10 @@ def _each_client(rows: Rows, scenarios: Sequence[str]) -> list[Chart]:
         if series:
             caption = (
                 f"Accuracy at every client, {in_words(scenario)}: on test samples in the client's "
-                "own mix of classes, worst first. Local: with its own model."
+                "own mix of classes, worst first."
             )
+            if alone := [row["method"] for row in own if "worst_client" in row]:
+                caption += f" {' and '.join(alone)}: every client with its own model."
             charts.append(Chart(caption, "clients", ACCURACY, series))
     return charts
 

@@ -3,18 +3,19 @@
 Beside it, the tables of every experiment as LaTeX.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from safle.basics import atomic
-from safle.basics.templates import render_page
 from safle.errors import InvalidInput
-from safle.evaluation import Table, draw, require_matplotlib
+from safle.evaluation import Table, draw, render_page, require_matplotlib
 from safle_lab.experiments.running import read_result, to_toml
 from safle_lab.experiments.suite import EXPERIMENTS
 from safle_lab.report import encoders, methods
 from safle_lab.report.latex import to_latex
 from safle_lab.report.paper import Paper
+from safle_lab.report.remarks import remarks_on
 from safle_lab.report.rows import Section
 
 MAKERS = {
@@ -83,6 +84,7 @@ def _section_of(result: dict[str, Any], folder: Path) -> Section:
     name = result["experiment"]
     try:
         content = MAKERS[name](result, Paper.of(result["data"][0]))
+        content = replace(content, remarks=[*remarks_on(result), *content.remarks])
         toml = to_toml(result["settings"])
         return Section(name, result["title"], result["question"], content, toml)
     except (KeyError, IndexError, TypeError, ValueError) as error:

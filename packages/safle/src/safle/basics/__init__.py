@@ -4,6 +4,7 @@ from safle.basics import atomic
 from safle.basics.memory import readable
 from safle.basics.optional import require
 from safle.basics.settings import Setting, as_settings, describe, to_mapping
+from safle.basics.spreadsheet import neutralise
 from safle.basics.texts import printable, reason_of
 from safle.basics.toml import parse_toml, read_toml
 
@@ -12,6 +13,7 @@ __all__ = [
     "as_settings",
     "atomic",
     "describe",
+    "neutralise",
     "parse_toml",
     "printable",
     "read_toml",

@@ -22,6 +22,16 @@ def templates_of(package: str, **settings: Any) -> jinja2.Environment:
 
 
 def render_page(package: str, template: str, **values: Any) -> str:
-    """A page of HTML; whatever it is given is escaped."""
+    """A page of HTML; whatever it is given is escaped.
+
+    Parameters
+    ----------
+    package : whose folder ``templates`` has the template; it may include those that all pages share
+
+    Examples
+    --------
+    >>> render_page("safle.evaluation", "page.css")[:5]
+    ':root'
+    """
     pages = templates_of(package, autoescape=True, lstrip_blocks=True)
     return str(pages.get_template(template).render(**values))

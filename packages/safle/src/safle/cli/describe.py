@@ -77,26 +77,6 @@ def attack_text(found: Attack, warning: str) -> str:
     return text
 
 
-def attack_facts(found: Attack) -> Facts:
-    """How many samples were worked out of a contribution, how, and how closely."""
-    left = found.samples - found.found
-    facts: Facts = {
-        "samples": f"{found.samples:,}",
-        "worked out": f"{found.found:,} of {found.samples:,}, exactly: every code, and the class",
-        "by their class": f"{found.by_class:,} that had one to themselves",
-        "by a code": f"{found.by_code:,} that had one to themselves",
-        "by lattice": f"{found.by_lattice:,} from the products of all columns",
-    }
-    if not found.tried_lattice and left:
-        facts["by lattice"] = (
-            f"not tried on the other {left:,}; of no more samples than columns it is known to "
-            "find all (docs/security.md)"
-        )
-    if found.close:
-        facts["nearly"] = f"{found.close:,} more: the sums of their classes are close to each"
-    return facts
-
-
 def statistics_facts(statistics: Statistics, *, size: int, digest: str) -> Facts:
     """Samples, classes, codes seen, density, sizes, identity."""
     layout, entries = statistics.layout, max(statistics.gram.size, 1)

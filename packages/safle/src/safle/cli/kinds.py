@@ -1,9 +1,7 @@
 """Which kind of file is there: for whoever shows it, or would overwrite it."""
 
-import contextlib
 import json
 import re
-import zipfile
 from collections.abc import Collection
 from pathlib import Path
 
@@ -27,21 +25,11 @@ HEADERS = {
 
 def looks_like(path: Path, kinds: Collection[str]) -> bool:
     """Whether a file that is none of ours could be one of ``kinds``: endings, or in `HEADERS`."""
-    if path.suffix.lower() == ".npz":
-        return "found samples" in kinds and _holds_found_samples(path)
     if path.suffix.lower() != ".csv":
         return path.suffix.lower() in kinds
     with path.open(encoding="utf-8", errors="replace") as file:
         header = file.readline(100_000).rstrip("\r\n")
     return any(re.fullmatch(HEADERS[kind], header) for kind in kinds if kind in HEADERS)
-
-
-def _holds_found_samples(path: Path) -> bool:
-    from safle_lab.attack.attack import MARK
-
-    with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
-        return f"{MARK}.npy" in archive.namelist()
-    return False
 
 
 def _safetensors_kind(path: Path) -> str:

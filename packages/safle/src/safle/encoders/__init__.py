@@ -1,24 +1,29 @@
 """Encoders: the declared, fingerprinted functions features -> codes that clients share."""
 
 from safle.encoders.base import Encoder
+from safle.encoders.codes import Codes
 from safle.encoders.embedding import EmbeddingEncoder
 from safle.encoders.encoder_file import load_encoder
+from safle.encoders.features import as_features
 from safle.encoders.linear import LinearEncoder
-from safle.encoders.random_features import RandomFeatureEncoder
+from safle.encoders.random_features import RandomFeatureEncoder, suits_by_class
 from safle.encoders.registry import kinds, make_encoder
 from safle.encoders.source import check_source
 from safle.encoders.stack import StackEncoder
 from safle.encoders.table import TableEncoder
 
 __all__ = [
+    "Codes",
     "EmbeddingEncoder",
     "Encoder",
     "LinearEncoder",
     "RandomFeatureEncoder",
     "StackEncoder",
     "TableEncoder",
+    "as_features",
     "check_source",
     "kinds",
     "load_encoder",
     "make_encoder",
+    "suits_by_class",
 ]

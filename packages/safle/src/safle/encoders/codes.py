@@ -41,6 +41,12 @@ class Codes:
     ----------
     symbols : uint8 or uint16, (samples, experts)
     dense : int16, (samples, dense_dim)
+
+    Examples
+    --------
+    >>> codes = Codes(np.array([[3, 1]], np.uint8), np.array([[-40, 7, 12]], np.int16))
+    >>> len(codes), codes.dense.shape
+    (1, (1, 3))
     """
 
     symbols: NDArray[np.unsignedinteger]

@@ -33,6 +33,11 @@ def as_features(
 
     float16 becomes float32 and integers become float64: both hold every value
     (integers up to 2**53) exactly, so codes do not depend on how a file stored them.
+
+    Examples
+    --------
+    >>> as_features([[1, 2], [3, 4]]).dtype
+    dtype('float64')
     """
     array = np.asarray(features)
     if array.ndim != 2:

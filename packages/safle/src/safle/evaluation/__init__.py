@@ -5,6 +5,7 @@ and `fit_temperature` makes a model's probabilities fit them. Pages are made of 
 and `Mix`, which `draw` turns into pictures.
 """
 
+from safle.basics.templates import render_page
 from safle.evaluation.blocks import Cell, Chart, Mix, Series, Table
 from safle.evaluation.charts import draw
 from safle.evaluation.evaluating import evaluate
@@ -25,5 +26,6 @@ __all__ = [
     "draw",
     "evaluate",
     "fit_temperature",
+    "render_page",
     "require_matplotlib",
 ]

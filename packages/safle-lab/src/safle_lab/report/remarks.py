@@ -1,0 +1,46 @@
+"""What differs from the paper and why, as far as what was measured is concerned."""
+
+from safle_lab.report.rows import Result, distinct
+
+REMARKS: dict[str, dict[str, str]] = {
+    "table1": {
+        "": "Analytic methods are computed anew in every scenario; equal bytes mean that who holds "
+        "what left no trace.",
+        "MOON": "MOON trains a head with a hidden layer, without which its term is constant.",
+    },
+    "bucketing": {
+        "": "The paper does not say how large its groups were. Here they are the largest that keep "
+        "the column limit, and the ridge is chosen from the counts: both soften the fall with B_n "
+        "that the paper reports for integer and one-hot bucketing.",
+    },
+    "rounds": {
+        "": "One round is one exchange with those who take part.",
+        "SAFLe": "SAFLe's thresholds come from histograms that clients send beforehand; they hold "
+        "no labels and are counted in its bytes.",
+    },
+    "communication": {
+        "": "Bytes are those of safetensors files of what the methods' papers send, symmetric "
+        "matrices as one triangle. Down is the model.",
+        "SAFLe": "SAFLe's are those of its statistics and histogram files as written to disk.",
+    },
+    "sparsity": {"": "L is an integer, so E·V is near the target and not equal to it."},
+    "noise": {
+        "": "The paper's noise experiment is on ISIC 2019, another data set: its figures are not "
+        "comparable.",
+        "pair-flip": "Pair-flip noise above one half makes the wrong class the likelier one.",
+        "client-dependent": "Where noise is client-dependent, ρ is the share of noisy clients, "
+        "each with a rate of its own from one half to one.",
+    },
+    "ridge": {
+        "": "The best on the curve looks at the test set and is shown for orientation only.",
+    },
+}
+"""By experiment, and by the method or noise that has to be there."""
+
+
+def remarks_on(result: Result) -> list[str]:
+    """The remarks on what an experiment's results hold."""
+    rows = result["rows"]
+    there = {"", *distinct(rows, "method"), *distinct(rows, "noise")}
+    remarks = REMARKS.get(result["experiment"], {})
+    return [text for needed, text in remarks.items() if needed in there]

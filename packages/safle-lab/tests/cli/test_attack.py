@@ -1,0 +1,60 @@
+"""``safle attack``: where what it finds goes, and what it says about the rest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from safle import DeclaredRange, count, make_encoder
+from safle.tables import open_table, write_table
+from safle_lab.attack import attack
+from safle_lab.cli.attack import facts_of
+
+pytest.importorskip("flint", reason="needs the extra attack")
+
+
+@pytest.fixture
+def words(tmp_path, monkeypatch, safle):
+    monkeypatch.chdir(tmp_path)
+    write_table("ward.npz", [[61.0, 2.0], [35.0, 1.0]], ["ill", "well"])
+    safle("encoder", "make", "--sample", "ward.npz", "--kind", "linear", "-o", "e.safetensors")
+    safle("count", "ward.npz", "--encoder", "e.safetensors", "-o", "ward.stats")
+    return ("attack", "ward.stats", "--encoder", "e.safetensors")
+
+
+def test_what_is_found_replaces_no_other_file(words, tmp_path, safle):
+    safle(*words, "-o", "found.npz")
+    assert sorted(open_table("found.npz").labels.tolist()) == ["ill", "well"]
+    for name in ("ward.npz", "found.npz"):
+        before = (tmp_path / name).read_bytes()
+        assert f"{name} is there" in safle(*words, "-o", name, code=2)
+        assert (tmp_path / name).read_bytes() == before
+    safle(*words, "-o", "found.npz", "--force")
+    assert "ends in .npz" in safle(*words, "-o", "found.csv", code=2)
+
+
+def sums_of(samples, *, by_class=False, classes=2):
+    features = np.random.default_rng(0).integers(0, 17, (samples, 24)).astype(float)
+    encoder = make_encoder(DeclaredRange(0, 16, feature_dim=24), "linear", by_class=by_class)
+    return count(encoder, features, (np.arange(samples) % classes).tolist())
+
+
+def test_what_was_not_tried_is_told_from_what_was_not_found():
+    """No more samples than columns are found as a rule, whether or not it was tried."""
+    few, many = attack(sums_of(9), most_reduced=8), attack(sums_of(40))
+
+    assert (few.found, few.untried) == (0, 9)
+    assert "9 more, which lattice reduction finds as a rule" in str(facts_of(few)["not tried"])
+    assert "not found" not in facts_of(few)
+    assert (many.found, many.untried) == (0, 0)
+    assert "not tried" not in facts_of(many)
+    assert "40 others" in str(facts_of(many)["not found"])
+    assert {*facts_of(attack(sums_of(9)))} & {"not tried", "not found"} == set()
+
+
+def test_classes_that_are_counted_by_themselves_are_few_by_themselves():
+    """32 samples of 25 columns: too many together, and few in every class."""
+    sums = sums_of(32, by_class=True, classes=4)
+
+    assert attack(sums, most_reduced=8).found == 32
+    assert attack(sums, most_reduced=7).untried == 32
