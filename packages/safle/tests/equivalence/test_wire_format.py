@@ -7,7 +7,7 @@ import json
 import re
 import struct
 from fractions import Fraction
-from itertools import combinations, combinations_with_replacement, pairwise, product
+from itertools import combinations_with_replacement, product
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +35,7 @@ def test_the_page_has_every_kind_of_file_and_every_key_of_its_header():
 
 def open_container(data):
     magic, version, kind, size = struct.unpack_from("<8sHHI", data)
-    assert (magic, version) == (b"\x89SAFLE\r\n", 2)
+    assert (magic, version) == (b"\x89SAFLE\r\n", 3)
     assert hashlib.sha256(data[:-32]).digest() == data[-32:]
     header = json.loads(data[48 : 48 + size].decode())
     at = 48 + size
@@ -85,10 +85,10 @@ def read_statistics(data):
         bits = basis_bits(sections["basis"], S + F, limits, sum(counts))
         values = iter(unfold(sections["sums"], planes["sums"]))
         gram = read_columns(bits, values, cross, owner, limits, sum(counts))
-    elif header["form"] == "classes":
-        gram = sum(grams)
     elif sum(counts):
-        gram = read_whole(header, sections, cross, owner, F, sum(counts))
+        values = iter(unfold(sections["products"], planes["products"]))
+        block = range(*(S + column for column in header["layout"].get("by_class", (0, 0))))
+        gram = read_products(values, cross, owner, limits, block, grams)
     return codes, gram, cross, counts, grams
 
 
@@ -106,13 +106,7 @@ def read_classes(header, sections, cross, limits, counts):
             bits, basis = basis_bits(basis[:size], d, limits, n), basis[size:]
             grams.append(read_columns(bits, values, own, [], limits, n, 32))
             continue
-        gram = np.zeros((d, d), object)
-        free = [i for i, (low, high) in enumerate(limits) if low != high]
-        for i, j in combinations_with_replacement(free, 2):
-            gram[i, j] = gram[j, i] = next(values)
-        for i in set(range(d)) - set(free):
-            gram[i] = gram[:, i] = limits[i][0] * own[:, 0]
-        grams.append(gram)
+        grams.append(read_products(values, own, [], limits, range(0), [], last=False))
     assert next(values, None) is None
     assert not basis
     return grams
@@ -128,18 +122,31 @@ def basis_bits(raw, dim, limits, n):
     return [p for p in range(len(raw) * 8) if raw[p // 8] >> p % 8 & 1]
 
 
-def read_whole(header, sections, cross, owner, F, n):
-    S, planes = len(owner), header["planes"]
-    gram = np.zeros((S + F, S + F), object)
-    if F:
-        mixed = np.array(unfold(sections["mixed"], planes["mixed"]), object).reshape(S, F)
-        gram[:S, S:], gram[S:, :S] = mixed, mixed.T
-        triangle = iter(unfold(sections["dense"], planes["dense"]))
-        for i in range(S, S + F):
-            for j in range(i, S + F):
-                gram[i, j] = gram[j, i] = next(triangle)
-    if S:
-        fill_pairs(gram, cross, owner, n, sections, planes)
+def read_products(values, cross, owner, limits, block, grams, last=True):
+    """The gram from its free products."""
+    S, dim = len(owner), len(cross)
+    totals = [int(sum(row)) for row in cross]
+    constant = {S + f: low for f, (low, high) in enumerate(limits) if low == high}
+    rows = {e: [i for i in range(S) if owner[i] == e] for e in sorted(set(owner))}
+    first = {own[0]: own for own in rows.values()}
+    free = [i for i in range(dim) if i not in constant and i not in first]
+    gram = np.zeros((dim, dim), object)
+    for i, j in combinations_with_replacement(free, 2):
+        alike = j < S and owner[i] == owner[j]
+        if not alike and not (i in block and j in block):
+            gram[i, j] = gram[j, i] = next(values)
+    assert not last or next(values, None) is None
+    for own in grams:
+        gram[np.ix_(block, block)] += own
+    for i, c in constant.items():
+        gram[i] = gram[:, i] = [c * total for total in totals]
+    for i in range(S):
+        gram[i, i] = totals[i]
+    # Of each expert the first code is what the others leave: with free columns, then with firsts.
+    for others in ([j for j in range(dim) if j not in first], [*first]):
+        for i, j in product(first, others):
+            if j >= S or owner[i] != owner[j]:
+                gram[i, j] = gram[j, i] = totals[j] - sum(gram[k, j] for k in first[i][1:])
     return gram
 
 
@@ -173,9 +180,9 @@ def read_columns(places, values, cross, owner, limits, n, per_spare=1):
             column[j, i] = column[i, j]
     experts = sorted(set(owner))
     rows = {e: [i for i in range(S) if owner[i] == e] for e in experts}
-    dropped = {e: max(rows[e], key=lambda i: (totals[i], -i)) for e in experts}
+    dropped = {e: rows[e][0] for e in experts}
     sent = set(range(dim)) - set(chosen) - constant - set(dropped.values())
-    for i in sorted(sent, key=lambda i: (-totals[i] if i < S else 1, i)):
+    for i in sorted(sent):
         for j in chosen:
             put(i, j, next(values))
     for i, j in product(set(dropped.values()) - set(chosen), chosen):
@@ -209,72 +216,6 @@ def complete_from(column, basis, dim):
     return gram
 
 
-def fill_pairs(gram, cross, owner, n, sections, planes):
-    S = len(owner)
-    c = [int(sum(cross[i])) for i in range(S)]
-    experts = sorted(set(owner))
-    rows = {e: [i for i in range(S) if owner[i] == e] for e in experts}
-    dropped = {e: max(rows[e], key=lambda i: (c[i], -i)) for e in experts}
-    kept = [i for i in range(S) if i != dropped[owner[i]]]
-    q = {i: (c[i] ** 2).bit_length() - 1 for i in kept}
-    values = unpack(pair_streams(kept, owner, q), n, sections["pairs"])
-    overflows = unfold(sections["overflows"], planes["overflows"])
-    excess = iter(unfold(sections["excess"], planes["excess"]))
-    for i, expected in zip(kept, overflows, strict=True):
-        mine = sorted((p for p in values if p[0] == i), key=lambda p: (q[p[0]] + q[p[1]], p[1]))
-        full = [p for p in mine if values[p][0] == values[p][1]]
-        assert len(full) == expected
-        for pair in full:
-            values[pair] = (values[pair][0] + next(excess), None)
-    assert next(excess, None) is None
-    for (i, j), (value, _) in values.items():
-        gram[i, j] = value
-    complete(gram, c, experts, rows, dropped)
-
-
-def unpack(streams, n, packed):
-    """(i, j) -> the value as packed, and the largest one its bits can hold."""
-    values, at = {}, 0
-    for total, parts in sorted(streams.items()):
-        power = 2 ** (total + 1)
-        bits = 1 if 64 * power <= n**2 else 2 if 4 * power <= n**2 else 4
-        bits = bits if power <= 16 * n**2 else 8
-        for pairs in parts:
-            width = -(-len(pairs) * bits // 8)
-            word = int.from_bytes(packed[at : at + width], "little")
-            for place, pair in enumerate(pairs):
-                values[pair] = (word >> bits * place & (1 << bits) - 1, (1 << bits) - 1)
-            at += width
-    assert at == len(packed)
-    return values
-
-
-def complete(gram, c, experts, rows, dropped):
-    """What the margins say: dropped columns, then dropped rows, then the diagonal."""
-    for a, b in combinations(experts, 2):
-        for i in rows[a]:
-            if i != dropped[a]:
-                gram[i, dropped[b]] = c[i] - sum(gram[i, j] for j in rows[b])
-        for j in rows[b]:
-            gram[dropped[a], j] = c[j] - sum(gram[i, j] for i in rows[a])
-    for i, count in enumerate(c):
-        gram[i, i] = count
-        gram[i, :i] = gram[:i, i]
-
-
-def pair_streams(kept, owner, q):
-    """Magnitude sum -> for every row, ascending, its pairs in ascending order."""
-    streams = {}
-    for i in kept:
-        by_total = {}
-        for j in kept:
-            if owner[j] > owner[i]:
-                by_total.setdefault(q[i] + q[j], []).append((i, j))
-        for total, pairs in by_total.items():
-            streams.setdefault(total, []).append(pairs)
-    return streams
-
-
 @given(data=st.data(), times=st.sampled_from([1, 1, 7, 1000, 123_456]))
 @settings(max_examples=60)
 def test_a_stranger_reads_the_same_statistics(data, times):
@@ -288,7 +229,7 @@ def test_a_stranger_reads_the_same_statistics(data, times):
 
 
 @pytest.mark.parametrize("kind", TABLE_KINDS)
-def test_a_stranger_reads_a_client_with_many_contexts(kind):
+def test_a_stranger_reads_a_client_of_many_samples(kind):
     statistics = fixed_data(kind, samples=400).count()
     _, gram, *_ = read_statistics(encode_statistics(statistics))
     assert gram.tolist() == statistics.gram_square().tolist()
@@ -338,6 +279,5 @@ def test_the_header_is_sorted_json_without_spaces():
         text = data[48 : 48 + size].decode()
         header = json.loads(text)
         assert text == json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        order = ["codes", "counts", "cross", "mixed", "dense", "pairs", "overflows", "excess"]
-        places = [order.index(name) for name, _ in header["sections"]]
-        assert all(a < b for a, b in pairwise(places))
+        names = [name for name, _ in header["sections"]]
+        assert names == ["codes", "counts", "cross", "products"]

@@ -62,7 +62,7 @@ def traded(data):
             image[[one, other], first:last] = image[[other, one], first:last]
             yield image
         for column in range(borders[-1], true.shape[1]):
-            for amount in (-1, 1):
+            for amount in (-40, -1, 1, 40):
                 image = true.copy()
                 image[[one, other], column] += [amount, -amount]
                 yield image

@@ -262,6 +262,20 @@ class FreeSums:
             triangle.take(sums.gram, self.dim, np.flatnonzero(occurring), gram)
         return margins.with_gram(triangle.narrow(gram, margins.dim), tuple(parts))
 
+    def powers(
+        self, products: Packed, totals: Integers, class_grams: Sequence[Packed] = ()
+    ) -> Integers:
+        """The diagonal of the gram, int64, (dim,), from what `restore_gram` makes all of it."""
+        diagonal = totals.copy()
+        own = self.firsts == np.arange(len(self.rows))
+        diagonal[self.rows[own]] = products[self.starts[:-1][own]]
+        diagonal[self.block] = 0
+        for gram in class_grams:
+            diagonal[self.block] += triangle.diagonal(gram, len(self.block))
+        scales = np.array(self.layout.dense_scales, np.int64)[[*self.layout.constants]]
+        diagonal[self.constants] = scales * totals[self.constants]
+        return diagonal
+
     def restore(self, vector: Integers) -> AllSums:
         """All sums that follow from a vector; whether samples can have them is not checked."""
         counts = vector[self.counts]

@@ -100,22 +100,21 @@ def verify_margins(margins: Margins) -> None:
     _check_dense_sums(margins)
 
 
-def verify(statistics: Statistics, *, pairs: bool = True) -> None:
+def verify(statistics: Statistics, *, class_sums: bool = True) -> None:
     """Raise `InvariantError` naming the invariant that fails, and where.
 
     Parameters
     ----------
-    pairs : check what a reader rebuilds, too: blocks of two experts from their margins, a gram
-        from those of the classes
+    class_sums : check that the grams of the classes add up, which those that were read by them do
     """
     verify_margins(statistics)
     _check_diagonal(statistics)
     if isinstance(statistics.few, Factor):
         _check_factor(statistics, statistics.few)
     elif statistics.few is None:
-        _check_products(statistics, pairs=pairs)
+        _check_products(statistics)
         _check_semidefinite(statistics)
-    _check_by_class(statistics, sums=pairs or not statistics.layout.only_by_class)
+    _check_by_class(statistics, sums=class_sums)
 
 
 def _fail(invariant: str, found: str) -> None:
@@ -185,13 +184,13 @@ def _check_labels(s: Statistics, power: NDArray[np.int64]) -> None:
             _fail("dense squares", "smaller than the class sums allow")
 
 
-def _check_products(s: Statistics, *, pairs: bool) -> None:
+def _check_products(s: Statistics) -> None:
     bounds, seen = Bounds.of(s), len(s.codes)
     if s.gram.shape != (triangle.packed_size(s.dim),) or s.gram.dtype != triangle.entry_type(
         s.diagonal
     ):
         _fail("shape", f"gram is {s.gram.dtype} {s.gram.shape}")
-    if pairs and seen:
+    if seen:
         row, column = find_broken_pair(s.offsets, s.dim, s.gram, s.diagonal).tolist()
         if row >= 0:
             _fail(

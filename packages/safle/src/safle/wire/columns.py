@@ -19,6 +19,7 @@ from safle.encoders.shuffle import hashes
 from safle.errors import InvariantError, WireError
 from safle.statistics import Statistics
 from safle.statistics.factor import Factor
+from safle.statistics.free_sums import FreeSums
 from safle.statistics.kernels import triangle
 from safle.statistics.kernels.elimination import first_independent
 from safle.statistics.samples import Samples
@@ -72,12 +73,8 @@ def ordered_columns(margins: Margins) -> NDArray[np.int64]:
     limits = np.array(layout.dense_limits, np.int64).reshape(-1, 2)
     widths[seen:] = np.abs(limits).max(axis=1, initial=0)
     order = np.lexsort((hashes(0, margins.dim, 0), widths))
-    constants = _constants(margins)
+    constants = _free(margins).constants
     return np.concatenate([constants[:1], order[~np.isin(order, constants)]])
-
-
-def _constants(margins: Margins) -> NDArray[np.int64]:
-    return len(margins.codes) + np.array(margins.layout.constants, np.int64)
 
 
 def are_few(margins: Margins) -> bool:
@@ -187,26 +184,13 @@ def restore(margins: Margins, choice: Choice, values: NDArray[np.int64]) -> Fact
     return factor
 
 
+def _free(margins: Margins) -> FreeSums:
+    return FreeSums(margins.layout, len(margins.class_names), margins.codes)
+
+
 def rows_sent(margins: Margins, choice: Choice) -> NDArray[np.int64]:
-    """Rows outside the chosen columns that are sent: codes by falling count, dense ones.
-
-    Constants, and the most frequent code of every expert, follow from the totals.
-    """
-    seen, totals = len(margins.codes), margins.totals
-    keep = np.ones(margins.dim, np.bool_)
-    keep[choice.columns] = False
-    keep[_constants(margins)] = False
-    keep[_dropped(margins)] = False
-    rows = np.flatnonzero(keep)
-    return rows[np.lexsort((rows, np.where(rows < seen, -totals[rows], 1)))]
-
-
-def _dropped(margins: Margins) -> NDArray[np.int64]:
-    """The most frequent code of every expert, the lowest on ties: int64, (experts,)."""
-    seen, offsets = len(margins.codes), margins.offsets
-    owners = np.repeat(np.arange(margins.layout.experts), np.diff(offsets))
-    order = np.lexsort((np.arange(seen), -margins.totals[:seen], owners))
-    return order[offsets[:-1]] if margins.layout.experts else order
+    """Rows outside the chosen columns that are sent; the others follow from the totals."""
+    return np.setdiff1d(_free(margins).rows, choice.columns)
 
 
 def expected(
@@ -219,7 +203,7 @@ def expected(
 
 def _columns_sent(margins: Margins, choice: Choice) -> NDArray[np.bool_]:
     """Which of the chosen columns are sent: constants follow from the totals."""
-    return ~np.isin(choice.columns, _constants(margins))
+    return ~np.isin(choice.columns, _free(margins).constants)
 
 
 def to_values(margins: Margins, choice: Choice, held: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -255,7 +239,7 @@ def _from_values(margins: Margins, choice: Choice, values: NDArray[np.int64]) ->
         columns[seen + column] = margins.layout.dense_scales[column] * totals[chosen]
     if margins.layout.experts:
         # A code's products with all codes of an expert add up to the code's own total.
-        dropped = np.setdiff1d(_dropped(margins), chosen)
+        dropped = np.setdiff1d(margins.offsets[:-1], chosen)
         experts = np.searchsorted(margins.offsets, dropped, side="right") - 1
         sums = np.add.reduceat(columns[:seen], margins.offsets[:-1], axis=0)
         columns[dropped] = totals[chosen] - sums[experts]

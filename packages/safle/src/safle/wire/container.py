@@ -24,7 +24,7 @@ from safle.basics.places import as_path
 from safle.errors import WireError
 
 MAGIC = b"\x89SAFLE\r\n"
-VERSION = 2
+VERSION = 3
 STATISTICS, HISTOGRAM, ROUND, MASKED, MASKED_SUM, REQUEST, ANSWER, NOISY, EVALUATION = range(1, 10)
 KINDS = {
     STATISTICS: "statistics",

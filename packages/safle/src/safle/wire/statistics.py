@@ -1,9 +1,9 @@
 """Statistics <-> bytes. What the algebra determines is not sent, and what is sent is verified.
 
-A gram travels by some of its columns where the samples are few (`safle.wire.columns`), else as a
-whole triangle (`safle.wire.whole`); not at all where the grams of classes (`safle.wire.classes`)
-add up to it. Which form, and every byte of it, follows from the statistics alone: equal
-statistics have one digest.
+A gram travels by some of its columns where the samples are few (`safle.wire.columns`), else by all
+its free products (`safle.wire.products`), without what the grams of classes (`safle.wire.classes`)
+add up to. Which form, and every byte of it, follows from the statistics alone: equal statistics
+have one digest.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from safle.encoders.made import Made, require_encoder
 from safle.errors import WireError
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.factor import Factor
-from safle.statistics.growing import add_grams
 from safle.statistics.invariants import verify, verify_margins
 from safle.statistics.kernels import triangle
 from safle.statistics.value import Margins
-from safle.wire import columns, container, whole
+from safle.wire import columns, container, products
 from safle.wire.classes import read_classes, write_classes
 from safle.wire.files import FileKind, typed_errors
 from safle.wire.sections import Sections
 
 FIELDS = {"fingerprint", "layout", "classes", "seen", "form", "planes"}
-WHOLE, COLUMNS, CLASSES = "whole", "columns", "classes"
+WHOLE, COLUMNS = "whole", "columns"
 Admit = Callable[[tuple[ClassName, ...]], None]
 
 
@@ -44,13 +43,13 @@ def _describe(statistics: Statistics, sections: Sections) -> dict[str, Any]:
     sections.raw["codes"] = np.packbits(bitmap, bitorder="little").tobytes()
     sections.write("counts", statistics.class_counts)
     sections.write("cross", statistics.cross)
+    if statistics.by_class:
+        write_classes(statistics, sections)
     if chosen is not None:
         sections.raw["basis"] = columns.pack_bits(chosen[0].basis)
         sections.write("sums", columns.to_values(statistics, *chosen))
-    elif form == WHOLE and statistics.sample_count:
-        whole.write_gram(statistics, sections)
-    if statistics.by_class:
-        write_classes(statistics, sections)
+    elif statistics.sample_count:
+        sections.write("products", products.write(statistics))
     return {
         "fingerprint": statistics.fingerprint,
         "layout": statistics.layout.to_json(),
@@ -63,7 +62,7 @@ def _describe(statistics: Statistics, sections: Sections) -> dict[str, Any]:
 def _choose_form(statistics: Statistics) -> tuple[str, columns.Chosen | None]:
     """The form that the format prescribes, and the columns if it is by columns."""
     if statistics.by_class and statistics.layout.only_by_class:
-        return CLASSES, None
+        return WHOLE, None
     chosen = columns.choose(statistics)
     return (WHOLE if chosen is None else COLUMNS), chosen
 
@@ -214,32 +213,30 @@ def _unfold(opened: container.Container, layout: Layout) -> Statistics:
         container.check_memory(taken + columns.working_bytes(margins), margins.dim, limit)
     statistics = _read_grams(margins, sections, header["form"], limit)
     sections.finish()
-    if header["form"] == WHOLE and columns.choose(statistics) is not None:
+    sent_whole = header["form"] == WHOLE
+    if sent_whole and _choose_form(statistics)[0] != WHOLE:
         raise WireError("the gram is not in the form that the format prescribes")
     if statistics.sample_count:
-        verify(statistics, pairs=False)
+        verify(statistics, class_sums=not sent_whole)
     return statistics
 
 
 def _read_grams(margins: Margins, sections: Sections, form: str, limit: int) -> Statistics:
     """Margins with their gram, and with those of the classes."""
-    if (form == CLASSES) != bool(margins.sample_count and margins.layout.only_by_class):
-        raise WireError("the gram is not in the form that the format prescribes")
-    gram: Any = None
-    if form == COLUMNS:
-        gram = _read_columns(margins, sections)
-    elif margins.sample_count == 0:
+    if margins.sample_count == 0 and form == WHOLE:
         return Statistics.empty(margins)
-    elif form == WHOLE:
-        gram = whole.read_gram(margins, sections)
     by_class = read_classes(margins, sections, limit) if margins.layout.class_layout else ()
-    return margins.with_gram(add_grams(by_class) if form == CLASSES else gram, by_class)
+    if form == COLUMNS:
+        return margins.with_gram(_read_columns(margins, sections), by_class)
+    values = sections.read("products", (products.count(margins),))
+    own = [part.multiply_out() for part in by_class]
+    return margins.with_gram(products.read(margins, values, own), by_class)
 
 
 def _check_header(opened: container.Container, made: Made | None) -> Layout:
     """The layout, once everything in the header is as it should be."""
     header = opened.header
-    if set(header) != FIELDS or header["form"] not in (WHOLE, COLUMNS, CLASSES):
+    if set(header) != FIELDS or header["form"] not in (WHOLE, COLUMNS):
         raise WireError("the header does not hold exactly the fields of statistics")
     layout, seen = check_made(header, made), header["seen"]
     if type(seen) is not int or not 0 <= seen <= layout.code_count:
@@ -275,7 +272,7 @@ def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, f
     if form == COLUMNS or not classes:
         return margins + gram
     checking = 16 * triangle.packed_size(dim) + 8 * dim * (classes + 256)
-    return margins + gram + max(8 * seen * layout.dense_dim, checking)
+    return margins + gram + checking
 
 
 def _read_margins(sections: Sections, header: dict[str, Any], layout: Layout) -> Margins:

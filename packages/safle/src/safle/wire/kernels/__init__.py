@@ -1,1 +1,0 @@
-"""Compiled loops of the wire: a gram's entries <-> bytes."""
