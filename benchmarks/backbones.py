@@ -23,8 +23,8 @@ from benchmarks import pictures
 from benchmarks.report import Bar, Disagreement, Outcome
 from benchmarks.settings import REPOSITORY, Settings
 from benchmarks.timing import race, timed
-from safle_images.backbones import CARDS, DEFAULT, Backbone, extract, load_backbone
-from safle_images.backbones.weights import build, get_weights
+from safle_images.backbones import DEFAULT, Backbone, extract, load_backbone
+from safle_images.backbones.default import build_default, features_of
 from safle_images.readers import Record, decode, open_images
 
 IMAGES, MEMORY_IMAGES, QUICK_IMAGES = 256, 1_000, 16
@@ -56,7 +56,7 @@ def run(settings: Settings) -> Outcome:
         )
         records = list(islice(_spread(found.path), count))
         backbone = load_backbone(DEFAULT, device="cpu")
-        network = build(CARDS[DEFAULT], get_weights(CARDS[DEFAULT])[0])
+        network = features_of(build_default())
         differences: list[float] = []
         times = race(
             ("safle", partial(ours, records, backbone)),
@@ -107,7 +107,7 @@ def eager(records: list[Record], backbone: Backbone, network: Any) -> Floats:
         for record, image in zip(chosen, images, strict=True):
             preprocessing.normalise(preprocessing.fit(decode(record.data)), image)
         with torch.inference_mode():
-            found.append(network.embed(torch.from_numpy(images)).numpy())
+            found.append(network(torch.from_numpy(images)).numpy())
     return np.concatenate(found)
 
 
@@ -136,7 +136,7 @@ def _eager_calls(network: Any, count: int) -> None:
     images = torch.zeros(RIVAL_BATCH, 3, 224, 224)
     with torch.inference_mode():
         for _ in range(max(1, count // RIVAL_BATCH)):
-            network.embed(images)
+            network(images)
 
 
 def _same(differences: list[float], found: Floats, expected: Floats) -> None:

@@ -1,4 +1,4 @@
-"""Makes the moments that are shipped: ``python -m benchmarks.moments ZIP NAME ...``.
+"""Makes the moments that are shipped: ``python -m benchmarks.moments ZIP``.
 
 Moments over 2,000 training images of CIFAR-10, from a .zip of class folders, and 1,020 crops of the
 17 photographs that come with scikit-image and scikit-learn.
@@ -17,8 +17,8 @@ import sklearn.datasets
 from PIL import Image
 
 from safle.tables import write_moments
-from safle_images.backbones import extract, load_backbone
-from safle_images.backbones.moments import FOLDER
+from safle_images.backbones import DEFAULT, extract, load_backbone
+from safle_images.backbones.default import MOMENTS
 from safle_images.readers import Record, open_images
 
 PHOTOGRAPHS = (
@@ -44,21 +44,17 @@ def crops() -> Iterator[Record]:
 
 def main() -> None:
     """Measure and write."""
-    archive, *names = sys.argv[1:]
-    images = open_images(archive, split="train")
-    for name in names:
-        backbone = load_backbone(name, device="cpu")
-        every = len(images) / OF_CIFAR
-        taken = {int(at * every) for at in range(OF_CIFAR)}
-        some = (record for at, record in enumerate(images.records()) if at in taken)
-        batches = extract(chain(some, crops()), backbone)
-        features = np.concatenate([batch.features for batch in batches]).astype(np.float64)
-        # Seven digits, so that another order of additions gives the same file.
-        mean, deviation = (
-            part.astype(np.float32) for part in (features.mean(axis=0), features.std(axis=0))
-        )
-        write_moments(FOLDER / f"{name}.safetensors", mean, deviation, source=backbone.source)
-        print(name, len(features), mean[:3], deviation[:3])
+    images, backbone = open_images(sys.argv[1], split="train"), load_backbone(DEFAULT, device="cpu")
+    every = len(images) / OF_CIFAR
+    taken = {int(at * every) for at in range(OF_CIFAR)}
+    some = (record for at, record in enumerate(images.records()) if at in taken)
+    batches = extract(chain(some, crops()), backbone)
+    features = np.concatenate([batch.features for batch in batches]).astype(np.float64)
+    # Seven digits, so that another order of additions gives the same file.
+    mean = features.mean(axis=0).astype(np.float32)
+    deviation = features.std(axis=0).astype(np.float32)
+    write_moments(MOMENTS, mean, deviation, source=backbone.source)
+    print(len(features), mean[:3], deviation[:3])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Images in class folders to a model: `python examples/images_to_model.py [FOLDER] [BACKBONE]`.
 
-Without a folder it draws one: scikit-learn's digits as PNG files. The backbone is a name of the
-catalogue (`safle backbones` lists them) or an ONNX file; features never touch the disk.
+Without a folder it draws one: scikit-learn's digits as PNG files. The backbone is the
+default or an ONNX file; features never touch the disk.
 """
 
 import sys

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import runpy
+import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 # Before the first import of NumPy, and for every process that a test starts: two workers whose
 # libraries each take both cores wait for each other, which makes small products 4x slower.
@@ -17,6 +20,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+IMAGES = Path(__file__).with_name("safle-images") / "tests"
 LONGEST = (
     *("test_processes.py", "test_forger.py", "test_benchmarks.py"),
     *("test_superlink_dies.py", "test_demo_and_docs.py"),
@@ -47,9 +51,20 @@ def tiny_onnx() -> Callable[..., Path]:
     """
 
     # By its path: tests cannot import each other.
-    return runpy.run_path(str(Path(__file__).with_name("safle") / "tests/support/tiny_onnx.py"))[
-        "save_tiny_onnx"
-    ]
+    return runpy.run_path(str(IMAGES / "image_support/tiny_onnx.py"))["save_tiny_onnx"]
+
+
+@pytest.fixture
+def timm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The real timm, if need be with what stands in for torchvision."""
+    pytest.importorskip("torch")
+    standing_in = find_spec("torchvision") is None
+    if standing_in:
+        monkeypatch.syspath_prepend(IMAGES / "stand_ins")
+    yield pytest.importorskip("timm")
+    if standing_in:
+        for name in [name for name in sys.modules if name.startswith("torchvision")]:
+            del sys.modules[name]
 
 
 @pytest.fixture

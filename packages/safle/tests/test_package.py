@@ -22,15 +22,13 @@ def test_every_public_name_can_be_imported():
         _ = safle.nothing
 
 
-WITHOUT_WEIGHTS = {"Backbone", "export_backbone", "write_features"}
-"""They need a network's weights: docs/backbones.md shows them, and its tests run them."""
 EXPORTED = {
     f"{package}.{name}": value
     for package in ("safle", *(found.name for found in walk_packages(safle.__path__, "safle.")))
     if find_spec(package).submodule_search_locations and ".cli" not in package
     for module in [import_module(package)]
     for name in getattr(module, "__all__", ())
-    if callable(value := getattr(module, name)) and name not in WITHOUT_WEIGHTS
+    if callable(value := getattr(module, name))
 }
 
 

@@ -21,9 +21,6 @@ from safle.tables import open_table
 
 pytestmark = pytest.mark.slow
 
-pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
 CLASSES = ("cat", "dog, wet", "bird")
 IMAGES = 240
 
@@ -53,6 +50,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, tiny_onnx: Callable[..., Pat
             archive.write(path, path.relative_to(folder / "photographs"))
     tiny_onnx(folder / "tiny.onnx")
     tiny_onnx(folder / "other.onnx", feature_dim=7)
+    tiny_onnx(folder / "bare.onnx", declared=False)
     return folder
 
 
@@ -92,13 +90,6 @@ def test_another_backbone_is_refused(place: Path, encoder: Path, tmp_path: Path)
     for done in (counted, early):
         assert done.stderr.count("onnx weights=") == 2
     assert [path.name for path in tmp_path.iterdir()] == ["f.safetensors"]
-
-
-def test_an_encoder_whose_onnx_file_is_not_here(place: Path, encoder: Path, tmp_path: Path) -> None:
-    done = safle("features", place / "photographs", "--encoder", encoder, "-o",
-                 tmp_path / "f.safetensors", fails=True)  # fmt: skip
-    assert done.returncode == 2
-    assert "--backbone FILE.onnx" in done.stderr
 
 
 @pytest.mark.parametrize("images", ["photographs", "photographs.zip", "hf:cifar10"])
@@ -176,12 +167,9 @@ def test_a_killed_run_goes_on_where_it_was(place: Path, features: Path, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == [output.name]
 
 
-def test_backbones_are_listed() -> None:
+def test_the_default_backbone_is_shown() -> None:
     done = safle("backbones")
-    for name in ("efficientnet_lite0", "mobilenet_v2", "resnet18", "vgg11", "vit_b_16"):
-        assert name in done.stdout
-    for column in ("licence", "weights from", "here", "features", "input"):
-        assert column in done.stdout
+    assert "efficientnet_lite0 weights=5793" in done.stdout
 
 
 def test_a_named_data_set(place: Path, features: Path, tmp_path: Path) -> None:
@@ -206,18 +194,19 @@ def test_a_named_data_set(place: Path, features: Path, tmp_path: Path) -> None:
         assert found.labels.tolist() == expected.labels.tolist()
 
 
-def test_images_all_the_way(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A backbone that was added is found by the encoder that is for it."""
-    monkeypatch.setenv("SAFLE_CACHE", str(tmp_path / "cache"))
+def test_images_all_the_way(place: Path, tmp_path: Path) -> None:
+    """A bare ONNX file is exported once, and features of it are counted, judged and predicted."""
     photographs = tmp_path / "photographs"
     for name in CLASSES:
         (photographs / name).mkdir(parents=True)
         for path in sorted((place / "photographs" / name).iterdir())[:8]:
             (photographs / name / path.name).write_bytes(path.read_bytes())
-    safle("backbones", "add", place / "tiny.onnx", "--name", "mine")
-    assert "added: mine" in safle("backbones").stdout
+    mine = ("--backbone", tmp_path / "mine.onnx")
+    safle("backbones", "export", place / "bare.onnx", "--resize", 36, "--crop", 32,
+          "--interpolation", "bilinear", "--mean", 120, 110, 100, "--deviation", 60, 50, 40,
+          "-o", tmp_path / "mine.onnx")  # fmt: skip
     features, encoder, model = (tmp_path / f"{name}.safetensors" for name in "fem")
-    safle("features", photographs, "--backbone", "mine", "-o", features)
+    safle("features", photographs, *mine, "-o", features)
     safle("encoder", "make", "--sample", features, "--kind", "linear", "-o", encoder)
     safle("count", features, "--encoder", encoder, "-o", tmp_path / "a.stats")
     safle("solve", tmp_path / "a.stats", "--encoder", encoder, "-o", model)
@@ -225,7 +214,7 @@ def test_images_all_the_way(place: Path, tmp_path: Path, monkeypatch: pytest.Mon
     broken.write_bytes(b"nothing")
     allowed = ("--max-unreadable", 0.1)
     for like in (encoder, model):
-        safle("features", photographs, "--encoder", like, *allowed, "-o", features)
+        safle("features", photographs, *mine, "--encoder", like, *allowed, "-o", features)
         assert len(open_table(features)) == 23
     assert "23" in safle("evaluate", model, features).stdout
     safle("predict", model, features, "-o", tmp_path / "p.csv")
@@ -236,10 +225,8 @@ def test_images_all_the_way(place: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert named == [str(path.relative_to(photographs)) for path in left]
 
 
-def test_moments_make_an_encoder_for_one_backbone(place: Path, tmp_path: Path) -> None:
+def test_moments_make_an_encoder_for_the_default_backbone(tmp_path: Path) -> None:
     moments, encoder = tmp_path / "m.safetensors", tmp_path / "e.safetensors"
-    safle("backbones", "moments", "efficientnet_lite0", "-o", moments)
+    safle("backbones", "moments", "-o", moments)
     safle("encoder", "make", "--moments", moments, "--kind", "linear", "-o", encoder)
     assert load_encoder(encoder).source.startswith("efficientnet_lite0 weights=")
-    refused = safle("backbones", "moments", "vgg11", "-o", tmp_path / "v.safetensors", fails=True)
-    assert "--sample" in refused.stderr

@@ -47,7 +47,7 @@ def test_every_command_of_the_docs_has_the_options_it_is_shown_with(
         except click.ClickException as error:
             pytest.fail(f"{line}: {error.format_message()}")
     with pytest.raises(click.NoSuchOption):
-        parse_line("safle backbones add x.onnx --no-such-option")
+        parse_line("safle backbones export x.onnx --no-such-option")
 
 
 @pytest.fixture

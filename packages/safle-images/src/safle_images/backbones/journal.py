@@ -15,16 +15,13 @@ from safle.errors import ImageError
 from safle_images.backbones.extraction import Batch
 from safle_images.readers import Label
 
-FORMAT = "safle-journal-4"
+FORMAT = "safle-journal-5"
 _TABLES = """
 BEGIN;
-DROP TABLE IF EXISTS run; DROP TABLE IF EXISTS entries;
-CREATE TABLE run (header TEXT NOT NULL);
-CREATE TABLE entries (
-    images INTEGER NOT NULL, samples TEXT NOT NULL, unreadable TEXT NOT NULL, data BLOB NOT NULL
-);
+DELETE FROM run;
+DROP TABLE IF EXISTS entries;
+CREATE TABLE entries (about TEXT NOT NULL, data BLOB NOT NULL);
 """
-_DONE = "SELECT images, samples, unreadable FROM entries"
 
 
 class Journal:
@@ -33,7 +30,7 @@ class Journal:
     Parameters
     ----------
     output : the file to be
-    header : what must be equal for a run to be the same: images, backbone, encoder
+    header : what must be equal for a run to be the same: images, backbone
 
     Attributes
     ----------
@@ -52,21 +49,17 @@ class Journal:
         text = json.dumps({"format": FORMAT, **header}, sort_keys=True)
         with self._checked():
             self._base = sqlite3.connect(self.path, timeout=0, isolation_level=None)
-            for pragma in (
-                "locking_mode = EXCLUSIVE",
-                "journal_mode = WAL",
-                "synchronous = NORMAL",
-            ):
+            for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=NORMAL"):
                 self._base.execute(f"PRAGMA {pragma}")
-            found = self._header()
+            self._base.execute("CREATE TABLE IF NOT EXISTS run (header TEXT NOT NULL)")
+            (found,) = self._base.execute("SELECT max(header) FROM run").fetchone()
             self.discarded = found not in (None, text)
             if found != text:
                 self._base.executescript(_TABLES)
                 self._base.execute("INSERT INTO run VALUES (?)", [text])
                 self._base.execute("COMMIT")
-            for images, samples, unreadable in self._base.execute(_DONE):
-                names, labels = json.loads(samples)
-                self._count(images, names, labels, json.loads(unreadable))
+            for (about,) in self._base.execute("SELECT about FROM entries ORDER BY rowid"):
+                self._count(about)
 
     def __enter__(self) -> Self:
         return self
@@ -76,12 +69,10 @@ class Journal:
 
     def append(self, part: Batch, data: bytes) -> None:
         """Add an entry behind those there are; ``data`` stand for the batch's features."""
-        texts = json.dumps([part.names, part.labels]), json.dumps(part.unreadable)
+        about = json.dumps([part.images, part.names, part.labels, part.unreadable])
         with self._checked():
-            self._base.execute(
-                "INSERT INTO entries VALUES (?, ?, ?, ?)", (part.images, *texts, data)
-            )
-        self._count(part.images, part.names, part.labels, part.unreadable)
+            self._base.execute("INSERT INTO entries VALUES (?, ?)", (about, data))
+        self._count(about)
 
     def data(self) -> Iterator[bytes]:
         """The data of all entries, one behind the other."""
@@ -94,20 +85,8 @@ class Journal:
         self._base.close()
         self.path.unlink(missing_ok=True)
 
-    def _header(self) -> str | None:
-        # The first statement that reads is the first that needs the lock.
-        if not self._base.execute("SELECT 1 FROM sqlite_master WHERE name = 'run'").fetchone():
-            return None
-        row = self._base.execute("SELECT header FROM run").fetchone()
-        return None if row is None else str(row[0])
-
-    def _count(
-        self,
-        images: int,
-        names: list[str],
-        labels: list[Label],
-        unreadable: list[tuple[str, str]],
-    ) -> None:
+    def _count(self, about: str) -> None:
+        images, names, labels, unreadable = json.loads(about)
         self.images += images
         self.names += names
         self.labels += labels

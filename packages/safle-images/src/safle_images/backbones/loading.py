@@ -1,29 +1,21 @@
-"""A name or an ONNX file -> a backbone, ready to run and with its identity."""
+"""The default backbone or an ONNX file -> a backbone, ready to run and with its identity."""
 
 import hashlib
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safle.basics.optional import require
+import onnx
+
 from safle.errors import BackboneError
-from safle_images.backbones.catalogue import CARDS, Card, card_of
-from safle_images.backbones.networks import Network, OnnxNetwork, TorchNetwork, gpu, settle_slots
+from safle_images.backbones.default import DEFAULT, PREPROCESSING, SOURCE, export_default
+from safle_images.backbones.networks import Network, OnnxNetwork, settle_slots
 from safle_images.backbones.preprocessing import Preprocessing
-from safle_images.backbones.weights import (
-    added_file,
-    build,
-    digest_of,
-    export_network,
-    find_added,
-    get_weights,
-)
 
 DECLARED = "safle.preprocessing"
-"""Under this name an ONNX file's metadata may declare its preprocessing, as JSON."""
-LARGEST_ONNX = 2 * 2**30
+"""Under this name an ONNX file's metadata declare its preprocessing, as JSON."""
+LARGEST_ONNX = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +24,7 @@ class Backbone:
 
     Attributes
     ----------
-    name : as in the catalogue, or "onnx"
+    name : the default's, or "onnx"
     source : name, SHA-256 of the weights and preprocessing: equal only if the features are
     """
 
@@ -43,116 +35,72 @@ class Backbone:
     feature_dim: int
 
 
-def load_backbone(
-    name: str,
-    *,
-    weights: Path | None = None,
-    preprocessing: Mapping[str, Any] | None = None,
-    source: str = "",
-    device: str = "auto",
-) -> Backbone:
-    """A backbone by its name in the catalogue, one that was added, or from an ``.onnx`` file.
+def load_backbone(name: str, *, device: str = "auto") -> Backbone:
+    """The default backbone by its name, or that of an ``.onnx`` file.
 
     Parameters
     ----------
-    weights : a file instead of the published weights
-    preprocessing : fields of `Preprocessing` that differ from what is declared
-    source : an encoder's; its preprocessing is used, unless ``preprocessing`` says otherwise
-    device : "cpu" (ONNX Runtime), "gpu" (torch), or "auto": a GPU where there is one
+    device : "cpu", "gpu", or "auto": a GPU where ONNX Runtime has one
 
     Examples
     --------
     >>> load_backbone("efficientnet_lite0").feature_dim  # doctest: +SKIP
     1280
-    >>> load_backbone("resnet7")  # doctest: +ELLIPSIS
+    >>> load_backbone("resnet18")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    safle.errors.BackboneError: no backbone 'resnet7'; expected one of efficientnet_lite0, ...
+    safle.errors.BackboneError: no backbone 'resnet18'; expected efficientnet_lite0 or a file: ...
     """
-    require("PIL", "safle-images", "reading images")
-    changes = dict(preprocessing or {})
-    if name.lower().endswith(".onnx"):
-        if weights is not None:
-            raise BackboneError(f"{name} has its weights inside; leave --weights out")
-        return _load_onnx(Path(name), changes, source)
-    if name not in CARDS and added_file(name).is_file():
-        return _load_onnx(added_file(name), changes, source)
-    card = card_of(name)
-    if "crop" in changes:
-        raise BackboneError(f"the input of {name} is {card.preprocessing.crop} pixels; keep --crop")
-    path, digest = get_weights(card) if weights is None else (weights, digest_of(weights))
-    chosen = _prepared(card.preprocessing, changes, source)
-    network = _run_on(card, path, digest, device)
-    return Backbone(name, source_of(name, digest, chosen), chosen, network, card.feature_dim)
-
-
-def name_in(source: str) -> str | None:
-    """What to load for features of a source; None if it is not on this machine.
-
-    A name of the catalogue, or of an added file with these weights.
-
-    Examples
-    --------
-    >>> name_in("mobilenet_v2 weights=b0353104")
-    'mobilenet_v2'
-    """
-    name, _, rest = source.partition(" ")
-    if name in CARDS:
-        return name
-    digest = rest.partition(" ")[0].removeprefix("weights=")
-    added = find_added() if name == "onnx" else {}
-    return next((known for known, path in added.items() if digest_onnx(path) == digest), None)
-
-
-def source_of(name: str, digest: str, preprocessing: Preprocessing) -> str:
-    """What identifies features: the network, its weights, and what it is fed."""
-    return f"{name} weights={digest} {preprocessing}"
-
-
-def _run_on(card: Card, weights: Path, digest: str, device: str) -> Network:
-    found = None if device == "cpu" else gpu()
-    if device == "gpu" and found is None:
-        raise BackboneError("no GPU that torch can use was found; leave --device out")
-    if found is not None:
-        return TorchNetwork(build(card, weights), found)
-    path = export_network(card, weights, digest)
-    return OnnxNetwork(path, where=f"{card.name} ({path})")
-
-
-def _prepared(declared: Preprocessing, changes: dict[str, Any], source: str) -> Preprocessing:
-    wanted = None if changes else Preprocessing.from_source(source)
-    # A source has ten digits of each number: what is declared has them all.
-    if wanted is None or str(wanted) == str(declared):
-        return replace(declared, **changes)
-    return wanted
-
-
-def _load_onnx(path: Path, changes: dict[str, Any], source: str) -> Backbone:
-    if path.stat().st_size > LARGEST_ONNX:
-        raise BackboneError(f"{path} is larger than an ONNX file can be (2 GB)")
-    # First: ONNX Runtime would read whatever files the model names.
-    digest = digest_onnx(path)
-    network = OnnxNetwork(path, where=str(path))
-    chosen = _declared(path, network, changes, source)
-    if network.side not in (None, chosen.crop):
+    path = Path(name)
+    if name == DEFAULT:
+        path, source, preprocessing = export_default(), SOURCE, PREPROCESSING
+    elif path.suffix.lower() != ".onnx" or not path.is_file():
+        raise BackboneError(
+            f"no backbone {name!r}; expected {DEFAULT} or a file: 'safle backbones export "
+            "timm:NAME -o FILE.onnx' makes one of any network of timm"
+        )
+    else:
+        # First: ONNX Runtime would read whatever files the model names.
+        others, declared = external_files(path), declared_preprocessing(path)
+        if declared is None or others:
+            found = f"has weights in {others[0]!r}" if others else "declares no preprocessing"
+            raise BackboneError(
+                f"{path}: {found}; expected one file that says how its images are prepared: make "
+                f"it once for all with 'safle backbones export {path} --resize ... -o FILE.onnx'"
+            )
+        source, preprocessing = f"onnx weights={digest_of(path)} {declared}", declared
+    network = OnnxNetwork(path, where=str(path), device=device)
+    if network.side not in (None, preprocessing.crop):
         raise BackboneError(
             f"{path}: its input has {network.side} pixels, but images would be cropped to "
-            f"{chosen.crop}; say --crop {network.side}"
+            f"{preprocessing.crop}; export it with --crop {network.side}"
         )
-    made_by = source_of("onnx", digest, chosen)
-    return Backbone("onnx", made_by, chosen, network, settle_slots(network, chosen.crop))
+    dim = settle_slots(network, preprocessing.crop)
+    return Backbone(DEFAULT if name == DEFAULT else "onnx", source, preprocessing, network, dim)
 
 
-def digest_onnx(path: Path) -> str:
-    """SHA-256 of an ONNX file and of every file that its weights are in.
+def declared_preprocessing(path: Path) -> Preprocessing | None:
+    """What an ONNX file's metadata say."""
+    declared = {entry.key: entry.value for entry in _read_onnx(path).metadata_props}
+    text = declared.get(DECLARED)
+    return None if text is None else Preprocessing.from_json(text, where=str(path))
 
-    Large models, and all that torch exports by default, keep tensors in files of their own
-    beside the model: other weights there are another backbone.
-    """
-    digest = digest_of(path)
-    parts = [(name, digest_of(path.parent / name)) for name in external_files(path)]
-    if not parts:
-        return digest
-    return hashlib.sha256(json.dumps([digest, *parts]).encode()).hexdigest()
+
+def stamp_preprocessing(path: Path, preprocessing: Preprocessing, target: Path) -> None:
+    """Write an ONNX file with a declared preprocessing, all weights inside."""
+    external_files(path)
+    model = onnx.load(path)
+    if model.ByteSize() > LARGEST_ONNX:
+        raise BackboneError(f"{path} has more than 2 GB of weights, which one file cannot hold")
+    kept = {entry.key: entry.value for entry in model.metadata_props}
+    del model.metadata_props[:]
+    onnx.helper.set_model_props(model, kept | {DECLARED: preprocessing.to_json()})
+    onnx.save(model, target)
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def external_files(path: Path) -> list[str]:
@@ -171,7 +119,8 @@ def external_files(path: Path) -> list[str]:
 
 
 def _read_onnx(path: Path) -> Any:
-    onnx = require("onnx", "safle-images", "reading an ONNX file")
+    if path.stat().st_size > LARGEST_ONNX:
+        raise BackboneError(f"{path} is larger than an ONNX file can be (2 GB)")
     try:
         return onnx.load(path, load_external_data=False)
     except Exception as error:  # protobuf's errors depend on how it was built
@@ -187,22 +136,3 @@ def _tensors(message: Any) -> Iterator[Any]:
         if field.message_type is not None:
             for part in [value] if hasattr(value, "ListFields") else value:
                 yield from _tensors(part)
-
-
-def _declared(
-    path: Path, network: OnnxNetwork, changes: dict[str, Any], source: str
-) -> Preprocessing:
-    text = network.metadata.get(DECLARED)
-    if text is not None:
-        return _prepared(Preprocessing.from_json(text, where=str(path)), changes, source)
-    wanted = Preprocessing.from_source(source)
-    if wanted is not None:
-        return replace(wanted, **changes)
-    fields = Preprocessing.__dataclass_fields__
-    missing = [name for name in fields if name not in changes]
-    if missing:
-        raise BackboneError(
-            f"{path}: declares no preprocessing; say how its images were prepared with "
-            f"--{', --'.join(missing)}, once for all with 'safle backbones add {path.name}'"
-        )
-    return Preprocessing(**changes)

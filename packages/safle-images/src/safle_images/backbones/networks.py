@@ -5,19 +5,20 @@ has the same number of images, filled up with zeros, so that an image's features
 its pixels alone: not on the batch it came in, nor on the images beside it.
 """
 
-import threading
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics.optional import require
 from safle.errors import BackboneError
 
 CPU_BATCH = 8
 """Larger batches leave the cache and are no faster."""
 GPU_BATCH = 64
+GPU = "CUDAExecutionProvider"
+GPU_SETTINGS = {"use_tf32": "0", "cudnn_conv_algo_search": "DEFAULT"}
+"""TF32 would cost three digits; a searched algorithm could differ from run to run."""
 Floats = NDArray[np.float32]
 
 
@@ -44,15 +45,22 @@ class OnnxNetwork:
     Two calls at a time on a thread each are faster than one call on two threads.
     """
 
-    def __init__(self, model: Path, *, where: str) -> None:
-        runtime = require("onnxruntime", "safle-images", "running a backbone")
-        options = runtime.SessionOptions()
+    def __init__(self, model: Path, *, where: str, device: str = "cpu") -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        try:
-            self._session = runtime.InferenceSession(
-                str(model), options, providers=["CPUExecutionProvider"]
+        options.use_deterministic_compute = True
+        on_gpu = device != "cpu" and GPU in onnxruntime.get_available_providers()
+        if device == "gpu" and not on_gpu:
+            raise BackboneError(
+                "ONNX Runtime finds no GPU; leave --device out, or install onnxruntime-gpu in the "
+                "place of onnxruntime"
             )
+        providers = [(GPU, GPU_SETTINGS)] if on_gpu else ["CPUExecutionProvider"]
+        try:
+            self._session = onnxruntime.InferenceSession(str(model), options, providers=providers)
         except Exception as error:  # ONNX Runtime's errors share no base class
             raise BackboneError(
                 f"{where}: ONNX Runtime cannot load it ({str(error)[:300]}); expected a whole "
@@ -64,18 +72,14 @@ class OnnxNetwork:
         names = [output.name for output in outputs]
         self._output = "features" if "features" in names else names[0]
         declared = inputs[0].shape[0]
-        self.slots = self.used = declared if isinstance(declared, int) else CPU_BATCH
+        usual = GPU_BATCH if on_gpu else CPU_BATCH
+        self.slots = self.used = declared if isinstance(declared, int) else usual
 
     @property
     def side(self) -> int | None:
         """Pixels of the input's sides, if the file says so."""
         declared = self._session.get_inputs()[0].shape[2]
         return declared if isinstance(declared, int) else None
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """What the file says about itself."""
-        return dict(self._session.get_modelmeta().custom_metadata_map)
 
     def __call__(self, images: Floats) -> Floats:
         try:
@@ -95,29 +99,6 @@ class OnnxNetwork:
         return features.astype(np.float32, copy=False)
 
 
-class TorchNetwork:
-    """A network in torch on a GPU, one call at a time."""
-
-    def __init__(self, network: Any, device: str) -> None:
-        import torch
-
-        self.slots = self.used = GPU_BATCH
-        self._torch = torch
-        self._network = network.to(device)
-        self._device = device
-        self._lock = threading.Lock()
-
-    def __call__(self, images: Floats) -> Floats:
-        torch = self._torch
-        # TF32 would cost three digits; a searched algorithm could differ from run to run.
-        exact = torch.backends.cudnn.flags(
-            enabled=True, benchmark=False, deterministic=True, allow_tf32=False
-        )
-        with self._lock, torch.inference_mode(), exact:
-            features = self._network.embed(torch.from_numpy(images).to(self._device))
-            return features.float().cpu().numpy()
-
-
 def settle_slots(network: Network, side: int) -> int:
     """Find out whether a network treats every place in a call alike; its feature count.
 
@@ -130,18 +111,6 @@ def settle_slots(network: Network, side: int) -> int:
     if (features != network(alone)[:1]).any():
         network.used = 1
     return int(features.shape[1])
-
-
-def gpu() -> str | None:
-    """The device that torch would use, if this machine has one."""
-    # Looked for before torch is imported, which takes seconds.
-    if not Path("/dev/nvidiactl").exists():
-        return None
-    try:
-        import torch
-    except ImportError:
-        return None
-    return "cuda" if torch.cuda.is_available() else None
 
 
 def _image_input(inputs: list[Any], where: str) -> str:

@@ -7,7 +7,7 @@ torchvision's Resize, CenterCrop and Normalize on Pillow images.
 
 import json
 import math
-import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -23,12 +23,6 @@ LONGEST = 8
 """Times the shorter side; what lies further out is cut off first, for it is never seen."""
 Triple = tuple[float, float, float]
 _TRIPLES = ("mean", "deviation")
-_NUMBER = r"[-+.0-9e]{1,24}"
-_IN_SOURCE = re.compile(
-    r"resize=(?P<resize>\d{1,4}) (?P<interpolation>\w+) crop=(?P<crop>\d{1,4})"
-    + "".join(f" {name}=(?P<{name}>{_NUMBER},{_NUMBER},{_NUMBER})" for name in _TRIPLES)
-    + "$"
-)
 Pixels = NDArray[np.uint8]
 
 
@@ -69,7 +63,7 @@ class Preprocessing:
             raise BackboneError(f"deviations {self.deviation}; expected positive numbers")
         # No network has seen values of up to a thousand, but many papers list 0.485, 0.456, ...
         if max(map(abs, self.mean)) < 1 and max(self.deviation) < 1:
-            times = [_listed(_times_255(three)) for three in (self.mean, self.deviation)]
+            times = [_listed(times_255(three)) for three in (self.mean, self.deviation)]
             raise BackboneError(
                 f"mean {_listed(self.mean)} and deviation {_listed(self.deviation)} are of values "
                 f"0 to 1; expected those of values 0 to 255: mean {times[0]}, deviation {times[1]}"
@@ -97,24 +91,6 @@ class Preprocessing:
                 f"{where}: its declared preprocessing is not valid ({error}); expected JSON with "
                 "resize, crop, interpolation, mean and deviation"
             ) from None
-
-    @classmethod
-    def from_source(cls, source: str) -> Self | None:
-        """What a source of features says about it; None if it says nothing.
-
-        Examples
-        --------
-        >>> text = "onnx weights=12ab resize=256 bicubic crop=224 mean=127,127,127 deviation=1,1,1"
-        >>> Preprocessing.from_source(text).crop
-        224
-        """
-        found = _IN_SOURCE.search(source)
-        if found is None:
-            return None
-        fields = {name: int(found[name]) for name in ("resize", "crop")}
-        triples = {name: found[name].split(",") for name in _TRIPLES}
-        content = {**fields, **triples, "interpolation": found["interpolation"]}
-        return cls.from_json(json.dumps(content), where=f"the source [{source}]")
 
     def fit(self, pixels: Pixels) -> Pixels:
         """Resized and cropped pixels, uint8, (crop, crop, 3), of pixels (height, width, 3)."""
@@ -157,8 +133,9 @@ def _check_triple(name: str, values: tuple[float, ...]) -> None:
         raise BackboneError(f"{name} {values}; expected three numbers, for values 0 to 255")
 
 
-def _times_255(values: Triple) -> Triple:
-    red, green, blue = (255 * value for value in values)
+def times_255(values: Sequence[float]) -> Triple:
+    """Of values 0 to 255, where others have 0 to 1."""
+    red, green, blue = (255 * float(value) for value in values)
     return red, green, blue
 
 

@@ -1,21 +1,48 @@
 """``safle features``: images -> a features file."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli import Session, command, output, refuse_overwriting
-from safle_images.cli.options import choose_backbone, choose_images, image_options, running
+from safle.cli import COUNT, FILE, Session, command, option, output, refuse_overwriting
+from safle_images.cli.options import BACKBONE, LABEL_COLUMN, running
+
+if TYPE_CHECKING:
+    from safle_images.backbones import Backbone
+
+IMAGES = (
+    "A folder, .zip or .tar of class folders; a .csv file of paths and labels; .parquet files of "
+    "images; hf:NAME, a data set that Hugging Face datasets reads."
+)
+ENCODER = "An encoder or a model: an error unless the backbone is the one that it is for."
+WORKERS = "Threads; the result does not depend on them."
+UNREADABLE = "An error if a larger share of the images cannot be read."
+BATCH = "Images a worker takes at a time; the result does not depend on it."
+IMAGE_COLUMN = "The column of paths or images (.csv, .parquet, hf:)."
+DEVICE = "cpu, gpu, or auto: a GPU where ONNX Runtime has one."
+SHARE, DEVICES = click.FloatRange(0.0, 1.0), click.Choice(["auto", "cpu", "gpu"])
 
 
 @command(
     "At a client",
     "safle features photographs/ -o features.safetensors",
     "safle features photographs/ --encoder encoder.safetensors -o features.safetensors",
-    "safle features hf:cifar10 --split train --backbone resnet18 -o train.safetensors",
+    "safle features hf:cifar10 --split train --backbone resnet18.onnx -o train.safetensors",
 )
-@image_options()
+@click.argument("images", type=click.Path(path_type=Path), help=IMAGES)
+@option("--split", "Which split, if there are several.", "NAME")
+@option("--labels", "A .csv file with the labels of a folder.", "FILE", type=FILE)
+@option("--label-column", LABEL_COLUMN, "NAME", default="label")
+@option("--image-column", IMAGE_COLUMN, "NAME")
+@option("--backbone", BACKBONE, "NAME|FILE.onnx", default="efficientnet_lite0")
+@option("--encoder encoder_path", ENCODER, "FILE", type=FILE)
+@option("--max-unreadable", UNREADABLE, "SHARE", type=SHARE, default=0.01)
+@option("--batch", BATCH, "N", type=COUNT, default=32)
+@option("--workers", WORKERS, "N", type=COUNT, show_default="one a processor")
+@option("--device", DEVICE, "NAME", type=DEVICES, default="auto")
 @output("The features file to write (.safetensors).", ".safetensors")
 def features(session: Session, /, images: Path, output: Path, **options: Any) -> None:
     """Turn images into features with a pretrained backbone.
@@ -24,22 +51,40 @@ def features(session: Session, /, images: Path, output: Path, **options: Any) ->
     Images that cannot be read are left out and listed beside the output.
     """
     from safle.basics import readable
-    from safle_images.backbones import write_features
+    from safle_images.backbones import load_backbone, write_features
+    from safle_images.readers import open_images
 
     if output.suffix != ".safetensors":
         raise click.UsageError(f"{output}: features are written as .safetensors")
-    refuse_overwriting(output, images, *(options[n] for n in ("labels", "weights", "encoder_path")))
-    source = choose_images(session, images, options)
-    network = choose_backbone(options)
+    refuse_overwriting(output, images, options["labels"], options["encoder_path"])
+    names = ("split", "labels", "label_column", "image_column")
+    source = open_images(images, **{name: options[name] for name in names})
+    session.note(f"{images}: {source.description}")
+    backbone = load_backbone(options["backbone"], device=options["device"])
+    if options["encoder_path"] is not None:
+        _check_encoder(backbone, options["encoder_path"])
     with running(session, f"features of {images.name}", source, options) as settings:
-        written = write_features(source, network, output, **settings)
-    found = len(written.unreadable.found)
+        written = write_features(source, backbone, output, **settings)
+    found = len(written.unreadable)
     facts: dict[str, object] = {
         "samples": f"{written.samples:,}",
-        "features": f"{written.feature_dim:,}",
-        "labels": f"{len(written.class_names):,} classes" if written.class_names else "none",
-        "unreadable": f"{found:,} (listed in {written.unreadable.report})" if found else "0",
-        "source": network.source,
+        "features": f"{backbone.feature_dim:,}",
+        "labels": f"{written.classes:,} classes" if written.classes else "none",
+        "unreadable": f"{found:,} (listed in {written.report})" if found else "0",
+        "source": backbone.source,
         "file": readable(output.stat().st_size),
     }
     session.facts(f"{output}: features", facts)
+
+
+def _check_encoder(backbone: Backbone, path: Path) -> None:
+    """Refuse a backbone before the work, if an encoder or a model is for another."""
+    from safle.encoders import check_source, load_encoder
+    from safle.errors import WireError
+    from safle.model import load_model
+
+    try:
+        encoder = load_encoder(path)
+    except WireError:
+        encoder = load_model(path).encoder
+    check_source(encoder.source, backbone.source, where=f"features of {backbone.name}")

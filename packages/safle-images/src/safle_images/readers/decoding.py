@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
 
-from safle.basics.optional import require
 from safle.errors import ImageError
 from safle_images.readers.sources import Unreadable
 
@@ -48,8 +48,6 @@ def decode(data: bytes | NDArray[np.uint8], *, most_pixels: int = MOST_PIXELS) -
     ------
     ImageError
         The image is broken, cut short, too large or of an unknown kind.
-    MissingExtra
-        Pillow is not installed.
 
     Examples
     --------
@@ -62,9 +60,6 @@ def decode(data: bytes | NDArray[np.uint8], *, most_pixels: int = MOST_PIXELS) -
         raise ImageError(data.reason)
     if not data:
         raise ImageError("has no bytes; copy it again")
-    require("PIL", "safle-images", "decoding images")
-    from PIL import Image, ImageOps
-
     Image.init()
     # Those that this build of Pillow has.
     known = [name for name in _FORMATS if name in Image.OPEN]

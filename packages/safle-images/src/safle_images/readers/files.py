@@ -1,17 +1,29 @@
-"""Regular files under one path, a folder's or those of an archive: listed once, then streamed."""
+"""Image files in a folder, a zip or a tar: listed once, then streamed, never unpacked.
 
+The standard library reads all three; sizes, names and kinds are checked before anything is read.
+fsspec would do it as well, but follows the links in a tar, takes a tar's header that was cut short
+for the end of it, and keeps the last of two members with one name.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
 import os
+import re
 import stat
+import tarfile
 import unicodedata
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
-from safle.errors import ImageError, TableError
-from safle_images.readers.sources import Label, Record, Unreadable, describe, listing_digest
+from safle.errors import ImageError
+from safle_images.readers.sources import Unreadable
 
 SUFFIXES = frozenset(
     [
@@ -19,155 +31,230 @@ SUFFIXES = frozenset(
         *(".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
     ]
 )
-MOST_TEXT = 2**22
-"""Bytes of a file of labels."""
+TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+_MOST_HEADER_BYTES = 2**20
+"""Of a long name in a tar, which tarfile reads whole before anyone sees its size."""
+_HEADER_TYPES = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
+_UNPACKERS: dict[bytes, Callable[[Path], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZ": bz2.open,
+    b"\xfd7": lzma.open,
+}
+_OUTSIDE = re.compile("/|[A-Za-z]:/")
+# What the standard library raises for what is broken or packed in an unknown way.
+_BROKEN = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, KeyError),
+    *(OSError, EOFError, NotImplementedError, RuntimeError, ValueError),
+)
 
 
 class Member(NamedTuple):
-    """One regular file: its name with forward slashes, its bytes, where its keeper finds it."""
+    """One regular file.
+
+    Attributes
+    ----------
+    name : with forward slashes, in the same letters on every machine
+    at : its path, its name in a zip, or where its bytes begin in an unpacked tar
+    """
 
     name: str
     size: int
     at: str | int
 
 
-class Files(ABC):
-    """Regular files under one path.
+class Files:
+    """The regular files of a folder, a zip or a tar; of a folder, perhaps some of them.
 
     Attributes
     ----------
-    members
-        In the order in which they are read; ``contents`` expects the same order.
-    most_bytes
-        What one member may have. Images are checked when they are listed, the
-        few other files that anyone reads before they are read.
+    members : sorted by name; those of a tar in its own order
     """
 
-    def __init__(self, path: Path, members: list[Member], *, most_bytes: int) -> None:
-        self.path, self.members, self.most_bytes = path, members, most_bytes
+    def __init__(self, path: Path, *, most_bytes: int, members: list[Member] | None = None) -> None:
+        self.path = path
+        self._status = _status_of(path)
+        if members is not None:
+            self.members = members
+        elif path.is_dir():
+            self.members = sorted(_list_folder(path))
+        elif path.name.lower().endswith(".zip"):
+            with _reading(path, "zip"), zipfile.ZipFile(path) as archive:
+                found = (_zip_member(path, info) for info in archive.infolist())
+                self.members = sorted(member for member in found if member is not None)
+        else:
+            with _reading(path, "tar"):
+                self.members = list(_list_tar(path))
         seen: set[str] = set()
-        for member in members:
-            if is_image(member.name):
-                self.check_size(member)
+        for member in self.members:
+            if is_image(member.name) and not 0 <= member.size <= most_bytes:
+                raise ImageError(
+                    f"{path}: {member.name} has {member.size} bytes; expected at most "
+                    f"{most_bytes}: remove it, or allow larger images with most_bytes= in Python"
+                )
             if member.name in seen:
                 raise ImageError(f"{path}: has {member.name} twice; expected every name once")
             seen.add(member.name)
 
-    @abstractmethod
     def contents(self, wanted: Sequence[Member]) -> Iterator[bytes]:
-        """The bytes of each wanted member, or :class:`Unreadable` in its place."""
+        """The bytes of each wanted member, or `Unreadable` in its place."""
+        if not self.path.is_dir() and _status_of(self.path) != self._status:
+            raise ImageError(f"{self.path}: changed since it was listed; start again")
+        with self._reader() as read:
+            for member in wanted:
+                try:
+                    data = read(member)
+                except _BROKEN as error:
+                    yield Unreadable(f"cannot be read: {getattr(error, 'strerror', None) or error}")
+                    continue
+                lost = f"no longer has the {member.size} bytes it was listed with; list it again"
+                yield data if len(data) == member.size else Unreadable(lost)
 
-    def check_size(self, member: Member, most: int | None = None) -> None:
-        """Refuse a file by its declared size, before a byte of it is read."""
-        most = self.most_bytes if most is None else most
-        if not 0 <= member.size <= most:
-            raise ImageError(
-                f"{self.path}: {member.name} has {member.size} bytes; expected at most "
-                f"{most}: remove it, or allow larger images with most_bytes= in Python"
-            )
+    @contextmanager
+    def _reader(self) -> Iterator[Callable[[Member], bytes]]:
+        """What reads a member: its bytes, and one more if there is one."""
+        if self.path.is_dir():
+            yield lambda member: _read(open(member.at, "rb"), member.size + 1)  # noqa: PTH123, SIM115
+        elif self.path.name.lower().endswith(".zip"):
+            with _reading(self.path, "zip"), zipfile.ZipFile(self.path) as archive:
+                yield lambda member: _read(archive.open(str(member.at)), member.size + 1)
+        else:
+            with _reading(self.path, "tar"), _unpacked(self.path) as stream:
 
-    def texts(self, wanted: Sequence[Member]) -> Iterator[str]:
-        """The texts of members that nothing can do without."""
-        for member in wanted:
-            self.check_size(member, MOST_TEXT)
-        for member, data in zip(wanted, self.contents(wanted), strict=True):
-            if isinstance(data, Unreadable):
-                raise ImageError(f"{self.path}: {member.name} {data.reason}")
-            yield data.decode(errors="replace")
+                def read(member: Member) -> bytes:
+                    stream.seek(int(member.at))
+                    return stream.read(member.size)
+
+                yield read
 
 
-class DiskFiles(Files):
-    """Files that are read by their path, which is where a member is ``at``."""
+def _read(file: IO[bytes], size: int) -> bytes:
+    with file:
+        return file.read(size)
 
-    def contents(self, wanted: Sequence[Member]) -> Iterator[bytes]:
-        """The bytes of each wanted file."""
-        for member in wanted:
+
+def _status_of(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _list_folder(path: Path) -> Iterator[Member]:
+    """All files below a folder; links are followed, but not in circles."""
+
+    def refuse(error: OSError) -> None:
+        raise ImageError(f"{error.filename}: cannot be listed: {error.strerror}") from error
+
+    for folder, folders, files in os.walk(path, followlinks=True, onerror=refuse):
+        above = os.path.realpath(folder) + os.sep
+        folders[:] = [
+            name
+            for name in folders
+            if not above.startswith(os.path.realpath(f"{folder}/{name}") + os.sep)
+        ]
+        for file in files:
+            at = f"{folder}/{file}"
+            name = plain_name(at.removeprefix(f"{path}/"))
             try:
-                with open(member.at, "rb") as file:  # noqa: PTH123 (a Path for each is slow)
-                    yield read_whole(file, member.size)
+                status = os.stat(at)  # noqa: PTH116 (a Path for each is slow)
             except OSError as error:
-                yield Unreadable(f"cannot be read: {error.strerror}")
-
-
-@dataclass(frozen=True, eq=False)
-class FileImages:
-    """Images that are files, with a label each."""
-
-    files: Files
-    members: Sequence[Member]
-    labels: Sequence[Label]
-    kind: str
-    split: str | None
-
-    @property
-    def description(self) -> str:
-        return describe(self.kind, self.split, self.labels)
-
-    def __len__(self) -> int:
-        return len(self.members)
-
-    def digest(self) -> str:
-        """SHA-256 of all names, labels and sizes."""
-        pairs = zip(self.members, self.labels, strict=True)
-        return listing_digest((member.name, label, member.size) for member, label in pairs)
-
-    def records(self, start: int = 0) -> Iterator[Record]:
-        """All images from the ``start``-th on."""
-        wanted = self.members[start:]
-        contents = self.files.contents(wanted)
-        for member, label, data in zip(wanted, self.labels[start:], contents, strict=True):
-            yield Record(member.name, label, data)
-
-
-def list_folder(path: Path, *, most_bytes: int) -> DiskFiles:
-    """All files below a folder, sorted by name; links are followed."""
-    members = []
-    for raw, at in _walk(path):
-        name = plain_name(raw)
-        try:
-            status = os.stat(at)  # noqa: PTH116 (a Path for each is slow)
-        except OSError as error:
-            if is_image(name):
-                raise ImageError(f"{at}: cannot be read: {error.strerror}") from error
-            continue
-        if stat.S_ISREG(status.st_mode):
-            members.append(Member(name, status.st_size, at))
-        elif is_image(name):
-            raise not_a_file(path, name, "remove it")
-    return DiskFiles(path, sorted(members), most_bytes=most_bytes)
-
-
-def _walk(path: Path) -> Iterator[tuple[str, str]]:
-    """Name and path of everything below ``path`` that is not a folder or hidden."""
-    open_folders = [("", str(path), frozenset[tuple[int, int]]())]
-    while open_folders:
-        prefix, folder, above = open_folders.pop()
-        try:
-            status = Path(folder).stat()
-            # A link to a folder above would be followed for ever.
-            identity = (status.st_dev, status.st_ino)
-            if identity in above:
+                if is_image(name) and not is_hidden(name):
+                    raise ImageError(f"{at}: cannot be read: {error.strerror}") from error
                 continue
-            entries = [(entry, entry.is_dir()) for entry in os.scandir(folder)]
-        except OSError as error:
-            raise ImageError(f"{folder}: cannot be listed: {error.strerror}") from error
-        for entry, is_folder in entries:
-            if is_hidden(f"{prefix}{entry.name}/"):
-                continue
-            if is_folder:
-                open_folders.append((f"{prefix}{entry.name}/", entry.path, above | {identity}))
-            else:
-                yield prefix + entry.name, entry.path
+            if _is_wanted(path, name, stat.S_ISREG(status.st_mode), "remove it"):
+                yield Member(name, status.st_size, at)
 
 
-def path_inside(folder: Path, name: str) -> Path | None:
-    """Where a list in ``folder`` says that a file is; None if that leads out of the folder.
+def _zip_member(path: Path, info: zipfile.ZipInfo) -> Member | None:
+    # Windows tools that ignore the standard write backslashes.
+    raw = info.filename.replace("\\", "/")
+    name = _inner_name(raw, archive=path)
+    is_file = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
+    hint = "make the zip again with what it links to"
+    if raw.endswith("/") or not name or not _is_wanted(path, name, is_file, hint):
+        return None
+    if info.flag_bits & 1:
+        raise ImageError(f"{path}: {name} is encrypted; make the zip without a password")
+    return Member(name, info.file_size, info.filename)
 
-    A link inside the folder may lead anywhere: it is the owner's, the list may not be.
+
+def _list_tar(path: Path) -> Iterator[Member]:
+    end = -1
+    hint = "make the tar again with --dereference --hard-dereference"
+    with _unpacked(path) as stream:
+        archive = tarfile.TarFile(fileobj=stream, tarinfo=_Header)
+        while (info := archive.next()) is not None:
+            if archive.offset <= end:  # A size below zero leads back to where we were.
+                raise tarfile.ReadError("members that overlap")
+            end = archive.offset
+            # None is kept: a million would need a gigabyte.
+            archive.members.clear()  # type: ignore[attr-defined]
+            name = _inner_name(info.name, archive=path)
+            is_file = info.isreg() and not info.issparse()
+            if not info.isdir() and _is_wanted(path, name, is_file, hint):
+                yield Member(name, info.size, info.offset_data)
+        # To the end of a compressed file, where its checksum is.
+        while stream.read(2**20):
+            pass
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[IO[bytes]]:
+    with path.open("rb") as file:
+        unpack = _UNPACKERS.get(file.read(2))
+    with path.open("rb") if unpack is None else unpack(path) as stream:
+        yield stream
+
+
+class _Header(tarfile.TarInfo):
+    """A header that says when something is wrong with it.
+
+    tarfile itself takes a header that is cut short for the end of the archive.
     """
-    root = os.path.abspath(folder)  # noqa: PTH100 (links stay as they are)
-    place = os.path.normpath(os.path.join(root, name))  # noqa: PTH118
-    return Path(place) if os.path.commonpath([root, place]) == root else None
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
+        try:
+            header = super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if len(buf) == tarfile.BLOCKSIZE and not any(buf):
+                raise  # The block of zeros that ends an archive.
+            raise tarfile.ReadError(str(error)) from error
+        most = _MOST_HEADER_BYTES if header.type in _HEADER_TYPES else header.size
+        if not 0 <= header.size <= most:
+            raise tarfile.ReadError(f"a header of {header.size} bytes")
+        return header
+
+
+@contextmanager
+def _reading(path: Path, kind: str) -> Iterator[None]:
+    try:
+        yield
+    except ImageError:
+        raise
+    except _BROKEN as error:
+        raise ImageError(f"{path}: not a whole {kind} file ({error}); copy it again") from error
+
+
+def _inner_name(raw: str, *, archive: Path) -> str:
+    """The name of an archive's member, refused if it leads out of the archive."""
+    parts = [part for part in plain_name(raw).split("/") if part not in ("", ".")]
+    if _OUTSIDE.match(raw) or ".." in parts:
+        raise ImageError(
+            f"{archive}: has a member called {raw!r}; expected names inside the archive: "
+            "do not unpack it, and ask whoever made it for another"
+        )
+    return "/".join(parts)
+
+
+def _is_wanted(path: Path, name: str, is_file: bool, hint: str) -> bool:
+    """Whether something is a file that anybody put there; an image must be one."""
+    if is_hidden(name):
+        return False
+    if not is_file and is_image(name):
+        raise ImageError(f"{path}: {name} is not a regular file; {hint}")
+    return is_file
 
 
 def is_image(name: str) -> bool:
@@ -191,23 +278,13 @@ def plain_name(raw: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def not_a_file(where: Path, name: str, hint: str) -> ImageError:
-    """An image's name on a link, a pipe or a device."""
-    return ImageError(f"{where}: {name} is not a regular file; {hint}")
+def path_inside(folder: Path, name: str) -> Path | None:
+    """Where a list in ``folder`` says that a file is; None if that leads out of the folder.
 
-
-def read_whole(file: IO[bytes], size: int) -> bytes:
-    """``size`` bytes and no more, whatever the file has become since it was listed."""
-    data = file.read(size)
-    if len(data) < size or file.read(1):
-        return Unreadable(f"no longer has the {size} bytes it was listed with; list it again")
-    return data
-
-
-@contextmanager
-def as_image_error() -> Iterator[None]:
-    """What the readers of tables find wrong is here wrong with images."""
-    try:
-        yield
-    except TableError as error:
-        raise ImageError(str(error)) from None
+    A link inside the folder may lead anywhere: it is the owner's, the list may not be.
+    """
+    if "\0" in name:
+        return None
+    root = os.path.abspath(folder)  # noqa: PTH100 (links stay as they are)
+    place = os.path.normpath(os.path.join(root, name))  # noqa: PTH118
+    return Path(place) if os.path.commonpath([root, place]) == root else None

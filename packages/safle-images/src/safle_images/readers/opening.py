@@ -4,13 +4,11 @@ import os
 from pathlib import Path
 
 from safle.errors import ImageError
-from safle.tables.common import LABEL_COLUMN, existing_file
-from safle_images.readers.archives import TARS, TarFiles, ZipFiles
-from safle_images.readers.class_folders import open_class_folders
-from safle_images.readers.files import Files, Member, is_image, list_folder
-from safle_images.readers.hub import PREFIX, open_named, open_parquet
-from safle_images.readers.lists import open_csv
-from safle_images.readers.sources import MOST_BYTES, ImageSource, Selection
+from safle.tables import existing_file
+from safle_images.readers.files import TARS
+from safle_images.readers.folders import open_folders, open_list
+from safle_images.readers.hub import PREFIX, open_dataset
+from safle_images.readers.sources import LABEL_COLUMN, MOST_BYTES, ImageSource, Selection
 
 
 def open_images(
@@ -27,18 +25,16 @@ def open_images(
     Parameters
     ----------
     path
-        A folder, .zip or .tar (.gz, .bz2, .xz) of class folders, of Tiny-ImageNet, or of images
-        with labels beside them (WebDataset); a .csv file of paths and labels; a .parquet file
-        of images, or a folder of them; ``hf:NAME`` or ``hf:NAME:SPLIT``, a Hugging Face data
-        set by the name of its folder or of its place on the hub.
+        A folder, .zip or .tar (.gz, .bz2, .xz) of class folders; a .csv file of paths and labels;
+        a .parquet file of images, or a folder of them; ``hf:NAME`` or ``hf:NAME:SPLIT``, a
+        data set that Hugging Face ``datasets`` reads: a folder, or a name on the hub.
     split
         Needed where there are several: ``train`` and ``test`` folders, a ``split`` column.
     labels
         A .csv file with the labels of images in folders. Its rows name an image by its path
         inside ``path`` or by its file name, with or without suffix.
     label_column
-        The column of labels (.csv, .parquet, hf:), or where they are beside images: ``cls``
-        for ``1.cls``, or a key of ``1.json``; empty if there are none.
+        The column of labels (.csv, .parquet, hf:); empty if there are none.
     image_column
         The column of paths or encoded images, if it does not have one of the usual names.
     most_bytes
@@ -47,7 +43,7 @@ def open_images(
     Returns
     -------
     source : ImageSource
-        Sorted by name; a .tar, a .csv and a .parquet file keep their own order. Labels that
+        Sorted by name; a .tar, a .csv and a data set keep their own order. Labels that
         are text are integers if all of them are; a data set's numbers become names if it
         declares them.
 
@@ -55,8 +51,6 @@ def open_images(
     ------
     ImageError
         Nothing can be used. A single file that cannot be read is found when it is decoded.
-    MissingExtra
-        A data set of Hugging Face's kinds, and ``datasets`` is not installed.
 
     Examples
     --------
@@ -74,31 +68,18 @@ def open_images(
     found = None if labels is None else existing_file(labels, ImageError)
     selection = Selection(split, found, label_column, image_column, most_bytes)
     if str(path).startswith(PREFIX):
-        return open_named(str(path), selection)
+        return open_dataset(str(path).removeprefix(PREFIX), selection)
     place = Path(path)
-    if not place.is_dir():
-        suffix = existing_file(place, ImageError).suffix.lower()
-        if suffix == ".csv":
-            return open_csv(place, selection)
-        if suffix == ".parquet":
-            selection.refuse(place, "a single .parquet file", "split")
-            shard = Member(place.name, place.stat().st_size, str(place))
-            return open_parquet(place, selection, [shard])
-    files = _open_files(place, most_bytes)
-    shards = [member for member in files.members if member.name.endswith(".parquet")]
-    if place.is_dir() and shards and not any(is_image(member.name) for member in files.members):
-        return open_parquet(place, selection, shards)
-    return open_class_folders(files, selection)
-
-
-def _open_files(path: Path, most_bytes: int) -> Files:
-    name = path.name.lower()
-    if path.is_dir():
-        return list_folder(path, most_bytes=most_bytes)
-    if name.endswith(".zip"):
-        return ZipFiles(path, most_bytes=most_bytes)
-    if name.endswith(TARS):
-        return TarFiles(path, most_bytes=most_bytes)
+    if place.is_dir():
+        parquet = next(place.rglob("*.parquet"), None) is not None
+        return open_dataset(str(place), selection) if parquet else open_folders(place, selection)
+    name = existing_file(place, ImageError).name.lower()
+    if name.endswith(".csv"):
+        return open_list(place, selection)
+    if name.endswith(".parquet"):
+        return open_dataset(str(place), selection)
+    if name.endswith((".zip", *TARS)):
+        return open_folders(place, selection)
     raise ImageError(
         f"{path}: unknown kind of file; expected a folder, .zip, {', '.join(TARS)}, .csv, "
         f".parquet or {PREFIX}NAME"

@@ -1,22 +1,22 @@
-"""One image with its name and label, what a source of them promises, and what was asked for."""
+"""One image with its name and label, a source of them, and what was asked for."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import ImageError
-from safle.tables.common import LABEL_COLUMN, choose_split, refuse_options
+from safle.tables import choose_split, listed
 
 Label = str | int | None
 """A class, or None where the source does not know it."""
+LABEL_COLUMN = "label"
 MOST_BYTES = 256 * 2**20
 """No photograph is larger."""
 
@@ -61,36 +61,58 @@ class Unreadable(bytes):
         return empty
 
 
-class ImageSource(Protocol):
+@dataclass(frozen=True, eq=False)
+class ImageSource:
     """Images in an order that never changes, read as they are asked for.
 
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from safle_images.readers import open_images
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name in ("cat", "dog"):
-    ...         Path(folder, name).mkdir()
-    ...         _ = Path(folder, name, "1.png").write_bytes(b"not read yet")
-    ...     [(record.name, record.label) for record in open_images(folder).records()]
-    [('cat/1.png', 'cat'), ('dog/1.png', 'dog')]
+    Attributes
+    ----------
+    kind : what was recognised, for a person
+    split : which part of it, or None
+    names, labels : of all images
+    stored : what else tells these images from others: the sizes of files
+    read : the bytes of all images from the ``start``-th on, or `Unreadable` in their place
+
+    Examples
+    --------
+    >>> two = ImageSource("toys", None, ["a.png", "b.png"], ["cat", "dog"], [],
+    ...                   lambda start: iter([b"...", b"..."][start:]))
+    >>> two.description
+    'toys: 2 images, 2 classes'
+    >>> [(record.name, record.label) for record in two.records(1)]
+    [('b.png', 'dog')]
     """
+
+    kind: str
+    split: str | None
+    names: Sequence[str]
+    labels: Sequence[Label]
+    stored: Sequence[object]
+    read: Callable[[int], Iterator[bytes]]
 
     @property
     def description(self) -> str:
-        """What was recognised, for a person: kind, images, classes."""
-        ...
+        """What was recognised: kind, images, classes."""
+        classes = len({label for label in self.labels if label is not None})
+        split = "" if self.split is None else f", split {self.split}"
+        known = counted(classes, "class", "classes") if classes else "no labels"
+        return f"{self.kind}{split}: {counted(len(self), 'image')}, {known}"
 
     def __len__(self) -> int:
-        """Number of images."""
-        ...
+        return len(self.names)
 
     def digest(self) -> str:
-        """SHA-256, in hexadecimal, of the listing: names, labels and sizes, not pixels."""
-        ...
+        """SHA-256, in hexadecimal, of names, labels and sizes, not of pixels."""
+        digest = hashlib.sha256()
+        for row in (*zip(self.names, self.labels, strict=True), self.split, *self.stored):
+            digest.update(json.dumps(row).encode() + b"\n")
+        return digest.hexdigest()
 
     def records(self, start: int = 0) -> Iterator[Record]:
         """All images from the ``start``-th on."""
-        ...
+        rows = zip(self.names[start:], self.labels[start:], self.read(start), strict=True)
+        for name, label, data in rows:
+            yield Record(name, label, data)
 
 
 @dataclass(frozen=True)
@@ -105,29 +127,34 @@ class Selection:
 
     def refuse(self, where: object, kind: str, *options: str) -> None:
         """Raise if one of ``options``, which this kind of source has no use for, was given."""
-        refuse_options(where, kind, self, *options, error=ImageError)
+        for option in options:
+            value = getattr(self, option)
+            if value != getattr(Selection, option):
+                raise ImageError(
+                    f"{where}: {option}={str(value)!r} does not apply to {kind}; leave it out"
+                )
 
     def choose_split(self, where: object, available: Iterable[str | None]) -> str | None:
         """The split to read; None if there are none."""
         return choose_split(where, self.split, available, ImageError)
 
+    def label_of(
+        self, where: object, columns: Sequence[str], likely: Sequence[str] = ()
+    ) -> str | None:
+        """The column of labels; None if nothing could be one, or '' was wanted.
 
-def describe(kind: str, split: str | None, labels: Iterable[Label]) -> str:
-    """A source's description: its kind, how many images and how many classes."""
-    found = list(labels)
-    classes = len({label for label in found if label is not None})
-    return (
-        f"{kind}{'' if split is None else f', split {split}'}: {counted(len(found), 'image')}, "
-        f"{counted(classes, 'class', 'classes') if classes else 'no labels'}"
-    )
-
-
-def listing_digest(rows: Iterable[tuple[object, ...]]) -> str:
-    """SHA-256, in hexadecimal, of rows of strings, integers and None."""
-    digest = hashlib.sha256()
-    for row in rows:
-        digest.update(json.dumps(row).encode() + b"\n")
-    return digest.hexdigest()
+        ``columns`` are all but the images', ``likely`` those that declare classes.
+        """
+        wanted = self.label_column
+        if wanted in columns or wanted == "" or (not columns and wanted == LABEL_COLUMN):
+            return wanted if wanted in columns else None
+        if wanted == LABEL_COLUMN and len(likely) == 1:
+            return likely[0]
+        raise ImageError(
+            f"{where}: no column {wanted!r} but {listed(likely or columns)}; say which is the "
+            "label with --label-column NAME (label_column= in Python), or that there is none with "
+            "an empty NAME"
+        )
 
 
 def counted(number: int, thing: str, plural: str | None = None) -> str:

@@ -39,7 +39,7 @@ SETTINGS = "TOML with what differs from the defaults; a saved one repeats its ru
     "Try it",
     "safle experiment table1 --features cifar10.safetensors --out results",
     "safle experiment all && safle report digits-results",
-    "safle experiment table1 --dataset hf:cifar100 --label-column fine_label --backbone resnet18",
+    "safle experiment table1 --dataset hf:cifar100 --label-column fine_label",
 )
 @click.argument(
     "name", type=click.Choice([*NAMES, ALL]), help="Which experiment; 'all' runs one after another."

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from safle.tables import Table, open_table
 from safle_images.backbones import load_backbone, write_features
-from safle_images.backbones.runs import Options
 from safle_images.readers import ImageSource, open_images
 from safle_lab.experiments.data import DataSet, join_splits
 
-Watch = Callable[[str, ImageSource], AbstractContextManager[Options]]
+Watch = Callable[[str, ImageSource], AbstractContextManager[dict[str, Any]]]
 """A title and images -> a block in which their progress is shown."""
 
 
@@ -42,7 +42,7 @@ def load_images(
     Parameters
     ----------
     dataset : as `safle_images.readers.open_images` takes it, with the split ``train``
-    backbone : a name of the catalogue, or an ONNX file
+    backbone : the default's name, or an ONNX file
     test_split : what the other split is called
     label_column : where labels are, in data sets with columns
     """

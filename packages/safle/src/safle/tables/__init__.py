@@ -15,6 +15,9 @@ Labels are optional everywhere: a table without them can be predicted, not count
 Nothing here ever unpickles.
 """
 
+from safle.tables.common import choose_split, existing_file, listed
+from safle.tables.features_file import write_features_file
+from safle.tables.labels import parse_labels
 from safle.tables.moments import read_moments, write_moments
 from safle.tables.ranges import read_ranges
 from safle.tables.reading import open_table
@@ -24,9 +27,14 @@ from safle.tables.writing import write_table
 __all__ = [
     "Rows",
     "Table",
+    "choose_split",
+    "existing_file",
+    "listed",
     "open_table",
+    "parse_labels",
     "read_moments",
     "read_ranges",
+    "write_features_file",
     "write_moments",
     "write_table",
 ]

@@ -10,7 +10,12 @@ LABEL_COLUMN = "label"
 
 
 def existing_file(path: str | os.PathLike[str], error: type[SafleError]) -> Path:
-    """``path``, if it is a regular file with something in it."""
+    """``path``, if it is a regular file with something in it.
+
+    >>> existing_file("nowhere.csv", SafleError)
+    Traceback (most recent call last):
+    safle.errors.SafleError: nowhere.csv: no such file or folder
+    """
     file = Path(path)
     if file.is_dir():
         raise error(f"{file}: is a directory; expected a file in it")
@@ -30,7 +35,11 @@ def choose_split(
     error: type[SafleError],
     instead: str = "no splits: leave it out",
 ) -> str | None:
-    """The split to read; None if there are none. ``instead`` says what else there is."""
+    """The split to read; None if there are none. ``instead`` says what else there is.
+
+    >>> choose_split("data", "test", ["train", "test"], SafleError)
+    'test'
+    """
     names = sorted({name for name in available if name is not None})
     if wanted is None and len(names) > 1:
         raise error(
@@ -62,6 +71,10 @@ def find_label(
 
 
 def listed(names: Iterable[str], most: int = 20) -> str:
-    """Names separated by commas, the first ``most`` of them."""
+    """Names separated by commas, the first ``most`` of them.
+
+    >>> listed("abc", most=2)
+    'a, b, ...'
+    """
     known = list(names)
     return ", ".join(known[:most]) + (", ..." if len(known) > most else "")

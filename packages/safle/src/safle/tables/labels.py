@@ -60,7 +60,11 @@ def as_labels(values: ArrayLike, *, where: str) -> NDArray[Any]:
 
 
 def parse_labels(texts: Sequence[str], *, where: str) -> NDArray[Any]:
-    """Labels from text: int64 if every one is an integer, else all are strings."""
+    """Labels from text: int64 if every one is an integer, else all are strings.
+
+    >>> [parse_labels(texts, where="here").tolist() for texts in (["7", "8"], ["7", "b"])]
+    [[7, 8], ['7', 'b']]
+    """
     if all(_INTEGER.fullmatch(text) for text in texts):
         try:
             return np.array([int(text) for text in texts], dtype=np.int64)

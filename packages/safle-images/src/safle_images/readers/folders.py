@@ -1,0 +1,245 @@
+"""Files of images with a label each: by their folders, or by a CSV file.
+
+``data/train/cat/1.jpg`` is a cat to train with, in a folder on disk, a zip and a tar alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import polars as pl
+
+from safle.errors import ImageError, TableError
+from safle.tables import listed, parse_labels
+from safle_images.readers.files import SUFFIXES, Files, Member, is_image, path_inside, plain_name
+from safle_images.readers.sources import ImageSource, Label, Selection, counted
+
+IMAGE_COLUMNS = ("path", "image", "image_path", "file", "filename", "file_name", "filepath", "id")
+_SPLITS = frozenset(
+    ["dev", "eval", "test", "testing", "train", "training", "val", "valid", "validation"]
+)
+
+
+def _source(
+    kind: str, split: str | None, files: Files, members: Sequence[Member], labels: Sequence[Label]
+) -> ImageSource:
+    names, sizes = [member.name for member in members], [member.size for member in members]
+    return ImageSource(
+        kind, split, names, labels, sizes, lambda start: files.contents(members[start:])
+    )
+
+
+def open_folders(path: Path, selection: Selection) -> ImageSource:
+    """Images in class folders, wherever the folders are kept."""
+    selection.refuse(path, "files of images", "image_column")
+    files = Files(path, most_bytes=selection.most_bytes)
+    members = [member for member in files.members if is_image(member.name)]
+    if not members:
+        suffixes = Counter(PurePosixPath(member.name).suffix or "none" for member in files.members)
+        common = listed(name for name, _ in suffixes.most_common(5))
+        found = f"{counted(len(files.members), 'file')} ending in {common}"
+        raise ImageError(
+            f"{path}: {found if files.members else 'no files'}; expected images in class folders "
+            f"({listed(sorted(SUFFIXES))}) or .parquet files"
+        )
+    arrangement = arrange([member.name for member in members])
+    split = selection.choose_split(path, (arrangement.split(m.name) for m in members))
+    members = [member for member in members if arrangement.split(member.name) == split]
+    names = [member.name for member in members]
+    if selection.labels is not None:
+        labels = _labels_from(selection.labels, names, selection)
+        kind = "images with a file of labels"
+    elif selection.label_column == "":
+        labels, kind = [None] * len(names), "images"
+    else:
+        selection.refuse(path, "class folders", "label_column")
+        _refuse_labels_beside(files, names)
+        labels, kind = _folder_labels(arrangement, names, path), "class folders"
+    return _source(f"{kind} in {path.name}", split, files, members, labels)
+
+
+class Arrangement(NamedTuple):
+    """Where in a path its class stands, and whether a split stands before it.
+
+    Attributes
+    ----------
+    level : how many leading folders all images have in common and mean nothing
+    has_splits : the folders at ``level`` are splits, and classes stand below them
+    """
+
+    level: int
+    has_splits: bool
+
+    def split(self, name: str) -> str | None:
+        """The split that an image belongs to."""
+        return name.split("/", self.level + 1)[self.level] if self.has_splits else None
+
+    def label(self, name: str) -> str | None:
+        """The class that an image belongs to; None if no folder names one."""
+        at = self.level + self.has_splits
+        parts = name.split("/", at + 1)
+        return parts[at] if len(parts) > at + 1 else None
+
+
+def arrange(names: Sequence[str]) -> Arrangement:
+    """Find the splits and classes of images by their names.
+
+    A folder that holds everything is passed over, unless it is called like a
+    split or images lie directly in it: then it is the only class.
+    """
+    level = 0
+    while True:
+        parts = [name.split("/", level + 2)[level:] for name in names]
+        tops, folders = {part[0] for part in parts}, min(map(len, parts)) - 1
+        if folders and all(top.lower() in _SPLITS for top in tops):
+            return Arrangement(level, has_splits=True)
+        if folders < 2 or len(tops) > 1:
+            return Arrangement(level, has_splits=False)
+        level += 1
+
+
+def _folder_labels(arrangement: Arrangement, names: Sequence[str], where: Path) -> list[Label]:
+    """The class of each image: all have one, or none has."""
+    labels: list[Label] = [arrangement.label(name) for name in names]
+    bare = [name for name, label in zip(names, labels, strict=True) if label is None]
+    if bare and len(bare) < len(names):
+        raise ImageError(
+            f"{where}: {counted(len(bare), 'image')} of {len(names)} in no class folder, such as "
+            f"{bare[0]}; expected every image in a folder named after its class: move or remove "
+            f"{'it' if len(bare) == 1 else 'them'}"
+        )
+    return labels
+
+
+def _refuse_labels_beside(files: Files, names: Sequence[str]) -> None:
+    """Labels in files beside images, as WebDataset has them, would be lost without a word."""
+    stems = {name.rpartition(".")[0] for name in names}
+    for member in files.members:
+        stem, _, suffix = member.name.rpartition(".")
+        if stem in stems and not is_image(member.name):
+            raise ImageError(
+                f"{files.path}: has .{suffix} files beside its images, such as {member.name}. If "
+                "they are labels, read the folder of archives as hf:FOLDER, or list images and "
+                "labels in a .csv file (--labels FILE); if not, say --label-column ''"
+            )
+
+
+def open_list(path: Path, selection: Selection) -> ImageSource:
+    """The images that a CSV file lists, in its order; every one must be there."""
+    selection.refuse(path, "a .csv file, which has labels of its own", "labels")
+    rows = _read_rows(path, selection)
+    split = selection.choose_split(path, (row.split for row in rows))
+    rows = [row for row in rows if row.split == split]
+    members = [_listed_member(path, row) for row in rows]
+    files = Files(path.parent, most_bytes=selection.most_bytes, members=members)
+    labels = _typed([row.label for row in rows], path)
+    return _source(f"files listed in {path.name}", split, files, members, labels)
+
+
+def _listed_member(path: Path, row: _Row) -> Member:
+    place, below = path_inside(path.parent, row.image), path.parent.resolve()
+    if place is None:
+        raise ImageError(
+            f"{path}: row {row.number} names {row.image!r}, which is not below {below}; move the "
+            "list to a folder above all images"
+        )
+    if not place.is_file():
+        raise ImageError(
+            f"{path}: row {row.number} names {place}, which is not there or not a regular file; "
+            f"paths begin at {below}"
+        )
+    return Member(plain_name(row.image), place.stat().st_size, str(place))
+
+
+def _labels_from(path: Path, names: Sequence[str], selection: Selection) -> list[Label]:
+    """The label of each named image from a CSV file.
+
+    A row names an image by its path inside the source, by its file name, or by
+    that without its suffix.
+    """
+    rows = _read_rows(path, selection)
+    if rows[0].label is None:
+        raise ImageError(f"{path}: no column {selection.label_column!r}; name it: --label-column")
+    by_image = {row.image: row.label for row in rows}
+    if len(by_image) < len(rows):
+        raise ImageError(f"{path}: names an image twice; expected one row per image")
+    used: dict[str, str] = {}
+    labels = []
+    for name in names:
+        last = PurePosixPath(name)
+        key = next((key for key in (name, last.name, last.stem) if key in by_image), None)
+        if key is None:
+            raise ImageError(
+                f"{path}: has no label for {name}; expected one for every image: add it, or move "
+                "the image away"
+            )
+        if key in used:
+            raise ImageError(
+                f"{path}: {key!r} is both {used[key]} and {name}; give each its whole path"
+            )
+        used[key] = name
+        labels.append(by_image[key])
+    return _typed(labels, path)
+
+
+class _Row(NamedTuple):
+    number: int
+    image: str
+    label: str | None
+    split: str | None
+
+
+def _read_rows(path: Path, selection: Selection) -> list[_Row]:
+    """All rows of a CSV file, each with a path and, where there is a column, a label."""
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            separator = max(",;\t", key=file.readline().count)
+        # Text stays text: a class may be called NA, or 007.
+        frame = pl.read_csv(path, infer_schema=False, separator=separator, glob=False)
+    except (pl.exceptions.PolarsError, UnicodeDecodeError):
+        raise ImageError(
+            f"{path}: not a .csv file of UTF-8 text with a header and rows of as many cells"
+        ) from None
+    if not len(frame):
+        raise ImageError(f"{path}: has no rows below its header; expected one per image")
+    image = _image_column(path, frame.columns, selection.image_column)
+    others = [name for name in frame.columns if name not in (image, "split")]
+    label = selection.label_of(path, others)
+    split = "split" if "split" in frame.columns else None
+    found = []
+    for what, column in (("path", image), ("label", label), ("split", split)):
+        cells: list[str | None] = [None] * len(frame)
+        if column is not None:
+            cells = frame[column].fill_null("").str.strip_chars().to_list()
+        if "" in cells:
+            raise ImageError(f"{path}: row {cells.index('') + 1} has no {what}; expected one")
+        found.append(cells)
+    rows = enumerate(zip(*found, strict=True), 1)
+    return [_Row(at, str(name), label, split) for at, (name, label, split) in rows]
+
+
+def _typed(labels: Sequence[str | None], where: Path) -> list[Label]:
+    """Labels from text: integers if every one is, else all are strings."""
+    texts = [label for label in labels if label is not None]
+    if len(texts) < len(labels):
+        return list(labels)
+    try:
+        typed: list[Label] = parse_labels(texts, where=str(where)).tolist()
+    except TableError as error:
+        raise ImageError(str(error)) from None
+    return typed
+
+
+def _image_column(path: Path, header: list[str], wanted: str | None) -> str:
+    names = (wanted,) if wanted is not None else IMAGE_COLUMNS
+    found = next((name for name in names if name in header), None)
+    if found is None:
+        raise ImageError(
+            f"{path}: has the columns {listed(header)}; expected a header with the images' paths "
+            f"in {listed(names)}: name the column with --image-column NAME "
+            "(image_column= in Python)"
+        )
+    return found

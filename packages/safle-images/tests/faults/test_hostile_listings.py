@@ -1,0 +1,117 @@
+"""Folders, lists and tables of images that cannot be used: each says what to do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from safle.errors import ImageError
+from safle_images.readers import open_images
+
+
+def refuses(path, match, **options):
+    with pytest.raises(ImageError, match=match) as caught:
+        list(open_images(path, **options).records())
+    assert str(path.parent) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("", "is empty"),
+        ("path,label\n", "no rows"),
+        ("a,b\n1,2\n", "has the columns a, b; expected.*--image-column"),
+        ("path,label\n1.png\n", "row 1 has no label"),
+        ("path,label\n1.png,cat,dog\n", "rows of as many cells"),
+        ("path,label\n1.png,\n", "row 1 has no label"),
+        ("path,label\n,cat\n", "row 1 has no path"),
+        ("path,split\n1.png,\n", "row 1 has no split"),
+        ("path,label\n1.png,cat\n2.png,cat\n3.png,cat\n", "row 2 names .*2.png, which is not"),
+        ("path,label\n1.png,cat\n1.png,dog\n", "has 1.png twice"),
+        ("path,label\n1.png,99999999999999999999\n", "64 signed bits"),
+        ("path,label\n1\0.png,cat\n", "is not below"),
+        ("path,label\n.,cat\n", "not a regular file"),
+        ("path,label\n\udcff.png,cat\n", "UTF-8"),
+    ],
+)
+def test_a_broken_csv(tmp_path, text, match):
+    (tmp_path / "1.png").write_bytes(b"x")
+    (tmp_path / "l.csv").write_bytes(text.encode(errors="surrogateescape"))
+    refuses(tmp_path / "l.csv", match)
+
+
+def test_columns_that_are_not_there(tmp_path):
+    (tmp_path / "l.csv").write_text("path,label\n1.png,cat\n")
+    refuses(tmp_path / "l.csv", "no column 'breed' but label", label_column="breed")
+    refuses(tmp_path / "l.csv", "expected.*in photo", image_column="photo")
+
+
+def test_a_file_of_labels_that_does_not_fit(tmp_path):
+    folder = tmp_path / "a"
+    for name in ("x/1.png", "y/1.png"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(b"x")
+    labels = tmp_path / "l.csv"
+    for text, match in (
+        ("path,label\nx/1.png,a\n", "no label for y/1.png"),
+        ("path,label\n1,a\n", "'1' is both x/1.png and y/1.png"),
+        ("path,label\n1,a\n1,b\n", "names an image twice"),
+        ("path\n1\n", "no column 'label'"),
+    ):
+        labels.write_text(text)
+        refuses(folder, match, labels=labels)
+    refuses(folder, "no such file", labels=tmp_path / "none.csv")
+
+
+def test_folders_without_classes_or_images(tmp_path):
+    refuses(tmp_path / "none", "no such file or folder")
+    (tmp_path / "a" / "cat").mkdir(parents=True)
+    refuses(tmp_path / "a", "no files; expected images in class folders")
+    (tmp_path / "a" / "cat" / "1.heic").write_bytes(b"x")
+    refuses(tmp_path / "a", "1 file ending in .heic; expected images")
+    (tmp_path / "a" / "dog").mkdir()
+    (tmp_path / "a" / "dog" / "1.png").write_bytes(b"x")
+    # A class that this client has no image of is no mistake.
+    assert [record.label for record in open_images(tmp_path / "a").records()] == ["dog"]
+    (tmp_path / "a" / "1.png").write_bytes(b"x")
+    refuses(tmp_path / "a", "1 image of 2 in no class folder, such as 1.png")
+
+
+def test_options_that_do_not_apply(tmp_path):
+    (tmp_path / "a" / "cat").mkdir(parents=True)
+    (tmp_path / "a" / "cat" / "1.png").write_bytes(b"x")
+    (tmp_path / "l.csv").write_text("path,label\na/cat/1.png,cat\n")
+    refuses(tmp_path / "a", "it has no splits: leave it out", split="train")
+    refuses(tmp_path / "a", "label_column='x' does not apply to class folders", label_column="x")
+    refuses(tmp_path / "a", "image_column='x' does not apply to files of images", image_column="x")
+    refuses(tmp_path / "l.csv", "labels of its own; leave it out", labels=tmp_path / "l.csv")
+    (tmp_path / "x.rar").write_bytes(b"x")
+    refuses(tmp_path / "x.rar", r"unknown kind of file; expected a folder, \.zip")
+
+
+def test_parquet_without_images(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "p.parquet"
+    pq.write_table(pa.table({"x": [1.0], "label": [1]}), path)
+    refuses(path, "has the columns x, label; expected encoded images")
+    pq.write_table(pa.table({"image": [b"x"], "label": [1.5]}), path)
+    refuses(path, "column 'label' holds float64; expected labels")
+    pq.write_table(pa.table({"image": [[1, 2]]}), path)
+    refuses(path, "expected encoded images")
+    pq.write_table(pa.table({"image": [b"x"], "breed": ["cat"]}), path)
+    refuses(path, "no column 'label' but breed; say which is the label with --label-column")
+    assert next(open_images(path, label_column="").records()).label is None
+    table = pa.table({"image": [b"x"], "label": [3]})
+    named = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["a"]}}
+    metadata = {"huggingface": json.dumps({"info": {"features": named}})}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+    refuses(path, "has the label 3, but its metadata names 1 classes")
+
+
+@pytest.mark.parametrize("name", ["../1.png", "/etc/hostname", "a/../../1.png"])
+def test_a_list_that_leads_elsewhere(tmp_path, name):
+    (tmp_path / "1.png").write_bytes(b"x")
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "l.csv").write_text(f"path,label\n{name},cat\n")
+    refuses(tmp_path / "set" / "l.csv", "row 1 names .* which is not below")

@@ -1,0 +1,229 @@
+"""Sources of images: the same images give the same records, whatever they are kept in."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+from image_support.archives import write_folder, write_tar, write_zip
+from safle.errors import ImageError
+from safle_images.readers import decode, open_images
+
+Image = pytest.importorskip("PIL.Image")
+
+CLASSES = ["cat", "dog", "zèbre"]
+SPLITS = ["test", "train"]
+PER_CLASS = 3
+
+
+def png(pixels):
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def pixels():
+    """Pixels of each image by (split, class, number)."""
+    random = np.random.default_rng(0)
+    return {
+        (split, name, at): random.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+        for split in SPLITS
+        for name in CLASSES
+        for at in range(PER_CLASS)
+    }
+
+
+@pytest.fixture(scope="module")
+def files(pixels):
+    """Encoded images by name, as in a folder."""
+    return {f"{s}/{name}/{at}.png": png(image) for (s, name, at), image in pixels.items()}
+
+
+def under(prefix, files):
+    return {prefix + name: data for name, data in files.items()}
+
+
+def folders(prefix):
+    return lambda tmp_path, _, files: write_folder(tmp_path / "data", under(prefix, files))
+
+
+def zipped(tmp_path, _, files):
+    return write_zip(tmp_path / "data.zip", under("set/", files))
+
+
+def windows_zip(tmp_path, pixels, files):
+    return write_zip(tmp_path / "w.zip", {n.replace("/", "\\"): d for n, d in files.items()})
+
+
+def tarred(suffix):
+    return lambda tmp_path, _, files: write_tar(tmp_path / f"data{suffix}", under("./", files))
+
+
+def listed(tmp_path, pixels, files):
+    write_folder(tmp_path / "elsewhere", files)
+    with (tmp_path / "list.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["split", "path", "label", "note"])
+        for name in files:
+            split, label, _ = name.split("/")
+            writer.writerow([split, f"elsewhere/{name}", label, "a, b"])
+    return tmp_path / "list.csv"
+
+
+def saved(tmp_path, pixels, files):
+    """A Hugging Face data set, saved to disk and named by its folder."""
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        {"picture": datasets.Image(), "label": datasets.ClassLabel(names=CLASSES)}
+    )
+    parts = {}
+    for split in SPLITS:
+        names = [name for name in files if name.startswith(split)]
+        rows = [{"bytes": files[name], "path": None} for name in names]
+        columns = {"picture": rows, "label": [name.split("/")[1] for name in names]}
+        parts[split] = datasets.Dataset.from_dict(columns, features)
+    datasets.DatasetDict(parts).save_to_disk(tmp_path / "saved")
+    return Named(f"hf:{tmp_path / 'saved'}")
+
+
+class Named(str):
+    """A data set's name, which is no path."""
+
+    @property
+    def name(self):
+        return self
+
+
+def hub(tmp_path, pixels, files):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path / "hub" / "data"
+    folder.mkdir(parents=True)
+    described = {"img": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": CLASSES}}
+    metadata = {"huggingface": json.dumps({"info": {"features": described}})}
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    schema = pa.schema([("img", kind), ("label", pa.int64())], metadata)
+    for split in SPLITS:
+        names = [name for name in files if name.startswith(split)]
+        for shard, part in enumerate((names[:4], names[4:])):
+            rows = [
+                {"img": {"bytes": files[n], "path": n}, "label": CLASSES.index(n.split("/")[1])}
+                for n in part
+            ]
+            path = folder / f"{split}-{shard:05d}-of-00002.parquet"
+            pq.write_table(pa.Table.from_pylist(rows, schema), path, row_group_size=2)
+    (tmp_path / "hub" / "README.md").write_text("about")
+    return tmp_path / "hub"
+
+
+MAKERS = {
+    "folders": folders(""),
+    "nested folders": folders("set/images/"),
+    "zip": zipped,
+    "windows zip": windows_zip,
+    "csv": listed,
+    "hub": hub,
+    **{suffix: tarred(suffix) for suffix in (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")},
+    "saved": saved,
+}
+
+
+@pytest.fixture(params=MAKERS)
+def made(request, tmp_path, pixels, files):
+    return MAKERS[request.param](tmp_path, pixels, files)
+
+
+def contents(records):
+    return sorted((str(record.label), decode(record.data).tobytes()) for record in records)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_every_source_gives_the_same_images_and_labels(made, pixels, split):
+    source = open_images(made, split=split)
+    records = list(source.records())
+
+    expected = sorted((key[1], pixels[key].tobytes()) for key in pixels if key[0] == split)
+    assert contents(records) == expected
+    assert len(source) == len(records) == len(CLASSES) * PER_CLASS
+    assert len({record.name for record in records}) == len(records)
+
+
+def test_records_from_a_start_are_the_tail(made):
+    source = open_images(made, split="train")
+    whole = [(r.name, r.label, decode(r.data).tobytes()) for r in source.records()]
+
+    for start in range(len(whole) + 2):
+        tail = [(r.name, r.label, decode(r.data).tobytes()) for r in source.records(start)]
+        assert tail == whole[start:]
+
+
+def test_a_source_opened_again_is_the_same(made):
+    first, second = (open_images(made, split="train") for _ in range(2))
+    assert first.digest() == second.digest()
+    assert [r.name for r in first.records()] == [r.name for r in second.records()]
+    assert first.digest() != open_images(made, split="test").digest()
+
+
+def test_several_splits_have_to_be_chosen_from(made):
+    with pytest.raises(ImageError, match="has the splits test, train") as caught:
+        open_images(made)
+    assert str(made).removeprefix("hf:") in str(caught.value)
+    assert "--split" in str(caught.value)
+    with pytest.raises(ImageError, match="no split 'dress'; it has test, train"):
+        open_images(made, split="dress")
+
+
+def test_folder_zip_and_tar_name_images_alike(tmp_path, pixels, files):
+    made = [maker(tmp_path, pixels, files) for maker in (folders(""), tarred(".tar"), windows_zip)]
+    sources = [open_images(path, split="train") for path in made]
+    assert len({tuple(sorted(r.name for r in source.records())) for source in sources}) == 1
+    assert sources[0].digest() == sources[2].digest()
+
+
+def test_tiny_imagenet_by_a_file_of_labels(tmp_path, files):
+    """As docs/backbones.md says: its validation images are labelled by a list."""
+    root, lines = tmp_path / "tiny-imagenet-200", ["file,label"]
+    for name, data in files.items():
+        split, label, file = name.split("/")
+        if split == "train":
+            write_folder(root, {f"train/{label}/images/{label}_{file}": data})
+        else:
+            write_folder(root, {f"val/images/val_{label}_{file}": data})
+            lines.append(f"val_{label}_{file},{label}")
+    write_folder(
+        root, {"train/cat/cat_boxes.txt": b"1 2 3", "val/val_annotations.txt": b"as above"}
+    )
+    (tmp_path / "val.csv").write_text("\n".join(lines), encoding="utf-8")
+    train = open_images(root, split="train")
+    validation = open_images(root, split="val", labels=tmp_path / "val.csv")
+    for source in (train, validation):
+        found = [(record.name, record.label) for record in source.records()]
+        assert len(found) == len(CLASSES) * PER_CLASS
+        assert all(label in name for name, label in found)
+
+
+@pytest.mark.parametrize(("suffix", "column"), [("cls", "label"), ("txt", "txt")])
+def test_shards_of_webdataset_by_the_library(tmp_path, pixels, files, suffix, column):
+    """A folder of tars with a label beside every image: numbers in .cls, names in .txt."""
+    (tmp_path / "shards").mkdir()
+    for split in SPLITS:
+        content = {}
+        for name, data in files.items():
+            if name.startswith(split):
+                stem, label = "-".join(name.removesuffix(".png").split("/")), name.split("/")[1]
+                text = str(CLASSES.index(label)) if suffix == "cls" else label
+                content |= {f"{stem}.{suffix}": text.encode(), f"{stem}.png": data}
+        write_tar(tmp_path / "shards" / f"{split}-0000.tar", content)
+    source = open_images(f"hf:{tmp_path / 'shards'}", split="train", label_column=column)
+    found = [(record.label, decode(record.data).tobytes()) for record in source.records()]
+    named = [(CLASSES[label] if suffix == "cls" else label, image) for label, image in found]
+    expected = [(key[1], pixels[key].tobytes()) for key in pixels if key[0] == "train"]
+    assert sorted(named) == sorted(expected)
+    shard = tmp_path / "shards" / "train-0000.tar"
+    shard.write_bytes(shard.read_bytes()[: shard.stat().st_size // 2])
+    with pytest.raises(ImageError, match="not a whole tar file"):
+        open_images(f"hf:{tmp_path / 'shards'}", split="train", label_column=column)

@@ -1,0 +1,1 @@
+"""Operators: none is called."""
