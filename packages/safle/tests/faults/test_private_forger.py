@@ -16,14 +16,13 @@ from safle import DeclaredRange, LinearEncoder, Model, count, evaluate, solve
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import SafleError
 from safle.private.answer import KeyholderAnswer
-from safle.private.evaluation_space import EvaluationSpace
+from safle.private.counts_space import EvaluationSpace, HistogramSpace
 from safle.private.gathering import MaskedSum, Request
 from safle.private.keyholder import answer
 from safle.private.masked import Masked
-from safle.private.noisy_space import with_noise
+from safle.private.noisy_space import NoisySpace
 from safle.private.round import PrivateRound, statistics_space
 from safle.private.signed import Head
-from safle.private.vector import HistogramSpace
 from safle.wire import container, decode_noisy, encode_noisy
 from support.data_sets import fixed_data
 from support.private_rounds import Cast, new_history
@@ -266,7 +265,7 @@ def answers():
     rounds = [
         (EvaluationSpace(model.digest, model.class_names, 1000), evaluations, check_evaluation),
         (HistogramSpace(grid, 2, 1000), histograms, check_histogram),
-        (with_noise(exact, 2.0, 1e-5, "declared", 2), counted, check_noisy),
+        (NoisySpace(exact, 2.0, 1e-5, "declared", 2), counted, check_noisy),
     ]
     made = []
     for space, values, check in rounds:

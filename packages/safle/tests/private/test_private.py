@@ -30,13 +30,13 @@ from safle.errors import (
     WireError,
 )
 from safle.private.answer import KeyholderAnswer
+from safle.private.counts_space import HistogramSpace
 from safle.private.gathering import MaskedSum, Request
 from safle.private.history import History, check_apart, told_apart
 from safle.private.keyholder import answer, explain
 from safle.private.keys import PrivateKey, PublicKey
 from safle.private.masked import Masked, mask
 from safle.private.round import PrivateRound, declare_round, statistics_space
-from safle.private.vector import HistogramSpace
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.statistics import sum_statistics

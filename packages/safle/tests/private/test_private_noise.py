@@ -20,9 +20,9 @@ from safle.errors import (
 from safle.private.answer import KeyholderAnswer
 from safle.private.history import History
 from safle.private.keyholder import explain
-from safle.private.noisy_space import NoisySpace, with_noise
+from safle.private.noisy_space import NoisySpace
 from safle.private.round import PrivateRound, statistics_space
-from safle.private.vector import add_vectors, pack, unpack
+from safle.private.vector import Sizes, pack, unpack
 from safle.publishing.publishing import draw_noise, epsilon_of
 from safle.site.policy import Policy
 from safle.site.release import Release
@@ -38,7 +38,7 @@ GENERATOR = np.random.default_rng(0)
 
 def noisy_space(encoder, epsilon=2.0, keyholders=3):
     exact = statistics_space(encoder, [0, 1, 2], 10_000)
-    return with_noise(exact, epsilon, 1e-5, "declared", keyholders)
+    return NoisySpace(exact, epsilon, 1e-5, "declared", keyholders)
 
 
 def parts_of(encoder):
@@ -57,13 +57,13 @@ def test_noise_and_sums_go_the_same_way(kind):
     encoder = publishable_encoder(kind, CALIBRATION)
     space, total = noisy_space(encoder), sum_statistics(parts_of(encoder))
     free, draws = FreeSums(encoder.layout, 3), np.random.default_rng(1)
-    exact, sums = free.take(total, space.class_names), slice(free.cross.start, None)
-    opened = unpack(space, pack(space, total)).released
+    exact, sums = free.take(total, space.exact.class_names), slice(free.cross.start, None)
+    opened = unpack(space, pack(space, exact)).released
     assert np.array_equal(opened[sums], exact[sums])
     noise = draw_noise(
         encoder.layout, 3, space.privacy, lambda n, scale: draws.integers(-9, 10, n) * int(scale)
     )
-    hidden = pack(space, total)
+    hidden = pack(space, space.entries(total))
     space.hide(hidden, lambda n, scale: np.full(n, int(scale)))
     assert np.array_equal(unpack(space, pack(space, noise)).released[sums], noise[sums])
     lower = unpack(space, hidden).released
@@ -72,13 +72,13 @@ def test_noise_and_sums_go_the_same_way(kind):
 
 def test_more_samples_than_declared_are_noticed_under_noise():
     space = noisy_space(LINEAR)
-    vector = pack(space, parts_of(LINEAR)[0])
+    vector = pack(space, space.entries(parts_of(LINEAR)[0]))
     for _ in range(16):
-        add_vectors(space.blocks, vector, vector.copy())
+        Sizes.of(space).add(vector, vector.copy())
     with pytest.raises(CountOverflow, match=r"1,966,080 samples; the round allows 10,000"):
         unpack(space, vector)
     with pytest.raises(CountOverflow, match="declare fewer samples"):
-        replace(space, most_total_samples=LINEAR.layout.most_samples)
+        replace(space, exact=replace(space.exact, most_total_samples=LINEAR.layout.most_samples))
 
 
 @pytest.fixture(scope="module")

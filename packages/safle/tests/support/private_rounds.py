@@ -87,28 +87,21 @@ def new_history():
         yield history
 
 
-def plain_mask(blocks, seed, round_digest, client, keyholder):
-    """Entry by entry, in Python's integers: the mask of a seed as a list for each block."""
+def plain_mask(wide, narrow, seed, round_digest, client, keyholder):
+    """Entry by entry, in Python's integers: the mask of a seed, wide entries and narrow ones."""
     info = f"safle mask\n{keyholder}\n{client}".encode()
     key = HKDF(SHA256(), 32, salt=bytes.fromhex(round_digest), info=info).derive(seed)
-    size = sum(block.size * block.width for block in blocks)
     encryptor = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
-    return plain_entries(blocks, encryptor.update(bytes(size)))
+    return plain_entries(wide, narrow, encryptor.update(bytes(8 * wide + 4 * narrow)))
 
 
-def plain_entries(blocks, data):
-    """The entries of a vector's bytes, a list of integers for each block."""
-    result, at = [], 0
-    for block in blocks:
-        entries = []
-        while len(entries) < block.size:
-            size = min(8192, block.size - len(entries))
-            planes = [data[at + p * size : at + (p + 1) * size] for p in range(block.width)]
-            entries += [int.from_bytes(bytes(one), "little") for one in zip(*planes, strict=True)]
-            at += size * block.width
-        result.append(entries)
-    assert at == len(data)
-    return result
+def plain_entries(wide, narrow, data):
+    """The entries of a vector's bytes: a list of integers of 64 bits, and one of 32."""
+    assert len(data) == 8 * wide + 4 * narrow
+    first = [int.from_bytes(data[at : at + 8], "little") for at in range(0, 8 * wide, 8)]
+    return first, [
+        int.from_bytes(data[at : at + 4], "little") for at in range(8 * wide, len(data), 4)
+    ]
 
 
 def free_entries(statistics, classes):

@@ -124,11 +124,11 @@ def _with_noise(
     calibration: str | None,
     keyholders: int,
 ) -> Space:
-    from safle.private.noisy_space import with_noise
+    from safle.private.noisy_space import NoisySpace
     from safle.private.statistics_space import StatisticsSpace
 
     if epsilon and delta and calibration and isinstance(space, StatisticsSpace):
-        return with_noise(space, epsilon, delta, calibration, keyholders)
+        return NoisySpace(space, epsilon, delta, calibration, keyholders)
     if epsilon or delta or calibration:
         raise click.UsageError("--epsilon, --delta and --calibration go together, with --encoder")
     return space
@@ -136,7 +136,7 @@ def _with_noise(
 
 def _evaluation_space(model: Path, most_total_samples: int) -> Space:
     from safle.model import load_model
-    from safle.private.evaluation_space import EvaluationSpace
+    from safle.private.counts_space import EvaluationSpace
 
     loaded = load_model(model)
     return EvaluationSpace(loaded.digest, loaded.class_names, most_total_samples)
@@ -155,8 +155,8 @@ def _space(
     from safle.cli.reading import declared_classes, declared_grid
     from safle.encoders import load_encoder
     from safle.encoders.names import as_names
+    from safle.private.counts_space import HistogramSpace
     from safle.private.round import statistics_space
-    from safle.private.vector import HistogramSpace
     from safle.tables import read_ranges
 
     names = declared_classes(classes)

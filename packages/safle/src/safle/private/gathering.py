@@ -17,7 +17,7 @@ from safle.private.answer import KeyholderAnswer
 from safle.private.masked import LARGEST_HEAD, Masked, check_head
 from safle.private.round import PrivateRound
 from safle.private.signed import Head
-from safle.private.vector import Bytes, add_vectors, new_vector, unpack
+from safle.private.vector import Bytes, unpack
 from safle.server.manifest import BESIDE
 from safle.site.log import log_refusal, write_log
 from safle.wire import container
@@ -123,7 +123,7 @@ class MaskedSum(Request):
             )
         vector = self.vector.copy()
         for answer in given.values():
-            add_vectors(self.private_round.space.blocks, vector, answer.masks, -1)
+            self.private_round.sizes.add(vector, answer.masks, -1)
         return unpack(self.private_round.space, vector)
 
 
@@ -148,7 +148,7 @@ class Gathering:
     def __init__(self, private_round: PrivateRound) -> None:
         self.private_round = private_round
         self._heads: dict[str, Head] = {}
-        self._total = new_vector(private_round.space.blocks)
+        self._total = private_round.sizes.zeros()
 
     @property
     def clients(self) -> list[str]:
@@ -180,7 +180,7 @@ class Gathering:
     def add(self, masked: Masked) -> None:
         """Add a client's vector."""
         self.check(masked)
-        add_vectors(self.private_round.space.blocks, self._total, masked.vector)
+        self.private_round.sizes.add(self._total, masked.vector)
         self._heads[masked.client] = masked.head
 
     def finish(self) -> MaskedSum:

@@ -16,7 +16,6 @@ from safle.private.keys import PrivateKey
 from safle.private.masked import open_mask_key
 from safle.private.masks import add_masks
 from safle.private.noisy_space import NoisySpace
-from safle.private.vector import new_vector
 from safle.publishing.publishing import epsilon_of
 from safle.site.log import log_refusal, write_log
 
@@ -78,12 +77,12 @@ def answer(request: Request, key: PrivateKey, history: History) -> KeyholderAnsw
     history.add(request)
     if kept := history.kept(request):
         return KeyholderAnswer.from_bytes(kept, private_round)
-    masks = new_vector(private_round.space.blocks)
-    add_masks(private_round.space.blocks, masks, mask_keys)
+    masks = private_round.sizes.zeros()
+    add_masks(private_round.sizes, masks, mask_keys)
     made = KeyholderAnswer(key.name, private_round.digest, request.digest, masks)
     if not isinstance(private_round.space, NoisySpace):
         return made
     space = private_round.space
-    history.ledger.spend(space, space.epsilon, space.delta)
+    history.ledger.spend(space.exact, space.epsilon, space.delta)
     space.hide(masks)
     return KeyholderAnswer.from_bytes(history.keep(request, made.to_bytes(key)), private_round)

@@ -59,10 +59,10 @@ def mask(private_round: PrivateRound, key: PrivateKey, value: Any) -> Masked:
         raise FederationError(
             f"the round lists another key for {client}; ask its operator for a new round"
         )
-    vector = pack(private_round.space, value)
+    vector = pack(private_round.space, private_round.space.entries(value))
     seeds = {name: new_seed() for name in private_round.keyholders}
     keys = [derive_key(seed, private_round.digest, client, at) for at, seed in seeds.items()]
-    add_masks(private_round.space.blocks, vector, keys)
+    add_masks(private_round.sizes, vector, keys)
     digest = hashlib.sha256(vector.data).hexdigest()
     boxes = {
         name: keyholder.seal_box(seeds[name], private_round.bound_to(client, digest, name)).hex()

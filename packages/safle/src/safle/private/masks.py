@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
 from safle.errors import MissingExtra
-from safle.private import kernels
-from safle.private.vector import Block, Bytes, tiles
+from safle.private.vector import Bytes, Sizes
 
 try:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -19,7 +18,8 @@ except ImportError:
     raise MissingExtra("cryptography", "safle[private]", "a private sum") from None
 
 SEED_BYTES = 32
-_ZEROS = bytes(8 * kernels.RUN)
+_ZEROS = bytes(1 << 17)
+"""What is encrypted at a time: enough to make calls cheap, and stays in the cache."""
 
 
 def new_seed() -> bytes:
@@ -33,13 +33,15 @@ def derive_key(seed: bytes, round_digest: str, client: str, keyholder: str) -> b
     return HKDF(SHA256(), 32, salt=bytes.fromhex(round_digest), info=info).derive(seed)
 
 
-def add_masks(blocks: Sequence[Block], target: Bytes, keys: Iterable[bytes]) -> None:
-    """Add the mask of every key to a vector: a few tiles of memory."""
+def add_masks(sizes: Sizes, target: Bytes, keys: Iterable[bytes]) -> None:
+    """Add the mask of every key to a vector, in little memory beside it."""
     # The key is used once, so the counter may begin anywhere.
-    streams = [Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor() for key in keys]
-    stream, carry = np.empty(len(_ZEROS), np.uint8), np.empty(kernels.TILE, np.uint8)
-    for place, size, width in tiles(blocks):
-        zeros = memoryview(_ZEROS)[: size * width]
-        for cipher in streams:
-            cipher.update_into(zeros, stream)
-            kernels.add_tiles(target[place], stream, size, width, carry)
+    ciphers = [Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor() for key in keys]
+    stream = np.empty(len(_ZEROS), np.uint8)
+    for entries in sizes.parts(target):
+        at_once = len(_ZEROS) // entries.itemsize
+        for first in range(0, len(entries), at_once):
+            chunk = entries[first : first + at_once]
+            for cipher in ciphers:
+                cipher.update_into(memoryview(_ZEROS)[: chunk.nbytes], stream)
+                chunk += stream[: chunk.nbytes].view(chunk.dtype)

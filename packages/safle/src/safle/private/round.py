@@ -18,12 +18,12 @@ from safle.encoders.histogram import MAX_SAMPLES, Grid
 from safle.encoders.made import Made
 from safle.encoders.names import as_names
 from safle.errors import FederationError, SafleError, SettingsError, WireError
-from safle.private.evaluation_space import EvaluationSpace
+from safle.private.counts_space import EvaluationSpace, HistogramSpace
 from safle.private.keys import PrivateKey, PublicKey
 from safle.private.noisy_space import NoisySpace
 from safle.private.signed import Head, Signed
 from safle.private.statistics_space import StatisticsSpace
-from safle.private.vector import HistogramSpace, Space, vector_bytes
+from safle.private.vector import Sizes, Space
 from safle.wire import container
 
 FORMAT = "safle-round-2"
@@ -84,8 +84,18 @@ class PrivateRound(RoundContent):
     data: bytes = field(repr=False, compare=False)
 
     @cached_property
+    def sizes(self) -> Sizes:
+        """Of every vector of the round."""
+        return Sizes.of(self.space)
+
+    @property
     def vector_bytes(self) -> int:
-        return vector_bytes(self.space.blocks)
+        return self.sizes.bytes
+
+    @property
+    def epsilon(self) -> float:
+        """What noise promises to whoever is in the sum; infinite where it opens exactly."""
+        return self.space.epsilon if isinstance(self.space, NoisySpace) else math.inf
 
     def bound_to(self, client: str, vector_digest: str, keyholder: str) -> bytes:
         """What a box opens with alone: it cannot be moved to another round, client or file."""
@@ -229,13 +239,12 @@ def _share(value: object) -> Fraction:
 
 
 def _write_space(space: Space) -> dict[str, Any]:
+    if isinstance(space, NoisySpace):
+        promise = [float(space.epsilon).hex(), float(space.delta).hex(), space.calibration]
+        return {**_write_space(space.exact), "promise": promise}
     if isinstance(space, StatisticsSpace):
         layout, classes = space.layout.to_json(), [*space.class_names]
-        content = {"fingerprint": space.fingerprint, "layout": layout, "classes": classes}
-        if isinstance(space, NoisySpace):
-            promise = [float(space.epsilon).hex(), float(space.delta).hex(), space.calibration]
-            content["promise"] = promise
-        return content
+        return {"fingerprint": space.fingerprint, "layout": layout, "classes": classes}
     if isinstance(space, EvaluationSpace):
         return {"model": space.model, "classes": [*space.class_names]}
     assert isinstance(space, HistogramSpace), "nothing else is added up"
@@ -258,7 +267,7 @@ def _read_space(content: Any, most_total_samples: int, keyholders: int) -> Space
             return StatisticsSpace(*exact)
         epsilon, delta, calibration = content["promise"]
         promise = float.fromhex(epsilon), float.fromhex(delta), calibration
-        return NoisySpace(*exact, *promise, keyholders)
+        return NoisySpace(StatisticsSpace(*exact), *promise, keyholders)
     if set(content) == {"model", "classes"}:
         classes = tuple(content["classes"])
         if not is_digest(content["model"]) or as_class_names(classes) != classes:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Histogram
-from safle.private.noisy_space import NoisySpace
 from safle.site.disclosure import name_given_away
 from safle.statistics import Statistics
 from safle.statistics.evaluation import Evaluation
@@ -56,17 +55,16 @@ class Release:
         """In a word."""
         return "masked" if self.masked else "plain"
 
-    def under_masks(self, declared: PrivateRound) -> Release:
+    def under_masks(self, private_round: PrivateRound) -> Release:
         """The same, if it leaves for a private round only."""
-        keyholders = {name: key.fingerprint for name, key in declared.keyholders.items()}
-        space = declared.space
+        keyholders = {name: key.fingerprint for name, key in private_round.keyholders.items()}
         return replace(
             self,
             masked=True,
             gives_away="",
             keyholders=keyholders,
-            least_clients=declared.fewest,
-            epsilon=space.epsilon if isinstance(space, NoisySpace) else math.inf,
+            least_clients=private_round.fewest,
+            epsilon=private_round.epsilon,
         )
 
     @staticmethod
