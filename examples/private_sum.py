@@ -40,8 +40,10 @@ private_round = declare_round(
 gathering = Gathering(private_round)
 for key, own in zip(hospitals, counts, strict=True):
     masked = mask(private_round, key, own)
-    values = np.bincount(np.frombuffer(masked.to_bytes()[-50_000:], np.uint8), minlength=256)
-    print(f"{key.name}: of 50,000 bytes each value occurs {values.min()} to {values.max()} times")
+    sent = np.bincount(np.frombuffer(masked.to_bytes(), np.uint8), minlength=256)
+    print(
+        f"{key.name}: of {sent.sum():,} bytes each value occurs {sent.min()} to {sent.max()} times"
+    )
     gathering.add(masked)
 total = gathering.finish()
 
