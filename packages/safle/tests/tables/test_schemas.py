@@ -7,7 +7,7 @@ import pytest
 
 from safle import Column, Model, Schema, count, make_encoder, merge_schemas, solve
 from safle.encoders import Encoder
-from safle.errors import SettingsError, TableError
+from safle.errors import SafleWarning, SettingsError, TableError
 from safle.tables import open_table
 from safle.tables.drafting import draft_schema
 
@@ -67,7 +67,7 @@ def test_semicolons_tabs_and_decimal_commas_are_recognised(tmp_path):
 
 def test_another_unit_is_refused(table):
     table.write_text(table.read_text().replace("12 mm", "12 cm"))
-    with pytest.raises(TableError, match=r"line 2, column 'size' is '12 cm'.*unit 'cm'"):
+    with pytest.raises(TableError, match=r"line 2, column 'size' is no number.*has a unit"):
         np.asarray(open_table(table, schema=SCHEMA).features)
 
 
@@ -148,3 +148,39 @@ def test_categories_of_few_levels_alone_can_be_counted(levels):
     expected = [[1, 0], [levels, 1], [0, levels]]
     assert encoder.encode(features).symbols.tolist() == expected
     assert count(encoder, features, [0, 1, 0]).sample_count == 3
+
+
+def test_a_merge_keeps_what_one_site_lacks_and_that_site_has_gaps(safle, tmp_path):
+    rows = [f"{at},{at % 7},{'ill' if at % 2 else 'well'}" for at in range(60)]
+    empty = [f"{at},,{'ill' if at % 2 else 'well'}" for at in range(60)]
+    tables = {
+        "a": ["age,dose,outcome", *rows],
+        "b": ["age,outcome", *(row.split(",")[0] + "," + row.split(",")[2] for row in rows)],
+        "c": ["age,dose,outcome", *empty],
+    }
+    for name, lines in tables.items():
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines))
+        draft = ("schema", "draft", tmp_path / f"{name}.csv", "--label-column", "outcome")
+        said = safle(*draft, "-o", tmp_path / f"{name}.toml")
+    assert "column 'dose' is left out: it has a value in fewer than 10 samples" in said
+    drafts = [tmp_path / f"{name}.toml" for name in tables]
+    merged = tmp_path / "schema.toml"
+    assert "'dose' is not in every table" in safle("schema", "merge", *drafts, "-o", merged)
+    schema = Schema.read(merged)
+    assert schema.names == ("age", "dose")
+    assert (schema.label_column, schema.ignore) == ("outcome", ())
+    with pytest.warns(SafleWarning, match="no column dose: all values are taken for missing"):
+        lacking = np.asarray(open_table(tmp_path / "b.csv", schema=schema).features)
+    assert np.isnan(lacking[:, 1]).all()
+    np.testing.assert_array_equal(
+        lacking, np.asarray(open_table(tmp_path / "c.csv", schema=schema).features)
+    )
+    (tmp_path / "d.csv").write_text("dose,outcome\n1,ill\n")
+    with pytest.raises(TableError, match="missing columns: age"):
+        open_table(tmp_path / "d.csv", schema=schema)
+
+
+def test_drafts_that_call_the_label_otherwise_do_not_merge():
+    column = Column("age", 0, 90)
+    with pytest.raises(SettingsError, match="the column of labels is 'dx' and 'label'"):
+        merge_schemas([Schema((column,)), Schema((column,), label_column="dx")])

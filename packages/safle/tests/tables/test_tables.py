@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from safle.errors import InvalidInput, MissingExtra, TableError
+from safle.errors import InvalidInput, TableError
 from safle.tables import Table, open_table, write_table
 
 pa = pytest.importorskip("pyarrow")
@@ -225,14 +223,6 @@ def test_parquet_leaves_out_the_row_numbers_of_pandas_and_decodes_categories(tmp
 
     assert table.features[:].tolist() == [[1.5], [2.5]]
     assert table.labels.tolist() == ["x", "y"]
-
-
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
-    path, _ = written(tmp_path, "parquet", FEATURES, NUMBERS)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-
-    with pytest.raises(MissingExtra, match=r"pip install 'safle\[parquet\]'"):
-        open_table(path)
 
 
 def test_a_table_can_be_made_in_memory():

@@ -236,8 +236,8 @@ def test_label_files_that_are_not_text_or_not_there(tmp_path):
     [
         ("a,b\n1,2\n3\n", "line 3 has 1 cells, the header 2"),
         ("a,b\n1,2,3\n", "line 2 has 3 cells"),
-        ("a,b,label\n1,2,x\n3,many,y\n", "line 3, column 'b' is 'many'; expected a number"),
-        ("a,b\n1,\n", "line 2, column 'b' is ''"),
+        ("a,b,label\n1,2,x\n3,many,y\n", "line 3, column 'b' is no number; expected one"),
+        ("a,b\n1,\n", "line 2, column 'b' is no number"),
         ('a,b,label\n1,2,"x\ny"\n3,?,z\n', "line 4, column 'b' is"),
         ("a,label\n1,x\n2,\n", "line 3 has no label"),
         ("1.5,2.5\n3,4\n", "line 1 is all numbers; expected a header"),
@@ -246,10 +246,10 @@ def test_label_files_that_are_not_text_or_not_there(tmp_path):
         ("label,a,label\n1,2,3\n", "2 columns are called 'label'"),
         ('a,b\n1,"2\n', "line 2: unexpected end of data"),
         ("a;b\n1;2\n1,5;2.5\n", "',' in line 3 and '.' in line 3; expected one of them"),
-        ("a,b\n1,NA\n", "is 'NA'; expected a number .*value is missing.*'safle schema'"),
+        ("a,b\n1,NA\n", "column 'b' is no number.*value is missing.*'safle schema'"),
         ("a,b\n1,2024-05-31\n", "looks like a date: turn it into an age"),
         ('a,b\n1,"2,5"\n', "looks like a decimal comma"),
-        ("a,b\n1,5.1 mmol/l\n", "has the unit 'mmol/l'"),
+        ("a,b\n1,5.1 mmol/l\n", "has a unit: take it out"),
         ("\n1\n", "column without a name"),
     ],
 )

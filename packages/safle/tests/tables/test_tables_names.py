@@ -156,13 +156,15 @@ def test_a_column_that_is_no_number_or_is_the_label_is_pointed_out(tmp_path, saf
         *(f"p{at},{at},{'ill' if at % 2 else 'well'}" for at in range(20)),
     ]
     (tmp_path / "ward.csv").write_text("\n".join(rows))
-    assert "column 'patient' is 'p0'; expected a number" in safle("inspect", tmp_path / "ward.csv")
+    assert "column 'patient' is no number; expected one" in safle("inspect", tmp_path / "ward.csv")
     draft = ("schema", "draft", tmp_path / "ward.csv", "-o", tmp_path / "ward.toml")
     assert "no classes were found in a column 'label'" in safle(*draft)
     assert "no classes" not in safle(*draft, "--label-column", "diagnosis")
     safle("encoder", "make", "--schema", tmp_path / "ward.toml", "-o", tmp_path / "e.safetensors")
     count = ("count", tmp_path / "ward.csv", "--encoder", tmp_path / "e.safetensors")
-    said = safle(*count, "-o", tmp_path / "a.stats", code=1)
+    # The schema knows the column of labels.
+    assert "2 (ill, well)" in safle(*count, "-o", tmp_path / "a.stats")
+    said = safle(*count, "-o", tmp_path / "a.stats", "--label-column", "age", code=1)
     assert "does not know: diagnosis" in said
     assert "named with --label-column NAME" in said
 

@@ -182,9 +182,15 @@ def _table(session: Session, path: Path, **selection: Any) -> None:
     from safle.tables import open_table
 
     table = open_table(path, **selection)
+    try:
+        # What stands in a file of text shows only when it is read.
+        table.features[:1]
+        values, problem = str(table.features.dtype), ""
+    except TableError as error:
+        values, problem = "not all of them numbers", str(error)
     facts: dict[str, object] = {
         "samples": f"{len(table):,}",
-        "features": f"{table.feature_dim:,} ({table.features.dtype})",
+        "features": f"{table.feature_dim:,} ({values})",
         "labels": "none",
         "file": readable(path.stat().st_size),
     }
@@ -193,11 +199,12 @@ def _table(session: Session, path: Path, **selection: Any) -> None:
     if table.source:
         facts["source"] = table.source
     session.facts(f"{path}: table of features", facts)
-    try:
-        table.features[:1]
-    except TableError as error:
-        # What stands in a file of text shows only when it is read.
-        session.warn(str(error))
+    if problem:
+        session.warn(problem)
+        session.warn(
+            "text and gaps are read by a schema: 'safle schema draft' makes one, 'safle encoder "
+            "make --schema' an encoder that carries it"
+        )
 
 
 _SHOWS: dict[str, Callable[[Session, Path], None]] = {

@@ -176,7 +176,10 @@ def table_options(*, labels: bool, panel: str | None = None) -> Decorator:
     reading = [
         option("--split", split, "NAME"),
         option("--features-key", key, "NAME"),
-        option("--label-column", "The column of labels (.csv, .parquet).", "NAME", default="label"),
+        option(
+            *("--label-column", "The column of labels (.csv, .parquet).", "NAME"),
+            show_default="the schema's, or label",
+        ),
         option(
             "--ignore", "A column that is no feature; may be said again.", "NAME", multiple=True
         ),

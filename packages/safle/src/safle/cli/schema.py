@@ -88,7 +88,7 @@ def merge(session: Session, /, drafts: tuple[Path, ...], output: Path) -> None:
     """Merge drafts into one schema that fits the tables of all.
 
     Ranges reach as far as any, and levels and classes are those of any. A column that not all
-    have is left out. Two units or two types of one column are refused.
+    have is optional: who lacks it has gaps. Two units or two types of one column are refused.
     """
     from safle.encoders.features import near_duplicates
     from safle.encoders.schema import Schema, merge_schemas
@@ -99,7 +99,10 @@ def merge(session: Session, /, drafts: tuple[Path, ...], output: Path) -> None:
     merged.save(output)
     show_schema(session, output, merged)
     for name in sorted({n for each in read for n in each.names} - {*merged.names}):
-        session.warn(f"column {name!r} is left out: it is not in every schema")
+        session.warn(f"column {name!r} is left out: one of the schemas ignores it")
+    for column in merged.columns:
+        if column.optional:
+            session.warn(f"column {column.name!r} is not in every table: who lacks it has gaps")
     for column in merged.columns:
         for alike in near_duplicates(column.levels):
             session.warn(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -33,7 +32,8 @@ MISSING = ("", "NA", "N/A", "NaN", "null", "?")
 """What stands for a value that is missing, in any case, where a schema does not say otherwise."""
 MOST_COLUMNS = 1 << 16
 MOST_LEVELS = MAX_TABLE_SIZE - 2
-LISTS = {"levels", "missing", "ignore", "classes"}
+LABEL_COLUMN = "label"
+LISTS = {"levels", "missing", "ignore", "classes", "sparse"}
 """What a schema gives as lists."""
 
 
@@ -50,12 +50,16 @@ class Column:
     high: float = 0.0
     unit: str = ""
     levels: tuple[str, ...] = ()
+    optional: bool = False
+    """Whether a table may lack the column: all its values are then missing."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", tuple(sorted(_texts(self, "levels", self.levels))))
         if len(self.levels) > MOST_LEVELS:
             raise SettingsError(f"column {self.name!r} has more than {MOST_LEVELS} levels")
         _texts(self, "unit", [self.unit])
+        if not isinstance(self.optional, bool):
+            raise SettingsError(f"column {self.name!r}: optional is neither true nor false")
         bounds = [self.low, self.high]
         if not all(map(_is_finite, bounds)):
             raise SettingsError(f"column {self.name!r} has a low or high that is no finite number")
@@ -86,6 +90,9 @@ class Schema:
     missing : texts that stand for no value, in any case
     ignore : columns that tables may have and that are no features
     classes : the only labels there may be; empty if any may come
+    label_column : the column of labels
+    sparse : columns that are ignored because one table has too few values in them to say what they
+        are; a merge keeps those that another table knows
 
     Examples
     --------
@@ -99,6 +106,8 @@ class Schema:
     missing: tuple[str, ...] = MISSING
     ignore: tuple[str, ...] = ()
     classes: tuple[ClassName, ...] = ()
+    label_column: str = LABEL_COLUMN
+    sparse: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.columns) <= MOST_COLUMNS:
@@ -107,10 +116,16 @@ class Schema:
         # One order, whatever that of the file: it is that of the features.
         object.__setattr__(self, "columns", tuple(sorted(self.columns, key=lambda c: c.name)))
         _texts(self, "missing", self.missing)
-        object.__setattr__(self, "ignore", tuple(sorted({*_texts(self, "ignore", self.ignore)})))
+        for name in ("ignore", "sparse"):
+            held = sorted(_texts(self, name, getattr(self, name)))
+            object.__setattr__(self, name, tuple(held))
+        _texts(self, "label_column", [self.label_column])
         object.__setattr__(self, "classes", as_class_names(self.classes))
-        if both := sorted({*self.ignore} & {*self.names}):
-            raise SettingsError(f"column {both[0]!r} is declared and ignored; expected one of them")
+        others = {*self.ignore, *self.sparse, self.label_column}
+        if both := sorted(others & {*self.names}):
+            raise SettingsError(
+                f"column {both[0]!r} is a feature, and ignored or the label; expected one of them"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -193,34 +208,42 @@ class Schema:
 def merge_schemas(drafts: Sequence[Schema]) -> Schema:
     """One schema that fits the tables of all ``drafts``.
 
-    Ranges reach as far as any, levels and classes are those of any. What not all have is no
-    column: it is ignored. `SettingsError` where a column is of two types or units.
+    Ranges reach as far as any, levels and classes are those of any. A column that not all have is
+    optional; one that a draft ignores is no column. `SettingsError` where a column is of two types
+    or units.
 
     Examples
     --------
     >>> a, b = Column("sex", levels=("f", "m")), Column("sex", levels=("f", "x"))
-    >>> merge_schemas([Schema((a,)), Schema((b, Column("dose", 0, 9)))]).to_json()
-    {'columns': {'sex': {'levels': ['f', 'm', 'x']}}, 'ignore': ['dose']}
+    >>> merge_schemas([Schema((a,)), Schema((b, Column("dose", 0, 9)))]).to_json()["columns"]
+    {'dose': {'low': 0.0, 'high': 9.0, 'optional': True}, 'sex': {'levels': ['f', 'm', 'x']}}
     """
-    held = Counter(name for draft in drafts for name in draft.names)
     by_name: dict[str, list[Column]] = {}
     for draft in drafts:
         for column in draft.columns:
             by_name.setdefault(column.name, []).append(column)
-    shared = sorted(name for name, times in held.items() if times == len(drafts))
-    if not shared:
+    if not any(len(found) == len(drafts) for found in by_name.values()):
         raise SettingsError("no column is in every schema; do the header lines name the same ones?")
-    ignored = {name for draft in drafts for name in draft.ignore} | {*held} - {*shared}
+    labels = sorted({draft.label_column for draft in drafts})
+    if len(labels) > 1:
+        raise SettingsError(
+            f"the column of labels is {' and '.join(map(repr, labels))}; expected one name in all "
+            "tables: rename it, and draft again with --label-column NAME"
+        )
+    ignored = {name for draft in drafts for name in draft.ignore}
+    kept = sorted({*by_name} - ignored)
     return Schema(
-        tuple(_merge_columns(by_name[name]) for name in shared),
+        tuple(_merge_columns(by_name[name], len(drafts)) for name in kept),
         tuple(dict.fromkeys(mark for draft in drafts for mark in draft.missing)),
-        tuple(ignored - {*shared}),
+        tuple(ignored | {name for draft in drafts for name in draft.sparse} - {*kept}),
         as_class_names([*{name for draft in drafts for name in draft.classes}]),
+        labels[0],
     )
 
 
-def _merge_columns(columns: Sequence[Column]) -> Column:
+def _merge_columns(columns: Sequence[Column], drafts: int) -> Column:
     first = columns[0]
+    optional = len(columns) < drafts or any(column.optional for column in columns)
     if len({column.is_category for column in columns}) > 1:
         raise SettingsError(
             f"column {first.name!r} is a number in one schema and a category in another: correct "
@@ -234,9 +257,9 @@ def _merge_columns(columns: Sequence[Column]) -> Column:
         )
     if first.is_category:
         levels = {level for column in columns for level in column.levels}
-        return Column(first.name, levels=tuple(levels))
+        return Column(first.name, levels=tuple(levels), optional=optional)
     ends = min(column.low for column in columns), max(column.high for column in columns)
-    return Column(first.name, *ends, "".join(units))
+    return Column(first.name, *ends, "".join(units), optional=optional)
 
 
 def _is_finite(value: Any) -> bool:

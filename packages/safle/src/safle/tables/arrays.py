@@ -3,7 +3,6 @@
 import contextlib
 import json
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,16 +53,18 @@ def _array(value: object, path: Path) -> NDArray[Any]:
 def _reading(path: Path) -> Iterator[None]:
     try:
         yield
-    except TableError:
+    except (TableError, OSError):
         raise
-    except (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    # A header is parsed as Python: tokens, syntax, types, sizes; and what is compressed inflates.
+    except Exception as error:
         if "objects" in str(error) or "Object arrays" in str(error):
             raise TableError(
                 f"{path}: holds Python objects, which safle never loads because unpickling "
                 "runs code; save arrays of numbers or of strings"
             ) from None
         raise TableError(
-            f"{path}: not a whole {path.suffix} file ({error}); copy or export it again"
+            f"{path}: not a whole {path.suffix} file ({type(error).__name__}: {str(error)[:80]}); "
+            "copy or export it again"
         ) from error
 
 

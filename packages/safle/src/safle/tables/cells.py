@@ -4,37 +4,92 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.features import MOST_WEIGHT
-from safle.encoders.schema import MISSING, Column, Schema
-from safle.errors import TableError
+from safle.encoders.schema import MISSING, Column
 
-Reader = Callable[[str], float]
+if TYPE_CHECKING:
+    from polars import Series
+
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _WITH_UNIT = re.compile(rf"({_NUMBER})\s*([^\W\d_%][^\d]*|%|°\w*)")
-FRACTION = re.compile(r"[+-]?\d+([.,])\d+(?:[eE][+-]?\d+)?(?:\s*[^\W\d_]\D*)?")
-"""A number with a fraction, and maybe a unit; the mark before the fraction."""
+_AFTER = r"(\d+(?:[eE][+-]?\d+)?(?:\s*[^\W\d_]\D*)?\s*)$"
+COMMA, POINT = rf"^(\s*[+-]?\d+),{_AFTER}", rf"^(\s*[+-]?\d+)\.{_AFTER}"
+"""A number with a fraction, and maybe a unit, by the mark before the fraction."""
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})")
 
 
-def cell_readers(schema: Schema) -> list[Reader]:
-    """For each column, the function from a cell to its feature value; NaN is missing.
+class NotANumber(ValueError):
+    """A cell that is no number; ``row`` says which, ``advice`` what it may be."""
 
-    >>> from safle.encoders.schema import Column, Schema
-    >>> schema = Schema((Column("sex", levels=("f", "m")), Column("size", 0, 90, "mm")))
-    >>> sex, size = cell_readers(schema)
-    >>> [*map(sex, ["m", " f", "d", "NA"])], [*map(size, ["7 mm", "8", "?"])]
-    ([1.0, 0.0, 2.0, nan], [7.0, 8.0, nan])
+    def __init__(self, row: int, advice: str) -> None:
+        super().__init__(advice)
+        self.row, self.advice = row, advice
+
+
+def read_cells(
+    texts: Series, column: Column | None = None, missing: Iterable[str] = ()
+) -> NDArray[np.float64]:
+    """Feature values of a column's cells, float64, (cells,); NaN is missing.
+
+    `NotANumber` for the first cell that is none. Numbers are those of Python's ``float``.
+
+    >>> import polars
+    >>> size = Column("size", 0, 90, "mm")
+    >>> read_cells(polars.Series(["7 mm", " 8", "?"]), size, ["?"]).tolist()
+    [7.0, 8.0, nan]
+    >>> sex = Column("sex", levels=("f", "m"))
+    >>> read_cells(polars.Series(["m", " f", "d", "NA"]), sex, ["NA"]).tolist()
+    [1.0, 0.0, 2.0, nan]
     """
-    missing = marks(schema.missing)
-    return [
-        _level_reader(c, missing) if c.is_category else _number_reader(c, missing)
-        for c in schema.columns
-    ]
+    stripped = texts.str.strip_chars()
+    gaps = stripped.str.to_lowercase().is_in([*marks(missing)]).to_numpy()
+    if column is not None and column.is_category:
+        values = _levels(stripped, column)
+        values[np.isnan(values) & ~gaps] = len(column.levels)
+        return values
+    return _numbers(stripped, gaps, "" if column is None else column.unit)
+
+
+def _levels(stripped: Series, column: Column) -> NDArray[np.float64]:
+    """The place of each cell's level; NaN for any other text."""
+    import polars as pl
+
+    places = [*map(float, range(len(column.levels)))]
+    levels = pl.Series([*column.levels], dtype=pl.String)
+    found = stripped.replace_strict(levels, places, default=None, return_dtype=pl.Float64)
+    return np.array(found.to_numpy(), np.float64)
+
+
+def _numbers(stripped: Series, gaps: NDArray[np.bool_], unit: str) -> NDArray[np.float64]:
+    import polars as pl
+
+    cast = stripped.cast(pl.Float64, strict=False)
+    values = np.array(cast.to_numpy(), np.float64)
+    values[gaps] = math.nan
+    # Few cells are left: numbers with their unit, spellings that Python alone reads, or none.
+    left = np.flatnonzero(cast.is_null().to_numpy() & ~gaps)
+    known: dict[str, float] = {}
+    for row in left.tolist():
+        text = stripped[row]
+        if text not in known:
+            known[text] = _read_number(text, unit, row)
+        values[row] = known[text]
+    return values
+
+
+def _read_number(text: str, unit: str, row: int) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        number, found = split_unit(text)
+        if not found or found != unit:
+            raise NotANumber(row, advise(text)) from None
+        return number
 
 
 def marks(texts: Iterable[str]) -> frozenset[str]:
@@ -43,70 +98,8 @@ def marks(texts: Iterable[str]) -> frozenset[str]:
 
 
 def normal(text: str) -> str:
-    """A cell without the spaces around it, in one case."""
-    return text.strip().casefold()
-
-
-def _level_reader(column: Column, missing: Set[str]) -> Reader:
-    places = {level: float(place) for place, level in enumerate(column.levels)}
-
-    def read(text: str) -> float:
-        found = places.get(text.strip())
-        if found is not None:
-            return found
-        return math.nan if normal(text) in missing else float(len(places))
-
-    return read
-
-
-def _number_reader(column: Column, missing: Set[str]) -> Reader:
-    def read(text: str) -> float:
-        if normal(text) in missing:
-            return math.nan
-        try:
-            return float(text)
-        except ValueError:
-            number, unit = split_unit(text)
-            if not unit or unit != column.unit:
-                raise
-            return number
-
-    return read
-
-
-def read_weight(text: str, path: object, line: int) -> int:
-    """How often the sample of this line is counted; `TableError` for what is no whole number."""
-    try:
-        weight = float(text)
-        if weight.is_integer() and 0 <= weight <= MOST_WEIGHT:
-            return int(weight)
-    except ValueError:
-        pass  # Said below.
-    raise TableError(
-        f"{path}: line {line} has weight {text.strip()[:40]!r}; expected a whole number from 0 to "
-        f"{MOST_WEIGHT:,}: the sample is counted so often",
-        line=line,
-    )
-
-
-def read_cells(
-    read: Reader, texts: Sequence[str], lines: Sequence[int], *, name: str, where: object
-) -> NDArray[np.float64]:
-    """Feature values of the cells of column ``name``, each with its line; `TableError` says which.
-
-    float64, (cells,)
-    """
-    try:
-        return np.fromiter(map(read, texts), np.float64, len(texts))
-    except ValueError:
-        wrong = next(at for at, text in enumerate(texts) if not _is_read(read, text))
-        raise TableError(
-            f"{where}: line {lines[wrong]}, column {name!r} is {texts[wrong]!r}; expected a "
-            f"number{advise(texts[wrong])}: correct or drop it, or name the column of labels with "
-            "--label-column NAME (label_column= in Python), or leave the column out with "
-            "--ignore NAME (ignore=)",
-            line=lines[wrong],
-        ) from None
+    """A cell without the spaces around it, in lower case."""
+    return text.strip().lower()
 
 
 def split_unit(text: str) -> tuple[float, str]:
@@ -119,15 +112,23 @@ def split_unit(text: str) -> tuple[float, str]:
     return (float(found[1]), found[2].strip()) if found else (0.0, "")
 
 
-def with_point(text: str) -> str:
-    """A number with a decimal comma as one with a point; any other text as it is."""
-    found = FRACTION.fullmatch(text.strip())
-    return text.replace(",", ".", 1) if found and found[1] == "," else text
+def with_points(texts: Series) -> Series:
+    """Numbers with a decimal comma as ones with a point; any other text as it is."""
+    return texts.str.replace(COMMA, "${1}.${2}")
 
 
 def is_date(text: str) -> bool:
     """Whether a cell looks like a day, with or without a time."""
     return _DATE.fullmatch(text.strip()) is not None
+
+
+def is_number(text: str) -> bool:
+    """Whether Python reads it as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def advise(text: str) -> str:
@@ -140,21 +141,8 @@ def advise(text: str) -> str:
         )
     if is_date(cell):
         return " (it looks like a date: turn it into an age or a number of days, or leave it out)"
-    if with_point(cell) != cell:
+    if re.match(COMMA, cell):
         return " (it looks like a decimal comma: write a point, or separate cells by semicolons)"
-    if unit := split_unit(cell)[1]:
-        return f" (it has the unit {unit!r}: take it out, or declare it with 'safle schema')"
+    if split_unit(cell)[1]:
+        return " (it has a unit: take it out, or declare it with 'safle schema')"
     return ""
-
-
-def is_number(text: str) -> bool:
-    """Whether Python reads it as a number."""
-    return _is_read(float, text)
-
-
-def _is_read(read: Reader, text: str) -> bool:
-    try:
-        read(text)
-    except ValueError:
-        return False
-    return True

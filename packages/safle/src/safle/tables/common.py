@@ -4,9 +4,8 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from safle.encoders.schema import LABEL_COLUMN as LABEL_COLUMN
 from safle.errors import SafleError
-
-LABEL_COLUMN = "label"
 
 
 def existing_file(path: str | os.PathLike[str], error: type[SafleError]) -> Path:
@@ -62,12 +61,18 @@ def refuse_options(
 
 
 def find_label(
-    where: object, wanted: str, names: Sequence[str], error: type[SafleError]
+    where: object,
+    wanted: str | None,
+    names: Sequence[str],
+    error: type[SafleError],
+    usual: str = LABEL_COLUMN,
 ) -> str | None:
-    """The column of labels among ``names``; only one of the default name may be missing."""
-    if wanted not in names and wanted != LABEL_COLUMN:
+    """The column of labels among ``names``; the ``usual`` one may be missing, a wanted one not."""
+    if wanted is None:
+        return usual if usual in names else None
+    if wanted not in names:
         raise error(f"{where}: no column {wanted!r}; it has {listed(names)}")
-    return wanted if wanted in names else None
+    return wanted
 
 
 def listed(names: Iterable[str], most: int = 20) -> str:

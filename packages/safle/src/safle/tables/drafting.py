@@ -16,12 +16,14 @@ from safle.errors import TableError
 from safle.tables.cells import is_date, is_number, marks, normal, split_unit
 from safle.tables.common import LABEL_COLUMN, existing_file, find_label
 from safle.tables.labels import parse_labels
-from safle.tables.reading import read_columns
+from safle.tables.sheets import read_sheet
 
 LEAST = 5
 MOST_DISTINCT = 100
 """Of the levels of a category: text with more is a name, a number or a remark."""
 MOST_UNITS = 4
+TOO_LITTLE = ("has a value", "hardly ever varies")
+"""Why a column says nothing in one table, and may in another."""
 _UNIT_IN_NAME = re.compile(r".*[(\[]\s*([^()\[\]]+?)\s*[)\]]\s*")
 
 
@@ -69,11 +71,16 @@ def draft_schema(
     {'age': {'low': 43.0, 'high': 61.0}, 'sex': {'levels': ['f', 'm']}}
     """
     file = existing_file(path, TableError)
-    columns = read_columns(file)
-    label = find_label(file, label_column, [*columns], TableError)
+    sheet = read_sheet(file)
+    columns: dict[str, list[str]] = {
+        name: sheet.texts(at).to_list() for at, name in enumerate(sheet.names)
+    }
+    wanted = None if label_column == LABEL_COLUMN else label_column
+    label = find_label(file, wanted, [*columns], TableError)
     labels = [] if label is None else [cell.strip() for cell in columns.pop(label)]
     ignored = {*ignore, *([id_column] if id_column else [])}
-    found, gaps, left_out = [], {}, {}
+    found, gaps, left_out = [], {}, dict[str, str]()
+    sparse = []
     for name, cells in columns.items():
         if name in ignored:
             continue
@@ -84,13 +91,16 @@ def draft_schema(
             gaps[name] = len(cells) - len(present)
         else:
             left_out[name] = drafted
+            sparse += [name] if drafted.startswith(TOO_LITTLE) else []
     if not found:
         raise TableError(f"{file}: no column that could be a feature; {left_out or 'it has none'}")
     classes = _frequent([*filter(None, labels)], least)
     schema = Schema(
         tuple(found),
-        ignore=tuple({*left_out, *(ignored & {*columns})}),
+        ignore=tuple({*left_out, *(ignored & {*columns})} - {*sparse}),
         classes=tuple(parse_labels(classes, where=str(file)).tolist()),
+        label_column=label_column,
+        sparse=tuple(sparse),
     )
     return Draft(schema, gaps, left_out)
 
@@ -98,7 +108,7 @@ def draft_schema(
 def _draft_column(name: str, present: Sequence[str], *, category: bool, least: int) -> Column | str:
     """A column from its cells that are not missing, or why it is none."""
     if len(present) < 2 * least:
-        return f"fewer than {2 * least} samples have a value"
+        return f"{TOO_LITTLE[0]} in fewer than {2 * least} samples"
     if not category:
         values, units = _numbers(present)
         if len(units) == 1:
@@ -130,7 +140,7 @@ def _draft_number(name: str, values: Sequence[float], unit: str, *, least: int) 
     inner = np.sort(values)[least - 1 : len(values) - least + 1]
     low, high = float(inner[0]), float(inner[-1])
     if low == high:
-        return "hardly ever varies"
+        return TOO_LITTLE[1]
     # To two digits of the width: nobody's value stands there.
     step = 10.0 ** (math.floor(math.log10(high - low)) - 1)
     low, high = (

@@ -9,7 +9,7 @@ from safle.basics.places import naming
 from safle.encoders.calibration import DeclaredRange
 from safle.encoders.schema import Schema
 from safle.errors import TableError
-from safle.tables.delimited import read_csv_columns
+from safle.tables.sheets import read_csv
 
 
 def read_ranges(path: str | os.PathLike[str]) -> DeclaredRange:
@@ -30,7 +30,8 @@ def read_ranges(path: str | os.PathLike[str]) -> DeclaredRange:
     file = Path(path)
     if file.suffix.lower() == ".toml":
         return _from_schema(Schema.read(file), file)
-    columns = read_csv_columns(file)
+    sheet = read_csv(file)
+    columns = {name: sheet.texts(at).to_list() for at, name in enumerate(sheet.names)}
     with naming(file):
         return _from_columns(columns)
 

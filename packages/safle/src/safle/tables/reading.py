@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from safle.encoders.schema import Schema
 from safle.errors import TableError
 from safle.tables.arrays import read_npy_table, read_npz_table, read_safetensors_table
-from safle.tables.common import LABEL_COLUMN, existing_file
-from safle.tables.delimited import read_csv_columns, read_csv_table
+from safle.tables.columns import read_column_table
+from safle.tables.common import existing_file
 from safle.tables.labels import as_labels, name_labels, read_label_file
-from safle.tables.parquet import read_parquet_columns, read_parquet_table
 from safle.tables.selection import Selection
 from safle.tables.table import Table, check_features
 
@@ -23,8 +22,8 @@ _READERS: dict[str, Callable[[Path, Selection], Table]] = {
     ".npz": read_npz_table,
     ".npy": read_npy_table,
     ".safetensors": read_safetensors_table,
-    ".parquet": read_parquet_table,
-    ".csv": read_csv_table,
+    ".parquet": read_column_table,
+    ".csv": read_column_table,
 }
 _ARCHIVES = frozenset({".zip", ".tar", ".tgz", ".tbz2", ".txz"})
 """Endings of collections of images, as safle-images reads them."""
@@ -37,7 +36,7 @@ def open_table(
     split: str | None = None,
     features_key: str | None = None,
     labels_key: str | None = None,
-    label_column: str = LABEL_COLUMN,
+    label_column: str | None = None,
     ignore: Sequence[str] = (),
     id_column: str | None = None,
     weight_column: str | None = None,
@@ -59,7 +58,8 @@ def open_table(
     labels_key
         The array of labels (.npz, .safetensors), if it is not called ``labels`` or ``y``.
     label_column
-        The column of labels (.parquet, .csv). The default may be missing.
+        The column of labels (.parquet, .csv). By default it is the schema's, or ``label``, and
+        may be missing.
     ignore
         Columns (.parquet, .csv) that are not read, if they are there.
     id_column
@@ -82,9 +82,7 @@ def open_table(
     Raises
     ------
     TableError
-        The file cannot be used. A cell that is not a number is found when its row is read.
-    MissingExtra
-        A .parquet file, and pyarrow is not installed.
+        The file cannot be used.
 
     Examples
     --------
@@ -125,15 +123,6 @@ def _refuse_images(path: str | os.PathLike[str]) -> None:
             f"{place}: is {kind}; expected a table of features. Turn images into features first: "
             f"'safle features {place} -o features.safetensors' (package safle-images)"
         )
-
-
-def read_columns(path: Path) -> dict[str, list[str]]:
-    """All cells of a .csv or .parquet table as text, by column; empty where there is no value."""
-    readers = {".csv": read_csv_columns, ".parquet": read_parquet_columns}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise TableError(f"{path}: columns have names in {' and '.join(readers)} files only")
-    return reader(path)
 
 
 def _labels(found: NDArray[Any], table: Table, *, where: str) -> NDArray[Any]:

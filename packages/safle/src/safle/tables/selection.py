@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from safle.encoders.names import find_places
 from safle.encoders.schema import Schema
 from safle.errors import TableError
 from safle.tables.common import LABEL_COLUMN, choose_split, find_label, listed, refuse_options
@@ -22,7 +21,7 @@ class Selection:
     split: str | None = None
     features_key: str | None = None
     labels_key: str | None = None
-    label_column: str = LABEL_COLUMN
+    label_column: str | None = None
     ignore: tuple[str, ...] = ()
     id_column: str | None = None
     weight_column: str | None = None
@@ -45,19 +44,13 @@ class Selection:
         """Columns that are neither features nor labels."""
         own = {"id_column": self.id_column, "weight_column": self.weight_column}
         given = [_existing(path, key, names, name) for name, key in own.items() if key is not None]
-        declared = () if self.schema is None else self.schema.ignore
+        declared = () if self.schema is None else (*self.schema.ignore, *self.schema.sparse)
         return {*self.ignore, *declared, *given}
 
-    def arrange(self, path: Path, found: list[str]) -> list[str]:
-        """The columns that are features, in order: as declared, or else as ``found``."""
-        if self.schema is None:
-            return found
-        find_places(self.schema.names, found, where=str(path))
-        return [*self.schema.names]
-
     def label_in(self, path: Path, names: list[str]) -> str | None:
-        """The column of labels among ``names``; only the default may be missing."""
-        return find_label(path, self.label_column, names, TableError)
+        """The column of labels among ``names``; it may be missing unless it was asked for."""
+        usual = LABEL_COLUMN if self.schema is None else self.schema.label_column
+        return find_label(path, self.label_column, names, TableError, usual)
 
     def _features_key(self, path: Path, present: list[str]) -> str:
         if self.features_key is not None:

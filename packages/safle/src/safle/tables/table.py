@@ -66,25 +66,6 @@ class Rows(ABC):
         return self.read(0, len(self)).astype(dtype or self.dtype, copy=False)
 
 
-class ArrangedRows(Rows):
-    """Other rows, with their columns in another order."""
-
-    def __init__(self, rows: Rows, places: Sequence[int]) -> None:
-        super().__init__((len(rows), len(places)), rows.dtype)
-        self._rows = rows
-        self._places = np.array(places)
-
-    def _read(self, start: int, stop: int) -> NDArray[Any]:
-        return self._arrange(self._rows.read(start, stop))
-
-    def blocks(self, size: int) -> Iterator[NDArray[Any]]:
-        return map(self._arrange, self._rows.blocks(size))
-
-    def _arrange(self, block: NDArray[Any]) -> NDArray[Any]:
-        # In the order of memory that kernels expect of a batch.
-        return np.ascontiguousarray(block[:, self._places])
-
-
 @dataclass(frozen=True, eq=False)
 class Table:
     """Features and labels of the same samples, in the same order.
@@ -150,8 +131,7 @@ class Table:
             )
             return self
         places = find_places(names, self.names, where=where)
-        assert isinstance(self.features, Rows), "only columns in files have names"
-        return replace(self, features=ArrangedRows(self.features, places), names=(*names,))
+        return replace(self, features=self.features[:][:, places], names=(*names,))
 
     def batches(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
         """All samples in order, ``size`` at a time, the last batch perhaps fewer.

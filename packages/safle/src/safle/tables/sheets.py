@@ -1,0 +1,230 @@
+"""Sheets: the columns of a CSV or Parquet file, by name, as polars holds them."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from safle.errors import TableError
+from safle.tables.cells import COMMA, POINT, is_number, with_points
+
+if TYPE_CHECKING:
+    from polars import DataFrame, Series
+
+DELIMITERS = ",;\t|"
+"""Those that come first win where a header has as many cells by several."""
+# What pandas calls the row numbers that it adds to a Parquet file: no column.
+_INDEX_PREFIX = "__index_level_"
+MAGIC = b"PAR1"
+"""At both ends of a Parquet file."""
+_CHILD = (
+    "import sys, polars; "
+    "polars.read_parquet(sys.argv[1], glob=False).write_ipc_stream(sys.stdout.buffer)"
+)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Columns of equal length.
+
+    Attributes
+    ----------
+    names, columns : as they stand in the file; texts, if it is a CSV file
+    is_text : whether all columns are texts
+    decimal_comma : whether fractions have a comma
+    line_of : where a row stands in the file
+    """
+
+    path: Path
+    names: list[str]
+    columns: list[Series]
+    is_text: bool
+    line_of: Callable[[int], int]
+    decimal_comma: bool = False
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def texts(self, at: int) -> Series:
+        """The cells of a column as text, fractions with a point; empty where there is no value."""
+        import polars as pl
+
+        column = self.columns[at]
+        if column.dtype == pl.Boolean:
+            column = column.replace_strict([False, True], ["False", "True"], return_dtype=pl.String)
+        texts = column.cast(pl.String).fill_null("")
+        return with_points(texts) if self.decimal_comma else texts
+
+    def refuse(self, row: int, problem: str) -> NoReturn:
+        """`TableError` about what stands in a row."""
+        line = self.line_of(row)
+        kind = "line" if self.is_text else "row"
+        raise TableError(f"{self.path}: {kind} {line}{problem}", line=line)
+
+
+def read_sheet(path: Path) -> Sheet:
+    """The columns of a .csv or .parquet file; `TableError` for any other."""
+    readers = {".csv": read_csv, ".parquet": read_parquet}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise TableError(f"{path}: columns have names in {' and '.join(readers)} files only")
+    return reader(path)
+
+
+def read_csv(path: Path) -> Sheet:
+    """All cells of a CSV file, as texts; its header tells the delimiter."""
+    import polars as pl
+
+    delimiter, header = _find_header(path)
+    columns = _read_fast(path, delimiter, len(header))
+    if columns is None:
+        rows = [row for _, row in _rows(path, delimiter)]
+        cells: list[Any] = [*zip(*rows, strict=True)] if rows else [() for _ in header]
+        columns = [pl.Series(column, dtype=pl.String) for column in cells]
+
+    def line_of(row: int) -> int:
+        return next(islice(_rows(path, delimiter), row, None))[0]
+
+    sheet = Sheet(path, header, columns, is_text=True, line_of=line_of)
+    if delimiter == "," or not _has_decimal_commas(sheet):
+        return sheet
+    return Sheet(path, header, columns, is_text=True, line_of=line_of, decimal_comma=True)
+
+
+def _read_fast(path: Path, delimiter: str, width: int) -> list[Series] | None:
+    """The cells by polars; None if a row is odd, which Python's reader explains, or can read."""
+    import polars as pl
+
+    try:
+        frame = pl.read_csv(
+            path,
+            separator=delimiter,
+            infer_schema=False,
+            empty_string_is_null=False,
+            glob=False,
+        )
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        return None
+    columns = frame.get_columns()
+    # In a blank line, and in one that is cut short, the last cell is empty.
+    odd = len(columns) != width or (columns[-1] == "").any()
+    return None if odd else columns
+
+
+def _has_decimal_commas(sheet: Sheet) -> bool:
+    found: dict[str, int] = {}
+    for mark, pattern in ((",", COMMA), (".", POINT)):
+        rows = [column.str.contains(pattern).arg_max() for column in sheet.columns if len(column)]
+        held = [
+            row
+            for row, column in zip(rows, sheet.columns, strict=False)
+            if row is not None and column.str.contains(pattern)[row]
+        ]
+        if held:
+            found[mark] = min(held)
+    if len(found) > 1:
+        comma, point = (sheet.line_of(row) for row in found.values())
+        raise TableError(
+            f"{sheet.path}: fractions have ',' in line {comma} and '.' in line {point}; expected "
+            "one of them: is the comma a decimal comma, or does it separate thousands? Write "
+            "numbers one way",
+            line=max(comma, point),
+        )
+    return "," in found
+
+
+def _find_header(path: Path) -> tuple[str, list[str]]:
+    """The delimiter by which the first line has most cells, and those cells."""
+    headers: dict[str, list[str]] = {}
+    for delimiter in DELIMITERS:
+        with suppress(TableError):
+            headers[delimiter] = next(_lines(path, delimiter), (1, []))[1]
+    if not headers:
+        next(_lines(path, ","))
+    delimiter = max(headers, key=lambda mark: len(headers[mark]))
+    header = [name.strip() for name in headers[delimiter]]
+    if "" in header or not header:
+        raise TableError(
+            f"{path}: line 1 has a column without a name; expected a header that names every "
+            "column (pandas: to_csv(..., index=False))"
+        )
+    # Columns called 0, 1, 2, ... are what pandas writes for a plain matrix.
+    if all(map(is_number, header)) and header != [str(at) for at in range(len(header))]:
+        raise TableError(
+            f"{path}: line 1 is all numbers; expected a header that names every column: add one"
+        )
+    return delimiter, header
+
+
+def _rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Each row below the header with the line it begins in; blank lines are passed over."""
+    lines = _lines(path, delimiter)
+    width = len(next(lines, (1, []))[1])
+    for line, row in lines:
+        if len(row) not in (0, width):
+            raise TableError(
+                f"{path}: line {line} has {len(row)} cells, the header {width}; "
+                "expected as many in every row: the file may be cut short",
+                line=line,
+            )
+        if row:
+            yield line, row
+
+
+def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Each row with the number of the line it begins in."""
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        reader = csv.reader(_decoded(path, file), delimiter=delimiter, strict=True)
+        while True:
+            line = reader.line_num + 1
+            try:
+                row = next(reader, None)
+            except csv.Error as error:
+                raise TableError(
+                    f"{path}: line {line}: {error}; expected cells separated by commas",
+                    line=line,
+                ) from None
+            if row is None:
+                return
+            yield line, row
+
+
+def _decoded(path: Path, lines: Iterator[str]) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        # Bytes that are no text became lone surrogates, which text never holds.
+        if not line.isascii() and any("\udc80" <= char <= "\udcff" for char in line):
+            raise TableError(
+                f"{path}: line {number} is not UTF-8 text; save it as UTF-8", line=number
+            )
+        yield line
+
+
+def read_parquet(path: Path) -> Sheet:
+    """All columns of a Parquet file, of whatever types."""
+    frame = _read_parquet(path)
+    names = [name for name in frame.columns if not name.startswith(_INDEX_PREFIX)]
+    if not names:
+        raise TableError(f"{path}: has no columns; expected features")
+    columns = [frame.get_column(name) for name in names]
+    return Sheet(path, names, columns, is_text=False, line_of=lambda row: row)
+
+
+def _read_parquet(path: Path) -> DataFrame:
+    """The file's frame, read by a process of its own: a damaged file can end polars by a signal."""
+    import polars as pl
+
+    with path.open("rb") as file:
+        whole = file.read(4) == MAGIC and file.seek(-4, 2) and file.read() == MAGIC
+    child = [sys.executable, "-c", _CHILD, str(path)]
+    # No file in between: data of a client should not lie in a folder of temporary files.
+    done = subprocess.run(child, capture_output=True, check=False) if whole else None
+    if done is None or done.returncode:
+        raise TableError(f"{path}: not a whole .parquet file; copy or export it again")
+    return pl.read_ipc_stream(done.stdout)
