@@ -215,8 +215,8 @@ def merge_schemas(drafts: Sequence[Schema]) -> Schema:
     Examples
     --------
     >>> a, b = Column("sex", levels=("f", "m")), Column("sex", levels=("f", "x"))
-    >>> merge_schemas([Schema((a,)), Schema((b, Column("dose", 0, 9)))]).to_json()["columns"]
-    {'dose': {'low': 0.0, 'high': 9.0, 'optional': True}, 'sex': {'levels': ['f', 'm', 'x']}}
+    >>> merge_schemas([Schema((a,)), Schema((b, Column("dose", 1, 9)))]).to_json()["columns"]
+    {'dose': {'low': 1.0, 'high': 9.0, 'optional': True}, 'sex': {'levels': ['f', 'm', 'x']}}
     """
     by_name: dict[str, list[Column]] = {}
     for draft in drafts:
