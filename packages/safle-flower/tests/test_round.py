@@ -14,11 +14,11 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.superlink.grid.http_grid import HttpGrid
+from safle.server.files import sum_histograms
 
 from safle.encoders import make_encoder
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import FederationError, SettingsError, StoreError
-from safle.server.files import sum_histograms
 from safle.server.limits import Limits
 from safle.server.store import Store
 from safle.statistics import Accumulator
@@ -180,8 +180,6 @@ def test_the_model_is_that_of_files_and_of_the_pooled_data(deployment, federatio
     assert deployment.model() == federation.pooled(federation.names)
     total = tmp_path / "results" / "total.stats"
     assert total.read_bytes() == (tmp_path / "by-files.stats").read_bytes()
-    manifest = json.loads((tmp_path / "results" / "total.stats.manifest.json").read_text())
-    assert sorted(entry["client"] for entry in manifest["contributions"]) == [*federation.names]
     sizes = [federation.statistics_file(name).stat().st_size for name in federation.names]
     assert [row.bytes for row in report.clients] == sizes
     assert report.bytes_received == sum(sizes)
@@ -236,7 +234,7 @@ def test_an_answer_that_is_none_is_refused(deployment, federation, tmp_path, mis
     assert len(row.reason) <= 500
     assert deployment.model() == federation.by_files(["a"], tmp_path)
     outside = [p for p in tmp_path.iterdir() if p.name not in ("store", "results")]
-    assert [p.name for p in outside] == ["by-files.stats", "by-files.stats.manifest.json"]
+    assert [p.name for p in outside] == ["by-files.stats"]
 
 
 def test_a_path_for_a_name_is_a_name_and_no_path(deployment, federation, tmp_path):

@@ -20,7 +20,6 @@ from safle.errors import FederationError, SafleError, SettingsError, SolveError
 from safle.model import Model
 from safle.server.contribution import Contribution
 from safle.server.database import DATABASE
-from safle.server.files import write_sum
 from safle.server.limits import Limits
 from safle.server.store import Store
 from safle.solver import solve
@@ -96,7 +95,7 @@ class HistogramTask:
 
 
 def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
-    """Run a federation over ``grid``: its model, sum, manifest and report go to ``output``.
+    """Run a federation over ``grid``: its model, sum and report go to ``output``.
 
     Raises
     ------
@@ -124,7 +123,7 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
             _gather(Round(grid, task, run.rules, progress), store, found)
             _check_enough(store, run, found)
             statistics = task.total.snapshot()
-            write_sum(output / TOTAL, statistics, store.members.values())
+            write_statistics(output / TOTAL, statistics)
             try:
                 model = _solve(encoder, statistics, output, run, found)
             except SolveError as error:

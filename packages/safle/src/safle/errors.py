@@ -68,10 +68,6 @@ class PolicyRefused(SafleError, ValueError):
         self.rule = rule
 
 
-class ApprovalError(SafleError, ValueError):
-    """A contribution that nobody who may has signed, or a signature that is not under it."""
-
-
 class StoreError(SafleError, ValueError):
     """A store of contributions that cannot be used as asked."""
 

@@ -1,4 +1,4 @@
-"""What a site lets out, as its people do it: policy, count, approve, store, log, attack."""
+"""What a site lets out, as its people do it: policy, count, store, log, attack."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from safle.cli.main import run
 from safle.tables import open_table, write_table
 from support.data_sets import fixed_data
 
-ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
 pytestmark = pytest.mark.slow
 
 SAFLE = Path(sys.executable).with_name("safle")
@@ -22,20 +21,13 @@ COUNT = ("count", "a.npz", "--encoder", "encoder.safetensors", "-o", "a.stats")
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """A folder with a client's table, a policy, and a key of its officer."""
-    from cryptography.hazmat.primitives import serialization as form
-
+    """A folder with a client's table and a policy."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.sqlite"))
     data = fixed_data("embedding", 12)
     data.encoder.save("encoder.safetensors")
     write_table("a.npz", data.features, np.array(["ill", "well"])[np.arange(12) % 2])
     Path("policy.toml").write_text("least_samples = 12\nleast_per_class = 6\n")
-    key = ed25519.Ed25519PrivateKey.generate()
-    style = form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()
-    Path("key").write_bytes(key.private_bytes(*style))
-    public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
-    Path("roster").write_bytes(public + b" officer\n")
     return data
 
 
@@ -53,21 +45,15 @@ def safle(capsys):
     return call
 
 
-def test_what_leaves_is_counted_approved_kept_and_logged(site, safle):
+def test_what_leaves_is_counted_kept_and_logged(site, safle):
     _, said = safle(*COUNT, "--policy", "policy.toml")
     assert "warning" not in said
-    out, _ = safle("approve", "a.stats", "--key", "key", "--yes")
-    assert "kept: 6 of class 'ill' (at least 6)" in out
-    add = ("store", "add", "store", "--encoder", "encoder.safetensors", "--roster", "roster")
-    safle(*add, "a.stats")
+    assert "kept: 6 of class 'ill' (at least 6)" in Path("a.stats.release.txt").read_text()
+    safle("store", "add", "store", "--encoder", "encoder.safetensors", "a.stats")
     out, _ = safle("log", "store")
     assert "received" in out
-    assert "signed by officer" in out
     out, _ = safle("log")
     assert "sent" in out
-    Path("a.stats.approval").unlink()
-    _, said = safle("store", "add", "store", "a.stats", "--client", "b", code=1)
-    assert said.startswith("error: a.stats: not signed; ")
 
 
 def test_a_refusal_is_one_line_and_leaves_nothing(site):

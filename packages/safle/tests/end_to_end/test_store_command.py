@@ -70,14 +70,43 @@ def test_add_remove_and_solve_give_the_models_of_files(folder):
     assert "none" in safle("store", "verify", "store", folder=folder).stdout
 
 
-def test_a_sum_with_its_manifest_is_written_for_further_sums(folder):
+def test_a_sum_is_written_for_further_sums(folder):
     encoder = ("--encoder", "encoder.safetensors")
     safle("store", "add", "other", *encoder, "a.stats", "b.stats", folder=folder)
     safle("store", "solve", "other", "-o", "x.model", "--sum", "x.total", folder=folder)
     safle("sum", "x.total", "c.stats", "-o", "y.total", folder=folder)
     assert (folder / "y.total").read_bytes() == (folder / "abc.total").read_bytes()
-    again = safle("sum", "x.total", "b.stats", "-o", "z.total", folder=folder, code=1)
-    assert "already" in again.stderr
+
+
+def test_adding_again_after_an_interruption_takes_the_rest_and_names_what_is_refused(folder):
+    add = ("store", "add", "again", "--encoder", "encoder.safetensors")
+    safle(*add, "a.stats", folder=folder)
+    (folder / "broken.stats").write_bytes((folder / "b.stats").read_bytes()[:-9])
+    done = safle(*add, "a.stats", "b.stats", "c.stats", folder=folder)
+    assert re.search(r"added +2\n +already there +1\n", done.stdout), done.stdout
+    safle("store", "remove", "again", "c", folder=folder)
+    done = safle(*add, "a.stats", "broken.stats", "c.stats", folder=folder, code=1)
+    assert "warning: refused: broken.stats: " in done.stderr
+    assert done.stderr.endswith("error: 1 of 3 files were refused, named above; see --help\n")
+    assert [*Store.open(folder / "again").members] == ["a", "b", "c"]
+
+
+def test_a_model_is_told_from_those_of_a_store_that_has_changed_since(folder):
+    add = ("store", "add", "changing", "--encoder", "encoder.safetensors")
+    safle(*add, "a.stats", "b.stats", folder=folder)
+    assert "none was solved" in safle("store", "list", "changing", folder=folder).stdout
+    safle("store", "solve", "changing", "-o", "old.model", folder=folder)
+    card = ("card", "old.model", "--store", "changing", "-o", "card.md")
+    safle(*card, folder=folder)
+    assert "of exactly these clients" in safle("store", "list", "changing", folder=folder).stdout
+    safle(*add, "c.stats", folder=folder)
+    assert "come or gone since" in safle("store", "list", "changing", folder=folder).stdout
+    assert "come or gone since" in safle(*card, folder=folder, code=1).stderr
+    safle("store", "remove", "changing", "c", folder=folder)
+    safle(*card, folder=folder)
+    other = ("card", "old.model", "--sum", "abc.total", "-o", "card.md")
+    assert "solved from another sum" in safle(*other, folder=folder, code=1).stderr
+    safle("card", "old.model", "--sum", "ab.total", "-o", "card.md", folder=folder)
 
 
 def state(store):
@@ -90,9 +119,8 @@ def state(store):
     ("arguments", "said"),
     [
         (["add", "nosuch", "a.stats"], "not a store"),
-        (["add", "one", "a.stats"], "has sent the same"),
-        (["add", "one", "a.stats", "--client", "z"], "client 'a' already"),
-        (["add", "one", "abc.total"], "is a sum of contributions"),
+        (["add", "one", "b.stats", "--client", "a"], "has sent another contribution"),
+        (["add", "one", "a.stats", "--client", "z"], "the contribution of 'a' already"),
         (["add", "one", "a.npz"], "a.npz"),
         (["add", "one", "nosuch.stats"], "nosuch.stats"),
         (["remove", "one", "nobody"], "it has 'a'"),

@@ -24,7 +24,7 @@ from safle.evaluation import Report
 from safle.model.probabilities import exponential, odds, probabilities
 from safle.private.counts_space import EvaluationSpace
 from safle.private.rehearsal import add_privately
-from safle.server.files import sum_evaluations
+from safle.server.summing import sum_evaluations
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.wire import container, decode_evaluation, encode_evaluation
@@ -49,10 +49,10 @@ def test_sites_add_up_to_the_bytes_of_the_pooled_count(answered: Answered, tmp_p
         safle.write_evaluation(
             tmp_path / f"{at}.eval", safle.evaluate(model, features[part], labels[part])
         )
-    manifest = sum_evaluations([tmp_path], tmp_path / "total.eval")
+    summed = sum_evaluations([tmp_path], tmp_path / "total.eval")
     pooled = safle.evaluate(model, features, labels)
     assert (tmp_path / "total.eval").read_bytes() == encode_evaluation(pooled)
-    assert manifest.samples == len(labels)
+    assert summed.samples == len(labels)
     assert safle.read_evaluation(tmp_path / "total.eval") == pooled
 
 

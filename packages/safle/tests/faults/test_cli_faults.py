@@ -15,7 +15,7 @@ import pytest
 from safle.encoders import EmbeddingEncoder
 from safle.encoders.calibration import DeclaredRange
 from safle.model import Model, load_model
-from safle.server.files import sum_files
+from safle.server.summing import sum_files
 from safle.solver import solve
 from safle.statistics import count
 from safle.tables import write_table
@@ -51,8 +51,7 @@ def folder(digits: tuple[np.ndarray, np.ndarray], tmp_path_factory: pytest.TempP
     damaged = bytearray((place / "a.stats").read_bytes())
     damaged[len(damaged) // 2] ^= 1
     (place / "damaged.stats").write_bytes(damaged)
-    for name in ("old", "old.manifest.json"):
-        (place / name).write_bytes(OLD)
+    (place / "old").write_bytes(OLD)
     return place
 
 
@@ -88,10 +87,9 @@ def safle(folder: Path, *arguments: str, **settings: object) -> subprocess.Compl
     ("arguments", "said"),
     [
         (["sum", "a.stats", "foreign.stats"], "foreign.stats: counted with encoder"),
-        (["sum", "a.stats", "b.stats", "a.stats"], "a.stats has brought already"),
+        (["sum", "a.stats", "b.stats", "a.stats"], "the contribution of 'a.stats' already"),
         (["sum", "a.stats", "damaged.stats"], "damaged.stats: "),
         (["sum", "a.stats", "nosuch.stats"], "nosuch.stats: No such file"),
-        (["remove", "total.stats", "stranger.stats"], "does not list"),
         (["count", "good.npz", *ENCODER, "--labels", "short.npy"], "593 labels for 600 rows"),
         (["count", "good.npz", *ENCODER, "--classes", "one,two"], "'eight'"),
         (["count", "nan.npz", *ENCODER, "--batch", "400"], "begins with sample 400: features"),
@@ -168,16 +166,6 @@ def test_a_full_disk_is_one_line_and_changes_nothing(folder: Path, arguments: li
     assert told[0].startswith("error: ")
     assert full in told[0]
     assert contents(folder) == before
-
-
-def test_a_sum_whose_manifest_cannot_be_written_is_not_written(
-    folder: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "total.stats.manifest.json").mkdir()
-    done = safle(folder, "--quiet", "sum", "a.stats", "-o", str(tmp_path / "total.stats"))
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["total.stats.manifest.json"]
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:

@@ -28,8 +28,8 @@ from safle.wire import decode_statistics
 folder, template, action = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 data = (folder / "new.stats").read_bytes()
 decode_statistics(data)
-MODULES = ("store", "database", "contribution", "limits")
-OURS = ("atomic.py", *(f"/federation/{name}.py" for name in MODULES))
+MODULES = ("store", "database", "contribution", "admission")
+OURS = ("/basics/atomic.py", "/basics/sealed.py", *(f"/server/{name}.py" for name in MODULES))
 
 def act(place):
     if action == "create":

@@ -1,90 +1,201 @@
-"""Sums by several processes, and from any address: the bytes and the errors of one process."""
+"""Sums by files: any grouping gives the same bytes, and nothing is taken twice or half."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 from upath import UPath
 
+from safle.encoders.histogram import Grid, Histogram
 from safle.errors import (
     DuplicateContribution,
     EncoderMismatch,
     FederationError,
     InvalidInput,
     LimitExceeded,
+    SafleError,
     WireError,
 )
-from safle.server import summing
-from safle.server.files import sum_files
+from safle.server import cluster
 from safle.server.limits import Limits
-from safle.server.manifest import manifest_path
-from safle.wire import write_statistics
-from support.data_sets import fixed_data
+from safle.server.summing import sum_files, sum_histograms
+from safle.statistics import count
+from safle.wire import (
+    container,
+    encode_statistics,
+    read_statistics,
+    write_histogram,
+    write_statistics,
+)
+from support.data_sets import fixed_data, fixed_encoder
 
 CLIENTS = 12
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Twelve clients' files in a folder of their own, and their sum by one process beside it."""
+    """Statistics of three clients (a, b, c), of nobody (empty) and of another encoder (other)."""
+    data = fixed_data()
+    parts = {"a": slice(0, 40), "b": slice(40, 90), "c": slice(90, None), "empty": slice(0, 0)}
+    for name, part in parts.items():
+        write_statistics(tmp_path / name, data.part(part).count())
+    write_statistics(tmp_path / "other", fixed_data("linear").count())
+    return tmp_path
+
+
+@pytest.fixture
+def pooled() -> bytes:
+    return encode_statistics(fixed_data().count())
+
+
+@pytest.fixture
+def clients(tmp_path: Path) -> Path:
+    """A folder of twelve clients' files, whose sum is ``pooled``."""
     data, inside = fixed_data(), tmp_path / "clients"
     inside.mkdir()
     for client in range(CLIENTS):
         part = data.part(slice(client, None, CLIENTS))
         write_statistics(inside / f"{client:02}.stats", part.count())
-    sum_files([inside], tmp_path / "one")
-    return tmp_path
+    return inside
 
 
-def same(folder: Path, name: str) -> bool:
-    """Whether the sum called ``name`` and its manifest are those of one process."""
-    one, other = folder / "one", folder / name
-    return (one.read_bytes(), manifest_path(one).read_bytes()) == (
-        other.read_bytes(),
-        manifest_path(other).read_bytes(),
-    )
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.slow
-def test_workers_give_the_same_bytes_and_leave_nothing_behind(folder: Path, monkeypatch) -> None:
-    monkeypatch.setattr(summing, "FAN_IN", 2)
-    monkeypatch.setattr(summing, "LARGEST_SHARD", 1)
+def test_a_sum_is_the_pooled_count_whatever_the_grouping(folder: Path, pooled: bytes) -> None:
     shares: list[float] = []
-    before = {path.name for path in folder.iterdir()}
-    sum_files([folder / "clients"], folder / "two", workers=2, progress=shares.append)
-    assert same(folder, "two")
-    assert shares == [(done + 1) / CLIENTS for done in range(CLIENTS)]
-    assert {path.name for path in folder.iterdir()} - before == {"two", "two.manifest.json"}
+    summed = sum_files([folder / name for name in "abc"], folder / "total", progress=shares.append)
+    assert (folder / "total").read_bytes() == pooled
+    assert (summed.kind, summed.files, summed.samples) == ("statistics", 3, 120)
+    assert (summed.classes, summed.bytes) == ((0, 1, 2), len(pooled))
+    assert summed.digest == container.declared_digest(pooled)
+    assert shares == [1 / 3, 2 / 3, 1]
+    sum_files([folder / "b", folder / "c"], folder / "part")
+    sum_files([folder / "part", folder / "a"], folder / "part")
+    assert (folder / "part").read_bytes() == pooled
 
 
-@pytest.mark.slow
-def test_workers_refuse_what_one_process_refuses(folder: Path) -> None:
-    clients, output = folder / "clients", folder / "total"
-    first, last = clients / "00.stats", clients / "11.stats"
-    with pytest.raises(DuplicateContribution, match=r"00\.stats brings .* which .*00\.stats has"):
-        sum_files([clients, first], output, workers=2)
-    with pytest.raises(LimitExceeded, match=r"00\.stats: 10 samples"):
-        sum_files([clients], output, workers=2, limits=Limits(most_samples=9))
-    content = bytearray(last.read_bytes())
-    content[-40] ^= 1
-    last.write_bytes(content)
-    with pytest.raises(WireError, match=r"11\.stats: .*checksum"):
-        sum_files([clients], output, workers=2)
-    write_statistics(last, fixed_data("linear").count())
-    with pytest.raises(EncoderMismatch, match=r"11\.stats: counted with"):
-        sum_files([clients], output, workers=2)
-    last.unlink()
-    with pytest.raises(FileNotFoundError, match=r"11\.stats"):
-        sum_files([clients, last], output, workers=2)
-    assert not output.exists()
-    assert not list(folder.glob(".partial-*"))
+def test_what_is_taken_from_a_sum_was_never_in_it(folder: Path) -> None:
+    sum_files([folder / name for name in "abc"], folder / "total")
+    sum_files([folder / "a", folder / "c"], folder / "never")
+    total, part = (read_statistics(folder / name) for name in ("total", "b"))
+    assert encode_statistics(total - part) == (folder / "never").read_bytes()
+
+
+def test_duplicates_only_if_allowed_and_empty_clients_any_number(folder: Path) -> None:
+    twice = [folder / "a", folder / "a"]
+    with pytest.raises(DuplicateContribution, match=r"/a: .* of 'a' already; .*allow-duplicates"):
+        sum_files(twice, folder / "total")
+    assert sum_files(twice, folder / "total", allow_duplicates=True).samples == 80
+    nobody = [folder / "empty"] * 3
+    with pytest.raises(LimitExceeded, match="empty: no samples"):
+        sum_files([*nobody, folder / "a"], folder / "one")
+    allowed = Limits(allow_empty=True)
+    assert sum_files([*nobody, folder / "a"], folder / "one", limits=allowed).samples == 40
+    assert (folder / "one").read_bytes() == (folder / "a").read_bytes()
+
+
+def _damage(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "said"),
+    [
+        (lambda f: (f / "c").write_bytes((f / "other").read_bytes()), EncoderMismatch, "/c: "),
+        (lambda f: (f / "c").write_bytes((f / "a").read_bytes()), DuplicateContribution, "/c: "),
+        (lambda f: (f / "c").write_bytes((f / "c").read_bytes()[:-9]), WireError, "/c: "),
+        (lambda f: (f / "c").write_bytes(b"PK"), WireError, "not a safle file"),
+        (lambda f: _damage(f / "c"), WireError, "/c: "),
+        (lambda f: (f / "c").unlink(), FileNotFoundError, "/c"),
+    ],
+)
+def test_a_failed_sum_changes_nothing(
+    folder: Path, spoil: Callable, error: type[Exception], said: str
+) -> None:
+    sum_files([folder / "b"], folder / "total")
+    spoil(folder)
+    before = contents(folder)
+    with pytest.raises(error, match=said):
+        sum_files([folder / name for name in "abc"], folder / "total")
+    assert contents(folder) == before
+
+
+def test_nothing_to_sum_and_a_declared_encoder(folder: Path) -> None:
+    with pytest.raises(InvalidInput, match="nothing to sum"):
+        sum_files([], folder / "total")
+    with pytest.raises(EncoderMismatch, match="/a: counted with"):
+        sum_files([folder / "a"], folder / "total", made=fixed_encoder("linear"))
+    assert not (folder / "total").exists()
+
+
+def test_limits_hold_for_every_file(folder: Path) -> None:
+    with pytest.raises(LimitExceeded, match="/b: 50 samples"):
+        sum_files([folder / "a", folder / "b"], folder / "total", limits=Limits(most_samples=49))
+    with pytest.raises(LimitExceeded, match="3 classes"):
+        sum_files([folder / "a"], folder / "x", limits=Limits(most_classes=2))
+
+
+def test_many_classes_are_summed_in_linear_time(tmp_path: Path) -> None:
+    encoder = fixed_encoder("linear", 2)
+    limits = Limits(most_classes=10**6)
+
+    def seconds(classes: int) -> float:
+        for name in "ab":
+            labels = np.arange(classes) + (classes if name == "b" else 0)
+            features = np.arange(2 * classes).reshape(-1, 2) % 7.0 + (name == "b")
+            write_statistics(tmp_path / name, count(encoder, features, labels))
+        begun = time.process_time()
+        sum_files([tmp_path / "a", tmp_path / "b"], tmp_path / "sum", limits=limits)
+        return time.process_time() - begun
+
+    seconds(100)
+    # Eight times the classes; a quadratic merge would take 64 times as long.
+    assert seconds(40_000) < 30 * max(seconds(5_000), 0.05)
+
+
+def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).random((30, 4))
+    grid = Grid(0, 1, 16)
+    for name, part in {"a": values[:10], "b": values[10:], "whole": values}.items():
+        write_histogram(tmp_path / name, Histogram.of(part, grid))
+    write_histogram(tmp_path / "other", Histogram.of(values, Grid(0, 2, 16)))
+    summed = sum_histograms([tmp_path / "b", tmp_path / "a"], tmp_path / "total")
+    assert (tmp_path / "total").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert (summed.kind, summed.samples) == ("histogram", 30)
+    before = contents(tmp_path)
+    for names, error in {
+        ("a", "a"): DuplicateContribution,
+        ("a", "other"): EncoderMismatch,
+        (): InvalidInput,
+    }.items():
+        with pytest.raises(error):
+            sum_histograms([tmp_path / name for name in names], tmp_path / "total")
+    with pytest.raises(SafleError, match="histogram"):
+        sum_files([tmp_path / "a"], tmp_path / "total")
+    for declared in ({"features": 3}, {"grid": Grid(0, 2, 16)}, {"limits": Limits(most_samples=9)}):
+        with pytest.raises(LimitExceeded, match="/a: "):
+            sum_histograms([tmp_path / "a", tmp_path / "b"], tmp_path / "total", **declared)
+    assert contents(tmp_path) == before
+
+
+def test_histograms_of_another_grid_are_not_unfolded(tmp_path: Path) -> None:
+    grid = {"grid": [(0.0).hex(), (1.0).hex(), 1 << 16], "features": 1000, "planes": 1}
+    (tmp_path / "large").write_bytes(container.to_bytes(container.HISTOGRAM, grid, {}))
+    # Unfolded, it would fail for lack of its section.
+    with pytest.raises(LimitExceeded, match="this federation has 3"):
+        sum_histograms([tmp_path / "large"], tmp_path / "total", features=3)
 
 
 def _alive(process: int) -> bool:
@@ -135,38 +246,28 @@ def killing_readers(path: Path, *, times: int) -> Iterator[list[int]]:
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_is_replaced(folder: Path) -> None:
-    files = sorted((folder / "clients").iterdir())
-    with killing_readers(files[7], times=2) as killed:
-        sum_files(files, folder / "two", workers=2)
-    assert len(set(killed)) == 2
-    assert same(folder, "two")
-
-
-@pytest.mark.slow
-def test_a_worker_that_dies_every_time_ends_the_sum(folder: Path) -> None:
-    files = sorted((folder / "clients").iterdir())
-    with (
-        # What is finished between two deaths starts the count again.
-        killing_readers(files[7], times=CLIENTS * summing.ATTEMPTS) as killed,
-        pytest.raises(FederationError, match=r"died 3 times at .*\.stats"),
-    ):
-        sum_files(files, folder / "two", workers=2)
-    assert len(killed) >= summing.ATTEMPTS
-    assert not (folder / "two").exists()
-
-
-@pytest.mark.slow
-def test_a_ray_cluster_gives_the_same_bytes_also_when_a_task_is_killed(folder: Path) -> None:
+def test_a_ray_cluster_gives_the_same_bytes_and_errors_also_when_a_task_is_killed(
+    clients: Path, pooled: bytes, monkeypatch
+) -> None:
     pytest.importorskip("ray")
-    files = sorted((folder / "clients").iterdir())
+    monkeypatch.setattr(cluster, "FAN_IN", 2)
+    monkeypatch.setattr(cluster, "LARGEST_SHARD", 1)
+    files, output = sorted(clients.iterdir()), clients.parent / "total"
+    shares: list[float] = []
     with killing_readers(files[7], times=1) as killed:
-        sum_files(files, folder / "two", workers=2, ray="local")
+        sum_files(files, output, ray="local", progress=shares.append)
     assert len(killed) == 1
-    assert same(folder, "two")
+    assert output.read_bytes() == pooled
+    assert shares == [(done + 1) / CLIENTS for done in range(CLIENTS)]
+    output.unlink()
+    with pytest.raises(DuplicateContribution, match=r"00\.stats: .* of '00\.stats' already"):
+        sum_files([*files, files[0]], output, ray="local")
+    with pytest.raises(LimitExceeded, match=r"00\.stats: 10 samples"):
+        sum_files(files, output, ray="local", limits=Limits(most_samples=9))
     files[3].write_bytes(b"nonsense" * 20)
     with pytest.raises(WireError, match=r"03\.stats: not a safle file"):
-        sum_files(files, folder / "total", workers=2, ray="local")
+        sum_files(files, output, ray="local")
+    assert not output.exists()
 
 
 def test_a_ray_cluster_that_does_not_start_in_time_is_started_again(monkeypatch) -> None:
@@ -179,34 +280,27 @@ def test_a_ray_cluster_that_does_not_start_in_time_is_started_again(monkeypatch)
 
     monkeypatch.setattr(ray, "init", start)
     with pytest.raises(FederationError, match="no Ray cluster at 'local': The current node timed"):
-        summing.RayCluster("local", 2)
-    assert begun == ["local"] * summing.ATTEMPTS
+        cluster.RayCluster("local")
+    assert begun == ["local"] * cluster.ATTEMPTS
 
 
-def test_a_folder_stands_for_its_files_and_not_for_its_manifests(folder: Path) -> None:
-    clients = folder / "clients"
-    names = [path.name for path in sorted(clients.iterdir())]
+def test_a_folder_stands_for_its_files_and_not_for_sheets(clients: Path, pooled: bytes) -> None:
     (clients / ".hidden").write_bytes(b"")
-    sum_files([clients / names[0], clients / names[1]], clients / "01.stats")
-    (clients / names[0]).unlink()
-    sum_files([clients], folder / "again")
-    assert same(folder, "again")
+    (clients / "00.stats.release.txt").write_bytes(b"a sheet")
+    sum_files([clients], clients.parent / "again")
+    assert (clients.parent / "again").read_bytes() == pooled
 
 
-def test_addresses_are_read_like_files(folder: Path) -> None:
+def test_addresses_are_read_like_files(clients: Path, pooled: bytes) -> None:
+    folder = clients.parent
     remote = UPath("memory://safle-tests/clients")
     remote.mkdir(parents=True, exist_ok=True)
-    for path in (folder / "clients").iterdir():
+    for path in clients.iterdir():
         (remote / path.name).write_bytes(path.read_bytes())
     sum_files([str(remote)], folder / "two")
-    assert same(folder, "two")
-    sum_files([f"file://{folder / 'clients'}"], folder / "three")
-    assert same(folder, "three")
-    # A sum at an address stands for what its manifest lists.
-    for path in (folder / "one", manifest_path(folder / "one")):
-        (remote.parent / path.name).write_bytes(path.read_bytes())
-    with pytest.raises(DuplicateContribution, match="memory://safle-tests/one brings"):
-        sum_files([folder / "clients" / "03.stats", f"{remote.parent}/one"], folder / "four")
+    assert (folder / "two").read_bytes() == pooled
+    sum_files([f"file://{clients}"], folder / "three")
+    assert (folder / "three").read_bytes() == pooled
     (remote / "03.stats").write_bytes(b"nonsense" * 20)
     with pytest.raises(WireError, match=r"memory://safle-tests/clients/03\.stats: not a safle"):
         sum_files([str(remote)], folder / "four")

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[4]
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
-PROGRAMS = ("safle", "python", "python3", "pip", "make", "cmp", "cat", "ssh-keygen")
+PROGRAMS = ("safle", "python", "python3", "pip", "make", "cmp", "cat", "echo", "ssh-keygen")
 
 NOT_RUN = {
     r"pip |python3 -m venv|make ": "installs or builds: .ci/run does it, in empty environments",

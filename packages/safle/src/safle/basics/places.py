@@ -10,6 +10,10 @@ from pathlib import Path
 from safle.errors import InvalidInput, MissingExtra, SafleError, WireError
 
 StrPath = str | os.PathLike[str]
+SHEET, SHEET_PAGE = ".release.txt", ".release.html"
+"""What follows a contribution's name in those of its release sheets."""
+BESIDE = (SHEET, SHEET_PAGE, ".sig")
+"""How names end of what lies beside contributions and is none."""
 
 
 def as_path(place: StrPath) -> Path:

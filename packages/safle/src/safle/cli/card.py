@@ -9,6 +9,7 @@ from safle.cli import options as opt
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
+    from safle.model import Model
     from safle.server.contribution import Entry
 
 EXAMPLE = "safle card model.safetensors --store store --test test.csv -o model-card.md"
@@ -40,8 +41,9 @@ def card(
 ) -> None:
     """Write a model card: sites, samples, head, privacy, figures, digests and limits.
 
-    It is Markdown, to be read and completed by people: what the model is for, and who answers
-    for it, is yours to add.
+    With --store or --sum, the model must have been solved from exactly that: a store that has
+    changed since is refused. It is Markdown, to be read and completed by people: what the model
+    is for, and who answers for it, is yours to add.
     """
     from safle.basics import atomic
     from safle.cli.scores import score
@@ -50,28 +52,38 @@ def card(
     from safle.server.card import write_card
 
     opt.refuse_overwriting(output, model, total, test, selection["labels"])
+    session.announce_compilation()
     loaded, figures = load_model(model), {}
+    sites = _sites(session, loaded, store, total)
     if test is not None:
-        session.announce_compilation()
         with session.progress(f"evaluating on {test.name}") as advance:
             counts = score(loaded, test, batch, advance, **selection)
         figures = Report(counts.total).facts()
         figures = {"measured on": test.name, **figures}
-    text = write_card(loaded, sites=_sites(store, total), mode=mode, figures=figures)
+    text = write_card(loaded, sites=sites, mode=mode, figures=figures)
     atomic.write_text(output, text)
     session.text([f"{output}: a model card of {len(text.splitlines())} lines"])
 
 
-def _sites(store: Path | None, total: Path | None) -> "list[Entry]":
+def _sites(
+    session: Session, model: "Model", store: Path | None, total: Path | None
+) -> "list[Entry]":
+    """Who contributed; an error if the model was not solved from that."""
+    from safle.errors import InvalidInput
     from safle.server.contribution import Contribution
-    from safle.server.manifest import read_manifest
     from safle.server.store import Store
+    from safle.solver.solution import digest_of_sum
 
     if store is not None:
-        with Store.open(store) as opened:
+        with (
+            Store.open(store) as opened,
+            session.progress(f"summing {len(opened.members)} contributions") as advance,
+        ):
+            opened.check_origin(model, advance)
             return list(opened.members.values())
     if total is None:
         return []
-    _, entry = Contribution.read(total).open()
-    manifest = read_manifest(total, entry)
-    return [entry] if manifest is None else list(manifest.contributions)
+    statistics, entry = Contribution.read(total).open(model.encoder)
+    if digest_of_sum(statistics) != model.sum_digest:
+        raise InvalidInput(f"{total}: the model was solved from another sum; name that one")
+    return [entry]

@@ -18,7 +18,6 @@ from safle.statistics.noisy import NoisyStatistics
 if TYPE_CHECKING:
     from safle.cli.session import Session
     from safle.model import Model
-    from safle.server.manifest import Manifest
     from safle.site.rehearsal import Rehearsal
     from safle_lab.attack import Attack
 
@@ -193,19 +192,6 @@ def model_facts(model: Model, *, size: int) -> Facts:
         "encoder": model.encoder.fingerprint,
         "digest": model.digest,
     }
-
-
-def manifest_facts(manifest: Manifest) -> Facts:
-    """What a sum is made of."""
-    facts: Facts = {
-        "of": manifest.kind,
-        "contributions": f"{len(manifest.contributions):,}",
-        "samples": f"{manifest.samples:,}",
-        "digest of the sum": manifest.digest,
-    }
-    if manifest.removed:
-        facts["removed by force"] = f"{len(manifest.removed):,}"
-    return facts
 
 
 def warn_of_classes(session: Session, names: Sequence[ClassName]) -> None:

@@ -18,8 +18,7 @@ CLASSES_SHOWN = 30
 @click.argument(
     "file",
     type=FILE,
-    help="An encoder, schema, statistics, histogram, model, manifest, features, counts or private "
-    "file.",
+    help="An encoder, schema, statistics, histogram, model, features, counts or private file.",
 )
 @table_options(labels=True)
 @client_options("an encoder")
@@ -91,15 +90,12 @@ def _statistics(session: Session, path: Path) -> None:
     from safle.basics.places import naming
     from safle.cli.describe import statistics_facts, worked_out
     from safle.server.contribution import Contribution
-    from safle.server.manifest import read_manifest
     from safle.site.disclosure import disclosures, name_given_away
 
     session.announce_compilation()
     with naming(path):
         statistics, entry = Contribution.read(path).open()
     facts = statistics_facts(statistics, size=entry.bytes, digest=entry.digest)
-    manifest = read_manifest(path, entry)
-    facts["contributions"] = "no manifest" if manifest is None else len(manifest.contributions)
     facts["checks"] = "checksum, digest, sizes, all invariants of counts"
     session.facts(f"{path}: statistics", facts)
     counts = list(zip(statistics.class_names, statistics.class_counts.tolist(), strict=True))
@@ -162,20 +158,6 @@ def _round_facts(payload: bytes) -> dict[str, object]:
     return {**parties, "needed to open": opening, "at most": most}
 
 
-def _manifest(session: Session, path: Path) -> None:
-    from safle.basics.memory import readable
-    from safle.cli.describe import listing, manifest_facts
-    from safle.server.manifest import load_manifest
-
-    manifest = load_manifest(path)
-    session.facts(f"{path}: manifest of a sum", manifest_facts(manifest))
-    rows = [
-        [c.client, c.digest[:12], listing(c.classes), f"{c.samples:,}", readable(c.bytes)]
-        for c in manifest.contributions
-    ]
-    session.table(["file", "digest", "classes", "samples", "size"], rows, names=3)
-
-
 def _table(session: Session, path: Path, **selection: Any) -> None:
     from safle.basics.memory import readable
     from safle.cli.describe import listing
@@ -211,7 +193,6 @@ _SHOWS: dict[str, Callable[[Session, Path], None]] = {
     "model": _model,
     "classifier": _classifier,
     "statistics": _statistics,
-    "manifest": _manifest,
 }
 _MORE = {
     "noisy statistics": "",

@@ -8,11 +8,8 @@ from pathlib import Path
 
 def kind_of(path: Path) -> str:
     """One of our kinds of file, by what is in it; "table" for all others."""
-    from safle.server.manifest import SUFFIX
     from safle.wire import peek_kind
 
-    if path.name.endswith(SUFFIX):
-        return "manifest"
     return peek_kind(path) or _safetensors_kind(path)
 
 

@@ -14,7 +14,6 @@ import rich_click as click
 
 from safle.basics.texts import printable
 from safle.cli.airlock import airlock
-from safle.cli.approve import approve
 from safle.cli.card import card
 from safle.cli.count import count
 from safle.cli.demo import demo
@@ -30,18 +29,16 @@ from safle.cli.predict import predict
 from safle.cli.private import private
 from safle.cli.publish import publish
 from safle.cli.rehearse import rehearse
-from safle.cli.remove import remove
 from safle.cli.schema import schema
-from safle.cli.session import Session
+from safle.cli.session import Session, explain
 from safle.cli.solve import solve
 from safle.cli.store import store
 from safle.cli.sum import add_up
-from safle.errors import SafleError
 
 COMMANDS = (
     *(encoder, rehearse, count, store, evaluate),
-    *(schema, histogram, approve, airlock, show_log),
-    *(add_up, remove, solve, publish, private),
+    *(schema, histogram, airlock, show_log),
+    *(add_up, solve, publish, private),
     *(predict, fit_temperature, card, export, inspect_file),
     demo,
 )
@@ -144,7 +141,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         if session.debug:
             raise
-        code = _fail(_explained(error), 1)
+        code = _fail(explain(error), 1)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -152,16 +149,6 @@ def _usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     hint = f" (see '{context.command_path} --help')" if context is not None else ""
     return error.format_message() + hint
-
-
-def _explained(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    if isinstance(error, SafleError | OSError):
-        return str(error)
-    if isinstance(error, MemoryError):
-        return f"out of memory: {error}"
-    return f"unexpected {type(error).__name__}: {error}; please report it, with --debug's output"
 
 
 def _fail(text: str, code: int) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from safle.basics.texts import printable
-from safle.errors import SafleWarning
+from safle.errors import SafleError, SafleWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -157,3 +157,14 @@ def _bar(title: str, pace: Pace) -> Iterator[Advance]:
             bars.update(task, completed=done, pace=str(pace))
 
         yield advance
+
+
+def explain(error: Exception) -> str:
+    """An error in one line: what went wrong, and with which file."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, SafleError | OSError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return f"out of memory: {error}"
+    return f"unexpected {type(error).__name__}: {error}; please report it, with --debug's output"

@@ -125,7 +125,7 @@ def solve_and_save(
     *,
     curve: Path | None,
     **how: Any,
-) -> None:
+) -> Model:
     """Solve, write the model and maybe the ridge curve, and say what came out, or whose fault."""
     from safle.errors import SolveError
     from safle.model import Model
@@ -145,6 +145,7 @@ def solve_and_save(
     if curve is not None and solution.curve is not None:
         write_curve(solution.curve, curve)
     session.facts(f"{output}: model", _facts(model, solution))
+    return model
 
 
 def _warn_of_copies(session: Session, solution: Solution) -> None:

@@ -18,8 +18,9 @@ from safle.cli.options import (
     store_argument,
     written,
 )
-from safle.cli.session import Session
+from safle.cli.session import Session, explain
 from safle.cli.solve import check_usage, solve_and_save, solve_options
+from safle.errors import SafleError, StoreError
 
 if TYPE_CHECKING:
     from safle.server.store import Store
@@ -33,7 +34,6 @@ EXAMPLES = (
     "safle store solve store -o model.safetensors",
 )
 CLIENT = "Whose contribution it is, if there is one file."
-ROSTER = "Public keys (ssh-ed25519, one per line), one of which must have signed: safle approve."
 ENCODER = "The encoder that all clients share; makes the store if there is none."
 
 
@@ -42,9 +42,9 @@ def store() -> None:
     """Keep contributions, add late ones, take clients back, and solve again from what is kept.
 
     A store is a folder. It survives a kill at any moment, and the model solved from it is
-    byte for byte the one of a federation of exactly the clients that are in. [b]safle sum[/b],
-    [b]remove[/b] and [b]solve[/b] do the same with files of your own; [b]--sum[/b] of
-    [b]store solve[/b] writes the sum that they would.
+    byte for byte the one of a federation of exactly the clients that are in. [b]safle sum[/b]
+    and [b]solve[/b] do the same with files of your own; [b]--sum[/b] of [b]store solve[/b] writes
+    the sum that they would.
     """
 
 
@@ -53,7 +53,6 @@ def store() -> None:
 @click.argument("files", type=FILE, nargs=-1, required=True, help="Statistics files.")
 @option("--client", CLIENT, "NAME", show_default="the file's name without its suffix")
 @option("--encoder encoder_path", ENCODER, "FILE", type=FILE, show_default="the store's")
-@option("--roster", ROSTER, "FILE", type=FILE, show_default="the store's, or none")
 @option("--allow-duplicates", "Take the same counts of two clients.", is_flag=True)
 @empty_option
 @limit_options
@@ -64,18 +63,20 @@ def add(
     files: tuple[Path, ...],
     client: str | None,
     encoder_path: Path | None,
-    roster: Path | None,
     allow_duplicates: bool,
     **limits: Any,
 ) -> None:
     """Verify contributions and keep them, one per client.
 
-    A file that is refused stops the command; the files before it are in. Limits and the
-    roster are kept with the store, for all that come later.
+    Each file is taken or refused by itself: one that is taken is on the disk, whatever becomes of
+    the others, and those that are refused are named at the end (exit code 1). Call it again after
+    an interruption: what is already there is left as it is. Limits are kept with the store, for
+    all that come later.
     """
     if client is not None and len(files) > 1:
         raise click.UsageError(f"--client names one client; found {len(files)} files")
     session.announce_compilation()
+    refused = 0
     with (
         _open(folder, encoder_path) as opened,
         session.progress(f"adding {len(files)} files") as advance,
@@ -83,12 +84,22 @@ def add(
         chosen = chosen_limits(limits, opened.limits)
         if chosen != opened.limits:
             opened.declare(chosen)
-        if roster is not None:
-            opened.require_approval(_read_roster(roster))
+        before = len(opened.members)
         for done, file in enumerate(files, start=1):
-            _add_file(opened, client or file.stem, file, allow_duplicates=allow_duplicates)
+            try:
+                _add_file(opened, client or file.stem, file, allow_duplicates=allow_duplicates)
+            except (SafleError, OSError) as error:
+                if len(files) == 1:
+                    raise
+                session.warn(f"refused: {explain(error)}")
+                refused += 1
             advance(done / len(files))
-        _show(session, folder, opened)
+        added = len(opened.members) - before
+        there = len(files) - added - refused
+        more = {"added": added} | ({"already there": there} if there else {})
+        _show(session, folder, opened, **more)
+    if refused:
+        raise SafleError(f"{refused} of {len(files)} files were refused, named above; see --help")
 
 
 def _open(folder: Path, encoder_path: Path | None) -> Store:
@@ -100,29 +111,12 @@ def _open(folder: Path, encoder_path: Path | None) -> Store:
     return Store.create(folder, load_encoder(encoder_path))
 
 
-def _read_roster(path: Path) -> dict[str, str]:
-    from safle.basics.places import naming
-    from safle.site.approval import LARGEST_TEXT, parse_roster
-    from safle.wire import container
-
-    with naming(path):
-        data = container.read_limited(path, limit=LARGEST_TEXT)
-        return parse_roster(data.decode(errors="replace"))
-
-
 def _add_file(store: Store, client: str, file: Path, *, allow_duplicates: bool) -> None:
     from safle.basics.places import naming
-    from safle.errors import InvalidInput
     from safle.server.contribution import Contribution
-    from safle.server.manifest import manifest_path
 
-    if manifest_path(file).exists():
-        raise InvalidInput(
-            f"{file} is a sum of contributions ({manifest_path(file).name} is beside it); add "
-            "those one by one, so that each can be removed"
-        )
     with naming(file):
-        store.add(Contribution.read(file, client, approved=True), allow_duplicates=allow_duplicates)
+        store.add(Contribution.read(file, client), allow_duplicates=allow_duplicates)
 
 
 def _show(session: Session, folder: Path, store: Store, **more: object) -> None:
@@ -163,7 +157,16 @@ def list_members(session: Session, /, folder: Path) -> None:
         for client, m in opened.members.items()
     ]
     session.table(["client", "received", "samples", "classes", "size", "digest"], rows, names=2)
-    _show(session, folder, opened, encoder=opened.encoder.fingerprint)
+    _show(session, folder, opened, encoder=opened.encoder.fingerprint, **_solved(opened))
+
+
+def _solved(store: Store) -> dict[str, str]:
+    found = store.last_model()
+    if found is None:
+        return {"last model": "none was solved from this store"}
+    solved, current = found
+    state = "of exactly these clients" if current else "of others: clients have come or gone since"
+    return {"last model": f"{solved.model[:16]}, {solved.time}, {state}"}
 
 
 @command(None, *EXAMPLES, of=store)
@@ -174,7 +177,6 @@ def verify(session: Session, /, folder: Path) -> None:
     Exits with 1 and names what is wrong, if anything is. Files that are not the store's own are
     named too, and are no error.
     """
-    from safle.errors import StoreError
     from safle.server.store import Store
 
     session.announce_compilation()
@@ -191,7 +193,7 @@ def verify(session: Session, /, folder: Path) -> None:
 
 @command(None, *EXAMPLES, of=store)
 @store_argument
-@written("--sum total", "Also write the sum, with its manifest beside it.", "statistics")
+@written("--sum total", "Also write the sum.", "statistics")
 @solve_options
 @output("The model file to write.", "model")
 def solve(
@@ -208,8 +210,8 @@ def solve(
     The model's bytes are those of a federation of exactly these clients, whatever
     was added and removed before.
     """
-    from safle.server.files import write_sum
     from safle.server.store import Store
+    from safle.wire import write_statistics
 
     check_usage(curve, how)
     session.announce_compilation()
@@ -217,5 +219,11 @@ def solve(
     with session.progress(f"summing {len(opened.members)} contributions") as advance:
         statistics = opened.total(advance).snapshot()
     if total is not None:
-        write_sum(total, statistics, opened.members.values())
-    solve_and_save(session, opened.encoder, statistics, output, opened.explain, curve=curve, **how)
+        write_statistics(total, statistics)
+    model = solve_and_save(
+        session, opened.encoder, statistics, output, opened.explain, curve=curve, **how
+    )
+    try:
+        opened.remember(model)
+    except StoreError as error:
+        session.warn(f"'safle store list' will not know of this model: {error}")

@@ -12,14 +12,12 @@ from safle.cli.options import BY_FILES, COUNT, FILE, command, option, output
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
-    from safle.encoders.features import ClassName
-    from safle.server.manifest import Manifest
+    from safle.server.summing import Summed
 
 FILES = (
     "Files of statistics, of histograms or of evaluation counts: paths, folders, or addresses "
     "for fsspec."
 )
-WORKERS = "Of statistics: add up in N processes; each takes the memory of two grams."
 RAY = "Of statistics: add up on a Ray cluster; 'local' starts one, 'auto' finds it."
 FEATURES = "Of histograms: refuse those of more or fewer features."
 GRID = "Of histograms: refuse those on another grid."
@@ -32,7 +30,6 @@ FIRST: dict[str, Any] = {"show_default": "the first file's"}
     "safle sum clients/*.stats -o total.stats",
     "safle sum total.stats late.stats -o total.stats",
     "safle sum sites/*.eval -o total.eval",
-    "safle sum clients/ --workers 8 -o total.stats",
     "safle sum s3://bucket/clients/ --ray auto -o total.stats",
     name="sum",
 )
@@ -40,7 +37,6 @@ FIRST: dict[str, Any] = {"show_default": "the first file's"}
 @option(
     "--encoder encoder_path", "Refuse statistics of any other encoder.", "FILE", type=FILE, **FIRST
 )
-@option("--workers", WORKERS, "N", type=COUNT, show_default="in this one")
 @option("--ray", RAY, "ADDRESS")
 @option("--allow-duplicates", "Add the same contribution twice.", is_flag=True)
 @option("--features", FEATURES, "N", type=COUNT, **FIRST)
@@ -48,17 +44,11 @@ FIRST: dict[str, Any] = {"show_default": "the first file's"}
 @option("--ranges", RANGES, "FILE BINS", type=(FILE, int))
 @empty_option
 @limit_options
-@output(
-    "The sum to write; FILE.manifest.json beside it lists the contributions.",
-    "statistics",
-    "histogram",
-    "evaluation counts",
-)
+@output("The sum to write.", "statistics", "histogram", "evaluation counts")
 def add_up(
     session: Session,
     /,
     files: tuple[str, ...],
-    workers: int | None,
     ray: str | None,
     encoder_path: Path | None,
     allow_duplicates: bool,
@@ -72,56 +62,53 @@ def add_up(
 
     What [b]safle store add[/b] and [b]solve[/b] do on the way, for whoever keeps the files
     elsewhere: the bytes are the same. One file is in memory at a time. Order, grouping and the
-    number of processes do not matter, and a sum can be summed again.
+    number of processes do not matter, and a sum can be summed again. A sum does not know what it
+    is made of: only a store can say who is in, and take somebody back.
     """
-    from safle.basics.places import find_files
+    from safle.basics.places import BESIDE, find_files
     from safle.cli.describe import warn_of_classes, warn_of_coarse
     from safle.cli.reading import declared_grid
     from safle.encoders import load_encoder
-    from safle.server.files import sum_evaluations, sum_files, sum_histograms
-    from safle.server.manifest import BESIDE
+    from safle.server.summing import sum_evaluations, sum_files, sum_histograms
     from safle.wire import peek_kind, read_histogram
 
     sources = find_files(files, except_for=BESIDE)
     # The first file decides, the others must be the same.
     kind = peek_kind(sources[0]) if sources else None
-    _check_usage(kind, (encoder_path, workers, ray), (features, grid, ranges))
+    _check_usage(kind, (encoder_path, ray), (features, grid, ranges))
     session.announce_compilation()
     with session.progress(f"summing {len(sources)} files") as advance:
         options: dict[str, Any] = {"allow_duplicates": allow_duplicates, "progress": advance}
         options["limits"] = chosen_limits(limits)
         if kind == "evaluation counts":
-            manifest = sum_evaluations(sources, output, **options)
+            summed = sum_evaluations(sources, output, **options)
         elif kind == "histogram":
             declared = declared_grid(grid, ranges)
-            manifest = sum_histograms(sources, output, features=features, grid=declared, **options)
+            summed = sum_histograms(sources, output, features=features, grid=declared, **options)
         else:
             made = load_encoder(encoder_path) if encoder_path else None
-            manifest = sum_files(sources, output, made=made, workers=workers, ray=ray, **options)
-    classes = sorted({name for entry in manifest.contributions for name in entry.classes})
-    facts = _facts(manifest, classes, output)
-    session.facts(f"{output}: sum of {manifest.kind}", {"files": len(sources)} | facts)
-    warn_of_classes(session, classes)
+            summed = sum_files(sources, output, made=made, ray=ray, **options)
+    session.facts(f"{output}: sum of {summed.kind}", _facts(summed))
+    warn_of_classes(session, summed.classes)
     if kind == "histogram":
         warn_of_coarse(session, read_histogram(output))
 
 
 def _check_usage(kind: str | None, of_statistics: object, of_histograms: object) -> None:
-    none = (None, None, None)
-    if kind in ("histogram", "evaluation counts") and of_statistics != none:
-        raise click.UsageError("--encoder, --workers and --ray apply to statistics; leave them out")
-    if kind != "histogram" and of_histograms != none:
+    if kind in ("histogram", "evaluation counts") and of_statistics != (None, None):
+        raise click.UsageError("--encoder and --ray apply to statistics; leave them out")
+    if kind != "histogram" and of_histograms != (None, None, None):
         raise click.UsageError("--features, --grid and --ranges are for histograms; leave them out")
 
 
-def _facts(manifest: Manifest, classes: list[ClassName], output: Path) -> dict[str, object]:
+def _facts(summed: Summed) -> dict[str, object]:
     from safle.basics.memory import readable
     from safle.cli.describe import listing
 
     return {
-        "contributions": len(manifest.contributions),
-        "samples": f"{manifest.samples:,}",
-        **({"classes": listing(classes)} if classes else {}),
-        "file": readable(output.stat().st_size),
-        "digest": manifest.digest,
+        "files": summed.files,
+        "samples": f"{summed.samples:,}",
+        **({"classes": listing(summed.classes)} if summed.classes else {}),
+        "file": readable(summed.bytes),
+        "digest": summed.digest,
     }

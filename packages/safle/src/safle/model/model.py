@@ -56,6 +56,7 @@ class Model:
     temperature : that scores are divided by before they become probabilities; None where neither
         statistics nor evaluation counts told it
     privacy : what is promised to those whose samples it was made of, where they were noisy sums
+    sum_digest : `safle.solver.solution.digest_of_sum` of what it was solved from
 
     Examples
     --------
@@ -84,6 +85,7 @@ class Model:
         self.squares = None if head is None else Squares(encoder.layout, head)
         self.privacy: Privacy | None = solution.privacy
         self.temperature: float | None = solution.temperature
+        self.sum_digest: str = solution.sum_digest
 
     def __repr__(self) -> str:
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from safle.statistics.privacy import Privacy
 if TYPE_CHECKING:
     from safle.model.model import Model
 
-FORMAT = "safle-model-3"
+FORMAT = "safle-model-4"
 MAX_FILE_BYTES = 1 << 32
 _OWN = "encoder."
 """What the names of the encoder's arrays begin with."""
@@ -43,6 +44,7 @@ def write_model(model: Model) -> bytes:
         "classes": list(model.class_names),
         "head": model.head,
         "ridge": float(model.ridge).hex(),
+        "sum": model.sum_digest,
     }
     if model.privacy is not None:
         header["privacy"] = model.privacy.to_json()
@@ -92,8 +94,15 @@ def _restore_solution(encoder: Encoder, header: dict[str, Any], arrays: Arrays) 
         ridge=ridge,
         quadratic=squares,
         temperature=temperature,
+        sum_digest=_restore_digest(header["sum"]),
         privacy=Privacy.from_json(header["privacy"]) if "privacy" in header else None,
     )
+
+
+def _restore_digest(digest: Any) -> str:
+    if not isinstance(digest, str) or not re.fullmatch("([0-9a-f]{64})?", digest):
+        raise WireError("the digest of the sum is none; expected 64 hexadecimal digits")
+    return digest
 
 
 def _restore_classes(names: Any) -> tuple[ClassName, ...]:

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from safle.basics.places import StrPath, find_files, naming
+from safle.basics.places import BESIDE, StrPath, find_files, naming
 from safle.errors import DuplicateContribution, FederationError, SafleError, WireError
 from safle.private.answer import KeyholderAnswer
 from safle.private.masked import LARGEST_HEAD, Masked, check_head
 from safle.private.round import PrivateRound
 from safle.private.signed import Head
 from safle.private.vector import Bytes, unpack
-from safle.server.manifest import BESIDE
 from safle.site.log import log_refusal, write_log
 from safle.wire import container
 

@@ -25,7 +25,7 @@ def write_card(
 
     Parameters
     ----------
-    sites : the contributions that were summed, as a store or a manifest lists them
+    sites : the contributions that were summed, as a store lists them, or one of their sum
     mode : how contributions travelled, if that is known
     figures : what was measured, by name, and on what
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from safle.basics.places import as_path
+from safle.basics.places import StrPath, as_path
 from safle.encoders.features import ClassName, as_class_names
 from safle.encoders.made import Made
 from safle.errors import InvalidInput
@@ -17,9 +16,6 @@ from safle.wire import container, open_statistics
 from safle.wire.statistics import Admit
 
 LONGEST_NAME = 200
-LARGEST_APPROVAL = 1 << 16
-TEXT, PAGE, APPROVAL = ".release.txt", ".release.html", ".approval"
-"""What follows a contribution's name in those of its release sheets and their signature."""
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
@@ -27,29 +23,17 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 class Contribution:
     """What crosses from a client to the server: the bytes of a statistics file, and who sent them.
 
-    ``approval`` is the signature that goes with them: `safle.site.approval`.
-
     >>> Contribution("hospital-a", b"...").client
     'hospital-a'
     """
 
     client: str
     data: bytes = field(repr=False)
-    approval: bytes = field(default=b"", repr=False)
 
     @staticmethod
-    def read(
-        path: str | os.PathLike[str], client: str | None = None, *, approved: bool = False
-    ) -> Contribution:
-        """The contribution in a file; its client is by default called like the file.
-
-        With ``approved``, the approval beside it is read too, if there is one.
-        """
-        file, approval = as_path(path), b""
-        signed = file.with_name(file.name + APPROVAL)
-        if approved and signed.exists():
-            approval = container.read_limited(signed, limit=LARGEST_APPROVAL)
-        return Contribution(client or file.name, container.read_limited(path), approval)
+    def read(path: StrPath, client: str | None = None) -> Contribution:
+        """The contribution in a file; its client is by default called like the file."""
+        return Contribution(client or as_path(path).name, container.read_limited(path))
 
     def open(
         self, made: Made | None = None, admit: Admit = lambda _classes: None
@@ -71,7 +55,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Entry:
-    """What manifests and stores list of a contribution.
+    """What stores and sums list of a contribution.
 
     Attributes
     ----------

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from safle.basics.log import TABLE as LOG_TABLE
 from safle.basics.log import append_event, now
@@ -29,6 +30,7 @@ _TABLES = {
     "facts": ("name", "value"),
     "contributions": ("entry", "received"),
     "removals": ("contribution", "time"),
+    "models": ("time", "model", "clients"),
     **LOG_TABLE,
 }
 
@@ -44,6 +46,14 @@ class Member(Entry):
 
     received: str = ""
     number: int = 0
+
+
+class Solved(NamedTuple):
+    """When a model was solved, its digest, and that of the clients who were in."""
+
+    time: str
+    model: str
+    clients: str
 
 
 class Lock:
@@ -117,14 +127,14 @@ class Database:
                 ) from error
             yield Member(**vars(entry), received=received, number=number)
 
-    def add(self, entry: Entry, sent: str = "", note: str = "") -> Member:
+    def add(self, entry: Entry, sent: str = "") -> Member:
         """Take a client in; it is on the disk, and in the log, when this returns.
 
         ``sent`` is the SHA-256 of the file that came, which its sender has logged as well.
         """
         text = json.dumps(entry.to_json(), ensure_ascii=False, separators=(",", ":"))
         received = now()
-        with self._logged("received", entry.client, sent, note):
+        with self._logged("received", entry.client, sent):
             number = self._file.append("contributions", text, received)
         return Member(**vars(entry), received=received, number=number)
 
@@ -137,6 +147,16 @@ class Database:
         """Note that a client is no longer in; it is on the disk when this returns."""
         with self._logged("removed", member.client, sent):
             self._file.append("removals", member.number, now())
+
+    def remember(self, model: str, clients: str) -> None:
+        """Note that a model, by its digest, was solved from these clients, by theirs."""
+        with self._file.transaction():
+            self._file.append("models", now(), model, clients)
+
+    def last_model(self) -> Solved | None:
+        """The model that was solved last; None if none was."""
+        found = [Solved(*row[1:]) for row in self._file.rows("models")]
+        return found[-1] if found else None
 
     @contextmanager
     def _logged(self, event: str, who: str, digest: str, note: str = "") -> Iterator[None]:

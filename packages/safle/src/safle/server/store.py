@@ -20,20 +20,36 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
-from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self
 
 from safle.basics import atomic
 from safle.basics.texts import name_some
 from safle.encoders import Encoder
-from safle.errors import EncoderMismatch, InvalidInput, SafleError, SolveError, StoreError
-from safle.server.contribution import Contribution
-from safle.server.database import DATABASE, SECONDS_TO_WAIT, Database, Lock, Member
+from safle.errors import (
+    DuplicateContribution,
+    EncoderMismatch,
+    InvalidInput,
+    SafleError,
+    SolveError,
+    StoreError,
+)
+from safle.model import Model
+from safle.server.admission import Admission
+from safle.server.contribution import Contribution, Entry
+from safle.server.database import (
+    DATABASE,
+    SECONDS_TO_WAIT,
+    Database,
+    Lock,
+    Member,
+    Solved,
+)
 from safle.server.kept_files import KeptFiles
 from safle.server.limits import Limits
-from safle.server.membership import Membership
 from safle.server.store_facts import check_unused, make_store, read_facts, write_limits
+from safle.solver.solution import digest_of_sum
 from safle.statistics import Accumulator, Statistics
 
 _log = logging.getLogger(__name__)
@@ -49,8 +65,6 @@ class Store:
     ----------
     encoder : that every contribution was counted with
     limits : what a client may claim
-    roster : names by public key of those one of whom must have signed; empty if nobody must
-    members : who is in, by the client's name, in the order in which they came
     files : what they sent
 
     >>> from tempfile import TemporaryDirectory
@@ -71,12 +85,13 @@ class Store:
             # Whoever has the lock makes the store: nobody replaces what another has made.
             if making is not None and not database.facts():
                 make_store(folder, making, database)
-            self.encoder, self.limits, self.roster = read_facts(folder, database.facts())
+            self.encoder, self.limits = read_facts(folder, database.facts())
             self.files = KeptFiles(folder, self.encoder)
-            self.members = Membership(database.members())
+            self._members = {member.client: member for member in database.members()}
+            self._admission = self._admit_all(self.limits)
             self._database = None if lock is None else database
             if lock is not None:
-                for path in self.files.unnamed(self.members.values()):
+                for path in self.files.unnamed(self._members.values()):
                     path.unlink(missing_ok=True)
                 self._held = stack.pop_all()
 
@@ -124,29 +139,31 @@ class Store:
         self._held.close()
 
     @property
+    def members(self) -> Mapping[str, Member]:
+        """Who is in, by the client's name, in the order in which they came."""
+        return MappingProxyType(self._members)
+
+    @property
     def sample_count(self) -> int:
-        return self.members.samples
+        return self._admission.samples
 
     def declare(self, limits: Limits) -> None:
         """Set what clients may claim from now on; refused if those who are in claim more."""
         database = self._writable()
-        for client, member in self.members.items():
+        admission = self._admit_all(limits, checking=True)
+        database.set_fact("limits", write_limits(limits))
+        self.limits, self._admission = limits, admission
+
+    def _admit_all(self, limits: Limits, *, checking: bool = False) -> Admission:
+        admission = Admission(limits, most_samples=self.encoder.layout.most_samples)
+        for client, member in self._members.items():
             try:
-                self.members.check_limits(limits, member)
+                if checking:
+                    admission.check(member, allow_duplicates=True)
             except SafleError as error:
                 raise StoreError(f"client {client!r}, who is in, has {error}") from error
-        database.set_fact("limits", write_limits(limits))
-        self.limits = limits
-
-    def require_approval(self, roster: Mapping[str, str]) -> None:
-        """Take only what one of these has signed from now on; who is in stays.
-
-        Parameters
-        ----------
-        roster : names by public key, from `safle.site.approval.parse_roster`
-        """
-        self._writable().set_fact("roster", json.dumps(dict(roster)))
-        self.roster = dict(roster)
+            admission.join(member)
+        return admission
 
     def add(
         self,
@@ -156,6 +173,9 @@ class Store:
         allow_duplicates: bool = False,
     ) -> Member:
         """Verify a contribution and keep it; it is on the disk when this returns.
+
+        What the same client has sent before, with the same counts, is there already: then
+        nothing changes, and the member is the one who is in.
 
         Parameters
         ----------
@@ -170,13 +190,10 @@ class Store:
         """
         database, sent = self._writable(), hashlib.sha256(contribution.data).hexdigest()
         try:
-            admit = partial(self.members.check_classes, self.limits)
-            statistics, entry = contribution.open(self.encoder, admit)
-            approver = self._check_approved(contribution)
-            most = self.encoder.layout.most_samples
-            self.members.check_fits(
-                entry, self.limits, most_samples=most, allow_duplicates=allow_duplicates
-            )
+            statistics, entry = contribution.open(self.encoder, self._admission.check_classes)
+            if (before := self._sent_before(entry)) is not None:
+                return before
+            self._admission.check(entry, allow_duplicates=allow_duplicates)
             # Whether all sums are integers shows when they are multiplied out: into the total,
             # where there is one.
             if total is None:
@@ -188,25 +205,38 @@ class Store:
             raise
         try:
             atomic.write_bytes(self.files.path(entry), contribution.data)
-            member = database.add(entry, sent, approver)
+            member = database.add(entry, sent)
         except BaseException:
             if total is not None:
                 total.subtract(statistics)
             raise
-        self.members.join(member)
+        self._members[member.client] = member
+        self._admission.join(member)
         _log.info("%s: took %s, %d samples", self.folder, member.client, member.samples)
         return member
 
+    def _sent_before(self, entry: Entry) -> Member | None:
+        """The member that this very contribution has made; one of other counts is refused."""
+        before = self._members.get(entry.client)
+        if before is not None and before.digest != entry.digest:
+            raise DuplicateContribution(
+                f"client {entry.client!r} has sent another contribution on {before.received}; to "
+                "replace it, remove the client first"
+            )
+        return before
+
     def remove(self, client: str) -> Member:
         """Unlearn a client: the store is as if it had never sent anything."""
-        member = self.members.get(client)
+        member = self._members.get(client)
         if member is None:
-            raise StoreError(f"{self.folder} has no client {client!r}; {self.members.describe()}")
+            there = f"it has {name_some(self._members)}" if self._members else "it is empty"
+            raise StoreError(f"{self.folder} has no client {client!r}; {there}")
         path = self.files.path(member)
         sent = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
         self._writable().remove(member, sent)
+        del self._members[client]
         # Another client's file, where two sent the same.
-        if self.members.leave(client):
+        if self._admission.leave(member):
             path.unlink(missing_ok=True)
         _log.info("%s: removed %s", self.folder, client)
         return member
@@ -227,6 +257,33 @@ class Store:
                 total.add(self.files.read(member))
         return total
 
+    def remember(self, model: Model) -> None:
+        """Note that a model was solved from those who are in; others may change the store."""
+        with closing(Database(self.folder)) as database:
+            database.remember(model.digest, self._clients())
+
+    def last_model(self) -> tuple[Solved, bool] | None:
+        """The model that was solved last, and whether exactly the same clients are in still."""
+        with closing(Database(self.folder)) as database:
+            found = database.last_model()
+        return None if found is None else (found, found.clients == self._clients())
+
+    def _clients(self) -> str:
+        """SHA-256 of who is in with what, in whichever order they came."""
+        listed = sorted([client, member.digest] for client, member in self._members.items())
+        return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
+
+    def check_origin(self, model: Model, progress: Progress | None = None) -> None:
+        """`StoreError` unless the model was solved from the sum of exactly those who are in."""
+        found = digest_of_sum(self.total(progress).snapshot())
+        if model.sum_digest != found:
+            raise StoreError(
+                f"the model was solved from another sum ({model.sum_digest[:12] or 'unknown'}…) "
+                f"than the one of the {len(self._members)} clients of {self.folder} "
+                f"({found[:12]}…): clients have come or gone since, or it is of another store; "
+                "solve again: safle store solve"
+            )
+
     def problems(self, progress: Progress | None = None) -> list[str]:
         """Read everything and say what is wrong with it; nothing, if all is well."""
         found = []
@@ -238,7 +295,7 @@ class Store:
                 found.append(str(error))
         found += [
             f"{path}: no row of the database names it; the next change of the store deletes it"
-            for path in self.files.unnamed(self.members.values())
+            for path in self.files.unnamed(self._members.values())
         ]
         return found
 
@@ -266,15 +323,6 @@ class Store:
             yield member
             if progress is not None:
                 progress(done / len(self.members))
-
-    def _check_approved(self, contribution: Contribution) -> str:
-        """Who has signed it, for the log; `ApprovalError` if the roster wants somebody to."""
-        if not self.roster:
-            return ""
-        # Where there is no roster, nobody needs to have cryptography.
-        from safle.site.approval import check_approved
-
-        return f"signed by {check_approved(self.roster, contribution.data, contribution.approval)}"
 
     def _writable(self) -> Database:
         if self._database is None:

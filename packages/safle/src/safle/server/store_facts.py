@@ -1,4 +1,4 @@
-"""What is true of a store: its encoder, what clients may claim, and who must have signed."""
+"""What is true of a store: its encoder, and what clients may claim."""
 
 from __future__ import annotations
 
@@ -20,16 +20,10 @@ _PARTS = re.compile(rf"{ENCODER}|{CONTRIBUTIONS}|{LOCK}|{DATABASE}(-\w+)?|\.{ENC
 
 
 class Facts(NamedTuple):
-    """Of a store that was made.
-
-    Attributes
-    ----------
-    roster : names by public key of those one of whom must have signed; empty if nobody must
-    """
+    """Of a store that was made."""
 
     encoder: Encoder
     limits: Limits
-    roster: dict[str, str]
 
 
 def check_unused(place: Path) -> None:
@@ -49,13 +43,13 @@ def write_limits(limits: Limits) -> str:
 
 
 def make_store(place: Path, encoder: Encoder, database: Database) -> None:
-    """Begin an empty store that takes what anybody sends."""
+    """Begin an empty store."""
     path = place / ENCODER
     if path.exists() and load_encoder(path) != encoder:
         raise StoreError(f"{path} is another encoder; choose a new or an empty folder")
     (place / CONTRIBUTIONS).mkdir(exist_ok=True)
     encoder.save(path)
-    database.create(fingerprint=encoder.fingerprint, limits=write_limits(Limits()), roster="{}")
+    database.create(fingerprint=encoder.fingerprint, limits=write_limits(Limits()))
 
 
 def read_facts(place: Path, facts: Mapping[str, str]) -> Facts:
@@ -74,6 +68,6 @@ def read_facts(place: Path, facts: Mapping[str, str]) -> Facts:
     try:
         fields = json.loads(facts["limits"])
         limits = Limits(**{**fields, "classes": tuple(fields["classes"])})
-        return Facts(encoder, limits, dict(json.loads(facts["roster"])))
+        return Facts(encoder, limits)
     except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"{place / DATABASE}: limits or roster are damaged: {error}") from error
+        raise StoreError(f"{place / DATABASE}: the limits are damaged: {error}") from error

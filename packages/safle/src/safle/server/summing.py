@@ -1,47 +1,58 @@
-"""Sums past one process: files are added up in shards, and partial totals in a tree.
+"""Sums of files: contributions in, one file out, one contribution in memory at a time.
 
-Sums are associative, so any number of processes, in any order, give the same bytes. A process
-holds its own total and one contribution; what it made goes to a file of plain arrays (worker
-processes) or to the cluster's shared memory (Ray). A shard whose process dies is added again.
+Everything is read and checked before anything is written, so after a failure every file is as it
+was. Sums are associative: any order and any number of processes give the same bytes.
 """
 
 from __future__ import annotations
 
-import json
-import multiprocessing
-import os
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import count
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-import numpy as np
-
-from safle.basics.places import naming
+from safle.basics.atomic import write_bytes
+from safle.basics.places import BESIDE, StrPath, as_path, find_files, naming
 from safle.encoders.codes import Layout
+from safle.encoders.features import ClassName
+from safle.encoders.histogram import Grid
 from safle.encoders.made import Made
-from safle.errors import FederationError, MissingExtra
-from safle.server.contribution import Contribution
+from safle.errors import InvalidInput
+from safle.server.admission import Admission
+from safle.server.contribution import Contribution, Entry
 from safle.server.limits import Limits
-from safle.server.manifest import Listed, Received
-from safle.statistics import Accumulator, Statistics
-from safle.statistics.value import Margins
-from safle.wire.statistics import Admit
-
-LARGEST_SHARD = 64
-"""Files: what is done again when a process dies, and finished when another file is refused."""
-SHARDS_PER_WORKER = 4
-"""Before their totals are added: a bound for the disk, or the cluster's memory."""
-FAN_IN = 8
-"""Partial totals that one process adds up."""
-ATTEMPTS = 3
+from safle.statistics import Accumulator
+from safle.wire import container
+from safle.wire.evaluation import EVALUATIONS
+from safle.wire.files import FileKind
+from safle.wire.histogram import HISTOGRAMS
+from safle.wire.statistics import STATISTICS, read_declared
 
 Progress = Callable[[float], None]
 """Called with the finished share, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Summed:
+    """A sum that was written.
+
+    Attributes
+    ----------
+    kind : "statistics", "histogram" or "evaluation counts"
+    digest : of its content
+    files : how many were added
+    samples : of all of them
+    classes : names of the classes that they have seen; none in a histogram
+    bytes : of the file
+    """
+
+    kind: str
+    digest: str
+    files: int
+    samples: int
+    classes: tuple[ClassName, ...]
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -56,201 +67,141 @@ class Rules:
     layout: Layout
     limits: Limits = field(default_factory=Limits)
     allow_duplicates: bool = False
-    threads: int = 1
 
-    def receive(self) -> Received:
-        """A list of files that is still empty."""
-        return Received(self.limits, allow_duplicates=self.allow_duplicates)
+    def admission(self) -> Admission:
+        """Nobody has joined yet."""
+        return Admission(self.limits, most_samples=self.layout.most_samples)
 
 
-def open_source(
-    source: str, made: Made | None = None, admit: Admit = lambda _classes: None
-) -> tuple[Statistics, Listed]:
-    """The statistics in a file, verified as `Contribution.open` says; errors name it."""
-    with naming(source):
-        statistics, itself = Contribution.read(source).open(made, admit)
-        return statistics, Listed.of(source, "statistics", itself)
+def sum_files(
+    paths: Iterable[StrPath],
+    output: StrPath,
+    *,
+    made: Made | None = None,
+    allow_duplicates: bool = False,
+    limits: Limits | None = None,
+    progress: Progress = lambda _share: None,
+    ray: str | None = None,
+) -> Summed:
+    """Add up statistics files, each verified, and write the sum.
+
+    Parameters
+    ----------
+    paths : at least one file, folder or address that fsspec understands
+    made : the encoder they must have been counted with; None for the first file's
+    allow_duplicates : add the same contribution twice
+    limits : of every contribution; the defaults of `Limits` if None
+    progress : called with the finished share, 0 to 1
+    ray : address of a Ray cluster that adds up; "local" starts one, "auto" finds it
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from safle import DeclaredRange, LinearEncoder, count, write_statistics
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> with TemporaryDirectory() as folder:
+    ...     write_statistics(f"{folder}/a.stats", count(encoder, [[0.2]], ["ill"]))
+    ...     write_statistics(f"{folder}/b.stats", count(encoder, [[0.7]], ["well"]))
+    ...     sum_files([f"{folder}/a.stats", f"{folder}/b.stats"], f"{folder}/total.stats").samples
+    2
+    """
+    sources = find_files(paths, except_for=BESIDE)
+    if not sources:
+        raise InvalidInput("nothing to sum; expected at least one statistics file")
+    declared = (made.fingerprint, made.layout) if made else read_declared(sources[0])
+    rules = Rules(*declared, limits or Limits(), allow_duplicates)
+    if ray is None:
+        total, _ = add_sources(rules, sources, progress)
+    else:
+        # Only here: a cluster takes seconds to import.
+        from safle.server.cluster import RayCluster, add_in_shards
+
+        with closing(RayCluster(ray)) as cluster:
+            total = add_in_shards(rules, sources, progress, cluster)
+    statistics = total.snapshot()
+    return _write(output, STATISTICS, statistics, len(sources), statistics.class_names)
 
 
 def add_sources(
     rules: Rules, sources: Sequence[str], progress: Progress
-) -> tuple[Accumulator, Received]:
-    """Add up files in this process, one in memory at a time."""
-    total, received = Accumulator(rules), rules.receive()
+) -> tuple[Accumulator, list[Entry]]:
+    """Add up statistics files in this process; their sum, and an entry for each."""
+    total, admission, entries = Accumulator(rules), rules.admission(), list[Entry]()
     for done, source in enumerate(sources, start=1):
-        statistics, listed = open_source(source, rules, received.admit)
-        received.add(listed)
         with naming(source):
+            contribution = Contribution.read(source)
+            statistics, entry = contribution.open(rules, admission.check_classes)
+            admission.check(entry, allow_duplicates=rules.allow_duplicates)
             total.add(statistics)
+        admission.join(entry)
+        entries.append(entry)
         progress(done / len(sources))
-    return total, received
+    return total, entries
 
 
-def _add_shard(rules: Rules, *sources: str) -> tuple[list[Listed], Statistics]:
-    _limit_threads(rules)
-    total, received = add_sources(rules, sources, lambda _share: None)
-    return received.files, total.snapshot()
+def sum_histograms(
+    paths: Iterable[StrPath],
+    output: StrPath,
+    *,
+    features: int | None = None,
+    grid: Grid | None = None,
+    limits: Limits | None = None,
+    **how: Any,
+) -> Summed:
+    """Add up histogram files on one grid and write the sum; as `sum_files`.
+
+    Parameters
+    ----------
+    features, grid : that every histogram must have; None for those of the first
+    """
+    limits = limits or Limits()
+    admit = partial(limits.check_grid, features=features, grid=grid)
+    return _sum(HISTOGRAMS, admit, paths, output, limits, **how)
 
 
-def _add_partials(rules: Rules, *partials: Statistics | Path) -> tuple[list[Listed], Statistics]:
-    _limit_threads(rules)
-    total = Accumulator(rules)
-    for partial in partials:
-        total.add(_load(partial, rules) if isinstance(partial, Path) else partial)
-    return [], total.snapshot()
+def sum_evaluations(
+    paths: Iterable[StrPath], output: StrPath, *, limits: Limits | None = None, **how: Any
+) -> Summed:
+    """Add up evaluation counts of one model and write the sum; as `sum_files`."""
+    allowed = limits or Limits()
+
+    def admit(_model: str, classes: tuple[ClassName, ...]) -> None:
+        allowed.check_classes(classes, set())
+
+    return _sum(EVALUATIONS, admit, paths, output, allowed, **how)
 
 
-def _limit_threads(rules: Rules) -> None:
-    """The share of the cores that this process has, once it is known."""
-    import numba
-    from threadpoolctl import threadpool_limits
-
-    numba.set_num_threads(min(rules.threads, numba.config.NUMBA_NUM_THREADS))
-    threadpool_limits(rules.threads)
-
-
-Work = Callable[..., tuple[list[Listed], Statistics]]
-
-
-def add_in_shards(
-    rules: Rules, sources: Sequence[str], progress: Progress, engine: Processes | RayCluster
-) -> tuple[Accumulator, Received]:
-    """As `add_sources`, by the processes of an engine."""
-    received, partials = rules.receive(), list[Any]()
-    at_a_time = SHARDS_PER_WORKER * engine.workers
-    size = min(LARGEST_SHARD, -(-len(sources) // at_a_time))
-    for wave in _split(_split(sources, size), at_a_time):
-        with closing(engine.run(_add_shard, rules, wave)) as shards:
-            for files, partial in shards:
-                for file in files:
-                    received.add(file)
-                partials.append(partial)
-                progress(len(received.files) / len(sources))
-        while len(partials) > FAN_IN:
-            groups = _split(partials, FAN_IN)
-            partials = [partial for _, partial in engine.run(_add_partials, rules, groups)]
-    total = Accumulator(rules)
-    for partial in partials:
-        total.add(engine.fetch(partial, rules))
-    return total, received
+def _sum(
+    kind: FileKind[Any],
+    admit: Callable[..., None],
+    paths: Iterable[StrPath],
+    output: StrPath,
+    limits: Limits,
+    *,
+    allow_duplicates: bool = False,
+    progress: Progress = lambda _share: None,
+) -> Summed:
+    """Add up files of small values that know ``+``; ``admit`` is asked before each unfolds."""
+    total, admission = None, Admission(limits)
+    sources = find_files(paths, except_for=BESIDE)
+    for done, source in enumerate(sources, start=1):
+        with naming(source):
+            data = container.read_limited(source)
+            found, digest = kind.open(data, admit=admit)
+            entry = Entry(as_path(source).name, digest, found.sample_count, len(data))
+            admission.check(entry, allow_duplicates=allow_duplicates)
+            total = found if total is None else total + found
+        admission.join(entry)
+        progress(done / len(sources))
+    if total is None:
+        raise InvalidInput(f"nothing to sum; expected at least one file of {kind.name}")
+    return _write(output, kind, total, len(sources), getattr(total, "class_names", ()))
 
 
-def _split(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
-    return [items[first : first + size] for first in range(0, len(items), size)]
-
-
-class Processes:
-    """Worker processes of this machine; partial totals are files in ``folder``."""
-
-    def __init__(self, workers: int, folder: Path) -> None:
-        self.workers, self._folder, self._files = workers, folder, count()
-
-    def run(
-        self, work: Work, rules: Rules, batches: Sequence[Sequence[Any]]
-    ) -> Generator[tuple[list[Listed], Path], None, None]:
-        """In order; when a process dies, what was under way is done again."""
-        tasks: dict[int, Future[tuple[list[Listed], Path]]] = {}
-        at = deaths = 0
-        while at < len(batches):
-            spawn = multiprocessing.get_context("spawn")
-            pool = ProcessPoolExecutor(min(self.workers, len(batches)), spawn)
-            try:
-                for place in range(at, len(batches)):
-                    if place not in tasks or tasks[place].exception() is not None:
-                        path = self._folder / f"{next(self._files)}.partial"
-                        tasks[place] = pool.submit(_to_file, path, work, rules, batches[place])
-                while at < len(batches):
-                    yield tasks[at].result()
-                    _forget(batches[at])
-                    at, deaths = at + 1, 0
-            except BrokenProcessPool as error:
-                deaths += 1
-                if deaths == ATTEMPTS:
-                    raise FederationError(
-                        f"a worker died {ATTEMPTS} times at {batches[at][0]} or the "
-                        f"{len(batches[at]) - 1} after it, perhaps for lack of memory: use fewer "
-                        "workers"
-                    ) from error
-            finally:
-                pool.shutdown(cancel_futures=True)
-
-    def fetch(self, partial: Path, rules: Rules) -> Statistics:
-        """Read a partial total."""
-        return _load(partial, rules)
-
-
-def _to_file(
-    path: Path, work: Work, rules: Rules, batch: Sequence[Any]
-) -> tuple[list[Listed], Path]:
-    """Work, with its statistics as plain arrays in a file: our own, so not verified again."""
-    listed, total = work(rules, *batch)
-    names = np.frombuffer(json.dumps(total.class_names).encode(), np.uint8)
-    with path.open("wb") as file:
-        arrays = names, total.codes, total.cross, total.class_counts, total.gram
-        for array in (*arrays, *(part.gram for part in total.by_class)):
-            np.save(file, array)
-    return listed, path
-
-
-def _load(path: Path, rules: Rules) -> Statistics:
-    with path.open("rb") as file:
-        names, codes, cross, counts, gram = (np.load(file) for _ in range(5))
-        classes = tuple(json.loads(names.tobytes()))
-        margins = Margins(rules.fingerprint, rules.layout, codes, cross, classes, counts)
-        places = range(len(classes)) if rules.layout.class_layout else ()
-        by_class = [margins.of_class(place).with_gram(np.load(file)) for place in places]
-    return margins.with_gram(gram, tuple(by_class))
-
-
-def _forget(batch: Sequence[Any]) -> None:
-    for partial in batch:
-        if isinstance(partial, Path):
-            partial.unlink()
-
-
-class RayCluster:
-    """Tasks of a Ray cluster; partial totals stay in its shared memory."""
-
-    def __init__(self, address: str, workers: int | None) -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        try:
-            import ray
-        except ImportError as error:
-            raise MissingExtra("ray", "safle[ray]", "summing on a Ray cluster") from error
-        self._ray = ray
-        self._join(address, ATTEMPTS)
-        self.workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-
-    def _join(self, address: str, attempts: int) -> None:
-        try:
-            self._ray.init(address, log_to_driver=False, logging_level="ERROR")
-        except Exception as error:
-            # Ray gives a cluster 30 s to start, which a busy machine may not have, and raises
-            # nothing better than this then.
-            if "timed out" not in str(error) or attempts == 1:
-                raise FederationError(f"no Ray cluster at {address!r}: {error}") from error
-            self._ray.shutdown()
-            self._join(address, attempts - 1)
-
-    def run(
-        self, work: Work, rules: Rules, batches: Sequence[Sequence[Any]]
-    ) -> Generator[tuple[list[Listed], Any], None, None]:
-        """In order; Ray itself repeats the task of a process that died."""
-        task = self._ray.remote(num_returns=2, max_retries=ATTEMPTS - 1)(work)
-        for listed, partial in [task.remote(rules, *batch) for batch in batches]:
-            try:
-                yield self._ray.get(listed), partial
-            except self._ray.exceptions.RayTaskError as error:
-                raise error.cause from None
-            except self._ray.exceptions.RayError as error:
-                raise FederationError(f"the Ray cluster gave up: {error}") from error
-
-    def fetch(self, partial: Any, rules: Rules) -> Statistics:
-        """Copy a partial total from the cluster."""
-        del rules
-        statistics: Statistics = self._ray.get(partial)
-        return statistics
-
-    def close(self) -> None:
-        """Leave the cluster, which ends what was begun there."""
-        self._ray.shutdown()
+def _write(
+    output: StrPath, kind: FileKind[Any], total: Any, files: int, classes: tuple[ClassName, ...]
+) -> Summed:
+    data = kind.encode(total)
+    write_bytes(output, data)
+    digest = container.declared_digest(data)
+    return Summed(kind.name, digest, files, total.sample_count, classes, len(data))

@@ -15,9 +15,9 @@ import numpy as np
 
 from safle.basics.atomic import write_together
 from safle.basics.memory import readable
+from safle.basics.places import SHEET, SHEET_PAGE
 from safle.basics.templates import render_page
 from safle.basics.texts import printable
-from safle.server.contribution import PAGE, TEXT
 from safle.site.log import now
 from safle.site.policy import Policy, let_out
 from safle.site.release import Release
@@ -38,8 +38,8 @@ class Sheet:
     file : name of the contribution
     data : its bytes
     made : when, in UTC
-    number : drawn at random; without it, whoever gets an approval could try out which numbers of
-        samples have the digests in it
+    number : drawn at random; without it, whoever gets a signature under it could try out which
+        numbers of samples it was made of
 
     Examples
     --------
@@ -151,8 +151,8 @@ def write_release(
     let_out(release, data, policy, note=output.name)
     sheet = Sheet(release, policy, output.name, data, now())
     sheets = {
-        output.with_name(output.name + TEXT): sheet.to_text().encode(),
-        output.with_name(output.name + PAGE): sheet.to_html().encode(),
+        output.with_name(output.name + SHEET): sheet.to_text().encode(),
+        output.with_name(output.name + SHEET_PAGE): sheet.to_html().encode(),
     }
     # The contribution is renamed last: there is none without its sheets. They say more than a
     # masked contribution does, so whoever may read that one, in an outbox, may not read them.

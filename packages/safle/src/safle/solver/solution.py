@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -69,6 +71,7 @@ class Solution:
     temperature : that scores are divided by before they become probabilities; None where it is
         not known
     privacy : what was promised, where statistics were noisy
+    sum_digest : `digest_of_sum` of the statistics that were solved
 
     Examples
     --------
@@ -95,6 +98,7 @@ class Solution:
     quadratic: Quadratic | None = None
     privacy: Privacy | None = None
     temperature: float | None = None
+    sum_digest: str = ""
 
     @classmethod
     def of(cls, statistics: Statistics, **solved: Any) -> Self:
@@ -106,6 +110,7 @@ class Solution:
             class_names=statistics.class_names,
             class_counts=statistics.class_counts,
             privacy=privacy_of(statistics),
+            sum_digest=digest_of_sum(statistics),
             **solved,
         )
 
@@ -120,3 +125,26 @@ class Solution:
             f"{len(self.weights):,} columns, {self.head} head, ridge {self.ridge:.4g}, "
             f"encoder {self.fingerprint[:12]}…>"
         )
+
+
+def digest_of_sum(statistics: Statistics) -> str:
+    """SHA-256 of what tells a sum from others: encoder, classes, their counts and sums.
+
+    A model carries it, so that nobody takes a store that has changed since for the one that it was
+    solved from. Products are left out: they would have to be multiplied out for it.
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> one, other = count(encoder, [[0.1]], ["low"]), count(encoder, [[0.9]], ["high"])
+    >>> digest_of_sum(one + other) == digest_of_sum(other + one) != digest_of_sum(one)
+    True
+    """
+    names = json.dumps([statistics.fingerprint, statistics.class_names], ensure_ascii=False)
+    digest = hashlib.sha256(names.encode())
+    for array in (statistics.codes, statistics.class_counts, statistics.cross):
+        # Of one type whatever they are held as: equal sums have equal digests.
+        kind = np.int64 if array.dtype.kind in "iu" else np.float64
+        digest.update(array.astype(kind).tobytes())
+    return digest.hexdigest()
