@@ -11,7 +11,7 @@ import pytest
 
 from safle.encoders import Encoder, load_encoder
 from safle.model import Model
-from safle.server.files import sum_files
+from safle.server.summing import sum_files
 from safle.solver import solve
 from safle.statistics import count
 from safle.tables import open_table, write_table

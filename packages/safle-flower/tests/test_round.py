@@ -14,13 +14,13 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.superlink.grid.http_grid import HttpGrid
-from safle.server.files import sum_histograms
 
 from safle.encoders import make_encoder
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import FederationError, SettingsError, StoreError
 from safle.server.limits import Limits
 from safle.server.store import Store
+from safle.server.summing import sum_histograms
 from safle.statistics import Accumulator
 from safle.tables import open_table, write_table
 from safle.wire import read_histogram, write_histogram

@@ -28,7 +28,6 @@ from safle.errors import (
 from safle.server.contribution import Contribution
 from safle.server.database import DATABASE
 from safle.server.limits import Limits
-from safle.server.membership import Membership
 from safle.server.store import Store
 from safle.site.log import read_log
 from safle.statistics import Accumulator, Statistics, count
@@ -101,7 +100,6 @@ def test_a_removal_looks_at_no_other_member(parts, store, monkeypatch):
     def look(_itself):
         raise AssertionError("a removal takes as long as there are members")
 
-    monkeypatch.setattr(Membership, "__iter__", look)
     monkeypatch.setattr(Path, "iterdir", look)
     store.remove("b")
     monkeypatch.undo()
@@ -129,12 +127,15 @@ def test_the_same_counts_of_two_clients_only_if_allowed(data, parts, store):
 
 
 def test_a_client_contributes_once(parts, store):
-    store.add(Contribution("a", parts[0]))
-    with pytest.raises(DuplicateContribution, match="the same"):
-        store.add(Contribution("a", parts[0]))
-    with pytest.raises(DuplicateContribution, match="another"):
-        store.add(Contribution("a", parts[1]))
-    assert total_bytes(store) == parts[0]
+    total = store.total()
+    first = store.add(Contribution("a", parts[0]), total=total)
+    # The same again is there already: nothing is added, to the sum neither.
+    assert store.add(Contribution("a", parts[0]), total=total) == first
+    assert encode_statistics(total.snapshot()) == parts[0]
+    with pytest.raises(DuplicateContribution, match="another contribution"):
+        store.add(Contribution("a", parts[1]), total=total)
+    assert encode_statistics(total.snapshot()) == parts[0]
+    assert [*store.members] == ["a"]
 
 
 @pytest.mark.parametrize("name", ["", " a", "a\n", "x" * 201, None, 7, "\x1b[2J"])

@@ -35,8 +35,8 @@ from safle.evaluation import pictures
 from safle.model import Model
 from safle.private.rehearsal import add_privately
 from safle.private.round import statistics_space
-from safle.server.files import sum_files
 from safle.server.limits import Limits
+from safle.server.summing import sum_files
 from safle.solver import RidgeCurve, solve
 from safle.solver.facade import Head
 from safle.statistics import Accumulator
