@@ -147,6 +147,7 @@ def test_limits_hold_for_every_file(folder: Path) -> None:
         sum_files([folder / "a"], folder / "x", limits=Limits(most_classes=2))
 
 
+@pytest.mark.slow
 def test_many_classes_are_summed_in_linear_time(tmp_path: Path) -> None:
     encoder = fixed_encoder("linear", 2)
     limits = Limits(most_classes=10**6)
