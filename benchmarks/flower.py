@@ -22,8 +22,8 @@ from benchmarks.settings import Settings
 from safle import Encoder
 from safle.demo import iid
 from safle.tables import write_table
-from safle_flower.settings import Places, Run, Simulation
 from safle_flower.simulation.running import simulate
+from safle_flower.simulation.simulation import Simulation
 
 CLIENTS, QUICK_CLIENTS = (10, 50, 100), (2, 4, 6)
 SAMPLES, QUICK_SAMPLES = 500, 100
@@ -72,12 +72,9 @@ def _through_flower(
     features, labels = dataset.head(clients * samples)
     table = folder / f"{clients}.safetensors"
     write_table(table, features, labels)
-    run = Run(
-        places=Places(encoder=str(folder / "encoder.safetensors")),
-        simulation=Simulation(features=str(table)),
-    )
+    simulation = Simulation(str(table), str(folder / "encoder.safetensors"), clients)
     begun = time.perf_counter()
-    found = simulate(run, folder / f"{clients}", clients=clients, engine=engine)
+    found = simulate(simulation, folder / f"{clients}", engine=engine)
     return {**vars(found), "wall_seconds": time.perf_counter() - begun}
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from flwr.common.config import parse_config_args
 
+from flower_support.network import PATIENCE, answers, eventually
 from safle.errors import SettingsError
 from safle_flower import processes
-from safle_flower.deployment import certificates as certs
+from safle_flower.deployment import tools
 from safle_flower.deployment.checking import check_folder
 from safle_flower.deployment.folder import Deployment, make_folder
-from support.network import PATIENCE, answers, eventually
 
 SAFLE = Path(sys.executable).with_name("safle")
 NAMES = ("a", "b", "c")
@@ -44,9 +44,12 @@ def errors(folder: Path) -> list[str]:
 
 
 def test_a_new_folder_is_right_as_a_whole_and_in_its_parts(folder):
-    assert check_folder(folder) == []
     assert check_folder(folder / "server") == []
-    assert check_folder(folder / "nodes" / "b") == []
+    # Nobody has run users.sh: that is the one thing there is to say.
+    for place, nodes in ((folder, 3), (folder / "nodes" / "b", 1)):
+        found = check_folder(place)
+        assert [finding.serious for finding in found] == [False] * nodes
+        assert all("have one user" in str(finding) for finding in found)
 
 
 def test_secrets_are_for_their_owner_alone(folder):
@@ -75,7 +78,7 @@ def test_openssl_and_ssh_keygen_accept_what_we_make(folder):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    key = folder / "nodes" / "a" / "node.key"
+    key = folder / "nodes/a/node/node.key"
     public = subprocess.run(["ssh-keygen", "-y", "-f", key], capture_output=True, check=True).stdout
     assert public.split()[:2] == (server / "keys" / "a.pub").read_bytes().split()[:2]
 
@@ -87,46 +90,46 @@ def swap(first: Path, second: Path) -> None:
 
 
 def expire(folder: Path) -> None:
-    key = certs.read_tls_key(folder / "server" / "server.key")
-    authority = certs.read_certificate(folder / "ca" / "ca.crt")
-    authority_key = certs.read_tls_key(folder / "ca" / "ca.key")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(certs, "SERVER_DAYS", 0)
-        hosts = ["127.0.0.1", "localhost"]
-        made = certs.make_server_certificate(hosts, key, authority, authority_key)
-    (folder / "server" / "server.crt").write_bytes(certs.certificate_bytes(made))
+    """The script that makes certificates, with another date, makes one that was valid once."""
+    script, dates = folder / "certificates.sh", '-days "$days"'
+    assert dates in script.read_text()
+    past = re.sub(r"-startdate \d+Z", "-startdate 20200101000000Z", script.read_text())
+    script.write_text(past.replace(dates, "-enddate 20200102000000Z"))
+    (folder / "server" / "server.crt").unlink()
+    tools.run("sh", "certificates.sh", folder=folder)
+
+
+def replace_authority(path: Path) -> None:
+    new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:secp384r1"]
+    tools.run(*new, "-nodes", "-keyout", "/dev/null", "-subj", "/CN=other", "-out", path)
 
 
 BREAKAGES = {
-    "others may read": lambda f: (f / "nodes/a/node.key").chmod(0o644),
+    "others may read": lambda f: (f / "nodes/a/node/node.key").chmod(0o644),
     "server.key: others may read": lambda f: (f / "server/server.key").chmod(0o640),
     "server.crt: missing": lambda f: (f / "server/server.crt").unlink(),
-    "node.key: missing": lambda f: (f / "nodes/c/node.key").unlink(),
+    "node.key: missing": lambda f: (f / "nodes/c/node/node.key").unlink(),
     "encoder.safetensors: missing": lambda f: (f / "server/encoder.safetensors").unlink(),
     "not a safle encoder|safetensors": lambda f: (f / "server/encoder.safetensors").write_bytes(
         b"no"
     ),
     "not the key of server.crt": lambda f: swap(f / "server/server.key", f / "ca/ca.key"),
-    "not signed by the authority": lambda f: (f / "server/ca.crt").write_bytes(
-        certs.certificate_bytes(certs.make_authority(certs.new_key()))
-    ),
-    "not the public half": lambda f: swap(f / "nodes/a/node.key", f / "nodes/b/node.key"),
+    "not signed by the authority": lambda f: replace_authority(f / "server/ca.crt"),
+    "not the public half": lambda f: swap(f / "nodes/a/node/node.key", f / "nodes/b/node/node.key"),
     "is not the key in": lambda f: swap(f / "server/keys/a.pub", f / "server/keys/b.pub"),
     "keys/b.pub is missing": lambda f: (f / "server/keys/b.pub").unlink(),
     "not a public key": lambda f: (f / "server/keys/b.pub").write_text("hello"),
-    "its certificate is for": lambda f: (f / "nodes/a/start.sh").write_text(
-        (f / "nodes/a/start.sh").read_text().replace("127.0.0.1:18443", "elsewhere.org:18443")
+    "its certificate is for": lambda f: (f / "nodes/a/node/start.sh").write_text(
+        (f / "nodes/a/node/start.sh").read_text().replace("127.0.0.1:18443", "elsewhere.org:18443")
     ),
-    "where the server is": lambda f: (f / "nodes/a/start.sh").write_text("#!/bin/sh\n"),
+    "where the server is": lambda f: (f / "nodes/a/node/start.sh").write_text("#!/bin/sh\n"),
     "nobody is waited for": lambda f: (f / "server/app/pyproject.toml").write_text(
         (f / "server/app/pyproject.toml").read_text().replace('expected = "a,b,c"', 'expected = ""')
     ),
     "unknown setting": lambda f: (f / "server/app/pyproject.toml").write_text(
         (f / "server/app/pyproject.toml").read_text() + 'nosuch = "x"\n'
     ),
-    "not the authority of the server": lambda f: (f / "nodes/b/ca.crt").write_bytes(
-        certs.certificate_bytes(certs.make_authority(certs.new_key()))
-    ),
+    "not the authority of the server": lambda f: replace_authority(f / "nodes/b/node/ca.crt"),
     "server.crt: has expired on": expire,
 }
 
@@ -188,12 +191,9 @@ def test_values_that_could_do_harm_are_refused(tmp_path, wrong):
 def test_an_address_of_version_six_is_the_same_everywhere(tmp_path, host):
     make_folder(tmp_path / "six", Deployment(("a",), host, 8443, listen="::"))
     bare = host.strip("[]").lower()
-    assert f"--superlink '[{bare}]:8443'" in (tmp_path / "six/nodes/a/start.sh").read_text()
-    server = certs.read_certificate(tmp_path / "six" / "server" / "server.crt")
-    assert bare in certs.hosts_of(server)
-    assert [
-        str(found) for found in check_folder(tmp_path / "six") if "encoder" not in str(found)
-    ] == []
+    assert f"--superlink '[{bare}]:8443'" in (tmp_path / "six/nodes/a/node/start.sh").read_text()
+    # That the certificate is for this host is among what is checked.
+    assert [error for error in errors(tmp_path / "six") if "encoder" not in error] == []
 
 
 def test_a_folder_with_a_quote_in_its_environment_is_safe(tmp_path, monkeypatch):
@@ -212,9 +212,9 @@ def test_shellcheck_finds_nothing_in_the_scripts(folder):
     if program is None:
         pytest.skip("needs shellcheck")
     scripts = sorted(folder.rglob("*.sh"))
-    assert len(scripts) == 6 + 2 * len(NAMES)
+    assert len(scripts) == 7 + 6 * len(NAMES)
     for path in scripts:
-        # environment.sh sets what the scripts beside it use.
+        # environment.sh sets what the scripts beside it use, and data.sh their arguments.
         command = [program, "-x", "-e", "SC2034", "-P", path.parent, path]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
@@ -228,7 +228,7 @@ from pathlib import Path
 folder, host = Path(sys.argv[1]), sys.argv[2]
 server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 server.load_cert_chain(folder / "server/server.crt", folder / "server/server.key")
-client = ssl.create_default_context(cafile=str(folder / "nodes/a/ca.crt"))
+client = ssl.create_default_context(cafile=str(folder / "nodes/a/node/ca.crt"))
 if sys.version_info < (3, 13):
     client.verify_flags |= ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
 assert client.verify_flags & ssl.VERIFY_X509_STRICT
@@ -294,47 +294,60 @@ def script(path: Path, *arguments: str, **variables: str) -> subprocess.Complete
     )
 
 
-def test_a_node_takes_the_options_of_count(folder, tmp_path):
+@pytest.fixture
+def recorder(tmp_path) -> dict[str, str]:
+    """An environment whose programs print their arguments and the variables of safle."""
     programs = tmp_path / "venv" / "bin"
     programs.mkdir(parents=True)
-    (programs / "flower-supernode").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    (programs / "flower-supernode").chmod(0o755)
-    (tmp_path / "visits.csv").touch()
-    options = [
-        "--label-column",
-        "the diagnosis",
-        "--ignore",
-        "ward",
-        "--ignore",
-        "bed",
-        "--id",
-        "no",
-    ]
+    for name in ("flower-supernode", "safle"):
+        (programs / name).write_text(
+            f'#!/bin/sh\nprintf "%s\\n" {name} "$@" "${{SAFLE_POLICY:-}}" "${{SAFLE_LOG:-}}"\n'
+        )
+        (programs / name).chmod(0o755)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("SAFLE_")}
+    return clean | {"SAFLE_VENV": str(tmp_path / "venv")}
+
+
+def said_by(*command: str | Path, env: dict[str, str], cwd: Path) -> list[str]:
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_a_node_is_given_no_path_but_its_inbox_and_outbox(folder, tmp_path, recorder):
     ports = []
     for name in NAMES:
-        done = subprocess.run(
-            [folder / "nodes" / name / "start.sh", "visits.csv", *options, "--trust-features"],
-            cwd=tmp_path,
-            env=os.environ | {"SAFLE_VENV": str(tmp_path / "venv")},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        said = done.stdout.splitlines()
+        place = folder / "nodes" / name
+        said = said_by(place / "node" / "start.sh", env=recorder, cwd=tmp_path)
         ports.append(said[said.index("--port") + 1])
         config = parse_config_args([said[said.index("--node-config") + 1]])
-        assert config.pop("policy") == str(folder / "nodes" / name / "policy.toml")
-        assert config == {
-            "client": name,
-            "features": str(tmp_path / "visits.csv"),
-            "label-column": "the diagnosis",
-            "ignore": "ward,bed",
-            "id": "no",
-            "trust-features": True,
-        }
+        folders = {part: str(place / part) for part in ("inbox", "outbox")}
+        assert config == {"client": name, **folders}
+        # Nor do its variables name the policy or the log.
+        assert said[-2:] == ["", ""]
     assert len(set(ports)) == len(NAMES)
-    refused = script(folder / "nodes" / "a" / "start.sh", "--nosuch", "x")
-    assert (refused.returncode, "unknown option --nosuch" in refused.stderr) == (2, True)
+
+
+def test_a_watcher_has_the_sites_policy_and_log_and_the_options_of_the_command(
+    folder, tmp_path, recorder
+):
+    place = folder / "nodes" / "a"
+    (tmp_path / "visits.csv").touch()
+    words = ["visits.csv", "--label-column", "the diagnosis", "--ignore", "ward"]
+    said = said_by(place / "site" / "watch.sh", *words, env=recorder, cwd=tmp_path)
+    folders = [f"{place}/site/../{part}" for part in ("inbox", "outbox")]
+    owned = [str(place / "site" / name) for name in ("policy.toml", "log.sqlite")]
+    assert said == ["safle", "airlock", *folders, "--watch", *words, *owned]
+    # Without arguments, as systemd starts it, those of data.sh.
+    with (place / "site" / "data.sh").open("a") as file:
+        file.write("set -- /data/visits.csv --id 'the patient'\n")
+    said = said_by(place / "site" / "watch.sh", env=recorder, cwd=tmp_path)
+    assert said[4:-2] == ["--watch", "/data/visits.csv", "--id", "the patient"]
+
+
+def test_who_trusts_the_operator_starts_both_with_one_command(folder, tmp_path, recorder):
+    start = folder / "nodes" / "a" / "node" / "start.sh"
+    said = said_by(start, "--trust-operator", "visits.csv", env=recorder, cwd=tmp_path)
+    assert {"safle", "airlock", "visits.csv", "flower-supernode"} <= {*said}
 
 
 @pytest.mark.slow
@@ -347,31 +360,35 @@ def test_the_scripts_run_a_federation_with_tls_and_known_nodes(federation, tmp_p
     server = folder / "server"
     shutil.copy(federation.encoder_path, server / "encoder.safetensors")
     # Node c calls itself a: its registered name counts, not what it says.
-    start = folder / "nodes" / "c" / "start.sh"
+    start = folder / "nodes" / "c" / "node" / "start.sh"
     start.write_text(start.read_text().replace('client=\\"c\\"', 'client=\\"a\\"'))
     stranger = shutil.copytree(folder / "nodes" / "a", tmp_path / "stranger")
-    (stranger / "node.key").write_bytes(certs.node_key_bytes(certs.new_key()))
+    (stranger / "node" / "node.key").unlink()
+    new_key = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", ""]
+    tools.run(*new_key, "-f", stranger / "node" / "node.key")
 
     env = os.environ | {"SAFLE_VENV": sys.prefix, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     with contextlib.ExitStack() as stack:
 
-        def start_in_background(place: Path, **variables: str) -> subprocess.Popen[bytes]:
-            log = tmp_path / f"{place.name}.log"
+        def start_in_background(
+            program: Path, *words: object, **variables: str
+        ) -> subprocess.Popen[bytes]:
+            log = tmp_path / f"{program.parents[1].name}-{program.parent.name}.log"
             return stack.enter_context(
-                processes.running([place / "start.sh"], env=env | variables, log=log)
+                processes.running([program, *map(str, words)], env=env | variables, log=log)
             )
 
-        def node_settings(name: str) -> dict[str, str]:
-            return {"SAFLE_FEATURES": str(federation.table(name))}
-
-        start_in_background(server)
-        eventually(lambda: answers(port), explain=lambda: processes.tail(tmp_path / "server.log"))
+        start_in_background(server / "start.sh")
+        eventually(lambda: answers(port), explain=lambda: [*tmp_path.glob("*.log")])
         registered = script(server / "register.sh")
         assert registered.returncode == 0, registered.stdout + registered.stderr
         for name in NAMES:
-            start_in_background(folder / "nodes" / name, **node_settings(name))
-        own_port = {"SAFLE_NODE_PORT": str(processes.free_port())}
-        unknown = start_in_background(stranger, **node_settings("d"), **own_port)
+            ports = {"SAFLE_NODE_PORT": str(processes.free_port())}
+            start_in_background(folder / "nodes" / name / "node" / "start.sh", **ports)
+            watch = folder / "nodes" / name / "site" / "watch.sh"
+            start_in_background(watch, federation.table(name))
+        ports = {"SAFLE_NODE_PORT": str(processes.free_port())}
+        unknown = start_in_background(stranger / "node" / "start.sh", **ports)
         done = script(server / "run.sh")
         assert done.returncode == 0, done.stdout + done.stderr
         assert unknown.wait(PATIENCE) != 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ import pytest
 pytest.importorskip("flwr")
 
 import safle
+from flower_support.clients import node_with_airlock, site_app
 from safle.encoders.schema import Column, Schema
 from safle.errors import EncoderMismatch, SettingsError
 from safle.server.limits import Limits
 from safle.tables import open_table
 from safle.wire import container, encode_statistics
 from safle_flower.adapter import InProcessGrid
-from safle_flower.apps import client_app
 from safle_flower.evaluation import EvaluationTask
 from safle_flower.server import serve
 from safle_flower.settings import Run
@@ -39,8 +40,8 @@ def nodes(tmp_path: Path) -> list[dict[str, Any]]:
                 features=data.features[part],
                 labels=np.asarray(data.labels)[part],
             )
-        paths = {kind: str(tmp_path / f"{name}-{kind}.npz") for kind in ("features", "test")}
-        nodes.append({"client": name, **paths})
+        paths = [tmp_path / f"{name}-{kind}.npz" for kind in ("features", "test")]
+        nodes.append(node_with_airlock(tmp_path, name, paths[0], "--test", paths[1]))
     return nodes
 
 
@@ -54,23 +55,24 @@ def run_round(folder: Path, nodes: list[dict[str, Any]], **settings: Any) -> Any
         "deadline": 60.0,
         **settings,
     }
-    return serve(InProcessGrid(client_app, nodes, Run().to_flat()), Run.from_flat(config))
+    return serve(InProcessGrid(site_app, nodes, Run().to_flat()), Run.from_flat(config))
 
 
-def test_a_node_counts_by_weight_and_tests_by_its_encoders_schema(tmp_path: Path) -> None:
+def test_a_site_counts_and_tests_by_weight_and_by_its_encoders_schema(tmp_path: Path) -> None:
     schema = Schema((Column("age", 0, 90), Column("sex", levels=("f", "m"))))
     safle.make_encoder(schema, "table", units=4).save(tmp_path / "encoder.safetensors")
     nodes, repeated = [], []
     for name in CLIENTS:
         path = tmp_path / f"{name}.csv"
-        lines = [(2, "31,f,well"), (1, "NA,m,ill"), (3, f"{60 + ord(name)},?,ill")]
+        lines = [(2, "31,f,well"), (1, "NA,m,ill"), (3, f"{60 + CLIENTS.index(name)},?,ill")]
         path.write_text("n,age,sex,label\n" + "".join(f"{n},{line}\n" for n, line in lines))
         repeated += [line for n, line in lines for _ in range(n)]
-        own = {"features": str(path), "test": str(path), "weight-column": "n"}
-        nodes.append({"client": name, "label-column": "label", **own})
+        nodes.append(
+            node_with_airlock(tmp_path, name, path, "--test", path, "--weight-column", "n")
+        )
     report = run_round(tmp_path, nodes)
     assert [row.samples for row in report.clients] == [6] * 3
-    assert [row.samples for row in report.evaluation] == [3] * 3
+    assert [row.samples for row in report.evaluation] == [6] * 3
     whole = tmp_path / "whole.csv"
     whole.write_text("\n".join(["age,sex,label", *repeated]))
     encoder = safle.load_encoder(tmp_path / "encoder.safetensors")
@@ -83,7 +85,7 @@ def test_a_node_counts_by_weight_and_tests_by_its_encoders_schema(tmp_path: Path
 def test_a_test_table_that_cannot_be_read_says_its_line_alone(tmp_path: Path, nodes: Any) -> None:
     secret = tmp_path / "Mustermann.csv"
     secret.write_text("age,label\n1,0\nErika,1\n")
-    nodes[0] |= {"test": str(secret), "label-column": ""}
+    nodes[0]["site"] = shlex.join([str(tmp_path / "a-features.npz"), "--test", str(secret)])
     report = run_round(tmp_path, nodes)
     (reason,) = [row.reason for row in report.evaluation if row.reason]
     assert reason.startswith("TableError")
@@ -105,14 +107,14 @@ def test_counts_come_after_the_model_and_add_up(tmp_path: Path, nodes: Any) -> N
 def test_a_policy_and_a_missing_table_leave_the_model_as_it_is(tmp_path: Path, nodes: Any) -> None:
     (tmp_path / "policy.toml").write_text("least_samples = 20\n")
     # 20 samples were counted, and fewer are left to test on.
-    short = np.load(nodes[0]["test"])
-    np.savez(nodes[0]["test"], features=short["features"][:19], labels=short["labels"][:19])
-    nodes[0]["policy"] = str(tmp_path / "policy.toml")
-    del nodes[1]["test"]
+    short = np.load(tmp_path / "a-test.npz")
+    np.savez(tmp_path / "a-test.npz", features=short["features"][:19], labels=short["labels"][:19])
+    nodes[0]["site"] += f" --policy {tmp_path / 'policy.toml'}"
+    nodes[1]["site"] = str(tmp_path / "b-features.npz")
     report = run_round(tmp_path, nodes)
     verdicts = {row.client: (row.status, row.reason) for row in report.evaluation}
     assert verdicts["a"] == ("failed", "its policy refuses: least_samples")
-    assert verdicts["b"][1].startswith("SettingsError")
+    assert verdicts["b"] == ("failed", "this site has no data for this question")
     assert verdicts["c"][0] == "accepted"
     assert (tmp_path / "output/model.safetensors").exists()
     assert report.model
@@ -122,7 +124,7 @@ def test_a_policy_names_the_encoders_of_models_too(tmp_path: Path, nodes: Any) -
     (tmp_path / "policy.toml").write_text('encoders = ["another"]\n')
     # Counted before there was a policy, and asked for an evaluation under it.
     run_round(tmp_path, nodes, evaluate=False)
-    nodes[0]["policy"] = str(tmp_path / "policy.toml")
+    nodes[0]["site"] += f" --policy {tmp_path / 'policy.toml'}"
     verdicts = {row.client: row.reason for row in run_round(tmp_path, nodes).evaluation}
     assert verdicts == {"a": "its policy refuses: encoders", "b": "", "c": ""}
 

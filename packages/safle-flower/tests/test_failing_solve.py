@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.conftest import Federation
-from tests.test_round import Deployment, with_data
 
+from flower_support.federation import Federation
+from flower_support.rounds import Deployment, with_data
 from safle.encoders import LinearEncoder
 from safle.errors import SolveError
 from safle.statistics import count

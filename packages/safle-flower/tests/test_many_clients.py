@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -11,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from flower_support.network import PATHS, PATIENCE
+from flower_support.serving import serve_here
 from safle_flower.adapter import InProcessGrid
-from support.network import PATIENCE
-from support.serving import serve_here
 
 pytestmark = pytest.mark.slow
-REPOSITORY = Path(__file__).parents[3]
 CLIENTS, SAMPLES, KILLED_AT = 1000, 50, 850
 
 # Prints its memory whenever another hundred are in; kills itself when so many are.
@@ -24,7 +22,7 @@ SERVER = """
 import os, signal, sys
 from pathlib import Path
 import psutil
-from support.serving import serve_here
+from flower_support.serving import serve_here
 folder, last = Path(sys.argv[1]), int(sys.argv[2])
 
 def progress(share):
@@ -42,8 +40,7 @@ def run_server(folder: Path, last: int) -> tuple[int, dict[int, int]]:
     """Exit code, and bytes of memory by the number of members."""
     done = subprocess.run(
         [sys.executable, "-c", SERVER, folder, str(last)],
-        cwd=REPOSITORY,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+        env=PATHS | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=4 * PATIENCE,

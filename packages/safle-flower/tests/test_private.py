@@ -8,21 +8,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from flower_support.clients import node_with_airlock, site_app
 from safle.errors import FederationError, SettingsError
 from safle.model import Model
 from safle.private.round import statistics_space
-from safle.server.limits import Limits
 from safle.site.log import LOG, read_log
 from safle.solver import solve
 from safle.statistics import sum_statistics
 from safle.tables import write_table
 from safle.wire import encode_statistics
 from safle_flower.adapter import InProcessGrid
-from safle_flower.apps import client_app
 from safle_flower.report import Report
 from safle_flower.server import serve
-from safle_flower.settings import Places, Rules, Run, Simulation
+from safle_flower.settings import Places, Rules, Run
 from safle_flower.simulation.running import simulate
+from safle_flower.simulation.simulation import Simulation
 from support.data_sets import fixed_data
 from support.private_rounds import Cast
 
@@ -38,25 +38,34 @@ def federation(tmp_path):
     cast.operator.public.save(tmp_path / "operator.pub")
     (tmp_path / "round.private").write_bytes(cast.private_round.data)
     nodes = []
-    for key in (*cast.clients, *cast.keyholders):
+    for at, key in enumerate((*cast.clients, *cast.keyholders)):
         key.save(tmp_path / f"{key.name}.key")
-        papers = {"key": f"{key.name}.key", "operator": "operator.pub"}
-        nodes.append({name: str(tmp_path / path) for name, path in papers.items()})
-        nodes[-1]["client"] = key.name
-    for node, part in zip(nodes, PARTS, strict=False):
-        path = tmp_path / f"{node['client']}.npz"
-        write_table(path, part.features, part.labels)
-        node |= {"features": str(path)}
-    for node in nodes[4:]:
-        node["history"] = str(tmp_path / f"{node['client']}.sqlite")
+        if at < len(PARTS):
+            write_table(tmp_path / f"{key.name}.npz", PARTS[at].features, PARTS[at].labels)
+            nodes.append(site(tmp_path, key.name))
+        else:
+            nodes.append(keyholder(tmp_path, key.name))
     names = {"encoder": "encoder.safetensors", "round": "round.private"}
     names |= {"operator": "operator.pub", "store": "store", "output": "out"}
     places = Places(**{name: str(tmp_path / path) for name, path in names.items()})
     return Run(places, Rules(clients=4, deadline=600)), nodes
 
 
+def site(folder, name, table="", *options, role="client"):
+    """A node whose site has a table, a key and the operator's public key."""
+    papers = ["--operator", folder / "operator.pub", "--key", folder / f"{name}.key"]
+    table = folder / (table or f"{name}.npz")
+    return node_with_airlock(folder, name, table, *papers, *options, role=role)
+
+
+def keyholder(folder, name):
+    papers = ["--operator", folder / "operator.pub", "--key", folder / f"{name}.key"]
+    papers += ["--history", folder / f"{name}.sqlite"]
+    return node_with_airlock(folder, name, *papers, role="keyholder")
+
+
 def play(run, nodes):
-    return serve(InProcessGrid(client_app, nodes, run.to_flat()), run)
+    return serve(InProcessGrid(site_app, nodes, run.to_flat()), run)
 
 
 def expected(chosen):
@@ -93,22 +102,22 @@ def test_a_client_of_no_samples_says_so_itself_and_nothing_else(federation, tmp_
     run, nodes = federation
     secret = tmp_path / "Mustermann.npz"
     write_table(secret, np.zeros((0, DATA.features.shape[1])), np.zeros(0, np.int64))
-    nodes[1]["features"] = str(secret)
+    nodes[1] = site(tmp_path, "client-01", "Mustermann.npz")
     report = play(run, nodes)
     (row,) = [row for row in report.clients if row.reason]
     assert (row.client, row.status) == ("client-01", "failed")
-    assert row.reason == "LimitExceeded; its own log says more"
+    assert row.reason == "InvalidInput; its own log says more"
     total = expected([PARTS[0], *PARTS[2:]])
     assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(total)
     held = b"".join(path.read_bytes() for path in (tmp_path / "out").iterdir())
     assert b"Mustermann" not in held
 
 
-def test_a_client_of_no_samples_is_masked_where_the_server_allows_it(federation, tmp_path):
+def test_a_client_of_no_samples_is_masked_where_its_site_allows_it(federation, tmp_path):
     run, nodes = federation
     write_table(tmp_path / "none.npz", np.zeros((0, DATA.features.shape[1])), np.zeros(0, np.int64))
-    nodes[1]["features"] = str(tmp_path / "none.npz")
-    report = play(replace(run, limits=Limits(allow_empty=True)), nodes)
+    nodes[1] = site(tmp_path, "client-01", "none.npz", "--allow-empty")
+    report = play(run, nodes)
     assert sorted(report.accepted) == [f"client-{at:02d}" for at in range(4)]
     total = expected([PARTS[0], *PARTS[2:]])
     assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(total)
@@ -116,12 +125,12 @@ def test_a_client_of_no_samples_is_masked_where_the_server_allows_it(federation,
 
 def test_a_client_that_drops_out_costs_nothing(federation, tmp_path):
     run, nodes = federation
-    nodes[1]["features"] = str(tmp_path / "nowhere.npz")
+    nodes[1] = site(tmp_path, "client-01", "nowhere.npz")
     play(run, nodes)
     total = expected([PARTS[0], *PARTS[2:]])
     assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(total)
     # Those who are in are not asked again, and one more client would be told apart.
-    nodes[1]["features"] = str(tmp_path / "client-01.npz")
+    nodes[1] = site(tmp_path, "client-01")
     with pytest.raises(FederationError, match="no answer of keyholder-0, keyholder-1; all 2"):
         play(run, nodes)
     report = json.loads((tmp_path / "out/report.json").read_text())
@@ -133,28 +142,30 @@ def test_a_client_that_drops_out_costs_nothing(federation, tmp_path):
     assert [row["status"] for row in report["clients"]].count("kept") == 3
 
 
-def test_nodes_without_papers_are_named(federation):
+def test_sites_without_keys_are_named(federation, tmp_path):
     run, nodes = federation
     for node in nodes[:2]:
-        del node["key"]
+        node["site"] = str(tmp_path / f"{node['client']}.npz")
     with pytest.raises(FederationError, match="2 clients are in"):
         play(run, nodes)
 
 
 def test_a_hospital_may_hold_keys_too(tmp_path, federation):
-    run, nodes = federation
-    for node in nodes[:4]:
-        node["history"] = str(tmp_path / f"{node['client']}.sqlite")
+    run, _ = federation
     cast = Cast.of(statistics_space(DATA.encoder, [0, 1, 2], 100), 4, least=3)
     both = replace(cast, keyholders=cast.clients[:2])
     both = both.again(cast.private_round.space)
-    for key, node in zip(both.clients, nodes, strict=False):
+    for key in both.clients:
         (tmp_path / f"{key.name}.key").unlink()
         key.save(tmp_path / f"{key.name}.key")
-        node["key"] = str(tmp_path / f"{key.name}.key")
     both.operator.public.save(tmp_path / "operator.pub")
     (tmp_path / "round.private").write_bytes(both.private_round.data)
-    report = play(run, nodes[:4])
+    names = [key.name for key in both.clients]
+    histories = [["--history", tmp_path / f"{name}.sqlite"] for name in names]
+    both_roles = [
+        site(tmp_path, n, "", *h, role="both") for n, h in zip(names, histories, strict=True)
+    ]
+    report = play(run, both_roles)
     assert report.total
     assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(expected(PARTS))
 
@@ -171,11 +182,8 @@ def test_a_run_cannot_calibrate_in_the_open(federation):
 def test_simulated(tmp_path):
     DATA.encoder.save(tmp_path / "encoder.safetensors")
     write_table(tmp_path / "train.npz", DATA.features, DATA.labels)
-    run = Run(
-        Places(encoder=str(tmp_path / "encoder.safetensors")),
-        simulation=Simulation(str(tmp_path / "train.npz"), partition="dirichlet"),
-    )
-    settings = {"clients": 5, "engine": "in-process"}
-    private = simulate(run, tmp_path / "private", private=True, **settings)
-    plain = simulate(run, tmp_path / "plain", **settings)
+    paths = [str(tmp_path / name) for name in ("train.npz", "encoder.safetensors")]
+    simulation = Simulation(*paths, clients=5, partition="dirichlet")
+    private = simulate(simulation, tmp_path / "private", private=True)
+    plain = simulate(simulation, tmp_path / "plain")
     assert (private.model, private.total) == (plain.model, plain.total)

@@ -7,12 +7,7 @@ import shutil
 
 import pytest
 
-from safle.model import Model
-from safle.server.contribution import Contribution
-from safle.server.store import Store
-from safle.solver import solve
-from safle_flower import processes
-from support.network import (
+from flower_support.network import (
     PATIENCE,
     CountingProxy,
     Network,
@@ -20,6 +15,11 @@ from support.network import (
     half_open,
     statuses,
 )
+from safle.model import Model
+from safle.server.contribution import Contribution
+from safle.server.store import Store
+from safle.solver import solve
+from safle_flower import processes
 
 pytestmark = pytest.mark.slow
 STALLED = 40

@@ -7,14 +7,23 @@ import json
 import struct
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
-from flwr.clientapp import ClientApp
+from flwr.app import Message, RecordDict
 from flwr.superlink.grid.http_grid import HttpGrid
 
+from flower_support.rounds import (
+    DEADLINE,
+    Deployment,
+    altered,
+    many_arrays,
+    named,
+    of_another_type,
+    raising,
+    shapeless,
+    with_data,
+)
 from safle.encoders import make_encoder
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import FederationError, SettingsError, StoreError
@@ -27,110 +36,11 @@ from safle.wire import read_histogram, write_histogram
 from safle_flower import messages
 from safle_flower import round as flower_round
 from safle_flower.adapter import InProcessGrid, find_changes
-from safle_flower.apps import client_app as honest_app
 from safle_flower.messages import Answer
-from safle_flower.server import serve
-from safle_flower.settings import Places, Rules, Run, Simulation
-from support.data_sets import fixed_data, fixed_encoder
+from safle_flower.settings import Calibration, Places, Rules, Run
+from support.data_sets import fixed_data
 
 PREFIX = struct.Struct("<8sHHI32s")
-DEADLINE = 600.0
-"""Seconds, on a machine however busy: nobody waits for it, `Clock` is put forward instead."""
-Mischief = Callable[[Message, Answer], Message]
-
-
-def reply(message: Message, answer: Answer) -> Message:
-    return Message(messages.answer(answer), reply_to=message)
-
-
-def altered(change: Callable[[Answer], Answer]) -> Mischief:
-    return lambda message, honest: reply(message, change(honest))
-
-
-def raising(message: Message, honest: Answer) -> Message:
-    raise ZeroDivisionError("a bug")
-
-
-def shapeless(message: Message, honest: Answer) -> Message:
-    return Message(RecordDict({"x": ConfigRecord({"y": 1})}), reply_to=message)
-
-
-def of_another_type(message: Message, honest: Answer) -> Message:
-    content = messages.answer(honest)
-    array = Array("float64", (3,), "numpy.ndarray", b"x" * 24)
-    content["payload"] = ArrayRecord({"bytes": array})
-    return Message(content, reply_to=message)
-
-
-def many_arrays(message: Message, honest: Answer) -> Message:
-    content = messages.answer(honest)
-    array = content["payload"]["bytes"]
-    content["payload"] = ArrayRecord({"bytes": array, "more": array})
-    return Message(content, reply_to=message)
-
-
-def with_data(data: bytes) -> Mischief:
-    return altered(lambda honest: Answer(honest.client, honest.status, data=data))
-
-
-def named(name: str) -> Mischief:
-    return altered(lambda honest: Answer(name, honest.status, data=honest.data))
-
-
-def client_app(mischief: dict[str, Mischief], counted: list[str]) -> ClientApp:
-    """The real client, but some of them do something else with their answer."""
-    app = ClientApp()
-
-    @app.train("count")
-    def count(message, context):
-        name = context.node_config["client"]
-        honest = messages.read_answer(honest_app(message, context))
-        if honest.status == messages.SENT:
-            counted.append(name)
-        return mischief.get(name, reply)(message, honest)
-
-    @app.query("histogram")
-    def histogram(message, context):
-        return honest_app(message, context)
-
-    return app
-
-
-class Deployment:
-    """A folder of results and a store; `run` is one ``flwr run``."""
-
-    def __init__(self, federation, folder: Path) -> None:
-        self.federation = federation
-        self.folder = folder
-        self.counted: list[str] = []
-
-    def grid(self, names, mischief=None, kind=InProcessGrid):
-        nodes = [
-            {"client": name, "features": str(self.federation.table(name))}
-            if (self.federation.folder / f"{name}.npz").exists()
-            else {"client": name, "features": "/nowhere.npz"}
-            for name in names
-        ]
-        return kind(client_app(mischief or {}, self.counted), nodes, Run().to_flat())
-
-    def run(self, names, mischief=None, *, grid=None, progress=None, **settings):
-        config = {
-            "store": str(self.folder / "store"),
-            "output": str(self.folder / "results"),
-            "encoder": str(self.federation.encoder_path),
-            "clients": len(names),
-            "deadline": DEADLINE,
-            "least": 1,
-            **settings,
-        }
-        grid = grid or self.grid(names, mischief)
-        report = serve(grid, Run.from_flat(config), progress=progress)
-        written = json.loads((self.folder / "results" / "report.json").read_text())
-        assert written["accepted"] == report.accepted
-        return report
-
-    def model(self) -> bytes:
-        return (self.folder / "results" / "model.safetensors").read_bytes()
 
 
 @pytest.fixture
@@ -259,16 +169,6 @@ def test_a_client_that_cannot_read_its_data_says_so(deployment, federation, tmp_
     assert statuses(report) == {"a": "accepted", "broken": "failed"}
     assert reasons(report)["broken"] == "TableError; its own log says more"
     assert deployment.model() == federation.by_files(["a"], tmp_path)
-
-
-def test_a_client_with_a_pinned_encoder_counts_with_no_other(deployment, federation):
-    pinned = deployment.folder / "mine.safetensors"
-    fixed_encoder("linear").save(pinned)
-    grid = deployment.grid(["a", "b"])
-    grid.contexts[3].node_config["encoder"] = str(pinned)
-    report = deployment.run(["a", "b"], grid=grid)
-    assert statuses(report) == {"a": "accepted", "b": "failed"}
-    assert "EncoderMismatch" in reasons(report)["b"]
 
 
 class Silent(InProcessGrid):
@@ -545,7 +445,7 @@ def test_settings_survive_flowers_flat_configuration():
         Places("/s", "/o", "/e"),
         Rules(("a", "b"), least=2),
         Limits(classes=(1, 2), class_type="int"),
-        simulation=Simulation("/t", alpha=0.5),
+        calibration=Calibration(True, 2, ("age", "dose"), high=0.5),
     )
     assert Run.from_flat(run.to_flat()) == run
     assert {type(value) for value in run.to_flat().values()} <= {bool, int, float, str}
@@ -575,3 +475,18 @@ def test_wrong_settings_are_refused_before_anybody_is_asked(deployment, settings
     with pytest.raises(SettingsError, match=said):
         deployment.run(["a"], **settings)
     assert not deployment.counted
+
+
+def test_a_failed_run_leaves_no_older_model(deployment, tmp_path):
+    results = tmp_path / "results"
+    deployment.run(["a", "b"])
+    model = deployment.model()
+    for wrong in ({"least": 9}, {"ridge": "x"}):
+        with pytest.raises((FederationError, SettingsError)):
+            deployment.run(["a", "b"], **wrong)
+        assert sorted(path.name for path in results.iterdir()) == ["earlier", "report.json"]
+        assert json.loads((results / "report.json").read_text())["error"]
+        # What was there is kept, and a second failure does not lose it.
+        assert (results / "earlier" / "model.safetensors").read_bytes() == model
+    deployment.run(["a", "b"])
+    assert deployment.model() == model

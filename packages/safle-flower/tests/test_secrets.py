@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flower_support.clients import node_with_airlock, site_app
 from safle_flower import apps
 from safle_flower.adapter import InProcessGrid
 from safle_flower.server import serve
@@ -13,7 +14,7 @@ SECRET = "Erika Mustermann"
 GOOD = "age,dose,label\n1,2,ill\n3,4,well\n"
 TABLES = {
     "cell": (GOOD + f"5,{SECRET},ill\n", "TableError in line 4 of its table"),
-    "header": (f"age,{SECRET},{SECRET}\n1,2,ill\n", "TableError in line 2 of its table"),
+    "header": (f"age,{SECRET},{SECRET}\n1,2,ill\n", "TableError"),
     "label": (GOOD + f"5,6,\n{SECRET},6,ill\n", "TableError in line 4 of its table"),
     "width": (GOOD + f"5,6,ill,{SECRET}\n", "TableError in line 4 of its table"),
     "column": (f"age,{SECRET}\n1,2\n", "TableError"),
@@ -34,9 +35,12 @@ class Listening(InProcessGrid):
         return replies
 
 
-def run(federation, folder, node):
-    """The report of a round with one good client and ``node``, and all that the server holds."""
-    nodes = [{"client": "a", "features": str(federation.table("a"))}, {"client": "b", **node}]
+def run(federation, folder, place, *site):
+    """The report of a round with one good client and a site, and all that the server holds."""
+    nodes = [
+        node_with_airlock(place, "a", federation.table("a")),
+        node_with_airlock(place, "b", *site),
+    ]
     config = {
         "store": str(folder / "store"),
         "output": str(folder / "results"),
@@ -45,7 +49,7 @@ def run(federation, folder, node):
         "deadline": 600.0,
         "least": 1,
     }
-    grid = Listening(apps.client_app, nodes, Run().to_flat())
+    grid = Listening(site_app, nodes, Run().to_flat())
     report = serve(grid, Run.from_flat(config))
     files = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
     assert grid.heard
@@ -59,23 +63,18 @@ def test_a_refused_table_says_its_line_and_nothing_that_stands_there(federation,
     folder = tmp_path / SECRET
     folder.mkdir()
     (folder / "visits.csv").write_text(text)
-    node = {"features": str(folder / "visits.csv"), "label-column": "label"}
-    node |= {"weight-column": "n"} if place == "weight" else {}
-    row, held = run(federation, tmp_path / "server", node)
+    site = [folder / "visits.csv", *(["--weight-column", "n"] if place == "weight" else [])]
+    row, held = run(federation, tmp_path / "server", tmp_path / "sites", *site)
     assert (row.status, row.reason) == ("failed", f"{expected}; its own log says more")
     for part in SECRET.split():
         assert part.encode() not in held
 
 
-def test_an_error_that_nobody_foresaw_says_its_class(federation, tmp_path, monkeypatch, caplog):
-    def fail(client, settings, payload):
+def test_an_error_that_nobody_foresaw_says_its_class(federation, tmp_path, caplog):
+    def fail(context, asked, settings):
         raise ZeroDivisionError(SECRET)
 
-    monkeypatch.setattr(apps, "answer_count", fail)
-    node = {"features": str(federation.table("b"))}
-    grid = Listening(
-        apps.make_client_app(apps.open_client), [{"client": "b", **node}], Run().to_flat()
-    )
+    grid = Listening(apps.make_client_app(fail), [{"client": "b"}], Run().to_flat())
     config = {
         "store": str(tmp_path / "store"),
         "output": str(tmp_path / "results"),

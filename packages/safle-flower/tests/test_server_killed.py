@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from support.network import PATIENCE
+from flower_support.network import PATHS, PATIENCE
 
 pytestmark = pytest.mark.slow
-REPOSITORY = Path(__file__).parents[3]
 CLIENTS, KILLS, AT_ONCE = 60, 50, 2
 
 # Every run is a fork, so that its instants are those of the round and not of importing Python.
@@ -25,7 +22,7 @@ from safle.encoders import load_encoder
 from safle.server.database import count_members
 from safle.server.store import Store
 from safle.statistics import count
-from support.serving import RegisteredGrid, serve_here
+from flower_support.serving import RegisteredGrid, serve_here
 folder, clients, kills, at_once = Path(sys.argv[1]), *map(int, sys.argv[2:])
 encoder = load_encoder(folder / "encoder.safetensors")
 # Kernels are compiled or loaded once, before the first fork.
@@ -82,8 +79,7 @@ def test_a_federation_survives_fifty_kills(crowd):
     federation = crowd(CLIENTS, 5)
     done = subprocess.run(
         [sys.executable, "-c", KILLER, federation.folder, *map(str, (CLIENTS, KILLS, AT_ONCE))],
-        cwd=REPOSITORY,
-        env=os.environ
+        env=PATHS
         | {"NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

@@ -19,8 +19,8 @@ from safle.solver import solve
 from safle.statistics import count
 from safle.tables import open_table, write_table
 from safle_flower.report import ClientReport, Report
-from safle_flower.settings import Places, Run, Simulation
 from safle_flower.simulation.running import simulate
+from safle_flower.simulation.simulation import Simulation
 from support.data_sets import fixed_data
 
 SAFLE = Path(sys.executable).with_name("safle")
@@ -43,20 +43,17 @@ def pooled(folder) -> bytes:
     return Model(encoder, solve(statistics)).to_bytes()
 
 
-def config(folder: Path, **settings) -> Run:
+def config(folder: Path, clients: int = 3, **settings) -> Simulation:
     features = settings.pop("features", str(folder / "train.safetensors"))
-    places = Places(encoder=str(folder / "encoder.safetensors"))
-    return Run(places, simulation=Simulation(features, **settings))
+    return Simulation(features, str(folder / "encoder.safetensors"), clients, **settings)
 
 
 @pytest.mark.parametrize("partition", ["iid", "dirichlet", "shards"])
 @pytest.mark.parametrize("clients", [1, 7, 40])
 def test_any_split_gives_the_pooled_model(folder, pooled, tmp_path, partition, clients):
     shares: list[float] = []
-    settings = config(folder, partition=partition)
-    report = simulate(
-        settings, tmp_path, clients=clients, engine="in-process", progress=shares.append
-    )
+    settings = config(folder, clients, partition=partition)
+    report = simulate(settings, tmp_path, progress=shares.append)
     assert len(report.accepted) == clients
     assert (tmp_path / "model.safetensors").read_bytes() == pooled
     assert shares == sorted(shares)
@@ -64,16 +61,16 @@ def test_any_split_gives_the_pooled_model(folder, pooled, tmp_path, partition, c
 
 
 def test_another_split_does_not_go_on_in_the_same_folder(folder, tmp_path):
-    simulate(config(folder), tmp_path, clients=3, engine="in-process")
-    again = simulate(config(folder), tmp_path, clients=3, engine="in-process")
+    simulate(config(folder), tmp_path)
+    again = simulate(config(folder), tmp_path)
     assert [row.status for row in again.clients] == ["kept"] * 3
     with pytest.raises(SettingsError, match="differs in --seed:"):
-        simulate(config(folder, seed=1), tmp_path, clients=3, engine="in-process")
+        simulate(config(folder, seed=1), tmp_path)
     with pytest.raises(SettingsError, match="differs in --private:"):
-        simulate(config(folder), tmp_path, clients=3, engine="in-process", private=True)
+        simulate(config(folder), tmp_path, private=True)
     assert not (tmp_path / "keys").exists()
     with pytest.raises(SettingsError, match="engine"):
-        simulate(config(folder), tmp_path, clients=3, engine="carrier pigeon")
+        simulate(config(folder), tmp_path, engine="carrier pigeon")
 
 
 @pytest.mark.slow
@@ -93,12 +90,7 @@ def test_flowers_engine_gives_the_same_bytes(folder, pooled, tmp_path):
 def test_an_unreadable_table_is_one_error_and_leaves_nothing(folder, tmp_path):
     (folder / "empty.npz").write_bytes(b"")
     with pytest.raises(TableError, match="is empty"):
-        simulate(
-            config(folder, features=str(folder / "empty.npz")),
-            tmp_path / "out",
-            clients=3,
-            engine="in-process",
-        )
+        simulate(config(folder, features=str(folder / "empty.npz")), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -7,7 +7,6 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,96 +16,36 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from safle.basics import atomic
-from safle.errors import FederationError, PolicyRefused, SafleError
+from safle.errors import FederationError, SafleError
+from safle.site.airlock import Question, describe_error
 from safle_flower import messages
-from safle_flower.client import (
-    Client,
-    Settings,
-    answer_count,
-    answer_histogram,
-    client_name,
-    open_client,
-)
-from safle_flower.evaluation import answer_evaluation
+from safle_flower.client import Settings, answer_from_outbox, client_name
 from safle_flower.messages import Answer
-from safle_flower.private import Papers, answer_mask, answer_request
 from safle_flower.server import serve
 from safle_flower.settings import Run
 
 SERVER_APP = "safle_flower.apps:server_app"
 CLIENT_APP = "safle_flower.apps:client_app"
 log = logging.getLogger("flwr")
-Opener = Callable[[int, Settings, Settings], Client]
-"""Node number, its configuration and the run's -> the client and its data."""
 
 
-def make_client_app(
-    opener: Opener, papers: Callable[[Settings, Settings], Papers] = Papers.of
-) -> ClientApp:
-    """An app whose data ``opener`` finds: a node's own table, or a simulation's share of one.
-
-    Parameters
-    ----------
-    papers : finds the keys of a private round
-    """
+def make_client_app(answer: Callable[[Context, Question, Settings], Answer]) -> ClientApp:
+    """An app that gives the answers of ``answer``; whatever error that raises is an answer too."""
     app = ClientApp()
 
-    def find(context: Context) -> Client:
-        return opener(context.node_id, context.node_config, context.run_config)
-
-    def keys(context: Context) -> Papers:
-        return papers(context.node_config, context.run_config)
-
-    @app.train("count")
-    def count(message: Message, context: Context) -> Message:
-        return _reply(message, context, lambda *asked: answer_count(find(context), *asked))
-
-    @app.query("histogram")
-    def histogram(message: Message, context: Context) -> Message:
-        return _reply(message, context, lambda *asked: answer_histogram(find(context), *asked))
-
-    @app.evaluate("counts")
-    def evaluation(message: Message, context: Context) -> Message:
-        node = context.node_config
-        return _reply(
-            message, context, lambda *asked: answer_evaluation(find(context), node, *asked)
-        )
-
-    @app.train("mask")
-    def mask(message: Message, context: Context) -> Message:
-        open_data = partial(find, context)
-        return _reply(
-            message, context, lambda *asked: answer_mask(keys(context), open_data, *asked)
-        )
-
-    @app.query("request")
-    def request(message: Message, context: Context) -> Message:
-        return _reply(message, context, lambda *asked: answer_request(keys(context), *asked))
+    @app.query("question")
+    def reply(message: Message, context: Context) -> Message:
+        try:
+            found = answer(context, *messages.read_question(message))
+        except Exception as error:
+            # Whatever it is: Flower would carry an error that nobody foresaw, words and all.
+            ours = isinstance(error, SafleError)
+            log.error("safle: this client cannot answer: %s", error, exc_info=not ours)
+            name = client_name(context.node_id, context.node_config)
+            found = Answer(name, messages.FAILED, reason=describe_error(error))
+        return Message(messages.answer(found), reply_to=message)
 
     return app
-
-
-def _reply(
-    message: Message, context: Context, work: Callable[[Settings, bytes], Answer]
-) -> Message:
-    try:
-        answer = work(*messages.read_question(message))
-    except Exception as error:
-        # Whatever it is: Flower would carry an error that nobody foresaw, words and all.
-        ours = isinstance(error, SafleError)
-        log.error("safle: this client cannot answer: %s", error, exc_info=not ours)
-        name = client_name(context.node_id, context.node_config)
-        answer = Answer(name, messages.FAILED, reason=_describe(error))
-    return Message(messages.answer(answer), reply_to=message)
-
-
-def _describe(error: Exception) -> str:
-    """What the server learns of an error: no value, no name of a column, no path."""
-    if isinstance(error, PolicyRefused):
-        return f"its policy refuses: {error.rule}"
-    line = getattr(error, "line", None)
-    place = f" in line {line} of its table" if line else ""
-    return f"{type(error).__name__}{place}; its own log says more"
 
 
 def _say_why_alone(record: logging.LogRecord) -> bool:
@@ -118,7 +57,9 @@ def _say_why_alone(record: logging.LogRecord) -> bool:
 
 
 log.addFilter(_say_why_alone)
-client_app = make_client_app(open_client)
+client_app = make_client_app(
+    lambda context, *asked: answer_from_outbox(context.node_id, context.node_config, *asked)
+)
 server_app = ServerApp()
 
 
@@ -172,7 +113,7 @@ def write_app(
         "dependencies": [],
     }
     text = (
-        "# A Flower app: the code is in the package safle, on the server and on every node.\n"
+        "# A Flower app: the code is the package safle-flower, on the server and on every node.\n"
         "# Every setting can be overridden: flwr run . NAME -c 'deadline=600.0'\n"
     )
     text += tomli_w.dumps({"project": project, "tool": {"flwr": {"app": app}}})

@@ -1,28 +1,28 @@
-"""What a Flower message holds: a question to a client, and its answer.
+"""What a Flower message holds: a question to a site, and its answer.
 
-A question carries the encoder, or the grid of a histogram; an answer carries the bytes of a
-wire file and who sent it. Bytes travel as an `Array` of a type of our own: Flower cuts them
-into chunks and looks at nothing.
+A question carries the files of a `safle.site.Question`; an answer carries the bytes of a wire
+file and who sent it. Bytes travel as an `Array` of a type of our own: Flower cuts them into
+chunks and looks at nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from safle.basics import texts
+from safle.basics.texts import printable as without_controls
 from safle.errors import WireError
+from safle.site.airlock import Question
 
 if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
 
-COUNT, HISTOGRAM = "train.count", "query.histogram"
-MASK, REQUEST = "train.mask", "query.request"
-EVALUATE = "evaluate.counts"
-"""Message types: what a client is asked for."""
+TYPE = "query.question"
+"""The type of every message: what is asked for is in the question."""
 SENT, KNOWN, FAILED, KEYHOLDER = "sent", "known", "failed", "keyholder"
 STYPE = "safle.bytes"
 LONGEST_REASON = 500
@@ -36,7 +36,7 @@ class Answer:
     ----------
     client : the name it gives itself
     status : "sent", "known" (the server has its contribution already), "failed", or "keyholder"
-        (it has nothing to send, but keys of the round)
+        (it has nothing to send, but opens sums)
     reason : why it failed
     data : bytes of a wire file; empty unless sent
     keyholder : its name among the keyholders of a private round; empty if it is none
@@ -49,14 +49,25 @@ class Answer:
     keyholder: str = ""
 
 
-def question(settings: dict[str, Any], payload: bytes = b"") -> RecordDict:
-    """The content of a question."""
-    return _content("question", settings, payload)
+def question(asked: Question, **settings: Any) -> RecordDict:
+    """The content of a question; the settings are the asker's own."""
+    fields = {
+        "kind": asked.kind,
+        "expects": json.dumps(dict(asked.expects)),
+        "files": [*asked.files],
+        "sizes": [len(data) for data in asked.files.values()],
+    }
+    return _content("question", fields | settings, b"".join(asked.files.values()))
 
 
-def read_question(message: Message) -> tuple[dict[str, Any], bytes]:
-    """Settings and payload of a question."""
-    return _read(message, "question")
+def read_question(message: Message) -> tuple[Question, Mapping[str, Any]]:
+    """A question and the asker's settings."""
+    fields, payload = _read(message, "question")
+    files, at = {}, 0
+    for name, size in zip(fields["files"], fields["sizes"], strict=True):
+        files[str(name)] = payload[at : at + size]
+        at += size
+    return Question(str(fields["kind"]), files, json.loads(str(fields["expects"]))), fields
 
 
 def answer(content: Answer) -> RecordDict:
@@ -78,17 +89,22 @@ def read_answer(message: Message) -> Answer:
 def known_marks(names: Collection[str]) -> dict[str, Any]:
     """Who is in already, so that each client recognises itself and nobody else is named."""
     salt = secrets.token_hex(16)
-    return {"salt": salt, "known": [mark(salt, name) for name in names]}
+    return {"salt": salt, "known": [_mark(salt, name) for name in names]}
 
 
-def mark(salt: str, name: str) -> str:
+def is_known(name: str, settings: Mapping[str, Any]) -> bool:
+    """Whether the asker says that it has this client's answer."""
+    return _mark(str(settings.get("salt")), name) in list(settings.get("known", []))
+
+
+def _mark(salt: str, name: str) -> str:
     """A client's name, readable for nobody who does not guess it."""
     return hashlib.sha256(f"{salt}\n{name}".encode()).hexdigest()
 
 
 def printable(text: object) -> str:
     """A client's text, on one line, short and without control characters."""
-    return texts.printable(text or "", " ")[:LONGEST_REASON].strip()
+    return without_controls(text or "", " ")[:LONGEST_REASON].strip()
 
 
 def _content(name: str, fields: dict[str, Any], payload: bytes) -> RecordDict:

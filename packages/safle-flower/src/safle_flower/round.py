@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from safle.errors import FederationError, SafleError
 from safle.server.contribution import check_client
+from safle.site.airlock import Question
 from safle_flower import messages, report
 from safle_flower.adapter import RoundOver, check_size, pull
 from safle_flower.report import ClientReport
 from safle_flower.settings import Rules
 
 if TYPE_CHECKING:
-    from flwr.app import Message, RecordDict
+    from flwr.app import Message
     from flwr.serverapp import Grid
 
 log = logging.getLogger("flwr")
@@ -49,10 +50,7 @@ ERRORS = {
 class Task(Protocol):
     """What clients are asked for, and who takes it."""
 
-    message_type: str
-
-    def content(self) -> RecordDict:
-        """The question."""
+    question: Question
 
     def names(self) -> Collection[str]:
         """Clients whose answers have been taken, in this run or before."""
@@ -93,6 +91,8 @@ class Round:
         self._over = threading.Event()
         self._begun = self._looked = 0.0
         self._kept = dict.fromkeys(task.names())
+        # Made once: marks of all those who come would make every question longer than the last.
+        self._marks = messages.known_marks(self._kept)
         self._unasked = True
         self._only = only
         self._keyholders: set[int] = set()
@@ -166,8 +166,9 @@ class Round:
             self._asked[node] = asked
             return 0
         # Flower forgets a question when nobody waits for its answer any more, and not before.
-        seconds = self._rules.deadline + MARGIN
-        message = Message(self._task.content(), node, self._task.message_type, ttl=seconds)
+        left = self._begun + self._rules.deadline - time.monotonic()
+        content = messages.question(self._task.question, seconds=left, **self._marks)
+        message = Message(content, node, messages.TYPE, ttl=self._rules.deadline + MARGIN)
         ids = [*self._grid.push_messages([message])]
         if not ids or ids[0] is None:
             # Gone between two looks: if it comes back, it is asked then.

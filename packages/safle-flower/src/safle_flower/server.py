@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import resource
+import shutil
 import sys
 import time
 from collections.abc import Collection
@@ -11,8 +12,6 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from safle.encoders import Encoder, load_encoder
 from safle.encoders.histogram import Histogram
@@ -22,37 +21,37 @@ from safle.server.contribution import Contribution
 from safle.server.database import DATABASE
 from safle.server.limits import Limits
 from safle.server.store import Store
+from safle.site.airlock import COUNT, ENCODER, HISTOGRAM, Question
 from safle.solver import solve
 from safle.statistics import Accumulator, Statistics
 from safle.wire import container, decode_histogram, write_statistics
 from safle_flower import messages
-from safle_flower.evaluation import EvaluationTask
+from safle_flower.evaluation import COUNTS, PAGE, EvaluationTask
 from safle_flower.private import add_up_privately
 from safle_flower.report import KEPT, Report
 from safle_flower.round import Progress, Round
 from safle_flower.settings import Run
 
 if TYPE_CHECKING:
-    from flwr.app import RecordDict
     from flwr.serverapp import Grid
 
 log = logging.getLogger("flwr")
 MODEL, TOTAL, REPORT = "model.safetensors", "total.stats", "report.json"
+RESULTS = (MODEL, TOTAL, COUNTS, PAGE, REPORT)
+EARLIER = "earlier"
+"""Where the results of the run before go when the next one begins."""
 
 
 class CountTask:
     """Contributions: verified, kept in the store, and added up as they come."""
 
-    message_type = messages.COUNT
-
     def __init__(self, store: Store) -> None:
         self._store = store
         self.total: Accumulator = store.total()
-        # Made once: marks of all those who come would make every question longer than the last.
-        self._question = messages.known_marks(store.members), store.encoder.to_bytes()
-
-    def content(self) -> RecordDict:
-        return messages.question(*self._question)
+        encoder = store.encoder
+        self.question = Question(
+            COUNT, {ENCODER: encoder.to_bytes()}, {"fingerprint": encoder.fingerprint}
+        )
 
     def names(self) -> Collection[str]:
         return self._store.members
@@ -65,19 +64,13 @@ class CountTask:
 class HistogramTask:
     """Histograms of the declared features on the declared grid, added up."""
 
-    message_type = messages.HISTOGRAM
-
     def __init__(self, run: Run) -> None:
         self._declared = run.calibration.declared()
         self._limits = run.limits
         self._names: list[str] = []
         self.total: Histogram | None = None
-
-    def content(self) -> RecordDict:
-        grid = self._declared.grid
-        # Lists are what Flower's messages take, where each feature has a range.
-        low, high = (np.asarray(end).tolist() for end in (grid.low, grid.high))
-        return messages.question({"low": low, "high": high, "bins": grid.bins})
+        ranges = run.calibration.ranges_file()
+        self.question = Question(HISTOGRAM, ranges, {"grid": self._declared.grid.to_json()})
 
     def names(self) -> Collection[str]:
         return self._names
@@ -104,10 +97,11 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
         and the next run asks only for the rest. However a run ends, its report is written.
     """
     begun = time.monotonic()
-    output = _check(run)
-    output.mkdir(parents=True, exist_ok=True)
+    output = run.places.path("output")
+    set_aside(output)
     found = Report(rules=asdict(run.rules) | asdict(run.limits))
     try:
+        _check(run)
         encoder = _encoder(grid, run, found)
         found.encoder = encoder.fingerprint
         if run.places.round:
@@ -129,7 +123,7 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
             except SolveError as error:
                 why = store.explain(partial(solve, **run.solve.options()))
                 raise SolveError(f"{error}; {why}") from error
-        if run.after.evaluate:
+        if run.rules.evaluate:
             _evaluate(grid, model, output, run, found)
     except BaseException as error:
         why = str(error) if isinstance(error, SafleError) else f"{type(error).__name__}: {error}"
@@ -140,8 +134,21 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
     return found
 
 
-def _check(run: Run) -> Path:
-    """Refuse wrong settings before anybody is asked; where the results go."""
+def set_aside(output: Path) -> None:
+    """Begin without results: an older model must not pass for that of a run that failed."""
+    output.mkdir(parents=True, exist_ok=True)
+    earlier, kept = output / EARLIER, (output / MODEL).exists()
+    if kept:
+        shutil.rmtree(earlier, ignore_errors=True)
+        earlier.mkdir()
+    for path in (output / name for name in RESULTS):
+        if kept and path.exists():
+            path.replace(earlier / path.name)
+        path.unlink(missing_ok=True)
+
+
+def _check(run: Run) -> None:
+    """Refuse wrong settings before anybody is asked."""
     run.solve.options()
     if run.calibration.calibrate:
         run.calibration.declared()
@@ -151,14 +158,13 @@ def _check(run: Run) -> Path:
             raise SettingsError("calibrate and encoder exclude each other; leave one out")
     else:
         run.places.path("encoder")
-    if run.after.evaluate and run.places.round:
+    if run.rules.evaluate and run.places.round:
         raise SettingsError(
             "evaluate asks for plain counts; after a private round, declare one of evaluation "
             "counts (safle private round --model) and leave evaluate out"
         )
     run.rules.check()
     run.places.path("store")
-    return run.places.path("output")
 
 
 def _encoder(grid: Grid, run: Run, found: Report) -> Encoder:
@@ -180,7 +186,7 @@ def _encoder(grid: Grid, run: Run, found: Report) -> Encoder:
             f"{len(task.names())} histograms came, at least {run.rules.least} are needed: nothing "
             "to calibrate by; run again when the clients are there"
         )
-    return run.new_encoder.build(task.total)
+    return run.calibration.build(task.total)
 
 
 def _gather(gathering: Round, store: Store, found: Report) -> None:

@@ -7,10 +7,11 @@ name with dashes, ``at-once`` for ``at_once``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from safle.basics import as_settings
 from safle.basics.texts import split_names
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.histogram import Grid, Histogram
@@ -18,6 +19,7 @@ from safle.encoders.registry import DEFAULT_KIND, read_settings
 from safle.errors import SettingsError
 from safle.server.contribution import check_client
 from safle.server.limits import Limits
+from safle.site.airlock import RANGES, RANGES_TOML
 from safle.tables import read_ranges
 
 Value = bool | int | float | str
@@ -28,7 +30,8 @@ Config = Mapping[str, Value]
 class Places:
     """Paths on the server; the encoder's is empty if the clients calibrate one.
 
-    A private round's file and its operator's public key are empty if contributions come plain.
+    A private round's file and its operator's public key are empty if contributions come plain;
+    ``simulation`` is the file of a simulation's settings, empty in a deployment.
     """
 
     store: str = ""
@@ -36,6 +39,7 @@ class Places:
     encoder: str = ""
     round: str = ""
     operator: str = ""
+    simulation: str = ""
 
     def path(self, name: str) -> Path:
         """A path that must be given."""
@@ -49,7 +53,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Rules:
-    """When a round is over.
+    """When a round is over, and what follows it.
 
     Attributes
     ----------
@@ -59,6 +63,7 @@ class Rules:
     deadline : seconds after which the round goes on without those that have not answered
     at_once : clients asked at a time, so that unread answers do not pile up anywhere
     largest : bytes of the largest answer that is read
+    evaluate : whether clients are asked for evaluation counts once the model is there
     """
 
     expected: tuple[str, ...] = ()
@@ -67,6 +72,7 @@ class Rules:
     deadline: float = 3600.0
     at_once: int = 16
     largest: int = 1 << 31
+    evaluate: bool = False
 
     def __post_init__(self) -> None:
         expected = tuple(dict.fromkeys(map(check_client, self.expected)))
@@ -110,13 +116,6 @@ class Solve:
         return {**vars(self), "ridge": ridge}
 
 
-@dataclass(frozen=True)
-class After:
-    """What clients are asked for once the model is there: ``evaluate``, counts of its answers."""
-
-    evaluate: bool = False
-
-
 class Declared(NamedTuple):
     """What the histograms of a calibration must be: arguments of `Limits.check_histogram`."""
 
@@ -127,10 +126,13 @@ class Declared(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """Clients' histograms instead of an encoder file: how many features, and on which grid.
+    """Clients' histograms instead of an encoder file: of which features, on which grid.
 
-    ``feature_names`` are those that tables must have, in any order; if empty, the first client's.
-    ``ranges`` is a file of the server's, with a grid for each feature: it names them too.
+    Attributes
+    ----------
+    feature_names : those that tables must have, in any order; if empty, the first client's
+    ranges : a file of the server's, with a grid for each feature: it names them too
+    kind, encoder_settings : of the encoder that is made, such as "units=512 bits=4"
     """
 
     calibrate: bool = False
@@ -140,6 +142,8 @@ class Calibration:
     high: float = 0.0
     bins: int = 256
     ranges: str = ""
+    kind: str = DEFAULT_KIND
+    encoder_settings: str = ""
 
     def declared(self) -> Declared:
         """What every histogram must be; `SettingsError` if that is not all declared."""
@@ -161,38 +165,17 @@ class Calibration:
             Grid(self.low, self.high, self.bins), self.feature_count, self.feature_names
         )
 
-
-@dataclass(frozen=True)
-class NewEncoder:
-    """The encoder that a calibration makes: its kind, and settings such as "units=512 bits=4"."""
-
-    kind: str = DEFAULT_KIND
-    encoder_settings: str = ""
+    def ranges_file(self) -> dict[str, bytes]:
+        """The file of ranges, which goes with the question; none where all share a grid."""
+        if not self.ranges:
+            return {}
+        path = Path(self.ranges)
+        return {RANGES_TOML if path.suffix.lower() == ".toml" else RANGES: path.read_bytes()}
 
     def build(self, histogram: Histogram) -> Encoder:
         """The encoder of the summed histograms."""
         settings = read_settings(self.kind, self.encoder_settings)
         return make_encoder(histogram, self.kind, **settings)
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """One table, read by the options of ``safle count``, and split over the nodes."""
-
-    features: str = ""
-    split: str = ""
-    features_key: str = ""
-    label_column: str = ""
-    ignore: tuple[str, ...] = ()
-    id: str = ""
-    labels: str = ""
-    labels_key: str = ""
-    weight_column: str = ""
-    partition: str = "iid"
-    alpha: float = 0.1
-    shards: int = 2
-    seed: int = 0
-    keys: str = ""
 
 
 @dataclass(frozen=True)
@@ -207,10 +190,7 @@ class Run:
     rules: Rules = Rules()
     limits: Limits = field(default_factory=Limits)
     solve: Solve = Solve()
-    after: After = After()
     calibration: Calibration = Calibration()
-    new_encoder: NewEncoder = NewEncoder()
-    simulation: Simulation = Simulation()
 
     @staticmethod
     def from_flat(config: Config) -> Run:
@@ -220,12 +200,13 @@ class Run:
             raise SettingsError(f"unknown setting {unknown[0]!r}; expected {', '.join(known)}")
         groups = {}
         for group, default in vars(Run()).items():
-            said = {
-                name: _parse(name, config[_key(name)], value)
-                for name, value in vars(default).items()
-                if _key(name) in config
+            said: dict[str, Any] = {
+                name: config[_key(name)] for name in vars(default) if _key(name) in config
             }
-            groups[group] = replace(default, **said)
+            for name, value in said.items():
+                if isinstance(getattr(default, name), tuple):
+                    said[name] = split_names(str(value))
+            groups[group] = as_settings(type(default), said)
         return Run(**groups)
 
     def to_flat(self) -> dict[str, Value]:
@@ -240,18 +221,3 @@ class Run:
 
 def _key(name: str) -> str:
     return name.replace("_", "-")
-
-
-def _parse(name: str, value: Value, default: Any) -> Any:
-    """A value of the default's type; `SettingsError` for another."""
-    kind = type(default)
-    if kind is tuple:
-        return split_names(str(value))
-    if kind is str:
-        return str(value)
-    if kind is float and type(value) in (int, float):
-        return float(value)
-    if type(value) is not kind:
-        expected = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
-        raise SettingsError(f"{_key(name)}={value!r}; expected {expected}")
-    return value

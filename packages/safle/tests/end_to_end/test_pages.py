@@ -174,7 +174,7 @@ def test_deployment(
     for line in filter(runs, commands(ROOT / "docs/deployment.md")):
         run_line(line, monkeypatch)
     assert Path("simulation/model.safetensors").exists()
-    assert Path("federation/nodes/hospital-c/start.sh").exists()
+    assert Path("federation/nodes/hospital-c/node/start.sh").exists()
     assert Path("model.safetensors").exists()
 
 

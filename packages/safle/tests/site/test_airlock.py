@@ -133,10 +133,10 @@ def test_a_key_without_a_policy_answers_private_rounds_only(answer, table, tmp_p
     for question in (COUNT, plain):
         with pytest.raises(Refused, match="answers private rounds only"):
             answer(question, table, "--test", table, *papers)
-    files = {"round.private": cast.declared.data, **COUNT.files}
-    masked = answer(Question("mask", files, {"round": cast.declared.digest}), table, *papers)
-    gathering = Gathering(cast.declared)
-    gathering.add(Masked.from_bytes(masked, cast.declared))
+    files = {"round.private": cast.private_round.data, **COUNT.files}
+    masked = answer(Question("mask", files, {"round": cast.private_round.digest}), table, *papers)
+    gathering = Gathering(cast.private_round)
+    gathering.add(Masked.from_bytes(masked, cast.private_round))
     assert gathering.clients == ["client-00"]
     (tmp_path / "policy.toml").write_text('mode = "plain"')
     assert answer(COUNT, table, *papers, "--policy", tmp_path / "policy.toml")
@@ -148,8 +148,8 @@ def test_a_keyholder_opens_and_says_why_it_does_not(answer, tmp_path):
     cast.keyholders[0].save(tmp_path / "k.key")
     parts = [DATA.part(np.arange(60) % 3 == at).count() for at in range(3)]
     total = cast.gather([cast.mask(at, part) for at, part in enumerate(parts)])
-    files = {"request.ask": total.request.to_bytes(), "round.private": cast.declared.data}
-    expects = {"round": cast.declared.digest, "request": total.digest}
+    files = {"request.ask": total.request.to_bytes(), "round.private": cast.private_round.data}
+    expects = {"round": cast.private_round.digest, "request": total.digest}
     papers = ["--operator", tmp_path / "operator.pub", "--key", tmp_path / "k.key"]
     with pytest.raises(Refused, match="no history"):
         answer(Question("open", files, expects), *papers)

@@ -23,7 +23,11 @@ EXAMPLES = (
 )
 LISTEN = "The server's own address to listen on; 127.0.0.1 behind a proxy or for a trial."
 PLAIN = (
-    "Let plain contributions out of the nodes; by default their policies let only masked ones out."
+    "Let plain contributions out of the sites; by default their policies let only masked ones out."
+)
+TRUST = (
+    "One user for node and data: whoever operates the server can read them. By default the node "
+    "has no path to data."
 )
 PREFIX = "Where the folders will be on their machines; for the systemd units."
 
@@ -32,7 +36,7 @@ PREFIX = "Where the folders will be on their machines; for the systemd units."
 def deploy() -> None:
     """Prepare, check and read a federation over the network.
 
-    Needs the extra flower, on the server and on every node: pip install 'safle[flower]'
+    The server and every node need safle-flower: pip install safle-flower
     """
 
 
@@ -45,6 +49,7 @@ def deploy() -> None:
 @deadline_option("A round goes on after this without those that have not answered.")
 @option("--prefix", PREFIX, "DIR", default="/opt/safle")
 @option("--plain", PLAIN, is_flag=True)
+@option("--trust-operator", TRUST, is_flag=True)
 @empty_option
 @limit_options
 def init(
@@ -52,9 +57,9 @@ def init(
 ) -> None:
     """Make keys, certificates, configuration, start scripts and systemd units.
 
-    An authority of your own, the server's certificate, for every node a key and a strict policy
-    of what it lets out, and the Flower app of the round. README.md in the folder says what goes
-    where.
+    An authority of your own, the server's certificate, for every node a key, for every site a
+    strict policy of what it lets out and a user of its own, and the Flower app of the round.
+    README.md in the folder says what goes where. Needs openssl and ssh-keygen.
     """
     from safle_flower.deployment.folder import Deployment, make_folder
 

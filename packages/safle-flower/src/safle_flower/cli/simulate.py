@@ -56,36 +56,35 @@ def simulate(
 ) -> None:
     """Split a table over many clients and run the round, on one machine.
 
-    The same server and client as in a real deployment. An interrupted simulation goes on
-    where it was: contributions that are in the store are not counted again.
+    The same server as in a real deployment. An interrupted simulation goes on where it was:
+    contributions that are in the store are not counted again.
     """
-    from safle_flower.settings import Places, Rules, Run, Simulation
     from safle_flower.simulation.running import simulate as run_simulation
+    from safle_flower.simulation.simulation import Simulation
 
     read = opt.selected(settings)
-    run = Run(
-        Places(encoder=str(encoder_path.absolute())),
-        Rules(deadline=deadline),
-        chosen_limits(settings),
-        simulation=Simulation(str(features.absolute()), **_flat(settings)),
-    )
+    labels = read.get("labels")
+    given = read | {"labels": labels and str(labels.absolute())}
+    chosen = tuple((name, value) for name, value in given.items() if value)
+    limits = chosen_limits(settings)
+    how = {name: settings[name] for name in ("partition", "alpha", "shards", "seed")}
+    places = str(features.absolute()), str(encoder_path.absolute())
+    simulation = Simulation(*places, clients, chosen, **how)
     session.announce_compilation()
     _quieten_flower()
     with session.progress(f"{clients} clients") as advance:
         found = run_simulation(
-            run, folder, clients=clients, engine=engine, private=private, progress=advance
+            simulation,
+            folder,
+            engine=engine,
+            private=private,
+            deadline=deadline,
+            limits=limits,
+            progress=advance,
         )
     show_report(session, found, folder)
     if test is not None:
         _evaluate(session, folder, test, read | {"labels": None, "split": None})
-
-
-def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings as a run's configuration wants them: text, and full paths."""
-    labels = settings.pop("labels")
-    known = {"id" if name == "id_column" else name: value for name, value in settings.items()}
-    known |= {"labels": labels and str(labels.absolute())}
-    return {name: "" if value is None else value for name, value in known.items()}
 
 
 def _quieten_flower() -> None:

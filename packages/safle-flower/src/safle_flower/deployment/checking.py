@@ -5,10 +5,10 @@ The whole folder may be there, or only the part that a machine has: ``server`` o
 
 from __future__ import annotations
 
-import datetime
 import re
 import socket
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,12 +18,14 @@ from typing import Any
 
 from safle.basics import read_toml
 from safle.encoders import load_encoder
-from safle.errors import SafleError
+from safle.errors import SafleError, SettingsError
 from safle.site.policy import Policy
-from safle_flower.deployment import certificates as certs
+from safle_flower.deployment import tools
+from safle_flower.deployment.folder import check_host
 from safle_flower.settings import Run
 
-SOON = datetime.timedelta(days=30)
+SOON = 30 * 86_400
+"""Seconds before its end from which a certificate is warned about."""
 REFUSALS = (401, 403, 404)
 CONTROL, FLEET = "/v1/control/list-nodes", "/v1/fleet/get-run"
 _SUPERLINK = re.compile(r"--superlink '?\[?([^\s'\]]+)\]?:(\d+)")
@@ -69,9 +71,7 @@ def check_folder(folder: Path, *, connect: bool = False) -> list[Finding]:
 def _parts(folder: Path) -> tuple[list[Path], list[Path]]:
     candidates = [folder, folder / "server", *sorted((folder / "nodes").glob("*"))]
     servers = [place for place in candidates if (place / "run.sh").is_file()]
-    nodes = [
-        place for place in candidates if (place / "start.sh").is_file() and place not in servers
-    ]
+    nodes = [place for place in candidates if (place / "node" / "start.sh").is_file()]
     return servers, nodes
 
 
@@ -91,19 +91,16 @@ def _guarded(place: Path, check: Callable[[Path], Iterator[Finding]]) -> list[Fi
 
 
 def _check_server(place: Path) -> Iterator[Finding]:
-    yield from _check_secret(place / "server.key")
-    authority = certs.read_certificate(place / "ca.crt")
-    server = certs.read_certificate(place / "server.crt")
-    yield from _check_dates(place / "server.crt", server)
-    yield from _check_dates(place / "ca.crt", authority)
-    key = certs.read_tls_key(place / "server.key")
-    if key.public_key() != server.public_key():
-        yield Finding(str(place / "server.key"), "is not the key of server.crt; make both again")
-    yield from _check_signed(place / "server.crt", server, authority)
-    if "localhost" not in certs.hosts_of(server):
-        yield Finding(
-            str(place / "server.crt"), "is not for localhost, by which the server reaches itself"
-        )
+    key, server, authority = (place / name for name in ("server.key", "server.crt", "ca.crt"))
+    yield from _check_secret(key)
+    yield from _check_dates(server)
+    yield from _check_dates(authority)
+    if tools.run("openssl", "pkey", "-in", key, "-pubout") != _x509(server, "-pubkey"):
+        yield Finding(str(key), "is not the key of server.crt; make both again")
+    if not tools.succeeds("openssl", "verify", "-no_check_time", "-CAfile", authority, server):
+        yield Finding(str(server), "is not signed by the authority in ca.crt")
+    if "localhost" not in _hosts_of(server):
+        yield Finding(str(server), "is not for localhost, by which the server reaches itself")
     yield from _check_app(place)
     encoder = place / "encoder.safetensors"
     if not encoder.exists():
@@ -131,44 +128,62 @@ def _check_app(place: Path) -> Iterator[Finding]:
 
 def _check_public(path: Path) -> Iterator[Finding]:
     try:
-        if not certs.is_node_key(path):
+        if not tools.run("ssh-keygen", "-l", "-f", path).rstrip().endswith("(ECDSA)"):
             yield Finding(str(path), "not an EC key; make one with: ssh-keygen -t ecdsa -b 384")
-    except ValueError as error:
+    except SettingsError as error:
         yield Finding(str(path), f"not a public key: {error}")
 
 
 def _check_node(place: Path) -> Iterator[Finding]:
-    yield from _check_secret(place / "node.key")
-    yield from _check_dates(place / "ca.crt", certs.read_certificate(place / "ca.crt"))
-    key = certs.read_node_key(place / "node.key")
-    ours = certs.public_key_bytes(key).split()[:2]
-    if (place / "node.pub").exists() and (place / "node.pub").read_bytes().split()[:2] != ours:
-        yield Finding(str(place / "node.pub"), "is not the public half of node.key")
-    Policy.read(place / "policy.toml")
-    if not _SUPERLINK.search((place / "start.sh").read_text()):
-        yield Finding(str(place / "start.sh"), "does not say where the server is (--superlink)")
+    key, public = place / "node" / "node.key", place / "node" / "node.pub"
+    yield from _check_secret(key)
+    yield from _check_dates(place / "node" / "ca.crt")
+    ours = tools.run("ssh-keygen", "-y", "-f", key).split()[:2]
+    if public.exists() and public.read_text().split()[:2] != ours:
+        yield Finding(str(public), "is not the public half of node.key")
+    Policy.read(place / "site" / "policy.toml")
+    start = place / "node" / "start.sh"
+    if not _SUPERLINK.search(start.read_text()):
+        yield Finding(str(start), "does not say where the server is (--superlink)")
+    yield from _check_users(place)
+
+
+def _check_users(place: Path) -> Iterator[Finding]:
+    """Whether the node's process is kept from the data by permissions."""
+    inbox, outbox = (place / "inbox").stat(), (place / "outbox").stat()
+    if inbox.st_uid == outbox.st_uid:
+        yield Finding(
+            str(place),
+            "the node and the data have one user: whoever operates the server can read the data; "
+            "run users.sh as root",
+            serious=False,
+        )
+    elif outbox.st_mode & 0o022 or (place / "site").stat().st_mode & 0o077:
+        yield Finding(str(place), "others may read site or write outbox; run users.sh as root")
 
 
 def _check_together(server: Path, nodes: list[Path]) -> Iterator[Finding]:
     """What only the maker of the folder can see: both sides of every pair."""
     try:
-        hosts = certs.hosts_of(certs.read_certificate(server / "server.crt"))
+        hosts = _hosts_of(server / "server.crt")
     except (OSError, ValueError):
         return
     for node in nodes:
-        reached = _SUPERLINK.search((node / "start.sh").read_text())
+        start = node / "node" / "start.sh"
+        reached = _SUPERLINK.search(start.read_text())
         if reached and reached[1] not in hosts:
             yield Finding(
-                str(node / "start.sh"),
+                str(start),
                 f"reaches the server as {reached[1]}, its certificate is for {', '.join(hosts)}",
             )
-        registered, own = server / "keys" / f"{node.name}.pub", node / "node.pub"
+        registered, own = server / "keys" / f"{node.name}.pub", node / "node" / "node.pub"
         if not registered.exists():
             yield Finding(str(registered), f"missing: node {node.name} cannot be registered")
         elif own.exists() and own.read_bytes().split()[:2] != registered.read_bytes().split()[:2]:
             yield Finding(str(registered), f"is not the key in {own}")
-        if _text(node / "ca.crt") != _text(server / "ca.crt"):
-            yield Finding(str(node / "ca.crt"), "is not the authority of the server")
+        authority = node / "node" / "ca.crt"
+        if _text(authority) != _text(server / "ca.crt"):
+            yield Finding(str(authority), "is not the authority of the server")
 
 
 def _check_secret(path: Path) -> Iterator[Finding]:
@@ -176,30 +191,39 @@ def _check_secret(path: Path) -> Iterator[Finding]:
         yield Finding(str(path), f"others may read it; run: chmod 600 {path}")
 
 
-def _check_dates(path: Path, certificate: Any) -> Iterator[Finding]:
-    now = datetime.datetime.now(datetime.UTC)
-    end = certificate.not_valid_after_utc
-    if now < certificate.not_valid_before_utc:
-        yield Finding(str(path), f"is valid only from {certificate.not_valid_before_utc:%Y-%m-%d}")
+def _check_dates(path: Path) -> Iterator[Finding]:
+    lines = dict(line.split("=", 1) for line in _x509(path, "-dates").splitlines())
+    begin, end = (ssl.cert_time_to_seconds(lines[name]) for name in ("notBefore", "notAfter"))
+    now = time.time()
+    if now < begin:
+        yield Finding(str(path), f"is valid only from {_day(begin)}")
     elif now > end:
-        yield Finding(str(path), f"has expired on {end:%Y-%m-%d}; make the folder again")
+        yield Finding(str(path), f"has expired on {_day(end)}; run certificates.sh without it")
     elif now > end - SOON:
-        yield Finding(str(path), f"expires on {end:%Y-%m-%d}", serious=False)
+        yield Finding(str(path), f"expires on {_day(end)}", serious=False)
 
 
-def _check_signed(path: Path, certificate: Any, authority: Any) -> Iterator[Finding]:
-    from cryptography.exceptions import InvalidSignature
+def _day(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
 
-    try:
-        certificate.verify_directly_issued_by(authority)
-    except (InvalidSignature, ValueError, TypeError):
-        yield Finding(str(path), "is not signed by the authority in ca.crt")
+
+def _x509(path: Path, *what: str) -> str:
+    """What openssl says of a certificate; `FileNotFoundError` if there is none."""
+    path.stat()
+    return tools.run("openssl", "x509", "-in", path, "-noout", *what)
+
+
+def _hosts_of(path: Path) -> list[str]:
+    """Names and addresses that a certificate is for."""
+    said = _x509(path, "-ext", "subjectAltName")
+    found = re.findall(r"(?:DNS|IP Address):([^,\s]+)", said)
+    return [check_host("host", host) for host in found]
 
 
 def _check_connection(nodes: list[Path], servers: list[Path]) -> Iterator[Finding]:
     for place in nodes or servers:
-        text = (place / "start.sh").read_text()
-        reached = _SUPERLINK.search(text)
+        part = place / "node" if place in nodes else place
+        reached = _SUPERLINK.search((part / "start.sh").read_text())
         port = re.search(r"SAFLE_PORT:-(\d+)", _text(place / "environment.sh"))
         if reached:
             host = f"[{reached[1]}]" if ":" in reached[1] else reached[1]
@@ -208,7 +232,7 @@ def _check_connection(nodes: list[Path], servers: list[Path]) -> Iterator[Findin
             address = f"localhost:{port[1]}"
         else:
             continue
-        yield from _probe(address, place / "ca.crt")
+        yield from _probe(address, part / "ca.crt")
         # They all reach the same server.
         return
 

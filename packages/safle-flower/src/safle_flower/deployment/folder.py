@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 import ipaddress
 import re
 import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from safle.basics.templates import templates_of
 from safle.errors import SettingsError
 from safle.server.limits import Limits
 from safle_flower.apps import write_app
-from safle_flower.deployment import certificates as certs
+from safle_flower.deployment import tools
 from safle_flower.settings import Rules, Run
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -23,11 +23,9 @@ _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"(/[A-Za-z0-9._-]+)+")
 NODE_PORT = 9094
 """Of the first node's own programs; the others count on, so that two may share a machine."""
+SERVER_USER, NODE_USER, DATA_USER = "safle", "safle-node", "safle-data"
 Render = Callable[..., str]
 """Template's name and facts -> text."""
-_SCRIPTS = {"start.sh": "server-start.sh.j2"} | {
-    name: f"{name}.j2" for name in ("register.sh", "run.sh", "status.sh", "logs.sh")
-}
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,8 @@ class Deployment:
     host, port : how nodes reach the server: a name or an address
     listen : the server's own address to listen on
     prefix : where the folders will be on their machines; the systemd units say so
-    plain : whether the nodes' policies let plain contributions out, not only masked ones
+    plain : whether the sites' policies let plain contributions out, not only masked ones
+    trust_operator : whether nodes and data have one user: the server's operator can read them
     """
 
     nodes: tuple[str, ...]
@@ -51,6 +50,7 @@ class Deployment:
     prefix: str = "/opt/safle"
     limits: Limits = field(default_factory=Limits)
     plain: bool = False
+    trust_operator: bool = False
 
     def __post_init__(self) -> None:
         nodes = self.nodes
@@ -75,10 +75,26 @@ class Deployment:
                 "dots, dashes and underscores"
             )
 
-    @property
-    def bracketed(self) -> str:
-        """The host as addresses with a port want it."""
-        return f"[{self.host}]" if ":" in self.host else self.host
+    def facts(self) -> dict[str, object]:
+        """What every template may say."""
+        bracketed = f"[{self.host}]" if ":" in self.host else self.host
+        # The server talks to itself as well, by its local names.
+        hosts = dict.fromkeys([self.host, "localhost", "127.0.0.1"])
+        an_hour_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+        return {
+            "venv": sys.prefix,
+            "count": len(self.nodes),
+            "host": self.host,
+            "bracketed": bracketed,
+            "superlink": f"{bracketed}:{self.port}",
+            "port": self.port,
+            "listen": self.listen,
+            "mode": "plain" if self.plain else "masked",
+            "trusted": self.trust_operator,
+            "common_name": self.host[:64],
+            "alternatives": ", ".join(map(_alternative, hosts)),
+            "begin": f"{an_hour_ago:%Y%m%d%H%M%SZ}",
+        }
 
 
 def check_host(what: str, text: str) -> str:
@@ -105,32 +121,21 @@ def make_folder(folder: Path, deployment: Deployment) -> None:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"{folder} is there already; choose a new folder")
-    (folder / "ca").mkdir(parents=True)
-    authority_key = certs.new_key()
-    authority = certs.make_authority(authority_key)
-    ca = certs.certificate_bytes(authority)
-    _write_secret(folder / "ca" / "ca.key", certs.tls_key_bytes(authority_key))
-    (folder / "ca" / "ca.crt").write_bytes(ca)
-    render = _renderer(deployment)
-    server = folder / "server"
-    _write_server(server, deployment, ca, render)
-    key = certs.new_key()
-    # The server talks to itself as well, by its local names.
-    hosts = list(dict.fromkeys([deployment.host, "localhost", "127.0.0.1"]))
-    made = certs.make_server_certificate(hosts, key, authority, authority_key)
-    (server / "server.crt").write_bytes(certs.certificate_bytes(made))
-    _write_secret(server / "server.key", certs.tls_key_bytes(key))
+    folder.mkdir(parents=True, exist_ok=True)
+    # Scripts and configuration, not pages: shell words go through the filter `quote`.
+    templates = templates_of("safle_flower.deployment", keep_trailing_newline=True)
+    templates.filters["quote"] = shlex.quote
+    facts = deployment.facts()
+
+    def render(template: str, **more: object) -> str:
+        return templates.get_template(template).render({**facts, **more})
+
+    _write_server(folder / "server", deployment, render)
     for number, name in enumerate(deployment.nodes):
-        key = certs.new_key()
-        public = certs.public_key_bytes(key, name)
-        (server / "keys" / f"{name}.pub").write_bytes(public)
-        place = folder / "nodes" / name
-        _write_node(
-            place, name, deployment, ca, partial(render, node_port=NODE_PORT + number % 50_000)
-        )
-        _write_secret(place / "node.key", certs.node_key_bytes(key))
-        (place / "node.pub").write_bytes(public)
+        _write_node(folder / "nodes" / name, number, deployment, render)
     (folder / "README.md").write_text(render("README.md.j2"))
+    _write_script(folder / "certificates.sh", render("certificates.sh.j2"))
+    tools.run("sh", "certificates.sh", folder=folder)
 
 
 def registered_names(server: Path) -> dict[str, str]:
@@ -140,47 +145,48 @@ def registered_names(server: Path) -> dict[str, str]:
     return {number: name for name, _, number in (line.partition(" ") for line in lines)}
 
 
-def _renderer(deployment: Deployment) -> Render:
-    # Scripts and configuration, not pages: shell words go through the filter `quote`.
-    templates = templates_of("safle_flower.deployment", keep_trailing_newline=True)
-    templates.filters["quote"] = shlex.quote
-    facts = {
-        "venv": sys.prefix,
-        "count": len(deployment.nodes),
-        "host": deployment.host,
-        "bracketed": deployment.bracketed,
-        "superlink": f"{deployment.bracketed}:{deployment.port}",
-        "port": deployment.port,
-        "listen": deployment.listen,
-        "mode": "plain" if deployment.plain else "masked",
-    }
-    return lambda template, **more: templates.get_template(template).render({**facts, **more})
-
-
-def _write_server(place: Path, deployment: Deployment, ca: bytes, render: Render) -> None:
+def _write_server(place: Path, deployment: Deployment, render: Render) -> None:
     home = f"{deployment.prefix}/server"
-    (place / "keys").mkdir(parents=True)
-    (place / "ca.crt").write_bytes(ca)
+    place.mkdir(parents=True)
     least = min(Rules.least, len(deployment.nodes))
     rules = Rules(expected=deployment.nodes, deadline=deployment.deadline, least=least)
     write_app(place / "app", Run(rules=rules, limits=deployment.limits))
     (place / "environment.sh").write_text(render("environment.sh.j2", server=True))
-    for name, template in _SCRIPTS.items():
-        _write_script(place / name, render(template))
-    unit = render("unit.service.j2", description="safle federation server", home=home)
-    (place / "safle-server.service").write_text(unit)
+    _write_script(place / "start.sh", render("server-start.sh.j2"))
+    for name in ("register.sh", "run.sh", "status.sh", "logs.sh"):
+        _write_script(place / name, render(f"{name}.j2"))
+    unit = {"description": "safle federation server", "user": SERVER_USER}
+    text = render("unit.service.j2", start=f"{home}/start.sh", **unit)
+    (place / "safle-server.service").write_text(text)
     (place / "nginx.conf").write_text(render("nginx.conf.j2", home=home))
 
 
-def _write_node(place: Path, name: str, deployment: Deployment, ca: bytes, render: Render) -> None:
-    place.mkdir(parents=True)
-    (place / "ca.crt").write_bytes(ca)
-    (place / "environment.sh").write_text(render("environment.sh.j2", server=False))
-    _write_script(place / "start.sh", render("node-start.sh.j2", name=name))
-    (place / "policy.toml").write_text(render("policy.toml.j2"))
+def _write_node(place: Path, number: int, deployment: Deployment, render: Render) -> None:
+    """The node's folder, the site's, what passes between them, and who may what."""
+    name, trusted = place.name, deployment.trust_operator
+    for part in ("node", "site", "inbox", "outbox"):
+        (place / part).mkdir(parents=True)
+    for part in ("node", "site"):
+        (place / part / "environment.sh").write_text(render("environment.sh.j2", server=False))
+    port = NODE_PORT + number % 50_000
+    start = render("node-start.sh.j2", name=name, node_port=port)
+    _write_script(place / "node" / "start.sh", start)
+    _write_script(place / "site" / "watch.sh", render("watch.sh.j2", name=name))
+    (place / "site" / "data.sh").write_text(render("data.sh.j2"))
+    (place / "site" / "policy.toml").write_text(render("policy.toml.j2"))
+    _write_script(place / "users.sh", render("users.sh.j2"))
     home = f"{deployment.prefix}/nodes/{name}"
-    unit = render("unit.service.j2", description=f"safle federation node {name}", home=home)
-    (place / f"safle-node-{name}.service").write_text(unit)
+    node = {
+        "description": f"safle federation node {name}",
+        "user": NODE_USER,
+        "start": f"{home}/node/start.sh" + " --trust-operator" * trusted,
+        "hidden": "" if trusted else f"{home}/site",
+    }
+    (place / f"safle-node-{name}.service").write_text(render("unit.service.j2", **node))
+    if not trusted:
+        site = {"description": f"safle data of {name}", "user": DATA_USER}
+        text = render("unit.service.j2", start=f"{home}/site/watch.sh", **site)
+        (place / f"safle-site-{name}.service").write_text(text)
 
 
 def _write_script(path: Path, text: str) -> None:
@@ -188,7 +194,9 @@ def _write_script(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def _write_secret(path: Path, content: bytes) -> None:
-    """Never readable for others, not even for a moment."""
-    path.touch(mode=0o600)
-    path.write_bytes(content)
+def _alternative(host: str) -> str:
+    """A name or address, as openssl wants it in a certificate."""
+    try:
+        return f"IP:{ipaddress.ip_address(host)}"
+    except ValueError:
+        return f"DNS:{host}"

@@ -1,78 +1,90 @@
 """The ClientApp of a simulation: every node is a share of one table.
 
-A node has only a number; the run's configuration says which table is split, and how.
+A node has only a number; the run's configuration names the file that says which table is split,
+and how. Nothing leaves anybody here, so there is no policy, sheet or log.
 """
 
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flwr.app import Context
 from numpy.typing import NDArray
 
-from safle.demo import partition
-from safle.errors import SettingsError, TableError
+from safle.encoders import Encoder
+from safle.encoders.source import check_source
+from safle.errors import TableError
+from safle.private.gathering import Request
+from safle.private.history import History
+from safle.private.keyholder import answer_on_record
+from safle.private.keys import PrivateKey, PublicKey
+from safle.private.masked import mask
+from safle.private.round import PrivateRound
+from safle.site.airlock import ENCODER, MASK, OPEN, REQUEST, ROUND, Question
 from safle.site.log import LOG
-from safle.tables import Table
+from safle.statistics import Statistics, count
+from safle.tables import Table, open_table
+from safle.wire import encode_statistics
+from safle_flower import messages
 from safle_flower.apps import make_client_app
-from safle_flower.client import (
-    Client,
-    Settings,
-    client_name,
-    open_client,
-    open_configured,
-)
-from safle_flower.private import Papers
-from safle_flower.settings import Run, Simulation
+from safle_flower.client import Settings
+from safle_flower.messages import Answer
+from safle_flower.simulation.simulation import Simulation
 
 
-def open_share(node_id: int, node: Settings, run: Settings) -> Client:
-    """The client that a node's number stands for, or the node's own table if it has one."""
-    if "partition-id" not in node or not run.get("features"):
-        return open_client(node_id, node, run)
-    settings = Run.from_flat(run)
-    simulation = settings.simulation
-    table, parts = _split(simulation, settings.rules.clients or int(node["num-partitions"]))
-    rows = parts[int(node["partition-id"])]
-    client = Client(client_name(node_id, node), table, simulation.features, rows, trusted=True)
-    return replace(client, reading=Run(simulation=simulation).to_flat())
+def answer_share(context: Context, asked: Question, settings: Settings) -> Answer:
+    """The answer of the client, or of the keyholder, that a node's number stands for."""
+    simulation = Simulation.read(str(context.run_config["simulation"]))
+    number = int(context.node_config["partition-id"])
+    name = simulation.name_of(number)
+    if number >= simulation.clients:
+        if asked.kind == OPEN:
+            return Answer(name, messages.SENT, data=_open(name, simulation, asked))
+        return Answer(name, messages.KEYHOLDER, keyholder=name)
+    if messages.is_known(name, settings):
+        return Answer(name, messages.KNOWN)
+    statistics = _count(simulation, number, asked.files[ENCODER])
+    if asked.kind == MASK:
+        private_round = _round(simulation, asked)
+        key = PrivateKey.load(simulation.key_of(name))
+        return Answer(name, messages.SENT, data=mask(private_round, key, statistics).to_bytes())
+    return Answer(name, messages.SENT, data=encode_statistics(statistics))
 
 
-def find_papers(node: Settings, run: Settings) -> Papers:
-    """The keys that a node's number stands for: those after the clients are keyholders."""
-    folder = Path(str(run["keys"]))
-    number, clients = int(node["partition-id"]), Run.from_flat(run).rules.clients
-    holder = f"keyholder-{number - clients + 1}"
-    name = client_name(0, node) if number < clients else holder
-    history = folder / f"{name}.sqlite"
-    return Papers(folder / f"{name}.key", folder / "operator.pub", history, folder / LOG)
+def _round(simulation: Simulation, asked: Question) -> PrivateRound:
+    operator = PublicKey.load(Path(simulation.keys, "operator.pub"))
+    return PrivateRound.load(asked.files[ROUND], operator)
+
+
+def _open(name: str, simulation: Simulation, asked: Question) -> bytes:
+    """A keyholder's answer; its history and log are in the folder of keys."""
+    request = Request.from_bytes(asked.files[REQUEST], _round(simulation, asked))
+    key = PrivateKey.load(simulation.key_of(name))
+    with History(Path(simulation.keys, f"{name}.sqlite")) as history:
+        place = Path(simulation.keys, LOG)
+        return answer_on_record(request, key, history, place=place).to_bytes(key)
+
+
+def _count(simulation: Simulation, number: int, data: bytes) -> Statistics:
+    encoder, table, parts = _split(simulation, data)
+    rows = parts[number]
+    weights = None if table.weights is None else table.weights[rows]
+    assert table.labels is not None, "_split refuses a table without labels"
+    return count(encoder, table.features[rows], table.labels[rows], weights=weights)
 
 
 # A process that stands for many clients reads and splits the table once.
 @lru_cache(maxsize=1)
-def _split(simulation: Simulation, clients: int) -> tuple[Table, list[NDArray[np.int64]]]:
-    table = open_configured(Run(simulation=simulation).to_flat())
+def _split(simulation: Simulation, data: bytes) -> tuple[Encoder, Table, list[NDArray[np.int64]]]:
+    encoder, where = Encoder.from_bytes(data), simulation.features
+    selection: dict[str, Any] = dict(simulation.selection)
+    table = open_table(where, schema=encoder.schema, **selection)
     if table.labels is None:
-        raise TableError(
-            f"{simulation.features}: has no labels; a client counts features with labels"
-        )
-    return table, split_over(table.labels, simulation, clients)
+        raise TableError(f"{where}: has no labels; a client counts features with labels")
+    check_source(encoder.source, table.source, where=where, trusted=True)
+    arranged = table.arranged(encoder.feature_names, where=where)
+    return encoder, arranged, simulation.split(table.labels)
 
 
-def split_over(
-    labels: NDArray[Any], simulation: Simulation, clients: int
-) -> list[NDArray[np.int64]]:
-    """Who holds what, by the partition's name: "iid", "dirichlet" or "shards"."""
-    scenarios = {
-        "iid": "iid",
-        "dirichlet": f"alpha={simulation.alpha}",
-        "shards": f"shards={simulation.shards}",
-    }
-    if simulation.partition not in scenarios:
-        raise SettingsError(f"partition {simulation.partition!r}; expected {', '.join(scenarios)}")
-    generator = np.random.default_rng(simulation.seed)
-    return partition(labels, scenarios[simulation.partition], clients=clients, generator=generator)
-
-
-app = make_client_app(open_share, find_papers)
+app = make_client_app(answer_share)

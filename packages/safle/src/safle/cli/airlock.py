@@ -44,6 +44,7 @@ BEFORE_THE_QUESTION = ("--operator", "--key", "--history")
 @opt.option("--classes", CLASSES, "A,B,C", show_default="all")
 @opt.option("--allow-empty", EMPTY, is_flag=True)
 @opt.trust_option
+@opt.outside_option
 @policy_option
 @opt.option("--operator", "The operator's public key.", "FILE", type=opt.FILE, panel="Under masks")
 @opt.option("--key", "Your private key.", "FILE", type=opt.FILE, panel="Under masks")

@@ -48,9 +48,10 @@ ENCODER, ROUND, MODEL, REQUEST = (
     "model.safetensors",
     "request.ask",
 )
-RANGES, ABOUT, ASKED = "ranges.csv", "question.json", "asked"
+RANGES, RANGES_TOML = "ranges.csv", "ranges.toml"
+ABOUT, ASKED = "question.json", "asked"
 REFUSED = ".refused"
-FILES = (ENCODER, ROUND, MODEL, REQUEST, RANGES)
+FILES = (ENCODER, ROUND, MODEL, REQUEST, RANGES, RANGES_TOML)
 MOST_BYTES = 1 << 32
 """Of one file of a question: no encoder or model comes near it."""
 LONGEST_REASON = 500
@@ -142,8 +143,8 @@ class Question:
         """
         if self.kind == HISTOGRAM:
             low, high, bins = self.expects["grid"]
-            if RANGES in files:
-                ends = ["--ranges", files[RANGES]]
+            if ranges := files.get(RANGES) or files.get(RANGES_TOML):
+                ends = ["--ranges", ranges]
             else:
                 ends = ["--low", repr(float.fromhex(low)), "--high", repr(float.fromhex(high))]
             return ["histogram", data, *ends, "--bins", str(bins), "-o", output]

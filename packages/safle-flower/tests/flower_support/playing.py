@@ -14,15 +14,15 @@ from pathlib import Path
 from flwr.app import Message
 from flwr.clientapp import ClientApp
 
+from flower_support.clients import direct_app
 from safle_flower import messages
-from safle_flower.apps import client_app as honest_app
 from safle_flower.messages import Answer
 
 app = ClientApp()
 LARGE = 60_000_000
 
 
-@app.train("count")
+@app.query("question")
 def count(message, context):
     folder, name = Path(context.node_config["orders"]), context.node_config["client"]
     order = json.loads((folder / "orders.json").read_text()).get(name, "honest")
@@ -31,7 +31,7 @@ def count(message, context):
         time.sleep(0.05)
     if order == "sleep":
         time.sleep(600)
-    answer = messages.read_answer(honest_app(message, context))
+    answer = messages.read_answer(direct_app(message, context))
     if answer.status == messages.SENT:
         note(folder, f"{name} counted")
     if order == "corrupt":

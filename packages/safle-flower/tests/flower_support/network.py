@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import ssl
@@ -21,7 +20,10 @@ from safle_flower import processes
 from safle_flower.apps import write_app
 from safle_flower.settings import Run
 
-PLAYING = Path(__file__).parents[4] / "packages/safle-flower/tests/playing.py"
+TESTS = Path(__file__).parents[1]
+SHARED = [TESTS, TESTS.parents[1] / "safle/tests", os.environ.get("PYTHONPATH", "")]
+PATHS = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, SHARED))}
+"""The environment of a process that imports what tests share."""
 PATIENCE = 300.0
 """Seconds that a busy machine may take for anything: nobody waits for it who need not."""
 HALF = b"POST /v1/fleet/x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nhalf"
@@ -107,6 +109,7 @@ class Network:
         self.env = processes.environment(folder / "flwr") | {
             "OMP_NUM_THREADS": "1",
             "NUMBA_NUM_THREADS": "1",
+            "PYTHONPATH": PATHS["PYTHONPATH"],
         }
         processes.name_connection(folder / "flwr", f"127.0.0.1:{self.port}")
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
@@ -114,8 +117,7 @@ class Network:
         self.proxy: CountingProxy | None = None
         (folder / "orders").mkdir()
         self.order()
-        self.app = write_app(folder / "app", Run(), client="playing:app")
-        shutil.copy(PLAYING, self.app / "playing.py")
+        self.app = write_app(folder / "app", Run(), client="flower_support.playing:app")
         self.log = folder / "superlink.log"
         self.start_superlink()
 

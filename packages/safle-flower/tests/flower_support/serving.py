@@ -9,9 +9,9 @@ from typing import Any
 
 from flwr.clientapp import ClientApp
 
+from flower_support.clients import direct_app
 from safle_flower import messages
 from safle_flower.adapter import InProcessGrid
-from safle_flower.apps import client_app as honest_app
 from safle_flower.report import Report
 from safle_flower.server import serve
 from safle_flower.settings import Run
@@ -21,9 +21,9 @@ def noting_app(notes: Path) -> ClientApp:
     """The real client; whoever has counted is noted in a file."""
     app = ClientApp()
 
-    @app.train("count")
+    @app.query("question")
     def count(message: Any, context: Any) -> Any:
-        reply = honest_app(message, context)
+        reply = direct_app(message, context)
         answer = messages.read_answer(reply)
         if answer.status == messages.SENT:
             with notes.open("a") as file:

@@ -1,0 +1,70 @@
+"""Clients for tests: one that reads its table itself, and one whose site's own command answers."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safle.cli.main import run
+from safle.encoders import Encoder
+from safle.encoders.histogram import Grid, Histogram
+from safle.site.airlock import COUNT, HISTOGRAM, Airlock, Refused
+from safle.statistics import count
+from safle.tables import open_table
+from safle.wire import encode
+from safle_flower import messages
+from safle_flower.apps import make_client_app
+from safle_flower.client import answer_from_outbox, client_name
+from safle_flower.messages import Answer
+
+
+def answer_directly(context, asked, settings):
+    """Count the table of the node's configuration: for tests of what the server does."""
+    node = context.node_config
+    name = client_name(context.node_id, node)
+    if messages.is_known(name, settings):
+        return Answer(name, messages.KNOWN)
+    table = open_table(node["features"], label_column=node.get("label-column", "label"))
+    if asked.kind == HISTOGRAM:
+        table = table.arranged(sorted(table.names), where=name)
+        grid = Grid.from_json(asked.expects["grid"])
+        counted = Histogram.of(np.asarray(table.features), grid, names=table.names)
+    else:
+        assert asked.kind == COUNT
+        encoder = Encoder.from_bytes(asked.files["encoder.safetensors"])
+        features = np.asarray(table.arranged(encoder.feature_names, where=name).features)
+        counted = count(encoder, features, table.labels)
+    return Answer(name, messages.SENT, data=encode(counted))
+
+
+direct_app = make_client_app(answer_directly)
+
+
+def answer_by_site(context, asked, settings):
+    """The real node; when it waits, the command ``site`` of its configuration runs once."""
+    node = context.node_config
+    try:
+        return answer_from_outbox(context.node_id, node, asked, {**settings, "seconds": 0.0})
+    except Refused:
+        folders = [node["inbox"], node["outbox"]]
+        with pytest.raises(SystemExit) as ended:
+            run(["airlock", *folders, *shlex.split(node["site"])])
+        assert ended.value.code == 0
+        data = Airlock(*map(Path, folders)).find_answer(asked)
+        holder = node["client"] if node.get("role") == "both" else ""
+        return Answer(node["client"], messages.SENT, data=data, keyholder=holder)
+
+
+site_app = make_client_app(answer_by_site)
+
+
+def node_with_airlock(folder: Path, name: str, *site: object, **config: str) -> dict[str, str]:
+    """The configuration of a node whose site answers with these words of ``safle airlock``."""
+    place = folder / "airlocks" / name
+    for part in ("inbox", "outbox"):
+        (place / part).mkdir(parents=True, exist_ok=True)
+    folders = {part: str(place / part) for part in ("inbox", "outbox")}
+    return {"client": name, **folders, "site": shlex.join(map(str, site)), **config}
