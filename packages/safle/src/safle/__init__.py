@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from safle.evaluation.temperature import fit_temperature
     from safle.model import Model, load_model
     from safle.model.estimator import SafleClassifier
+    from safle.server import Store
     from safle.solver import Solution, solve
     from safle.statistics import Accumulator, Statistics, count, sum_statistics
     from safle.statistics.evaluation import Evaluation
@@ -63,6 +64,7 @@ _HOMES = {
     "safle.model.estimator": ("SafleClassifier",),
     "safle.encoders.histogram": ("Grid", "Histogram"),
     "safle.model.model": ("Model", "load_model"),
+    "safle.server": ("Store",),
     "safle.solver": ("Solution", "solve"),
     "safle.statistics.evaluation": ("Evaluation",),
     "safle.evaluation.temperature": ("fit_temperature",),
@@ -105,6 +107,7 @@ __all__ = [
     "Solution",
     "StackEncoder",
     "Statistics",
+    "Store",
     "TableEncoder",
     "count",
     "evaluate",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from safle.cli.kinds import MARKS, looks_like
+
 TABLE = "age,dose,sex,label\n61,2,0,ill\n43,1,1,well\n"
 
 
@@ -35,6 +37,16 @@ def test_files_of_others_are_replaced_only_by_force(
     for words in ((*card,), (*predict,), (*solve, "--curve")):
         said = safle(*words, "other.csv", code=2)
         assert "other.csv is there, and is no file of this kind" in said
+    (folder / "README.md").write_text("# Our project\n")
+    assert "README.md is there, and is no file of" in safle(*card, "README.md", code=2)
+    assert (folder / "README.md").read_text() == "# Our project\n"
     assert (folder / "other.csv").read_text() == TABLE
     safle(*card, "other.csv", "--force")
     assert (folder / "other.csv").read_text().startswith("# ")
+
+
+@pytest.mark.parametrize("ending", sorted(MARKS))
+def test_an_ending_alone_does_not_make_a_file_ours(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"theirs{ending}"
+    path.write_bytes(b'{"model": "a car"} <html> \x89PNG notes of somebody else')
+    assert not looks_like(path, [ending])

@@ -94,7 +94,7 @@ def test_the_attack_finds_the_samples_in_the_file_and_rehearse_says_so(site, saf
         map(tuple, codes.tolist())
     )
     out, _ = safle("rehearse", "a.npz", "--encoder", "encoder.safetensors")
-    assert "12 of 12 samples were worked out here, exactly" in out
+    assert "all 12 samples can be worked out exactly" in out
 
 
 def test_under_masks_the_attack_finds_nothing(site, safle):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
+from numba import njit
 
 from safle import EmbeddingEncoder, LinearEncoder, count
+from safle.basics.compiling import Stopwatch
 from safle.encoders import make_encoder
 from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
 from safle.errors import InvalidInput, SettingsError
@@ -116,3 +120,21 @@ def test_a_large_budget_takes_all_units_and_a_tiny_one_none():
     assert units_within(make, 1e9, most_units=70, samples=20, classes=10) == 70
     with pytest.raises(SettingsError, match="with a single random feature, more than 1"):
         units_within(make, 1e3, most_units=70, samples=20, classes=10)
+
+
+def test_compiling_is_not_counted_as_work():
+    begun, watch = time.perf_counter(), Stopwatch()
+    # Not cached: compiled here, whatever was compiled before.
+    njit(lambda value: value + 1)(1)
+    took = watch.stop()
+    assert 0 < took < time.perf_counter() - begun
+    assert watch._compiling.duration > took
+
+
+@pytest.mark.parametrize("samples", [20, 400])
+def test_a_rehearsal_does_not_contradict_itself(samples):
+    """It never says of the same samples that they can be worked out and that no way is known."""
+    encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=64))
+    told = " ".join(rehearse(encoder, samples=samples, classes=2).gives_away)
+    assert ("all of them can be worked out" in told) != ("we know no way" in told)
+    assert "lattice reduction" not in told

@@ -9,6 +9,7 @@ twin in plain Numba or NumPy with the same results, for machines that cannot bui
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -106,3 +107,28 @@ def when_compiling(say: Callable[[], None]) -> None:
             """Only the start matters."""
 
     event.register("numba:compile", Watch())
+
+
+class Stopwatch:
+    """How long work takes, but for the time in which kernels were compiled for it.
+
+    Kernels are compiled once after an install: that says nothing about the next time.
+
+    >>> Stopwatch().stop() < 60
+    True
+    """
+
+    def __init__(self) -> None:
+        from numba.core import event
+
+        self._compiling = event.TimingListener()
+        event.register("numba:compile", self._compiling)
+        self._begun = time.perf_counter()
+
+    def stop(self) -> float:
+        """Seconds since it was made."""
+        from numba.core import event
+
+        seconds = time.perf_counter() - self._begun
+        event.unregister("numba:compile", self._compiling)
+        return seconds - (self._compiling.duration if self._compiling.done else 0.0)

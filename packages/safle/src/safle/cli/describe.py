@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from safle.cli.session import Session
     from safle.model import Model
     from safle.site.rehearsal import Rehearsal
-    from safle_lab.attack import Attack
 
 Facts = dict[str, object]
 NAMES_SHOWN = 12
@@ -54,7 +53,8 @@ def contribution_facts(sent: Rehearsal, *, about: str = "") -> Facts:
     """What a client sends, what that takes, and what it gives away."""
     return {
         "sends": f"{about}{readable(sent.bytes)}, once: {sent.numbers:,} sums over its samples",
-        "takes": f"{sent.seconds:.1f} s to encode, count and pack features here",
+        "takes": f"{sent.seconds:.1f} s to encode, count and pack features here, once kernels are "
+        "compiled",
         "says": "how many samples each class has, sums of columns and of products of two columns",
         "hides": "what the codes do not say"
         if sent.warning
@@ -66,14 +66,6 @@ def worked_out(found: Sequence[str], warning: str = "") -> list[str]:
     """What `safle.site.disclosure` says, as lines; with what it warns of, first."""
     heading = f"warning: {warning}" if warning else "What can be worked out from it:"
     return [heading, *(f"  - {text}" for text in found)]
-
-
-def attack_text(found: Attack, warning: str) -> str:
-    """What an attack that was run found, beside what a ``warning`` says it could have."""
-    text = f"{found.found:,} of {found.samples:,} samples were worked out here, exactly"
-    if warning and found.found < found.samples and not found.tried_lattice:
-        text += "; a lattice reduction, which was not run, works out more"
-    return text
 
 
 def statistics_facts(statistics: Statistics, *, size: int, digest: str) -> Facts:

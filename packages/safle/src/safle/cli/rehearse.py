@@ -32,13 +32,13 @@ def rehearse(
 ) -> None:
     """Say what your samples would send and be worth, before anything is sent.
 
-    Counts and packs them as [b]safle count[/b] would, but writes no file, and runs [b]safle
-    attack[/b] on what would be sent. A fifth of them,
-    held out, says how well the others do on their own: a federation does better.
+    Counts and packs them as [b]safle count[/b] would, but writes no file. A fifth of them,
+    held out, says how well the others do on their own: a federation does better. What can be
+    worked out from a file, [b]safle attack[/b] of safle-lab works out.
     """
     import numpy as np
 
-    from safle.cli.describe import attack_text, contribution_facts, listing, worked_out
+    from safle.cli.describe import contribution_facts, listing, worked_out
     from safle.cli.reading import open_matching
     from safle.encoders import load_encoder
     from safle.site.rehearsal import fitting_share, weigh, worth
@@ -49,7 +49,7 @@ def rehearse(
     session.announce_compilation()
     with session.progress(f"rehearsing {features.name}") as advance:
         allowed = {"allow_outside": allow_outside}
-        sent = weigh(encoder, values, labels, table.weights, attacked=True, **allowed)
+        sent = weigh(encoder, values, labels, table.weights, **allowed)
         advance(0.4)
         own = values, labels, table.weights
         alone = worth(encoder, *own, lambda done: advance(0.4 + 0.5 * done))
@@ -62,8 +62,6 @@ def rehearse(
         f"samples (always the most frequent class: {alone.largest_class:.1%})",
     }
     facts |= contribution_facts(sent)
-    if sent.attacked is not None:
-        facts["attacked"] = attack_text(sent.attacked, sent.warning)
     session.facts(f"{features}: a contribution", facts)
     session.text(worked_out(sent.gives_away, sent.warning))
     session.text([f"warning: {text}" for text in _warnings(fit, alone)])

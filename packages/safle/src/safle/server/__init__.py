@@ -1,1 +1,25 @@
 """At the server: the store of contributions, what it admits, and sums of many."""
+
+from safle.server.admission import Admission
+from safle.server.card import write_card
+from safle.server.contribution import Contribution, Entry, check_client
+from safle.server.database import DATABASE, Member, count_members
+from safle.server.limits import Limits
+from safle.server.store import Store
+from safle.server.summing import sum_evaluations, sum_files, sum_histograms
+
+__all__ = [
+    "DATABASE",
+    "Admission",
+    "Contribution",
+    "Entry",
+    "Limits",
+    "Member",
+    "Store",
+    "check_client",
+    "count_members",
+    "sum_evaluations",
+    "sum_files",
+    "sum_histograms",
+    "write_card",
+]

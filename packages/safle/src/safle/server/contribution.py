@@ -64,6 +64,11 @@ class Entry:
     samples : how many it counted
     bytes : size of the file
     classes : names of the classes it has seen; none in a histogram
+
+    Examples
+    --------
+    >>> Entry("hospital-a", "0" * 64, samples=120, bytes=4096, classes=("ill", "well")).samples
+    120
     """
 
     client: str
@@ -96,7 +101,11 @@ class Entry:
 
 
 def check_client(name: object) -> str:
-    """A client's name, or `InvalidInput`."""
+    """A client's name, or `InvalidInput`.
+
+    >>> check_client("hospital-a")
+    'hospital-a'
+    """
     if (
         not isinstance(name, str)
         or not 1 <= len(name) <= LONGEST_NAME

@@ -167,7 +167,11 @@ class Database:
 
 
 def count_members(folder: Path) -> int:
-    """How many are in, for whoever watches a store that may not have been made yet."""
+    """How many are in, for whoever watches a store that may not have been made yet.
+
+    >>> count_members(Path("nowhere"))
+    0
+    """
     if not (folder / DATABASE).exists():
         return 0
     with closing(Database(folder)) as database:

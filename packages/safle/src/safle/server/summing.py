@@ -153,6 +153,18 @@ def sum_histograms(
     Parameters
     ----------
     features, grid : that every histogram must have; None for those of the first
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tempfile import TemporaryDirectory
+    >>> from safle import Histogram, write_histogram
+    >>> with TemporaryDirectory() as folder:
+    ...     for name, value in (("a", 0.1), ("b", 0.7)):
+    ...         histogram = Histogram.of(np.array([[value]]), Grid(0, 1, 4))
+    ...         write_histogram(f"{folder}/{name}.hist", histogram)
+    ...     sum_histograms([folder], f"{folder}/total.hist").samples
+    2
     """
     limits = limits or Limits()
     admit = partial(limits.check_grid, features=features, grid=grid)
@@ -162,7 +174,19 @@ def sum_histograms(
 def sum_evaluations(
     paths: Iterable[StrPath], output: StrPath, *, limits: Limits | None = None, **how: Any
 ) -> Summed:
-    """Add up evaluation counts of one model and write the sum; as `sum_files`."""
+    """Add up evaluation counts of one model and write the sum; as `sum_files`.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from safle import SafleClassifier, evaluate, write_evaluation
+    >>> model = SafleClassifier().fit([[0.1], [0.2], [0.8], [0.9]], [0, 0, 1, 1]).model_
+    >>> with TemporaryDirectory() as folder:
+    ...     write_evaluation(f"{folder}/a.eval", evaluate(model, [[0.3]], [0]))
+    ...     write_evaluation(f"{folder}/b.eval", evaluate(model, [[0.6], [0.7]], [1, 1]))
+    ...     sum_evaluations([folder], f"{folder}/total.eval").samples
+    3
+    """
     allowed = limits or Limits()
 
     def admit(_model: str, classes: tuple[ClassName, ...]) -> None:

@@ -1,1 +1,29 @@
 """At a client's house: count and judge, rehearse, policy, release sheet, log."""
+
+from safle.site.counting import Counts, count_blocks, evaluate_blocks
+from safle.site.disclosure import FEW, disclosures
+from safle.site.log import LOG, log_refusal, read_log, write_log
+from safle.site.policy import Policy, let_out, warning_of
+from safle.site.rehearsal import rehearse
+from safle.site.release import Counted, Release
+from safle.site.sheet import Sheet, write_release
+
+__all__ = [
+    "FEW",
+    "LOG",
+    "Counted",
+    "Counts",
+    "Policy",
+    "Release",
+    "Sheet",
+    "count_blocks",
+    "disclosures",
+    "evaluate_blocks",
+    "let_out",
+    "log_refusal",
+    "read_log",
+    "rehearse",
+    "warning_of",
+    "write_log",
+    "write_release",
+]

@@ -36,6 +36,9 @@ class Counts(NamedTuple, Generic[T]):
     ----------
     total : a sample of weight w counted w times: what would leave
     once : each sample counted once: what a policy judges; ``total`` itself without weights
+
+    >>> Counts(total=10, once=1).once
+    1
     """
 
     total: T

@@ -41,6 +41,12 @@ def write_log(
     """Add a row to a log; it is on the disk when this returns.
 
     ``who`` is by default the user who runs this, and ``place`` this site's own log.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_log("sent", who="me", note="a.stats", place=Path(folder, "log.sqlite"))
     """
     place = place or site_log()
     try:
@@ -55,7 +61,14 @@ def write_log(
 def log_refusal(
     *, who: str = "", digest: str = "", note: str = "", place: Path | None = None
 ) -> Iterator[None]:
-    """Whatever error of safle's ends this, it is in the log with its reason before it goes on."""
+    """Whatever error of safle's ends this, it is in the log with its reason before it goes on.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, log_refusal(place=Path(folder, "log.sqlite")):
+    ...     pass
+    """
     try:
         yield
     except SafleError as error:

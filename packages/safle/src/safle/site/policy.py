@@ -174,6 +174,15 @@ def let_out(
     ------
     PolicyRefused
         They may not leave.
+
+    Examples
+    --------
+    >>> import os
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     os.environ["SAFLE_LOG"] = f"{folder}/log.sqlite"
+    ...     let_out(Release("statistics", 12, 65), b"...", Policy(least_samples=10))
+    >>> del os.environ["SAFLE_LOG"]
     """
     digest = hashlib.sha256(data).hexdigest()
     if policy is not None:
@@ -183,7 +192,11 @@ def let_out(
 
 
 def warning_of(release: Release, policy: Policy | None) -> str:
-    """What must be said of a release that no policy was asked about; empty if nothing must."""
+    """What must be said of a release that no policy was asked about; empty if nothing must.
+
+    >>> warning_of(Release("statistics", 12, 65, gives_away="all 12 samples"), None)[:55]
+    'this plain contribution gives samples away: all 12 samp'
+    """
     if policy is not None or not release.gives_away:
         return ""
     return (

@@ -10,7 +10,6 @@ held out is classified. A federation, with more samples, does better than any cl
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics.compiling import Stopwatch
 from safle.basics.memory import readable
 from safle.encoders import Encoder
 from safle.encoders.outside import Outside
@@ -31,7 +31,6 @@ from safle.solver import solve
 from safle.statistics import count
 from safle.statistics.kernels import triangle
 from safle.wire import encode_statistics
-from safle_lab.attack import Attack, attack
 
 MARGIN = 1.1
 """How much larger than its rehearsal a real contribution may be."""
@@ -50,10 +49,9 @@ class Rehearsal:
     ----------
     columns, numbers : of the gram, and how many sums the file holds
     bytes : of the file
-    seconds : to encode, count and pack it on this machine
+    seconds : to encode, count and pack it on this machine, with kernels that are compiled
     gives_away : what can be worked out from it, from `safle.site.disclosure`
     warning : the samples among it that can be worked out, in one sentence; empty if none
-    attacked : what `safle_lab.attack` worked out; None if it was not run
     """
 
     samples: int
@@ -63,7 +61,6 @@ class Rehearsal:
     seconds: float
     gives_away: tuple[str, ...]
     warning: str
-    attacked: Attack | None = None
 
 
 @dataclass(frozen=True)
@@ -92,18 +89,17 @@ def weigh(
     labels: NDArray[Any],
     weights: NDArray[np.int64] | None = None,
     *,
-    attacked: bool = False,
     allow_outside: bool = False,
 ) -> Rehearsal:
     """Count and pack samples, (samples, feature_dim), as a client would.
 
-    With ``attacked``, the attack is run on what would be sent. What can be worked out is judged
-    by each sample once, whatever its weight: ten times one patient is one patient.
+    What can be worked out is judged by each sample once, whatever its weight: ten times one
+    patient is one patient.
     """
-    begun = time.perf_counter()
+    watch = Stopwatch()
     statistics = count(encoder, features, labels, weights=weights, allow_outside=allow_outside)
     size = len(encode_statistics(statistics))
-    seconds = time.perf_counter() - begun
+    seconds = watch.stop()
     pooled = 0 if statistics.layout.only_by_class else triangle.packed_size(statistics.dim)
     numbers = pooled + statistics.cross.size + len(statistics.class_names)
     numbers += sum(triangle.packed_size(part.dim) for part in statistics.by_class)
@@ -111,15 +107,22 @@ def weigh(
     if weights is not None:
         once = count(encoder, features, labels, weights=weights > 0, allow_outside=True)
     told, warning = tuple(disclosures(once)), name_given_away(once)
-    found = attack(statistics) if attacked else None
     samples, dim = statistics.sample_count, statistics.dim
-    return Rehearsal(samples, dim, numbers, size, seconds, told, warning, found)
+    return Rehearsal(samples, dim, numbers, size, seconds, told, warning)
 
 
 def rehearse(encoder: Encoder, *, samples: int, classes: int) -> Rehearsal:
     """The contribution of a client with so many samples, evenly of so many classes.
 
     Where the encoder is for certain classes, of those.
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=3))
+    >>> found = rehearse(encoder, samples=40, classes=2)
+    >>> found.samples, found.columns
+    (40, 4)
     """
     features = encoder.plausible_features(samples, np.random.default_rng(0))
     names = np.array(encoder.classes or range(classes))

@@ -147,7 +147,19 @@ class Sheet:
 def write_release(
     output: Path, data: bytes, release: Release, policy: Policy | None = None
 ) -> None:
-    """Write a contribution and its sheets, if the policy lets it out; `PolicyRefused` if not."""
+    """Write a contribution and its sheets, if the policy lets it out; `PolicyRefused` if not.
+
+    Examples
+    --------
+    >>> import os
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     os.environ["SAFLE_LOG"] = f"{folder}/log.sqlite"
+    ...     write_release(Path(folder, "a.stats"), b"...", Release("statistics", 12, 65))
+    ...     Path(folder, "a.stats.release.txt").read_text().splitlines()[0]
+    'Release sheet: a.stats'
+    >>> del os.environ["SAFLE_LOG"]
+    """
     let_out(release, data, policy, note=output.name)
     sheet = Sheet(release, policy, output.name, data, now())
     sheets = {
