@@ -24,7 +24,7 @@ from safle import Encoder, Model, PublicSample, Statistics, count, make_encoder,
 from safle.private.answer import KeyholderAnswer
 from safle.private.gathering import Gathering, Request
 from safle.private.history import History
-from safle.private.keyholder import answer
+from safle.private.keyholder import answer_request
 from safle.private.keys import PrivateKey
 from safle.private.masked import Masked, mask
 from safle.private.masks import add_masks
@@ -208,7 +208,7 @@ def _add_privately(
             History(Path(folder) / "history.sqlite") as history,
         ):
             request = Request.from_bytes(asked, private_round)
-            answers.append(answer(request, key, history).to_bytes(key))
+            answers.append(answer_request(request, key, history).to_bytes(key))
     with clock.on("open"):
         opened = total.open([KeyholderAnswer.from_bytes(data, private_round) for data in answers])
     return opened, size / len(keys)

@@ -12,12 +12,15 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import safle
-from safle.private.gathering import Gathering
-from safle.private.history import History
-from safle.private.keyholder import answer
-from safle.private.keys import PrivateKey
-from safle.private.masked import mask
-from safle.private.round import declare_round, statistics_space
+from safle.private import (
+    Gathering,
+    History,
+    PrivateKey,
+    answer_request,
+    declare_round,
+    mask,
+    statistics_space,
+)
 
 features, labels = load_digits(return_X_y=True)
 encoder = safle.make_encoder(safle.DeclaredRange(0, 16, feature_dim=64), "linear")
@@ -51,7 +54,7 @@ total = gathering.finish()
 answers = []
 for key in keyholders:
     with TemporaryDirectory() as folder, History(Path(folder) / "history.sqlite") as history:
-        answers.append(answer(total.request, key, history))
+        answers.append(answer_request(total.request, key, history))
 opened = total.open(answers)
 same = opened == safle.sum_statistics(counts)
 print(f"opened: {opened.sample_count} samples; equal to the plain sum: {same}")

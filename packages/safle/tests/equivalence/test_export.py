@@ -18,7 +18,7 @@ from safle.encoders.calibration import DeclaredRange, PublicSample
 from safle.errors import InvalidInput, MissingExtra
 from safle.model import Model
 from safle.model.export import PRIVACY_FILE, export_onnx, export_torch, to_onnx, to_torch
-from safle.publishing.publishing import plan_noise, publish
+from safle.publishing.noise import plan_noise, publish
 from safle.solver import solve
 from safle.statistics import count
 from safle.statistics.privacy import Privacy

@@ -17,7 +17,7 @@ from safle import (
     solve,
 )
 from safle.errors import EncoderMismatch, InvalidInput, SafleError, WireError
-from safle.publishing.publishing import plan_noise, publish
+from safle.publishing.noise import plan_noise, publish
 from safle.server.store import Contribution, Store
 from safle.statistics.free_sums import FreeSums
 from safle.wire import container, decode_noisy, decode_statistics, encode_noisy, encode_statistics

@@ -18,7 +18,7 @@ from safle.errors import SafleError
 from safle.private.answer import KeyholderAnswer
 from safle.private.counts_space import EvaluationSpace, HistogramSpace
 from safle.private.gathering import MaskedSum, Request
-from safle.private.keyholder import answer
+from safle.private.keyholder import answer_request
 from safle.private.masked import Masked
 from safle.private.noisy_space import NoisySpace
 from safle.private.round import PrivateRound, statistics_space
@@ -209,7 +209,7 @@ def test_forged_requests(cast, total):
             header = {"round": cast.private_round.digest}
             data = container.to_bytes(container.REQUEST, header, sections)
             accepted += attempt(
-                lambda data=data: answer(
+                lambda data=data: answer_request(
                     Request.from_bytes(data, cast.private_round), cast.keyholders[0], history
                 )
             )

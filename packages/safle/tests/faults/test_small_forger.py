@@ -10,7 +10,7 @@ import pytest
 from faults.test_private_forger import change
 from safle import DeclaredRange, LinearEncoder, Model, count, evaluate, solve
 from safle.errors import WireError
-from safle.publishing.publishing import plan_noise, publish
+from safle.publishing.noise import plan_noise, publish
 from safle.wire import decode_noisy, encode_noisy
 from safle.wire.evaluation import decode_evaluation, encode_evaluation
 from support.forging import forge_numbers

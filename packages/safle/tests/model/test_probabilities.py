@@ -28,7 +28,7 @@ from safle import (
 from safle.cli.main import run
 from safle.errors import InvalidInput, WireError
 from safle.model import Model
-from safle.publishing.publishing import plan_noise, publish
+from safle.publishing.noise import plan_noise, publish
 from safle.solver import solve
 
 BINS = 15

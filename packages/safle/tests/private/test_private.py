@@ -33,7 +33,7 @@ from safle.private.answer import KeyholderAnswer
 from safle.private.counts_space import HistogramSpace
 from safle.private.gathering import MaskedSum, Request
 from safle.private.history import History, check_apart, told_apart
-from safle.private.keyholder import answer, explain
+from safle.private.keyholder import answer_request, explain
 from safle.private.keys import PrivateKey, PublicKey
 from safle.private.masked import Masked, mask
 from safle.private.round import PrivateRound, declare_round, statistics_space
@@ -146,7 +146,7 @@ def test_too_few_clients(cast, files):
         cast.gather(files[:1])
     alone = Request(cast.private_round, dict([*cast.gather(files).heads.items()][:1]))
     with new_history() as history, pytest.raises(FederationError, match="sum of 1 client;"):
-        answer(alone, cast.keyholders[0], history)
+        answer_request(alone, cast.keyholders[0], history)
 
 
 def test_a_victim_and_few_clients_that_collude_are_not_opened(tmp_path):
@@ -158,7 +158,7 @@ def test_a_victim_and_few_clients_that_collude_are_not_opened(tmp_path):
     heads = half.gather(files).heads
     few = Request(half.private_round, dict([*heads.items()][:2]))
     with new_history() as history, pytest.raises(FederationError, match="at least 3 are"):
-        answer(few, half.keyholders[0], history)
+        answer_request(few, half.keyholders[0], history)
     half.answer(0, half.gather(files[:4]), tmp_path / "history")
     with pytest.raises(FederationError, match="tell 2 clients apart"):
         half.answer(0, half.gather(files), tmp_path / "history")
@@ -343,7 +343,7 @@ def test_only_keyholders_answer(cast, total):
     with new_history() as history:
         for key in (cast.clients[0], PrivateKey.new("keyholder-0")):
             with pytest.raises(FederationError, match="not a keyholder's of this round"):
-                answer(total.request, key, history)
+                answer_request(total.request, key, history)
 
 
 def test_the_masked_sum_survives_its_file(cast, total):
@@ -372,7 +372,7 @@ def test_a_box_opens_for_its_own_client_round_and_file_only(cast, files):
         request = Request(own, {**heads, "client-00": signed})
         with new_history() as history:
             with pytest.raises(FederationError, match="client-00: a box does not open"):
-                answer(request, holder, history)
+                answer_request(request, holder, history)
             assert history.sets() == []
 
 
@@ -470,7 +470,7 @@ private_round = PrivateRound.load((folder / "round").read_bytes(), PublicKey.loa
 request = Request.from_bytes((folder / "request").read_bytes(), private_round)
 keyholder.add_masks = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 with History(folder / "history") as history:
-    keyholder.answer(request, PrivateKey.load(folder / "k.key"), history)
+    keyholder.answer_request(request, PrivateKey.load(folder / "k.key"), history)
 """
 
 

@@ -23,7 +23,7 @@ from safle.private.keyholder import explain
 from safle.private.noisy_space import NoisySpace
 from safle.private.round import PrivateRound, statistics_space
 from safle.private.vector import Sizes, pack, unpack
-from safle.publishing.publishing import draw_noise, epsilon_of
+from safle.publishing.noise import draw_noise, epsilon_of
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.statistics import sum_statistics

@@ -11,7 +11,7 @@ import pytest
 from safle import DeclaredRange, LinearEncoder, count
 from safle.errors import InvalidInput, PrivacyBudgetSpent, StoreError
 from safle.publishing.ledger import Ledger
-from safle.publishing.publishing import Sensitivity, epsilon_of
+from safle.publishing.noise import Sensitivity, epsilon_of
 
 DELTA = 1e-5
 ENCODER = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=3))

@@ -18,7 +18,7 @@ from scipy.stats import chi2
 from safle import DeclaredRange, LinearEncoder, Model, Statistics, count, make_encoder, solve
 from safle.encoders.codes import Layout
 from safle.errors import InvalidInput, SettingsError
-from safle.publishing.publishing import (
+from safle.publishing.noise import (
     SHARES,
     Sensitivity,
     draw_discrete_gaussian,

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from safle.private.answer import KeyholderAnswer
 from safle.private.gathering import Gathering, Request
 from safle.private.history import History
-from safle.private.keyholder import answer
+from safle.private.keyholder import answer_request
 from safle.private.keys import PrivateKey
 from safle.private.masked import Masked, mask
 from safle.private.round import PrivateRound, declare_round
@@ -68,7 +68,7 @@ class Cast:
         asked = Request.from_bytes(total.request.to_bytes(), self.private_round)
         key = self.keyholders[number]
         with History(history) if history else new_history() as opened:
-            return answer(asked, key, opened).to_bytes(key)
+            return answer_request(asked, key, opened).to_bytes(key)
 
     def answers(self, total):
         """The answers of all keyholders."""

@@ -1,6 +1,43 @@
 """Private sums: clients send sums under masks, keyholders open nothing but their total.
 
-``y = x + mask_1 + ... + mask_m`` modulo ``2^b``, with masks from fresh seeds that are sealed to
-keyholders. The server adds up every y, keyholders add up the masks of the same clients, and the
-difference is the exact sum: the very bytes that plain contributions add up to.
+``y = x + mask_1 + ... + mask_m`` modulo ``2^32`` or ``2^64``, with a mask for every keyholder from
+a fresh seed that is sealed to it. The server adds up every y, each keyholder adds up its masks of
+the same clients, and the difference is the exact sum: the very bytes that plain contributions add
+up to.
 """
+
+from safle.private.answer import KeyholderAnswer
+from safle.private.counts_space import EvaluationSpace, HistogramSpace
+from safle.private.gathering import Gathering, MaskedSum, Request
+from safle.private.history import History
+from safle.private.keyholder import answer_on_record, answer_request, explain
+from safle.private.keys import PrivateKey, PublicKey
+from safle.private.masked import Masked, mask
+from safle.private.noisy_space import NoisySpace
+from safle.private.rehearsal import Parties, add_privately
+from safle.private.round import PrivateRound, declare_round, statistics_space
+from safle.private.statistics_space import StatisticsSpace
+
+__all__ = [
+    "EvaluationSpace",
+    "Gathering",
+    "HistogramSpace",
+    "History",
+    "KeyholderAnswer",
+    "Masked",
+    "MaskedSum",
+    "NoisySpace",
+    "Parties",
+    "PrivateKey",
+    "PrivateRound",
+    "PublicKey",
+    "Request",
+    "StatisticsSpace",
+    "add_privately",
+    "answer_on_record",
+    "answer_request",
+    "declare_round",
+    "explain",
+    "mask",
+    "statistics_space",
+]

@@ -25,6 +25,21 @@ class KeyholderAnswer:
     ----------
     round_digest, request_digest : what was asked
     masks : uint8, their sum over all clients of the request
+
+    Examples
+    --------
+    See `MaskedSum`, which answers open.
+
+    >>> import numpy as np
+    >>> from safle import DeclaredRange, LinearEncoder
+    >>> from safle.private import Parties, statistics_space
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
+    >>> masks, digest = parties.private_round.sizes.zeros(), parties.private_round.digest
+    >>> made = KeyholderAnswer("keyholder-1", digest, "0" * 64, masks)
+    >>> data = made.to_bytes(parties.keyholders[0])
+    >>> KeyholderAnswer.from_bytes(data, parties.private_round).keyholder
+    'keyholder-1'
     """
 
     keyholder: str

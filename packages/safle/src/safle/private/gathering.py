@@ -29,6 +29,20 @@ class Request:
     Attributes
     ----------
     heads : by client, in ascending order; each checked against the round
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle.private import Parties, Gathering, mask, statistics_space
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
+    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
+    >>> gathering = Gathering(parties.private_round)
+    >>> for key, part in zip(parties.clients, parts):
+    ...     gathering.add(mask(parties.private_round, key, part))
+    >>> asked = Request.from_bytes(gathering.finish().request.to_bytes(), parties.private_round)
+    >>> [*asked.heads]
+    ['a', 'b']
     """
 
     private_round: PrivateRound
@@ -85,7 +99,27 @@ class Request:
 
 @dataclass(frozen=True)
 class MaskedSum(Request):
-    """The sum of masked vectors, still under the sum of their masks."""
+    """The sum of masked vectors, still under the sum of their masks.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle.private import Gathering, History, Parties
+    >>> from safle.private import answer_request, mask, statistics_space
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
+    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
+    >>> gathering = Gathering(parties.private_round)
+    >>> for key, part in zip(parties.clients, parts):
+    ...     gathering.add(mask(parties.private_round, key, part))
+    >>> total, answers = gathering.finish(), []
+    >>> for key in parties.keyholders:
+    ...     with TemporaryDirectory() as folder, History(f"{folder}/history.sqlite") as history:
+    ...         answers.append(answer_request(total.request, key, history))
+    >>> total.open(answers) == parts[0] + parts[1]
+    True
+    """
 
     vector: Bytes = field(repr=False)
 
@@ -142,7 +176,21 @@ def gather_files(
 
 
 class Gathering:
-    """Adds up masked contributions, one in memory at a time; none of a client twice."""
+    """Adds up masked contributions, one in memory at a time; none of a client twice.
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle.private import Parties, mask, statistics_space
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
+    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
+    >>> gathering = Gathering(parties.private_round)
+    >>> for key, part in zip(parties.clients, parts):
+    ...     gathering.add(mask(parties.private_round, key, part))
+    >>> gathering.clients
+    ['a', 'b']
+    """
 
     def __init__(self, private_round: PrivateRound) -> None:
         self.private_round = private_round

@@ -16,12 +16,29 @@ from safle.private.keys import PrivateKey
 from safle.private.masked import open_mask_key
 from safle.private.masks import add_masks
 from safle.private.noisy_space import NoisySpace
-from safle.publishing.publishing import epsilon_of
+from safle.publishing.noise import epsilon_of
 from safle.site.log import log_refusal, write_log
 
 
 def explain(request: Request, history: History) -> list[str]:
-    """What a keyholder is asked to open, in sentences for the person who decides."""
+    """What a keyholder is asked to open, in sentences for the person who decides.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle.private import Parties, Gathering, mask, statistics_space
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
+    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
+    >>> gathering = Gathering(parties.private_round)
+    >>> for key, part in zip(parties.clients, parts):
+    ...     gathering.add(mask(parties.private_round, key, part))
+    >>> request, key = gathering.finish().request, parties.keyholders[0]
+    >>> with TemporaryDirectory() as folder, History(f"{folder}/history.sqlite") as history:
+    ...     print(explain(request, history)[-1])
+    What opens is the sum of all these clients, and of none of them alone.
+    """
     private_round, clients = request.private_round, request.heads
     opened, asked = history.sets(), Opened.of(request)
     before = [one.members for one in opened if one.round_digest == private_round.digest]
@@ -53,15 +70,34 @@ What opens is the sum of all these clients, and of none of them alone.{noise}"""
 def answer_on_record(
     request: Request, key: PrivateKey, history: History, *, place: Path | None = None
 ) -> KeyholderAnswer:
-    """`answer`, with a row in a log, this site's by default, before anybody else has it."""
+    """`answer_request`, with a row in a log, this site's by default, before anybody else has it.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle.private import Parties, Gathering, mask, statistics_space
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
+    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
+    >>> gathering = Gathering(parties.private_round)
+    >>> for key, part in zip(parties.clients, parts):
+    ...     gathering.add(mask(parties.private_round, key, part))
+    >>> request, key = gathering.finish().request, parties.keyholders[0]
+    >>> with TemporaryDirectory() as folder, History(f"{folder}/history.sqlite") as history:
+    ...     log = Path(folder) / "log.sqlite"
+    ...     answered = answer_on_record(request, key, history, place=log)
+    >>> answered.keyholder
+    'keyholder-1'
+    """
     about: dict[str, Any] = {"who": key.name, "digest": request.digest, "place": place}
     with log_refusal(**about):
-        made = answer(request, key, history)
+        made = answer_request(request, key, history)
     write_log("opened", note=f"a sum of {len(request.heads)} clients", **about)
     return made
 
 
-def answer(request: Request, key: PrivateKey, history: History) -> KeyholderAnswer:
+def answer_request(request: Request, key: PrivateKey, history: History) -> KeyholderAnswer:
     """The sum of a keyholder's masks of a request's clients; the same request has the same answer.
 
     Raises
@@ -69,6 +105,23 @@ def answer(request: Request, key: PrivateKey, history: History) -> KeyholderAnsw
     FederationError
         Too few clients, a box that is not this keyholder's, or a set that differs by too few
         clients from one that was opened before.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle.private import Parties, Gathering, mask, statistics_space
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
+    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
+    >>> gathering = Gathering(parties.private_round)
+    >>> for key, part in zip(parties.clients, parts):
+    ...     gathering.add(mask(parties.private_round, key, part))
+    >>> request, key = gathering.finish().request, parties.keyholders[0]
+    >>> with TemporaryDirectory() as folder, History(f"{folder}/history.sqlite") as history:
+    ...     once, again = (answer_request(request, key, history) for _ in range(2))
+    >>> once.to_bytes(key) == again.to_bytes(key)
+    True
     """
     private_round = request.private_round
     if key.name not in private_round.keyholders or private_round.keyholders[key.name] != key.public:

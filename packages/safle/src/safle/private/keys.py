@@ -92,7 +92,14 @@ class PublicKey:
 
 @dataclass(frozen=True, repr=False)
 class PrivateKey:
-    """The secret halves of a `PublicKey`; 32 bytes each."""
+    """The secret halves of a `PublicKey`; 32 bytes each.
+
+    Examples
+    --------
+    >>> key = PrivateKey.new("hospital-a")
+    >>> key.public.name, len(key.sign(b"text"))
+    ('hospital-a', 64)
+    """
 
     name: str
     signing: bytes

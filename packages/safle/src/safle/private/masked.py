@@ -29,6 +29,17 @@ class Masked:
     Attributes
     ----------
     vector : uint8, y = x + masks; without the masks, as good as drawn at random
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle.private import Parties, mask, statistics_space
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
+    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
+    >>> sent = mask(parties.private_round, parties.clients[0], parts[0])
+    >>> Masked.from_bytes(sent.to_bytes(), parties.private_round).client
+    'a'
     """
 
     client: str
@@ -52,7 +63,24 @@ class Masked:
 
 
 def mask(private_round: PrivateRound, key: PrivateKey, value: Any) -> Masked:
-    """What a round adds up, under fresh masks: what a client sends to the server."""
+    """What a round adds up, under fresh masks: what a client sends to the server.
+
+    Parameters
+    ----------
+    key : the client's
+    value : statistics, a histogram or evaluation counts, as the round says
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle.private import Parties, statistics_space
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
+    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
+    >>> once, again = (mask(parties.private_round, parties.clients[0], parts[0]) for _ in range(2))
+    >>> once.to_bytes() == again.to_bytes()
+    False
+    """
     client = key.name
     _require_member(client, private_round)
     if private_round.clients[client] != key.public:

@@ -23,7 +23,7 @@ from safle.private.vector import (
     check_samples,
     pack,
 )
-from safle.publishing.publishing import Draw, draw_discrete_gaussian, draw_noise, plan_noise
+from safle.publishing.noise import Draw, draw_discrete_gaussian, draw_noise, plan_noise
 from safle.statistics import Statistics
 from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.privacy import Privacy
@@ -42,6 +42,15 @@ class NoisySpace:
     epsilon, delta : that every keyholder's noise promises by itself
     calibration : where the encoder's thresholds came from, "declared" or "public"
     keyholders : how many add noise
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder
+    >>> from safle.private import statistics_space
+    >>> encoder = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=2))
+    >>> exact = statistics_space(encoder, ["ill", "well"], most_total_samples=1000)
+    >>> NoisySpace(exact, 2.0, 1e-5, "declared", keyholders=2).privacy.promise
+    'epsilon 2, delta 1e-05'
     """
 
     exact: StatisticsSpace

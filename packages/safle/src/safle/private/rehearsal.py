@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,11 +11,53 @@ from typing import Any
 from safle.private.answer import KeyholderAnswer
 from safle.private.gathering import Gathering, Request
 from safle.private.history import History
-from safle.private.keyholder import answer
+from safle.private.keyholder import answer_request
 from safle.private.keys import PrivateKey
 from safle.private.masked import Masked, mask
-from safle.private.round import declare_round
+from safle.private.round import PrivateRound, declare_round
 from safle.private.vector import Space
+
+
+@dataclass(frozen=True)
+class Parties:
+    """Everybody who takes part in a round, with fresh private keys: never for a real one.
+
+    Examples
+    --------
+    >>> from safle.private import HistogramSpace
+    >>> from safle.encoders.histogram import Grid
+    >>> space = HistogramSpace(Grid(0, 1, bins=4), 2, most_total_samples=1000)
+    >>> parties = Parties.of(space, ["hospital-a", "hospital-b"])
+    >>> [key.name for key in parties.keyholders]
+    ['keyholder-1', 'keyholder-2']
+    """
+
+    private_round: PrivateRound
+    operator: PrivateKey
+    clients: list[PrivateKey]
+    keyholders: list[PrivateKey]
+
+    @staticmethod
+    def of(
+        space: Space,
+        clients: Iterable[str],
+        *,
+        keyholders: int = 2,
+        least: int = 2,
+        least_share: float = 0.5,
+    ) -> Parties:
+        """A round of these clients; see `declare_round`."""
+        operator, parties = PrivateKey.new("operator"), [PrivateKey.new(name) for name in clients]
+        holders = [PrivateKey.new(f"keyholder-{number + 1}") for number in range(keyholders)]
+        private_round = declare_round(
+            operator,
+            space,
+            clients=[key.public for key in parties],
+            keyholders=[key.public for key in holders],
+            least=least,
+            least_share=least_share,
+        )
+        return Parties(private_round, operator, parties, holders)
 
 
 def add_privately(
@@ -35,7 +78,7 @@ def add_privately(
     Examples
     --------
     >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> from safle.private.round import statistics_space
+    >>> from safle.private import statistics_space
     >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
     >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5, 0.9)]
     >>> space = statistics_space(encoder, ["ill", "well"], most_total_samples=100)
@@ -43,25 +86,18 @@ def add_privately(
     >>> add_privately(space, clients) == parts[0] + parts[1] + parts[2]
     True
     """
-    clients = [PrivateKey.new(name) for name in values]
-    holders = [PrivateKey.new(f"keyholder-{number + 1}") for number in range(keyholders)]
-    private_round = declare_round(
-        PrivateKey.new("operator"),
-        space,
-        clients=[key.public for key in clients],
-        keyholders=[key.public for key in holders],
-        least=least,
-    )
+    parties = Parties.of(space, values, keyholders=keyholders, least=least)
+    private_round = parties.private_round
     gathering = Gathering(private_round)
-    for key in clients:
+    for key in parties.clients:
         data = mask(private_round, key, values[key.name]()).to_bytes()
         sent(data)
         gathering.add(Masked.from_bytes(data, private_round))
     total = gathering.finish()
     asked = total.request.to_bytes()
     answers = []
-    for key in holders:
+    for key in parties.keyholders:
         with TemporaryDirectory() as folder, History(Path(folder) / "history.sqlite") as history:
-            answered = answer(Request.from_bytes(asked, private_round), key, history)
+            answered = answer_request(Request.from_bytes(asked, private_round), key, history)
         answers.append(KeyholderAnswer.from_bytes(answered.to_bytes(key), private_round))
     return total.open(answers)

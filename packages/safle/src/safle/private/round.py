@@ -77,6 +77,14 @@ class PrivateRound(RoundContent):
     ----------
     digest : identity of the round, which every other file names
     operator : who declared it
+
+    Examples
+    --------
+    >>> from safle.private import Parties
+    >>> space = HistogramSpace(Grid(0, 1, bins=4), 2, most_total_samples=1000)
+    >>> made = Parties.of(space, "abcdefgh").private_round
+    >>> PrivateRound.load(made.data, made.operator).fewest
+    4
     """
 
     digest: str
@@ -193,6 +201,13 @@ def statistics_space(
     made : the encoder that all clients share
     classes : every class that any client may have
     most_total_samples : of all clients together
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> statistics_space(encoder, ["well", "ill"], 1000).class_names
+    ('ill', 'well')
     """
     return StatisticsSpace(
         made.fingerprint, made.layout, as_class_names(classes), most_total_samples

@@ -18,9 +18,9 @@ from safle.basics.sealed import SealedFile
 from safle.encoders.features import ClassName
 from safle.encoders.made import Made
 from safle.errors import InvalidInput, PrivacyBudgetSpent
-from safle.publishing.publishing import (
+from safle.publishing.noise import (
     Draw,
-    check_declared,
+    check_classes,
     draw_discrete_gaussian,
     epsilon_of,
     plan_noise,
@@ -119,7 +119,7 @@ class Ledger:
         most_epsilon: float | None = None,
         draw: Draw = draw_discrete_gaussian,
     ) -> NoisyStatistics:
-        """Note a release and make it: see `spend` and `safle.publishing.publishing.publish`.
+        """Note a release and make it: see `spend` and `safle.publishing.publish`.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class Ledger:
                 "from the clients' own data say something about it that this noise does not "
                 "cover; make another encoder, and count again"
             )
-        names = check_declared(total, classes)
+        names = check_classes(total, classes)
         privacy = self.spend(
             total, epsilon, delta, most_epsilon=most_epsilon, calibration=calibration
         )

@@ -34,7 +34,7 @@ class NoisyStatistics(Statistics):
 
     Examples
     --------
-    See `safle.publishing.publishing.publish`, which makes them.
+    See `safle.publishing.publish`, which makes them.
     """
 
     privacy: Privacy = field(kw_only=True)

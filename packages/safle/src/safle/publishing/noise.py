@@ -90,6 +90,13 @@ def plan_noise(layout: Layout, epsilon: float, delta: float, **facts: Any) -> Pr
     ----------
     epsilon, delta : what to promise
     facts : what else `Privacy` records
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder
+    >>> encoder = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=2))
+    >>> plan_noise(encoder.layout, 2, 1e-5).promise
+    'epsilon 2, delta 1e-05'
     """
     rho, changes = rho_within(epsilon, delta), Sensitivity.of(layout)
     scales, spent = dict[str, Any](), 0.0
@@ -150,13 +157,13 @@ def publish(
     >>> publish(total, privacy, ["ill", "well"]).privacy.promise
     'epsilon 1, delta 1e-05'
     """
-    names = check_declared(total, classes)
+    names = check_classes(total, classes)
     noise = draw_noise(total.layout, len(names), privacy, draw or draw_discrete_gaussian)
     exact = FreeSums(total.layout, len(names)).take(total, names)
     return NoisyStatistics.of(total, names, exact + noise, privacy)
 
 
-def check_declared(total: Statistics, classes: Sequence[ClassName]) -> tuple[ClassName, ...]:
+def check_classes(total: Statistics, classes: Sequence[ClassName]) -> tuple[ClassName, ...]:
     """The declared classes in order; `InvalidInput` unless all of an exact sum are among them."""
     total.require_exact()
     names = as_class_names(classes)
