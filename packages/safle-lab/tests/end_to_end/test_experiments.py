@@ -101,7 +101,7 @@ def test_methods_learn_and_safle_leads_on_digits(results):
     for row in table:
         if "method" in row:
             best[row["method"]] = max(best.get(row["method"], 0.0), row["accuracy"])
-    assert len(best) == 19
+    assert len(best) == 18
     assert best.pop("Local") < 0.5 < min(best.values())
     assert best["safle's default (ours)"] >= best["SAFLe"] > best["AFL"] > 0.9
 
@@ -257,6 +257,8 @@ addEventListener("load", () => {
     figures: figures.map((figure) => figure.id),
     drawn: drawn.map((figure) => figure.id),
     overflow: document.documentElement.scrollWidth - innerWidth,
+    cut: [...document.querySelectorAll(".scroll, caption")].filter((box) =>
+      box.scrollWidth > box.clientWidth).length,
     width: innerWidth,
     sections: document.querySelectorAll("section").length,
   });
@@ -282,6 +284,8 @@ def test_a_browser_shows_every_figure_without_errors(page, width, tmp_path):
     assert probe["drawn"] == probe["figures"]
     assert probe["width"] <= width
     assert probe["overflow"] <= 0
+    if width < 600:
+        assert probe["cut"] == 0
 
 
 @needs_browser

@@ -200,6 +200,9 @@ def test_experiments(
     for line in lines:
         for name in re.findall(r"--features (\S+)", line):
             np.savez(name, **tables) if name.endswith(".npz") else save_file(tables, name)
+        for name in re.findall(r"--method (\S+)", line):
+            shown = blocks(ROOT / "docs/experiments.md", "python")
+            Path(name).write_text(next(block for block in shown if "METHOD = " in block))
         for name in re.findall(r"--settings (\S+)", line):
             Path(name).write_text(blocks(ROOT / f"docs/{page}.md", "toml")[0])
         short = "experiment" in line and "--settings" not in line

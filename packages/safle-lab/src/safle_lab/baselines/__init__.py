@@ -1,8 +1,10 @@
 """Baselines: every method on the same features, labels and partition, one file each.
 
-A further method is one file with its paper in the docstring, and one line here.
+A further method is one file with its paper in the docstring, and one line here; or a file
+anywhere else, which `add_method` makes known.
 """
 
+from pathlib import Path
 from typing import Any
 
 from safle.errors import SettingsError
@@ -26,7 +28,8 @@ from safle_lab.baselines import (
     trimmed,
     wisard,
 )
-from safle_lab.baselines.base import Method, MethodSettings, Point, Result, Task
+from safle_lab.baselines.base import Method, MethodSettings, Point, Result, Task, message
+from safle_lab.baselines.outside import load_method
 
 _ALL = (
     *(fedavg.METHOD, fedprox.METHOD, moon.METHOD, feddyn.METHOD, fedntd.METHOD, fednova.METHOD),
@@ -37,6 +40,23 @@ _ALL = (
     trimmed.METHOD,
 )
 METHODS: dict[str, Method[Any]] = {method.name: method for method in _ALL}
+
+
+def add_method(path: Path) -> Method[Any]:
+    """Make the method that a file defines known under its name, beside all others.
+
+    >>> add_method(Path("nowhere.py"))
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.py'
+    """
+    method = load_method(path)
+    known = METHODS.get(method.name)
+    if known is not None and known.program != method.program:
+        raise SettingsError(
+            f"{path}: there is another method {method.name!r}; expected a name of its own"
+        )
+    METHODS[method.name] = method
+    return method
 
 
 def method_named(name: str) -> Method[Any]:
@@ -50,4 +70,14 @@ def method_named(name: str) -> Method[Any]:
     return METHODS[name]
 
 
-__all__ = ["METHODS", "Method", "MethodSettings", "Point", "Result", "Task", "method_named"]
+__all__ = [
+    "METHODS",
+    "Method",
+    "MethodSettings",
+    "Point",
+    "Result",
+    "Task",
+    "add_method",
+    "message",
+    "method_named",
+]

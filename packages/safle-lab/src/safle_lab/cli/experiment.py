@@ -32,6 +32,7 @@ TEXTS = "Embeddings of texts, labelled with the class that each describes: for T
 OUT = "Where results go; by default NAME-results, after the features file."
 UNATTENDED = {"batch": 32, "workers": None, "max_unreadable": 0.01}
 """How `safle features` runs if it is told nothing."""
+METHOD = "A Python file with a method of your own, which is run beside the others."
 SETTINGS = "TOML with what differs from the defaults; a saved one repeats its run."
 
 
@@ -40,6 +41,7 @@ SETTINGS = "TOML with what differs from the defaults; a saved one repeats its ru
     "safle experiment table1 --features cifar10.safetensors --out results",
     "safle experiment all && safle report digits-results",
     "safle experiment table1 --dataset hf:cifar100 --label-column fine_label",
+    "safle experiment table1 --method my_method.py",
 )
 @click.argument(
     "name", type=click.Choice([*NAMES, ALL]), help="Which experiment; 'all' runs one after another."
@@ -51,6 +53,7 @@ SETTINGS = "TOML with what differs from the defaults; a saved one repeats its ru
 @option("--label-column", LABEL_COLUMN, "NAME", default="label")
 @option("--texts texts_path", TEXTS, "FILE", type=FILE)
 @option("--out folder", OUT, "DIR", type=FOLDER)
+@option("--method method_paths", METHOD, "FILE.py", type=FILE, multiple=True)
 @option("--settings settings_path", SETTINGS, "FILE", type=FILE)
 def experiment(
     session: Session,
@@ -63,6 +66,7 @@ def experiment(
     label_column: str,
     texts_path: Path | None,
     folder: Path | None,
+    method_paths: tuple[Path, ...],
     settings_path: Path | None,
 ) -> None:
     """Run an experiment of the paper: the same features for every method.
@@ -77,8 +81,9 @@ def experiment(
     interruption and it goes on. `safle report DIR` makes a page of the results; with
     --dataset the same command makes features, figures and page.
     """
+    from safle_lab.baselines import add_method
     from safle_lab.experiments.data import describe_classes, load_digits
-    from safle_lab.experiments.running import Runner, load_settings
+    from safle_lab.experiments.running import Runner, load_settings, with_method
 
     if len(features_paths) > 1 and name != "backbones":
         raise InvalidInput(
@@ -92,7 +97,10 @@ def experiment(
     if texts_path:
         data = [describe_classes(one, texts_path) for one in data]
     small = not features_paths and not dataset
+    added = [add_method(path).name for path in method_paths]
     settings = load_settings(settings_path, small=small, class_count=data[0].class_count)
+    for method in added:
+        settings = with_method(settings, method)
     target.mkdir(parents=True, exist_ok=True)
     session.announce_compilation()
     for chosen in NAMES if name == ALL else (name,):

@@ -59,8 +59,12 @@ class Cell:
     def key(self, data: DataSet) -> str:
         """The name of its file."""
         asked = {"cell": asdict(self), "data": data.fingerprint}
-        if self.kind == "method" and method_named(self.method).described:
-            asked["texts"] = data.texts_fingerprint
+        if self.kind == "method":
+            method = method_named(self.method)
+            if method.described:
+                asked["texts"] = data.texts_fingerprint
+            if method.program:
+                asked["program"] = method.program
         text = json.dumps(asked, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -12,6 +12,7 @@ from sklearn.metrics import accuracy_score, recall_score, roc_auc_score
 
 from safle.demo import class_mix, partition, summarise_mix
 from safle.encoders import Encoder
+from safle.errors import InvalidInput
 from safle.model import Model
 from safle.statistics import Statistics
 from safle.wire import encode_statistics
@@ -77,6 +78,11 @@ def _judge_one(model: Predictor, data: DataSet) -> tuple[float, float, NDArray[n
     labels, every = data.test_labels, np.arange(data.class_count)
     scores = model.decision_function(data.test)
     known = np.asarray(getattr(model, "class_names", every))
+    if scores.shape != (len(labels), len(known)):
+        raise InvalidInput(
+            f"a model's scores have shape {scores.shape}; expected ({len(labels)}, {len(known)}): "
+            "a row for each sample, a column for each class"
+        )
     found = known[np.argmax(scores, axis=1)]
     # A class that nobody has is scored minus infinity, which orders but cannot be computed with.
     ranked = np.isin(known, labels)

@@ -25,7 +25,7 @@ from safle_lab.experiments.cells import Cell, CellFolder, Figures, Progress, ver
 from safle_lab.experiments.data import DataSet
 from safle_lab.experiments.measuring import MEASURES
 from safle_lab.experiments.plan import Experiment, Federation, Plan, Request, Tuning
-from safle_lab.experiments.suite import MANY_CLASSES, Settings, Table1
+from safle_lab.experiments.suite import EXPERIMENTS, MANY_CLASSES, Settings, Table1
 from safle_lab.settings import with_given
 
 FORMAT = "safle-experiment-1"
@@ -53,6 +53,18 @@ def load_settings(path: Path | None, *, small: bool, class_count: int = 10) -> S
     if path is None:
         return settings
     return with_given(settings, read_toml(path, "settings"), f"{path}: ")
+
+
+def with_method(settings: Settings, name: str) -> Settings:
+    """Settings in which every experiment that compares methods has this one, too."""
+    changed = {}
+    for experiment in EXPERIMENTS:
+        asked = getattr(settings, experiment)
+        listed = getattr(asked, "methods", (name,))
+        # Several features files are counted in one piece, whoever holds what.
+        if name not in listed and (method_named(name).invariant or experiment != "backbones"):
+            changed[experiment] = structs.replace(asked, methods=(*listed, name))
+    return structs.replace(settings, **changed)
 
 
 def to_toml(values: Mapping[str, Any]) -> str:
@@ -170,6 +182,7 @@ class Runner:
             "data": [data.facts() for data in self.data],
             "settings": {name: settings[name] for name in shown},
             "versions": versions(),
+            "programs": {name: m.program for name, m in METHODS.items() if m.program},
             "seconds": sum(row["wall_seconds"] for row in rows),
             "summary": summarise(rows),
             "rows": list(rows),

@@ -1,11 +1,12 @@
 """What differs from the paper and why, as far as what was measured is concerned."""
 
+from safle_lab.baselines import METHODS
 from safle_lab.report.rows import Result, distinct
 
 REMARKS: dict[str, dict[str, str]] = {
     "table1": {
-        "": "Analytic methods are computed anew in every scenario; equal bytes mean that who holds "
-        "what left no trace.",
+        "analytic": "Analytic methods are computed anew in every scenario; equal bytes mean that "
+        "who holds what left no trace.",
         "MOON": "MOON trains a head with a hidden layer, without which its term is constant.",
     },
     "bucketing": {
@@ -35,12 +36,14 @@ REMARKS: dict[str, dict[str, str]] = {
         "": "The best on the curve looks at the test set and is shown for orientation only.",
     },
 }
-"""By experiment, and by the method or noise that has to be there."""
+"""By experiment, and by the method, kind of method or noise that has to be there."""
 
 
 def remarks_on(result: Result) -> list[str]:
     """The remarks on what an experiment's results hold."""
     rows = result["rows"]
-    there = {"", *distinct(rows, "method"), *distinct(rows, "noise")}
+    titles = distinct(rows, "method")
+    kinds = [method.kind for method in METHODS.values() if method.title in titles]
+    there = {"", *titles, *kinds, *distinct(rows, "noise")}
     remarks = REMARKS.get(result["experiment"], {})
     return [text for needed, text in remarks.items() if needed in there]
