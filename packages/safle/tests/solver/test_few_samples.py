@@ -58,33 +58,32 @@ def held_out_errors(encoder, train, test, ridges):
     return np.array([(names[scores.argmax(axis=1)] != truth).mean() for scores in answers])
 
 
-def excess(name, kind, n, seed, held_out=500):
-    """How much more often the chosen ridge errs than the grid's best, on held-out samples."""
+GRID = 2.0 ** np.arange(-20, 24, 0.5)
+
+
+def errors_of(name, kind, n, seed, held_out=500):
+    """Held-out errors of the chosen ridge, and of every ridge of `GRID`."""
     features, labels = data(name)
     order = np.random.default_rng(seed).permutation(len(features))
     own, others = order[:n], order[n:][:held_out]
     encoder = make_encoder(PublicSample(features[:5_000]), kind)
     solution = solve(count(encoder, features[own], labels[own]), head="least-squares")
-    errors = held_out_errors(
-        encoder,
-        (features[own], labels[own]),
-        (features[others], labels[others]),
-        solution.curve.ridges,
-    )
     assert solution.curve.degrees_of_freedom.max() <= n
-    return errors[solution.curve.ridges == solution.curve.best][0] - errors.min()
+    train, test = (features[own], labels[own]), (features[others], labels[others])
+    return held_out_errors(encoder, train, test, [solution.curve.best, *GRID])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["random-features", "linear", "embedding"])
 @pytest.mark.parametrize("n", [5, 10, 20, 50, 100, 300, 1_000])
 @pytest.mark.parametrize("name", ["digits", "breast cancer", "wine"])
-def test_the_chosen_ridge_errs_no_more_than_two_per_cent_above_the_grids_best(name, kind, n):
+def test_the_chosen_ridge_errs_at_most_two_per_cent_more_than_the_grids_best(name, kind, n):
     if n > 0.6 * len(data(name)[1]):
         pytest.skip(f"{name} has fewer samples")
-    found = [excess(name, kind, n, seed) for seed in range(DRAWS)]
-    # The grid's best is the best of many on the same samples: with n of five, a lucky draw.
-    assert np.mean(found) <= 0.02 + 0.1 / n
+    # Of several draws: the best of many ridges on one small draw is good luck.
+    chosen, *grid = np.mean([errors_of(name, kind, n, seed) for seed in range(DRAWS)], axis=0)
+    # A score of fewer than fifty samples is off by more than ridges differ.
+    assert chosen <= min(grid) + (0.02 if n >= 50 else 0.04)
 
 
 @pytest.mark.slow
@@ -92,7 +91,8 @@ def test_the_chosen_ridge_errs_no_more_than_two_per_cent_above_the_grids_best(na
 @pytest.mark.parametrize("kind", ["random-features", "embedding"])
 @pytest.mark.parametrize("n", [300, 600, 1_200, 2_500, 5_000])
 def test_so_it_does_for_features_of_images(kind, n):
-    assert excess("cifar10", kind, n, 0, held_out=2_000) <= 0.02
+    chosen, *grid = errors_of("cifar10", kind, n, seed=0, held_out=2_000)
+    assert chosen <= min(grid) + 0.02
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,8 +1,14 @@
-"""Solver: statistics -> weights."""
+"""Solver: statistics -> weights.
+
+`solve` gives a `Solution`: ``(C + ridge I) W = M`` solved exactly and rounded once, with a head
+put on it. Where the ridge is chosen, its `RidgeCurve` says why; `solve_bytes` says beforehand how
+much memory it takes.
+"""
 
 from safle.solver.facade import solve
+from safle.solver.heads import HEADS
 from safle.solver.least_squares import solve_bytes
 from safle.solver.ridge import RidgeCurve
 from safle.solver.solution import Solution
 
-__all__ = ["RidgeCurve", "Solution", "solve", "solve_bytes"]
+__all__ = ["HEADS", "RidgeCurve", "Solution", "solve", "solve_bytes"]

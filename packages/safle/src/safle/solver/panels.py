@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from safle.errors import SolveError
-from safle.solver.substitution import THIN, allocate_rows, take_panel, take_panel_back
 
 HEIGHT = 1536
 Progress = Callable[[float], None]
@@ -74,18 +73,10 @@ class Cholesky:
         if scale == 0.0:
             return np.zeros_like(right)
         scaled = (right / scale).astype(self._lower[0].dtype)
-        solve = self._solve_thin if right.shape[1] <= THIN else self._solve_wide
-        return solve(scaled).astype(np.float64) * scale
+        return self._substitute(scaled).astype(np.float64) * scale
 
-    def _solve_thin(self, right: NDArray[Any]) -> NDArray[Any]:
-        rows = allocate_rows(right)
-        for (first, _), panel in zip(self.spans, self._lower, strict=True):
-            take_panel(panel, first, rows)
-        for (first, _), panel in zip(self.spans[::-1], self._lower[::-1], strict=True):
-            take_panel_back(panel, first, rows)
-        return rows[:, : len(right)].T
-
-    def _solve_wide(self, right: NDArray[Any]) -> NDArray[Any]:
+    def _substitute(self, right: NDArray[Any]) -> NDArray[Any]:
+        """Forward and back, in place."""
         (trsm,) = blas.get_blas_funcs(("trsm",), (self._lower[0],))
         for (first, last), panel in zip(self.spans, self._lower, strict=True):
             left = right[first:last] - panel[:, :first] @ right[:first]
