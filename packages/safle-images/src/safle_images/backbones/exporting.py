@@ -149,10 +149,12 @@ def _copy_stamped(path: Path, changes: dict[str, Any], made: Path) -> float:
 
 
 def _compare(source: Run, path: Path) -> float:
-    """How far an ONNX file's features are from those of its source, on prepared photographs."""
+    """How far an ONNX file's features are from its source's, on photographs of scikit-learn's."""
+    from sklearn.datasets import load_sample_images
+
     backbone = load_backbone(str(path))
     network, preprocessing = backbone.network, backbone.preprocessing
-    pixels, side = _photographs(), preprocessing.crop
+    pixels, side = load_sample_images().images, preprocessing.crop
     images = np.zeros((network.slots, 3, side, side), np.float32)
     for at, image in enumerate(images):
         preprocessing.normalise(preprocessing.fit(pixels[at % len(pixels)]), image)
@@ -169,12 +171,3 @@ def _compare(source: Run, path: Path) -> float:
             f"at most {LARGEST_DIFFERENCE:.2g}"
         )
     return difference
-
-
-def _photographs() -> list[NDArray[np.uint8]]:
-    """Two that come with scikit-learn, and their mirror images."""
-    from sklearn.datasets import load_sample_images
-
-    found = load_sample_images().images
-    mirrored = [photograph[:, ::-1] for photograph in found]
-    return [np.ascontiguousarray(photograph) for photograph in (*found, *mirrored)]

@@ -10,7 +10,7 @@ import onnx
 
 from safle.errors import BackboneError
 from safle_images.backbones.default import DEFAULT, PREPROCESSING, SOURCE, export_default
-from safle_images.backbones.networks import Network, OnnxNetwork, settle_slots
+from safle_images.backbones.networks import OnnxNetwork, settle_slots
 from safle_images.backbones.preprocessing import Preprocessing
 
 DECLARED = "safle.preprocessing"
@@ -31,7 +31,7 @@ class Backbone:
     name: str
     source: str
     preprocessing: Preprocessing
-    network: Network
+    network: OnnxNetwork
     feature_dim: int
 
 

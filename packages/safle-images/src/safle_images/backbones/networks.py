@@ -6,7 +6,7 @@ its pixels alone: not on the batch it came in, nor on the images beside it.
 """
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,27 +22,15 @@ GPU_SETTINGS = {"use_tf32": "0", "cudnn_conv_algo_search": "DEFAULT"}
 Floats = NDArray[np.float32]
 
 
-class Network(Protocol):
-    """Features of images; may be called from several threads.
+class OnnxNetwork:
+    """A network in ONNX Runtime, on one thread: callers bring their own.
+
+    Two calls at a time on a thread each are faster than one call on two threads.
 
     Attributes
     ----------
     slots : images per call, no more and no fewer
     used : how many of them, from the first, may hold images
-    """
-
-    slots: int
-    used: int
-
-    def __call__(self, images: Floats) -> Floats:
-        """Features, (slots, feature_dim), of images, (slots, 3, side, side)."""
-        ...
-
-
-class OnnxNetwork:
-    """A network in ONNX Runtime, on one thread: callers bring their own.
-
-    Two calls at a time on a thread each are faster than one call on two threads.
     """
 
     def __init__(self, model: Path, *, where: str, device: str = "cpu") -> None:
@@ -82,6 +70,7 @@ class OnnxNetwork:
         return declared if isinstance(declared, int) else None
 
     def __call__(self, images: Floats) -> Floats:
+        """Features, (slots, feature_dim), of images, (slots, 3, side, side)."""
         try:
             (found,) = self._session.run([self._output], {self._input: images})
         except Exception as error:
@@ -99,7 +88,7 @@ class OnnxNetwork:
         return features.astype(np.float32, copy=False)
 
 
-def settle_slots(network: Network, side: int) -> int:
+def settle_slots(network: OnnxNetwork, side: int) -> int:
     """Find out whether a network treats every place in a call alike; its feature count.
 
     If it does not, only the first place is used, and an image's features are still its own.

@@ -57,8 +57,10 @@ class Preprocessing:
             raise BackboneError(
                 f"interpolation {self.interpolation!r}; expected {' or '.join(INTERPOLATIONS)}"
             )
-        _check_triple("mean", self.mean)
-        _check_triple("deviation", self.deviation)
+        triples: dict[str, tuple[float, ...]] = {"mean": self.mean, "deviation": self.deviation}
+        for name, values in triples.items():
+            if len(values) != 3 or not all(map(math.isfinite, values)):
+                raise BackboneError(f"{name} {values}; expected three numbers, for values 0 to 255")
         if min(self.deviation) <= 0:
             raise BackboneError(f"deviations {self.deviation}; expected positive numbers")
         # No network has seen values of up to a thousand, but many papers list 0.485, 0.456, ...
@@ -126,11 +128,6 @@ def _without_ends(pixels: Pixels) -> Pixels:
         for side in pixels.shape[:2]
     )
     return np.ascontiguousarray(pixels[middle])
-
-
-def _check_triple(name: str, values: tuple[float, ...]) -> None:
-    if len(values) != 3 or not all(math.isfinite(value) for value in values):
-        raise BackboneError(f"{name} {values}; expected three numbers, for values 0 to 255")
 
 
 def times_255(values: Sequence[float]) -> Triple:

@@ -15,6 +15,7 @@ import polars as pl
 from safle.errors import ImageError, TableError
 from safle.tables import listed, parse_labels
 from safle_images.readers.files import SUFFIXES, Files, Member, is_image, path_inside, plain_name
+from safle_images.readers.hub import open_dataset
 from safle_images.readers.sources import ImageSource, Label, Selection, counted
 
 IMAGE_COLUMNS = ("path", "image", "image_path", "file", "filename", "file_name", "filepath", "id")
@@ -34,9 +35,11 @@ def _source(
 
 def open_folders(path: Path, selection: Selection) -> ImageSource:
     """Images in class folders, wherever the folders are kept."""
-    selection.refuse(path, "files of images", "image_column")
     files = Files(path, most_bytes=selection.most_bytes)
     members = [member for member in files.members if is_image(member.name)]
+    if not members and path.is_dir() and any(m.name.endswith(".parquet") for m in files.members):
+        return open_dataset(str(path), selection)
+    selection.refuse(path, "files of images", "image_column")
     if not members:
         suffixes = Counter(PurePosixPath(member.name).suffix or "none" for member in files.members)
         common = listed(name for name, _ in suffixes.most_common(5))
@@ -56,8 +59,10 @@ def open_folders(path: Path, selection: Selection) -> ImageSource:
         labels, kind = [None] * len(names), "images"
     else:
         selection.refuse(path, "class folders", "label_column")
-        _refuse_labels_beside(files, names)
         labels, kind = _folder_labels(arrangement, names, path), "class folders"
+        # One folder for all of a shard names no class, where something else may.
+        if len({*labels}) < 2:
+            _refuse_labels_beside(files, names)
     return _source(f"{kind} in {path.name}", split, files, members, labels)
 
 
@@ -222,15 +227,12 @@ def _read_rows(path: Path, selection: Selection) -> list[_Row]:
 
 
 def _typed(labels: Sequence[str | None], where: Path) -> list[Label]:
-    """Labels from text: integers if every one is, else all are strings."""
+    """Labels from text, of which all or none are there: integers if every one is."""
     texts = [label for label in labels if label is not None]
-    if len(texts) < len(labels):
-        return list(labels)
     try:
-        typed: list[Label] = parse_labels(texts, where=str(where)).tolist()
+        return parse_labels(texts, where=str(where)).tolist() if texts else list(labels)
     except TableError as error:
         raise ImageError(str(error)) from None
-    return typed
 
 
 def _image_column(path: Path, header: list[str], wanted: str | None) -> str:

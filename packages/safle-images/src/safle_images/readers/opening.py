@@ -71,8 +71,7 @@ def open_images(
         return open_dataset(str(path).removeprefix(PREFIX), selection)
     place = Path(path)
     if place.is_dir():
-        parquet = next(place.rglob("*.parquet"), None) is not None
-        return open_dataset(str(place), selection) if parquet else open_folders(place, selection)
+        return open_folders(place, selection)
     name = existing_file(place, ImageError).name.lower()
     if name.endswith(".csv"):
         return open_list(place, selection)
