@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.basics.texts import split_names
-from safle.cli.options import COUNT, FILE, POSITIVE, command, option, output
+from safle.cli.options import COUNT, FILE, POSITIVE, Decorator, command, option, options, output
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
+    from safle.private.round import PrivateRound
     from safle.private.vector import Space
 
 PARTIES = (
@@ -37,6 +38,11 @@ KEYHOLDER = (
 LEAST = "Fewest clients whose sum is opened, and by whom two opened sums differ."
 SHARE = "The same as a share of the round's clients; the larger of the two counts."
 KEY = "The operator's private key, which signs the round."
+_EXPLAINED = {
+    "--round": "The round file that the operator has declared.",
+    "--operator": "The operator's public key, from a source you trust.",
+    "--key": "Your private key, whose public half is in the round.",
+}
 EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
 
 
@@ -174,3 +180,25 @@ def _space(
         "say --encoder and --classes, or --ranges, or --grid and --columns or --features, or "
         "--model alone"
     )
+
+
+def round_options(*, key: bool = True, **settings: Any) -> Decorator:
+    """--round FILE and --operator FILE, which `load_round` takes, and --key FILE."""
+    return options(
+        *(
+            option(f"{name} {name[2:]}_path", text, "FILE", type=FILE, **settings)
+            for name, text in [*_EXPLAINED.items()][: 2 + key]
+        )
+    )
+
+
+def load_round(round_path: Path, operator_path: Path) -> PrivateRound:
+    """The round, if this operator has signed it; errors name the file."""
+    from safle.basics.places import naming
+    from safle.private.keys import PublicKey
+    from safle.private.round import PrivateRound
+    from safle.wire import container
+
+    operator = PublicKey.load(operator_path)
+    with naming(round_path):
+        return PrivateRound.load(container.read_limited(round_path), operator)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.cli.options import FILE, option, refuse_overwriting
-from safle.cli.private_options import load_round, round_options
+from safle.cli.private_round import load_round, round_options
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
