@@ -103,7 +103,7 @@ def _count(ready: ReadyCodes, labels: NDArray[np.int64]) -> Statistics:
     total.add_samples(ready.numbers, labels)
     statistics = total.snapshot()
     # A gram of few samples is made when it is first asked for.
-    assert statistics.gram.size
+    assert statistics.gram.packed.size
     return statistics
 
 
@@ -150,7 +150,7 @@ def _same(found: Product, expected: Statistics) -> None:
         rows = gram[codes[first : first + COMPARED_ROWS]]
         rows = rows.toarray() if sparse.issparse(rows) else rows
         for row, values in enumerate(rows, first):
-            ours = expected.gram[start(row, dim) + row : start(row, dim) + dim]
+            ours = expected.gram.packed[start(row, dim) + row : start(row, dim) + dim]
             agree = agree and np.array_equal(values[codes[row:]], ours)
     if not agree:
         raise Disagreement("counting: the products differ")

@@ -105,7 +105,7 @@ def _measure(
             {n: peak_of(prepare, paths[:n], solving, quick=settings.quick) for n in counts}
             for solving in (True, False)
         )
-        gram = sum_statistics(map(read_statistics, paths)).gram.nbytes
+        gram = sum_statistics(map(read_statistics, paths)).gram.packed.nbytes
     return _figures(federated, pooled, peaks, sums, gram)
 
 

@@ -57,7 +57,7 @@ def _codes(encoder: Encoder, features: NDArray[np.float32]) -> NDArray[np.float3
 
 
 def _same(found: NDArray[Any], expected: SafleClassifier) -> None:
-    exact = expected.statistics_.gram
+    exact = expected.statistics_.gram.packed
     for row in range(0, len(found), 997):
         first = row * len(found) - row * (row - 1) // 2
         ours = exact[first : first + len(found) - row].astype(np.float64)

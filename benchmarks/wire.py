@@ -92,6 +92,6 @@ def _client(statistics: Statistics, *, repeats: int) -> _Client:
 
 def _smallest(statistics: Statistics) -> bytes:
     """The packed gram in the smallest integer type that holds it."""
-    low, high = int(statistics.gram.min()), int(statistics.gram.max())
+    low, high = int(statistics.gram.packed.min()), int(statistics.gram.packed.max())
     reach = high if low >= 0 else min(low, -high - 1)
-    return statistics.gram.astype(np.min_scalar_type(reach)).tobytes()
+    return statistics.gram.packed.astype(np.min_scalar_type(reach)).tobytes()

@@ -157,12 +157,12 @@ def test_what_is_between_integers_is_refused_where_float32_would_not_see_it(off)
     root = np.array([[1000.0, 1000.0 + off / 1000]])
     limits, totals = np.full(2, 32_767.0), np.zeros(2)
     bounds = Bounds(-limits, limits, totals, np.array([-1, -2], np.int32), samples=4)
-    factor = Factor(root, np.array([0]), np.array([[1000.0]]))
+    factor = Factor(root, np.array([0]), np.array([[1000.0]]), bounds)
     gram = np.zeros(3, np.int64)
     if off:
         with pytest.raises(InvariantError, match="no integers"):
-            factor.add_to(gram, 2, np.arange(2), bounds)
+            factor.add_to(gram, 2, np.arange(2))
         assert not gram.any()
     else:
-        factor.add_to(gram, 2, np.arange(2), bounds)
+        factor.add_to(gram, 2, np.arange(2))
         assert (gram == 1_000_000).all()

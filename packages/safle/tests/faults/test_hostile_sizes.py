@@ -32,7 +32,9 @@ def wide(columns, samples=0):
     dense[0, -1] = 256
     sums = np.empty(0, np.int64), dense.T.astype(np.int64), ("a",), np.array([1])
     margins = Margins("0" * 64, layout, *sums)
-    return encode_statistics(margins.with_gram(Samples(np.zeros((0, 1), np.int32), dense, 0)))
+    return encode_statistics(
+        margins.with_gram(Samples(np.zeros((0, 1), np.int32), dense, np.zeros(1, np.int64)))
+    )
 
 
 @pytest.mark.parametrize("samples", [0, 1])

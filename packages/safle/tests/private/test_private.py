@@ -40,6 +40,7 @@ from safle.private.round import PrivateRound, declare_round, statistics_space
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.statistics import sum_statistics
+from safle.statistics.gram import Triangle
 from support.data_sets import fixed_data, fixed_encoder
 from support.private_rounds import Cast, new_history
 
@@ -135,7 +136,7 @@ def test_what_does_not_belong_in_the_round_is_refused(cast):
 
 
 def test_a_sum_that_nobody_could_have_counted_is_refused(cast):
-    lie = replace(PARTS[1], gram=PARTS[1].gram * -3)
+    lie = replace(PARTS[1], gram=Triangle(PARTS[1].gram.packed * -3, PARTS[1].dim))
     total = cast.gather([cast.mask(0, PARTS[0]), cast.mask(1, lie)])
     with pytest.raises(InvariantError):
         cast.open(total)

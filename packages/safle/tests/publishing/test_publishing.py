@@ -31,6 +31,7 @@ from safle.publishing.noise import (
 from safle.site.log import read_log
 from safle.solver.noise import noise_ridge
 from safle.statistics.free_sums import FreeSums
+from safle.statistics.gram import Triangle
 from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.privacy import Privacy
 from safle.tables import write_table
@@ -60,7 +61,7 @@ def whole_statistics(layout, symbols, dense, label, classes=2):
     cross = np.zeros((len(row), classes), np.int64)
     cross[:, label] = row
     counts = np.eye(classes, dtype=np.int64)[label]
-    gram = np.outer(row, row)[np.triu_indices(len(row))]
+    gram = Triangle(np.outer(row, row)[np.triu_indices(len(row))], len(row))
     names = tuple(range(classes))
     return Statistics("0" * 64, layout, np.arange(layout.code_count), cross, names, counts, gram)
 

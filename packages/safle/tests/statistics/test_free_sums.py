@@ -11,6 +11,7 @@ from safle.encoders.codes import Layout
 from safle.errors import InvariantError
 from safle.statistics import Statistics, sum_statistics
 from safle.statistics.free_sums import FreeSums
+from safle.statistics.gram import Triangle
 from support.data_sets import BY_CLASS, KINDS, data_sets, fixed_data
 
 NAMES = [0, 1, 2, 7]
@@ -58,7 +59,7 @@ def test_no_entry_of_the_vector_follows_from_the_others(kind):
             sums.cross,
             (0, 1, 2),
             sums.counts,
-            sums.gram,
+            Triangle(sums.gram, free.dim),
             tuple(
                 Statistics(
                     data.encoder.fingerprint,
@@ -67,7 +68,7 @@ def test_no_entry_of_the_vector_follows_from_the_others(kind):
                     sums.cross[free.block, k : k + 1],
                     (k,),
                     sums.counts[k : k + 1],
-                    gram,
+                    Triangle(gram, len(free.block)),
                 )
                 for k, gram in enumerate(sums.class_grams)
             ),

@@ -15,6 +15,7 @@ from safle.encoders.registry import kind_named
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import Statistics, count
+from safle.statistics.gram import Triangle
 from safle.statistics.kernels import triangle
 
 KINDS = [*kinds()]
@@ -141,8 +142,11 @@ def repeated(statistics: Statistics, times: int) -> Statistics:
     """The statistics of a data set whose every sample occurs ``times`` as often."""
     return replace(
         statistics,
-        gram=(statistics.gram.astype(object) * times).astype(
-            triangle.entry_type(statistics.diagonal.astype(object) * times)
+        gram=Triangle(
+            (statistics.gram.packed.astype(object) * times).astype(
+                triangle.entry_type(statistics.diagonal.astype(object) * times)
+            ),
+            statistics.dim,
         ),
         cross=statistics.cross * times,
         class_counts=statistics.class_counts * times,

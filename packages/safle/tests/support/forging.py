@@ -9,6 +9,7 @@ import numpy as np
 
 from safle.errors import SafleError
 from safle.statistics import Statistics, count
+from safle.statistics.gram import Triangle
 from safle.wire import encode_statistics
 from safle.wire.planes import from_planes, plane_count, to_planes, value_bytes
 from support.data_sets import fixed_encoder
@@ -74,7 +75,7 @@ class Sums:
 def packed(square):
     gram = square[np.triu_indices(len(square))]
     fits = np.abs(gram).max(initial=0) < 2**31
-    return gram.astype(np.int32 if fits else np.int64)
+    return Triangle(gram.astype(np.int32 if fits else np.int64), len(square))
 
 
 def two(generator, size):

@@ -17,6 +17,7 @@ from safle.server.contribution import Contribution
 from safle.server.store import Store
 from safle.site.disclosure import disclosures
 from safle.statistics import Accumulator, Statistics, count, sum_statistics
+from safle.statistics.gram import Triangle
 from safle.wire import add_contribution, decode_statistics, encode_statistics
 from support.data_sets import BY_CLASS, FixedCalibration, fixed_data
 
@@ -110,10 +111,10 @@ def test_another_class_s_gram_is_found(kind):
     for parts in (swapped, [second, first, *rest], true.by_class[1:], (first, first, *rest)):
         with pytest.raises(InvariantError):
             replace(true, by_class=tuple(parts)).verify()
-    odd = first.gram.copy()
+    odd = first.gram.packed.copy()
     odd[0] += 1
     with pytest.raises(InvariantError, match="class 0"):
-        replace(true, by_class=(first.with_gram(odd), second, *rest)).verify()
+        replace(true, by_class=(first.with_gram(Triangle(odd, first.dim)), second, *rest)).verify()
 
 
 def test_memory_is_stated_before_it_is_taken(monkeypatch):

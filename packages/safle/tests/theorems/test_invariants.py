@@ -13,6 +13,7 @@ from safle.encoders import EmbeddingEncoder, LinearEncoder
 from safle.encoders.codes import Layout
 from safle.errors import InvariantError, SafleError
 from safle.statistics import Statistics, count
+from safle.statistics.gram import Triangle
 from safle.statistics.kernels import triangle
 from support.data_sets import data_sets, fixed_data, repeated
 
@@ -22,8 +23,8 @@ def square(statistics):
 
 
 def with_square(statistics, gram):
-    packed = gram[np.triu_indices(statistics.dim)].astype(statistics.gram.dtype)
-    return replace(statistics, gram=packed)
+    packed = gram[np.triu_indices(statistics.dim)].astype(statistics.gram.packed.dtype)
+    return replace(statistics, gram=Triangle(packed, statistics.dim))
 
 
 def with_entry(statistics, row, column, value):
@@ -55,7 +56,7 @@ def test_what_was_counted_always_passes(drawn):
 def test_a_single_wrong_number_is_always_found(data):
     statistics = data.draw(data_sets(1)).count()
     field = data.draw(st.sampled_from(["gram", "cross", "class_counts"]))
-    array = getattr(statistics, field).copy()
+    array = (statistics.gram.packed if field == "gram" else getattr(statistics, field)).copy()
     at = data.draw(st.integers(0, array.size - 1))
     if field == "gram":
         # Products of two dense columns are free, within what the others allow.
@@ -65,8 +66,9 @@ def test_a_single_wrong_number_is_always_found(data):
     value = int(array.flat[at]) + change
     assume(abs(value) < 2**31)
     array.flat[at] = value
+    changed = Triangle(array, statistics.dim) if field == "gram" else array
     with pytest.raises(InvariantError):
-        replace(statistics, **{field: array}).verify()
+        replace(statistics, **{field: changed}).verify()
 
 
 @pytest.fixture(scope="module")
@@ -80,11 +82,13 @@ def embedded():
 
 
 def test_shapes_and_types_are_checked(embedded):
+    wide = embedded.gram.packed.astype(np.int64)
+    with pytest.raises(InvariantError, match="shape: gram"):
+        Triangle(wide[:-1], embedded.dim)
     for broken, name in (
-        (replace(embedded, gram=embedded.gram[:-1]), "shape: gram"),
         (replace(embedded, cross=embedded.cross[:, :-1]), "shape: cross"),
         (replace(embedded, class_counts=embedded.class_counts[:-1]), "shape: class_counts"),
-        (replace(embedded, gram=embedded.gram.astype(np.int64)), "shape: gram is int64"),
+        (replace(embedded, gram=Triangle(wide, embedded.dim)), "shape: gram is int64"),
         (replace(embedded, codes=embedded.codes[::-1].copy()), "codes: not ascending"),
         (replace(embedded, codes=embedded.codes - embedded.codes[0] - 1), "codes: not ascending"),
         (replace(embedded, codes=embedded.codes + 10**6), "codes: not ascending"),
@@ -216,7 +220,7 @@ def test_samples_without_codes_are_found(embedded):
     nothing = replace(
         embedded,
         codes=embedded.codes[:0],
-        gram=embedded.gram[:0],
+        gram=Triangle(embedded.gram.packed[:0], 0),
         cross=embedded.cross[:0],
     )
     with pytest.raises(InvariantError, match="cross rows sum to the class counts"):
@@ -320,7 +324,7 @@ def test_sums_of_as_many_samples_as_there_can_be_are_checked_exactly():
     row = np.array([32767, -32767, 1], object)
     gram = (n * np.outer(row, row)).astype(np.int64)[np.triu_indices(3)]
     sums = (n * row[:, None]).astype(np.int64), (0,), np.array([n])
-    counted = Statistics("0" * 64, layout, np.empty(0, np.int64), *sums, gram)
+    counted = Statistics("0" * 64, layout, np.empty(0, np.int64), *sums, Triangle(gram, 3))
     counted.verify()
     for i, j in ((0, 1), (0, 2), (1, 2)):
         for change in (1, -1):

@@ -46,7 +46,7 @@ class Residual:
         """Columns of the gram, int64, (dim, chosen)."""
         # Sums of products of int16 are exact in float64, and fast.
         rows = self.rows().astype(np.float64)
-        return self.whole.columns(chosen) - np.rint(rows.T @ rows[:, chosen]).astype(np.int64)
+        return self.whole.gram.columns(chosen) - np.rint(rows.T @ rows[:, chosen]).astype(np.int64)
 
     def take(self, row: NDArray[np.int64], owner: int) -> bool:
         """Take a sample off, if these are the codes of one; whether they are."""

@@ -130,7 +130,9 @@ def counted(task: Task, encoder: Encoder) -> tuple[Statistics, float]:
 def gram_density(statistics: Statistics) -> float:
     """Share of all pairs of columns, seen or not, that occur together."""
     dim = statistics.layout.embedding_dim
-    pairs = 2 * int(np.count_nonzero(statistics.gram)) - int(np.count_nonzero(statistics.diagonal))
+    pairs = 2 * int(np.count_nonzero(statistics.gram.packed)) - int(
+        np.count_nonzero(statistics.diagonal)
+    )
     return pairs / dim**2
 
 

@@ -43,7 +43,7 @@ def residual(own: Statistics, solution: Solution, encoder: Encoder) -> float:
     assert isinstance(encoder, LinearEncoder)
     weights = solution.weights / encoder.scale
     gram = np.zeros((own.dim, own.dim))
-    gram[np.triu_indices(own.dim)] = own.gram
+    gram[np.triu_indices(own.dim)] = own.gram.packed
     gram += np.triu(gram, 1).T
     places = np.searchsorted(solution.class_names, own.class_names)
     fitted = 2 * (own.cross * weights[:, places]).sum() - (weights * (gram @ weights)).sum()

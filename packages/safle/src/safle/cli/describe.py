@@ -70,8 +70,8 @@ def worked_out(found: Sequence[str], warning: str = "") -> list[str]:
 
 def statistics_facts(statistics: Statistics, *, size: int, digest: str) -> Facts:
     """Samples, classes, codes seen, density, sizes, identity."""
-    layout, entries = statistics.layout, max(statistics.gram.size, 1)
-    filled = np.count_nonzero(statistics.gram) / entries
+    layout, entries = statistics.layout, max(statistics.gram.packed.size, 1)
+    filled = np.count_nonzero(statistics.gram.packed) / entries
     facts: Facts = {
         "samples": f"{statistics.sample_count:,}",
         "classes": listing(statistics.class_names),
@@ -84,7 +84,9 @@ def statistics_facts(statistics: Statistics, *, size: int, digest: str) -> Facts
     facts["gram"] = f"{statistics.dim:,} rows, {filled:.1%} of its pairs occur"
     if statistics.by_class:
         facts["grams of classes"] = f"{statistics.by_class[0].dim:,} rows for each class"
-    held = statistics.gram.nbytes + sum(part.gram.nbytes for part in statistics.by_class)
+    held = statistics.gram.packed.nbytes + sum(
+        part.gram.packed.nbytes for part in statistics.by_class
+    )
     return facts | {
         "in memory": readable(held + statistics.cross.nbytes),
         "file": readable(size),

@@ -183,7 +183,7 @@ def _state_memory(session: Session, statistics: Statistics, ridge: float | str) 
 
     rows, classes = statistics.dim, len(statistics.class_names)
     needed = 4 * 8 * rows**2 if ridge == 0 else solve_bytes(rows, classes)
-    held = statistics.gram.nbytes + statistics.cross.nbytes
+    held = statistics.gram.packed.nbytes + statistics.cross.nbytes
     session.note(
         f"solving {rows:,} columns for {classes:,} class{'' if classes == 1 else 'es'}: needs "
         f"up to {readable(needed)} of memory beside the statistics' {readable(held)}"

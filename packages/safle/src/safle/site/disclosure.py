@@ -78,4 +78,4 @@ def count_told_apart(statistics: Statistics) -> int:
     once = np.flatnonzero(statistics.diagonal[: len(statistics.codes)] == 1)
     # Rows of one sample are equal, and so are their products with numbers drawn at random.
     drawn = np.random.default_rng(0).integers(1, 1 << 30, (statistics.dim, 1), dtype=np.int32)
-    return len(np.unique(triangle.multiply(statistics.gram, statistics.dim, drawn)[once]))
+    return len(np.unique(triangle.multiply(statistics.gram.packed, statistics.dim, drawn)[once]))

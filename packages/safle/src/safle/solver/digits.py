@@ -77,7 +77,7 @@ class System:
 
     def __init__(self, statistics: Statistics, ridge: float, unit: Integers) -> None:
         self.statistics, self.unit = statistics, unit
-        sums = absolute_row_sums(statistics.gram, statistics.dim)
+        sums = absolute_row_sums(statistics.gram.packed, statistics.dim)
         # Of floats, each rounded by less than 2^-53 of the sum: far less than is added.
         self._row_sum = int(float(sums.max()) * (1 + 1e-6)) + 1
         bits = max(self._row_sum, _largest(statistics.cross)).bit_length()
@@ -109,7 +109,7 @@ class System:
         widest = _largest(digits)
         if self._row_sum * widest >= 1 << 63:
             raise SolveError("the weights are too large for exact residuals; use a larger ridge")
-        gram, narrow = self.statistics.gram, digits.astype(np.int32)
+        gram, narrow = self.statistics.gram.packed, digits.astype(np.int32)
         product = triangle.multiply(gram, self.statistics.dim, narrow)
         terms = (
             (_largest(residual) << move)

@@ -107,7 +107,7 @@ class Reduction:
         block = np.zeros((bottom - top, right - left), dtype, order="F")
         s = self._statistics
         fill_tile(
-            s.gram,
+            s.gram.packed,
             s.dim,
             self._totals,
             float(s.sample_count),

@@ -65,7 +65,7 @@ def root_of(statistics: Statistics, real: Matrix) -> Root:
     while rank < most and left.max(initial=0.0) > nothing:
         some = np.argsort(-left, kind="stable")[: min(TOGETHER, most - rank)]
         least = max(nothing, LEAST_PIVOT * float(left[some[0]]))
-        columns = statistics.columns(some) * real[:, None] * real[some]
+        columns = statistics.gram.columns(some) * real[:, None] * real[some]
         columns -= factor[:, :rank] @ factor[some, :rank].T
         corner, order, found, _ = lapack.dpstrf(columns[some], lower=1, tol=least)
         kept = order[:found] - 1

@@ -149,7 +149,7 @@ def _of_gram(
 ) -> tuple[Measures, ...]:
     target, real = _mix(target), reduction.real[:, None]
     # Half the bytes to read, and rounded alike on any machine.
-    gram = statistics.gram.astype(np.float32)
+    gram = statistics.gram.packed.astype(np.float32)
     # Probes live in the range of the gram: its null space adds nothing to any sum.
     signs = reduction.backward(_signs(reduction.reduced_dim, effort))
     start = np.concatenate([target, signs], axis=1)

@@ -21,6 +21,7 @@ from safle.encoders.features import ClassName, as_class_names, as_labels, as_wei
 from safle.encoders.made import Declared, Made, require_same
 from safle.encoders.outside import Outside
 from safle.errors import CountOverflow, InvalidInput, InvariantError
+from safle.statistics.gram import Triangle
 from safle.statistics.growing import GrowingSums
 from safle.statistics.kernels import triangle
 from safle.statistics.pending import Pending
@@ -204,7 +205,7 @@ class Accumulator:
         """Add or take back everything of ``other``, unchecked."""
         self._count_pending()
         self._widen(other)
-        self._sums.spread_gram(other, sign)
+        self._sums.add_gram(other, sign)
         self._sums.add_margins(other, sign)
         for name, part in zip(other.class_names, other.by_class, strict=False):
             self._by_class[name]._combine(part, sign)
@@ -264,6 +265,13 @@ class Accumulator:
         self._by_class = {n: self._by_class[n] for n in sums.class_names if n in self._by_class}
         # The value is not ours to change.
         sums.share()
-        arrays = sums.codes, sums.cross, sums.class_names, sums.class_counts, sums.gram
         by_class = self._class_values(sums.class_names)
-        return Statistics(self.fingerprint, self.layout, *arrays, by_class)
+        margins = Margins(
+            self.fingerprint,
+            self.layout,
+            sums.codes,
+            sums.cross,
+            sums.class_names,
+            sums.class_counts,
+        )
+        return margins.with_gram(Triangle(sums.gram, sums.dim), by_class)

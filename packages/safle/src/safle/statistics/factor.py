@@ -18,16 +18,19 @@ from scipy.linalg import lapack, solve_triangular
 
 from safle.basics.compiling import one_thread
 from safle.errors import InvariantError
+from safle.statistics.gram import EVERY, Implied, Integers, Packed
+from safle.statistics.invariants import Bounds, fail
 from safle.statistics.kernels.rounding import add_integers, round_tile, take_columns
 
 if TYPE_CHECKING:
-    from safle.statistics.invariants import Bounds
+    from safle.statistics.value import Margins
 
 Matrix = NDArray[np.float64]
 TILE = 1024
-EVERY = slice(None)
 DEPENDENT = 1e-11
 """Relative length below which what is left of a column counts as nothing."""
+CLOSE = 0.25
+"""Integers that differ by less are equal."""
 LONGEST = 2.0**53
 """Squared length that no column reaches: 65,535 samples of 32,767 stay 80 times below."""
 ROUNDING = 0.01
@@ -44,24 +47,26 @@ one (t = 0.09) in fewer than 1 of 1e11 cases, and no entry rounds to another int
 """
 
 
-@dataclass(frozen=True)
-class Factor:
-    """The root of a gram.
+@dataclass(frozen=True, eq=False)
+class Factor(Implied):
+    """A `safle.statistics.gram.Gram`: its root.
 
     Attributes
     ----------
     root : Z, float64, (rank, dim)
     basis : int64, (rank,), independent columns of the gram
     lower : L, float64, (rank, rank), the Cholesky factor of their rows
+    bounds : what the columns' ranges and totals say about its entries
     """
 
     root: Matrix
-    basis: NDArray[np.int64]
+    basis: Integers
     lower: Matrix
+    bounds: Bounds
 
     @staticmethod
     @one_thread()
-    def of(columns: NDArray[np.int64], chosen: NDArray[np.int64], rank: int) -> Factor:
+    def of(columns: Integers, chosen: Integers, rank: int, bounds: Bounds) -> Factor:
         """The factor of the gram with these columns.
 
         Parameters
@@ -84,7 +89,7 @@ class Factor:
         # By Cauchy and Schwarz, no product is larger than the longest column's square.
         if not (np.einsum("ri,ri->i", root, root) < LONGEST).all():
             raise InvariantError("sums beyond 2**53; these are not sums of any data set")
-        return Factor(root, chosen[order], lower)
+        return Factor(root, chosen[order], lower, bounds)
 
     @property
     def dim(self) -> int:
@@ -94,36 +99,29 @@ class Factor:
     def _narrow(self) -> NDArray[np.float32]:
         return self.root.astype(np.float32)
 
-    def diagonal(self, totals: NDArray[Any]) -> NDArray[np.int64]:
-        """Diagonal of the gram, int64, (dim,)."""
-        del totals
+    @cached_property
+    def diagonal(self) -> Integers:
         return np.rint(np.einsum("ri,ri->i", self.root, self.root)).astype(np.int64)
 
-    def columns(
-        self, chosen: NDArray[np.int64], rows: NDArray[np.int64] | slice = EVERY
-    ) -> NDArray[np.int64]:
-        """Columns of the gram, int64, (dim, chosen); or ``rows`` of them alone."""
+    def columns(self, chosen: Integers, rows: Integers | slice = EVERY) -> Integers:
         return np.rint(self.root[:, rows].T @ self.root[:, chosen]).astype(np.int64)
 
-    @one_thread()
-    def add_to(
-        self,
-        gram: NDArray[np.signedinteger[Any]],
-        dim: int,
-        positions: NDArray[np.int64],
-        bounds: Bounds,
-        sign: int = 1,
-    ) -> None:
-        """Add the gram to rows ``positions`` of a packed one of dimension ``dim``.
+    def multiply(self, right: Matrix) -> Matrix:
+        product: Matrix = self.root.T @ (self.root @ right)
+        return product
 
-        Tile by tile, so that it is never held whole. `InvariantError` if an entry is not
-        close to an integer or not possible; then ``gram`` is as it was.
+    @one_thread()
+    def add_to(self, target: Packed, dim: int, positions: Integers, sign: int = 1) -> None:
+        """Add the gram, tile by tile, so that it is never held whole.
+
+        `InvariantError` if an entry is not close to an integer or not possible; then ``target`` is
+        as it was.
         """
         done: list[tuple[int, int]] = []
-        columns = (bounds.low, bounds.high, bounds.total)
+        columns = (self.bounds.low, self.bounds.high, self.bounds.total)
         low, high, total = (column.astype(np.float64) for column in columns)
-        ranges = low, high, total, bounds.expert, float(bounds.samples)
-        lengths = np.sqrt(self.diagonal(bounds.total).astype(np.float64))
+        ranges = low, high, total, self.bounds.expert, float(self.bounds.samples)
+        lengths = np.sqrt(self.diagonal.astype(np.float64))
         for top in range(0, self.dim, TILE):
             for left in range(top, self.dim, TILE):
                 tile, good = self._tile(top, left, lengths, ranges)
@@ -131,12 +129,12 @@ class Factor:
                     # Made again, a tile has the same integers: so the others come off.
                     for place in done:
                         tile, _ = self._tile(*place, lengths, ranges)
-                        add_integers(gram, dim, positions, *place, tile, -sign)
+                        add_integers(target, dim, positions, *place, tile, -sign)
                     raise InvariantError(
                         "the sums that follow from those sent are no integers or not possible; "
                         "these are not sums of any data set"
                     )
-                add_integers(gram, dim, positions, top, left, tile, sign)
+                add_integers(target, dim, positions, top, left, tile, sign)
                 done.append((top, left))
 
     def _tile(
@@ -152,3 +150,21 @@ class Factor:
                 return tile, True
         tile = self.root[:, rows].T @ self.root[:, columns]
         return tile, round_tile(tile, top, left, *ranges, ROUNDING)
+
+    def verify(self, margins: Margins) -> None:
+        """What a root makes certain is not checked; what it does not, at its own low cost."""
+        totals = margins.totals.astype(np.float64)
+        if margins.layout.experts:
+            # Every expert's codes sum to the constant 1, whose product with a column is its total.
+            codes = self.root[:, : len(margins.codes)]
+            ones = np.add.reduceat(codes, margins.offsets[:-1], axis=1)
+            if not (np.abs(ones.T @ self.root - totals) < CLOSE).all():
+                fail("an expert's codes sum to one for every sample", "they do not")
+        cross = margins.cross[self.basis].astype(np.float64)
+        labels = solve_triangular(self.lower, cross, lower=True, check_finite=False)
+        if not (np.abs(self.root.T @ labels - margins.cross) < CLOSE).all():
+            fail("the class sums belong to the same samples as the products", "they do not")
+        counts = np.sqrt(margins.class_counts.astype(np.float64))
+        shares = labels.T @ labels / np.outer(counts, counts)
+        if not np.linalg.eigvalsh(shares).max(initial=0.0) <= 1 + 1e-6:
+            fail("the class sums fit the class counts", "they are too large")

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.errors import InvariantError
+from safle.statistics.gram import Triangle
 from safle.statistics.kernels import triangle
 from safle.statistics.value import Margins, Statistics
 
@@ -217,7 +218,7 @@ class FreeSums:
 
     def take_products(self, statistics: Statistics) -> Packed:
         """The free products alone, in the integers of the gram."""
-        gram = statistics.gram
+        gram = statistics.gram.packed
         values = np.zeros(int(self.starts[-1]), gram.dtype)
         rows = self._rows_in(statistics)
         for at, row in enumerate(rows.tolist()):
@@ -250,17 +251,16 @@ class FreeSums:
             tuple(names[at] for at in classes.tolist()),
             sums.counts[classes],
         )
-        parts = [
-            margins.of_class(place).with_gram(
-                triangle.narrow(sums.class_grams[at], len(self.block))
-            )
-            for place, at in enumerate(classes.tolist() if self.by_class else [])
-        ]
+        parts = []
+        for place, at in enumerate(classes.tolist() if self.by_class else []):
+            own = triangle.narrow(sums.class_grams[at], len(self.block))
+            parts.append(margins.of_class(place).with_gram(Triangle(own, len(self.block))))
         gram = sums.gram
         if not occurring.all():
             gram = np.empty(triangle.packed_size(margins.dim), np.int64)
             triangle.take(sums.gram, self.dim, np.flatnonzero(occurring), gram)
-        return margins.with_gram(triangle.narrow(gram, margins.dim), tuple(parts))
+        narrow = Triangle(triangle.narrow(gram, margins.dim), margins.dim)
+        return margins.with_gram(narrow, tuple(parts))
 
     def powers(
         self, products: Packed, totals: Integers, class_grams: Sequence[Packed] = ()

@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics.memory import require
 from safle.encoders.codes import Codes, Layout
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvariantError
 from safle.statistics import counting
-from safle.statistics.factor import Factor
-from safle.statistics.invariants import Bounds
+from safle.statistics.gram import require_gram
 from safle.statistics.kernels import triangle
 from safle.statistics.value import Statistics
 
@@ -38,7 +36,7 @@ class GrowingSums:
         dense = layout.dense_dim
         self._layout = layout
         self.codes = np.empty(0, np.int64)
-        _require_gram(dense, 0, 4)
+        require_gram(dense, 4)
         self.gram: NDArray[np.signedinteger[Any]] = np.zeros(triangle.packed_size(dense), np.int32)
         # No entry of the gram is larger: it bounds what the diagonal has grown to.
         self._largest = 0
@@ -82,25 +80,10 @@ class GrowingSums:
         if self._largest > triangle.NARROW and self.gram.dtype == np.int32:
             self.gram = self.gram.astype(np.int64)
 
-    def add_gram(self, other: Statistics) -> None:
-        """Add a contribution's gram; what holds few samples is not multiplied out for it."""
+    def add_gram(self, other: Statistics, sign: int = 1) -> None:
+        """Add a contribution's gram, as it is held; ``sign`` -1 takes it back."""
         positions = self._positions(other.codes, self.codes)
-        if "gram" in vars(other):
-            self.spread_gram(other, 1)
-        elif isinstance(other.few, Factor):
-            other.few.add_to(self.gram, self.dim, positions, Bounds.of(other))
-        elif other.few is not None:
-            other.few.add_to(self.gram, positions[: len(other.codes)], self._offsets)
-
-    def spread_gram(self, other: Statistics, sign: int) -> None:
-        """Add a gram as it is; ``sign`` -1 takes it back."""
-        positions = self._positions(other.codes, self.codes)
-        if len(positions) != self.dim:
-            triangle.add_spread(self.gram, self.dim, other.gram, positions, sign)
-        elif sign > 0:
-            self.gram += other.gram
-        else:
-            self.gram -= other.gram
+        other.gram.add_to(self.gram, self.dim, positions, sign)
 
     def add_margins(self, other: Statistics, sign: int) -> None:
         """Add everything of ``other`` but its gram; ``sign`` -1 takes it back."""
@@ -157,7 +140,7 @@ class GrowingSums:
     def _widen_codes(self, codes: NDArray[np.int64]) -> None:
         dim = len(codes) + self._layout.dense_dim
         entries = triangle.packed_size(dim)
-        _require_gram(dim, len(codes), self.gram.itemsize)
+        require_gram(dim, self.gram.itemsize)
         positions = self._positions(self.codes, codes)
         gram: NDArray[np.signedinteger[Any]] = np.zeros(entries, self.gram.dtype)
         triangle.add_spread(gram, dim, self.gram, positions, 1)
@@ -174,14 +157,6 @@ class GrowingSums:
         """Rows of ``codes`` and of the dense columns in a gram over ``within``."""
         dense = len(within) + np.arange(self._layout.dense_dim)
         return np.concatenate([np.searchsorted(within, codes), dense]).astype(np.int64)
-
-
-def _require_gram(dim: int, seen: int, itemsize: int) -> None:
-    require(
-        triangle.packed_size(dim) * itemsize,
-        purpose=f"a gram of {dim} rows ({seen} codes seen)",
-        advice="use an encoder with smaller tables (group_size, buckets)",
-    )
 
 
 def _class_places(names: Sequence[ClassName], within: Sequence[ClassName]) -> NDArray[np.int64]:

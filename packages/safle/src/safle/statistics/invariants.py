@@ -26,20 +26,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import lapack
 
 from safle.basics.memory import require
 from safle.encoders.features import as_class_names
 from safle.errors import InvariantError
-from safle.statistics.factor import Factor
 from safle.statistics.kernels import triangle
 from safle.statistics.kernels.invariants import find_broken_pair, find_impossible
 from safle.statistics.kernels.rounding import gather_columns
-from safle.statistics.samples import Samples
 
 if TYPE_CHECKING:
     from safle.statistics.value import Margins, Statistics
@@ -50,8 +48,6 @@ where rounding cannot make as much of zero: 4 D^2 2^-53."""
 ROWS_AT_A_TIME = 256
 CLEAR = 1e-9
 """What is larger by more than this, relatively, is larger: rounding does less."""
-CLOSE = 0.25
-"""Integers that differ by less are equal."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +83,14 @@ class Bounds:
 def verify_margins(margins: Margins) -> None:
     """Check what holds without the gram: before anything of its size is unfolded."""
     if margins.cross.shape != (margins.dim, len(margins.class_names)):
-        _fail("shape", f"cross has shape {margins.cross.shape}, expected a row for each column")
+        fail("shape", f"cross has shape {margins.cross.shape}, expected a row for each column")
     if margins.class_counts.shape != (len(margins.class_names),):
-        _fail("shape", f"class_counts has shape {margins.class_counts.shape}")
+        fail("shape", f"class_counts has shape {margins.class_counts.shape}")
     codes, layout = margins.codes, margins.layout
     if (np.diff(codes) <= 0).any() or (
         len(codes) and not 0 <= codes[0] <= codes[-1] < layout.code_count
     ):
-        _fail("codes", f"not ascending within 0..{layout.code_count - 1}")
+        fail("codes", f"not ascending within 0..{layout.code_count - 1}")
     _check_classes(margins)
     _check_code_sums(margins)
     _check_dense_sums(margins)
@@ -108,38 +104,43 @@ def verify(statistics: Statistics, *, class_sums: bool = True) -> None:
     class_sums : check that the grams of the classes add up, which those that were read by them do
     """
     verify_margins(statistics)
-    _check_diagonal(statistics)
-    if isinstance(statistics.few, Factor):
-        _check_factor(statistics, statistics.few)
-    elif statistics.few is None:
-        _check_products(statistics)
-        _check_semidefinite(statistics)
+    _check_diagonal(statistics, statistics.gram.diagonal)
+    statistics.gram.verify(statistics)
     _check_by_class(statistics, sums=class_sums)
 
 
-def _fail(invariant: str, found: str) -> None:
+def verify_triangle(
+    margins: Margins, packed: NDArray[np.signedinteger[Any]], diagonal: NDArray[np.int64]
+) -> None:
+    """Check what holds of a whole gram, whose diagonal is that of these margins."""
+    _check_products(margins, packed, diagonal)
+    _check_semidefinite(margins, packed, diagonal)
+
+
+def fail(invariant: str, found: str) -> None:
+    """Raise the error of an invariant that does not hold."""
     raise InvariantError(f"{invariant}: {found}; these are not sums of any data set")
 
 
 def _check_classes(s: Margins) -> None:
     if as_class_names(s.class_names) != s.class_names:
-        _fail("class names", "not in ascending order")
+        fail("class names", "not in ascending order")
     if (s.class_counts <= 0).any():
-        _fail("class counts", "a class that is named has no samples")
+        fail("class counts", "a class that is named has no samples")
     if sum(s.class_counts.tolist()) > s.layout.most_samples:
-        _fail("class counts", f"{s.class_counts.sum()} samples exceed {s.layout.most_samples}")
+        fail("class counts", f"{s.class_counts.sum()} samples exceed {s.layout.most_samples}")
 
 
 def _check_code_sums(s: Margins) -> None:
     cross = s.cross[: len(s.codes)]
     if ((cross < 0) | (cross > s.class_counts)).any():
         row = int(np.argmax(((cross < 0) | (cross > s.class_counts)).any(axis=1)))
-        _fail("cross lies between zero and the class counts", f"it does not at {_place(s, row)}")
+        fail("cross lies between zero and the class counts", f"it does not at {_place(s, row)}")
     if not cross.any(axis=1).all():
-        _fail("a code that is named occurs", f"{_place(s, int(np.argmin(cross.any(axis=1))))}")
+        fail("a code that is named occurs", f"{_place(s, int(np.argmin(cross.any(axis=1))))}")
     for expert, (first, last) in enumerate(zip(s.offsets[:-1], s.offsets[1:], strict=True)):
         if not np.array_equal(cross[first:last].sum(axis=0), s.class_counts):
-            _fail("an expert's cross rows sum to the class counts", f"they do not in {expert}")
+            fail("an expert's cross rows sum to the class counts", f"they do not in {expert}")
 
 
 def _check_dense_sums(s: Margins) -> None:
@@ -148,14 +149,14 @@ def _check_dense_sums(s: Margins) -> None:
     low, high = (np.outer(limit, s.class_counts) for limit in limits.T)
     if ((sums < low) | (sums > high)).any():
         row = len(s.codes) + int(np.argmax(((sums < low) | (sums > high)).any(axis=1)))
-        _fail("class sums fit the encoder's range", f"they do not at {_place(s, row)}")
+        fail("class sums fit the encoder's range", f"they do not at {_place(s, row)}")
 
 
-def _check_diagonal(s: Statistics) -> None:
-    seen, diagonal = len(s.codes), s.diagonal
+def _check_diagonal(s: Margins, diagonal: NDArray[np.int64]) -> None:
+    seen = len(s.codes)
     if (diagonal[:seen] != s.totals[:seen]).any():
         row = int(np.argmax(diagonal[:seen] != s.totals[:seen]))
-        _fail(
+        fail(
             "cross rows sum to the diagonal",
             f"{s.totals[row]} against {diagonal[row]} at {_place(s, row)}",
         )
@@ -164,16 +165,16 @@ def _check_diagonal(s: Statistics) -> None:
     totals, power = s.totals[seen:].astype(object), diagonal[seen:]
     most = limits.sum(axis=1) * totals - s.sample_count * limits[:, 0] * limits[:, 1]
     if ((power > most) | (power < abs(totals))).any():
-        _fail("dense squares", "beyond what the encoder's range and the totals allow")
+        fail("dense squares", "beyond what the encoder's range and the totals allow")
     _check_labels(s, power)
     for first, last, longest in s.layout.dense_norms:
         if sum(power[first:last].tolist()) > s.sample_count * longest**2:
-            _fail("dense squares", f"more than samples clipped at {longest} have")
+            fail("dense squares", f"more than samples clipped at {longest} have")
     if ((power ^ s.totals[seen:]) & 1).any():
-        _fail("dense squares", "a square and its number are both even or both odd")
+        fail("dense squares", "a square and its number are both even or both odd")
 
 
-def _check_labels(s: Statistics, power: NDArray[np.int64]) -> None:
+def _check_labels(s: Margins, power: NDArray[np.int64]) -> None:
     """Squares are no smaller than what the classes' means alone have: ``sum_k m_ik^2 / n_k``."""
     sums = s.cross[len(s.codes) :]
     rough = (np.square(sums.astype(np.float64)) / s.class_counts).sum(axis=1)
@@ -181,19 +182,19 @@ def _check_labels(s: Statistics, power: NDArray[np.int64]) -> None:
     for column in np.flatnonzero(power < rough * (1 + CLEAR)).tolist():
         exact = sum(Fraction(m * m, n) for m, n in zip(sums[column].tolist(), counts, strict=True))
         if power[column] < exact:
-            _fail("dense squares", "smaller than the class sums allow")
+            fail("dense squares", "smaller than the class sums allow")
 
 
-def _check_products(s: Statistics) -> None:
+def _check_products(
+    s: Margins, packed: NDArray[np.signedinteger[Any]], diagonal: NDArray[np.int64]
+) -> None:
     bounds, seen = Bounds.of(s), len(s.codes)
-    if s.gram.shape != (triangle.packed_size(s.dim),) or s.gram.dtype != triangle.entry_type(
-        s.diagonal
-    ):
-        _fail("shape", f"gram is {s.gram.dtype} {s.gram.shape}")
+    if packed.dtype != triangle.entry_type(diagonal):
+        fail("shape", f"gram is {packed.dtype}, too wide or too narrow for its squares")
     if seen:
-        row, column = find_broken_pair(s.offsets, s.dim, s.gram, s.diagonal).tolist()
+        row, column = find_broken_pair(s.offsets, s.dim, packed, diagonal).tolist()
         if row >= 0:
-            _fail(
+            fail(
                 "a block's margins are its experts' diagonals, its own block is diagonal "
                 "and nothing is negative",
                 f"not so between {_place(s, row)} and {_place(s, column)}",
@@ -201,10 +202,10 @@ def _check_products(s: Statistics) -> None:
     if not s.layout.dense_dim:
         return
     row, column = find_impossible(
-        s.gram, seen, s.dim, bounds.low, bounds.high, bounds.total, s.diagonal, bounds.samples
+        packed, seen, s.dim, bounds.low, bounds.high, bounds.total, diagonal, bounds.samples
     ).tolist()
     if row >= 0:
-        _fail(
+        fail(
             "a product of two columns fits their ranges, totals and squares",
             f"not so between {_place(s, row)} and {_place(s, column)}",
         )
@@ -212,14 +213,16 @@ def _check_products(s: Statistics) -> None:
         mixed = np.empty((seen, s.layout.dense_dim), np.int64)
         for row in range(seen):
             at = triangle.start(row, s.dim) + seen
-            mixed[row] = s.gram[at : at + s.layout.dense_dim]
+            mixed[row] = packed[at : at + s.layout.dense_dim]
         sums = np.add.reduceat(mixed, s.offsets[:-1], axis=0)
         if (sums != s.totals[seen:]).any():
             expert = int(np.argmax((sums != s.totals[seen:]).any(axis=1)))
-            _fail("an expert's dense sums add up to the totals", f"they do not in {expert}")
+            fail("an expert's dense sums add up to the totals", f"they do not in {expert}")
 
 
-def _check_semidefinite(s: Statistics) -> None:
+def _check_semidefinite(
+    s: Margins, packed: NDArray[np.signedinteger[Any]], diagonal: NDArray[np.int64]
+) -> None:
     """By a Cholesky factorisation of ``C - M inverse(N) M'``, scaled to a unit diagonal of C."""
     size, entries = s.dim, triangle.packed_size(s.dim)
     require(
@@ -228,60 +231,41 @@ def _check_semidefinite(s: Statistics) -> None:
         advice="use a machine with more memory, or an encoder with fewer columns",
     )
     singular = min(SINGULAR, 4 * (size + len(s.class_names)) ** 2 * 2.0**-53)
-    power = s.diagonal.astype(np.float64)
-    if gather_columns(s.gram, size, np.flatnonzero(power <= 0)).any():
-        _fail("a column without power has no products", "one has")
+    power = diagonal.astype(np.float64)
+    if gather_columns(packed, size, np.flatnonzero(power <= 0)).any():
+        fail("a column without power has no products", "one has")
     scale = 1 / np.sqrt(np.where(power > 0, power, 1.0))
     means = s.cross * scale[:, None] / np.sqrt(s.class_counts.astype(np.float64))
-    packed = s.gram.astype(np.float64)
+    scaled = packed.astype(np.float64)
     for top in range(0, size, ROWS_AT_A_TIME):
         between = means[top : top + ROWS_AT_A_TIME] @ means[top:].T
         for row in range(top, min(top + ROWS_AT_A_TIME, size)):
             at = triangle.start(row, size) + row
-            packed[at : at + size - row] *= scale[row] * scale[row:]
-            packed[at : at + size - row] -= between[row - top, row - top :]
-            packed[at] += singular
-    full, _ = lapack.dtpttf(size, packed, uplo="L")
-    del packed
+            scaled[at : at + size - row] *= scale[row] * scale[row:]
+            scaled[at : at + size - row] -= between[row - top, row - top :]
+            scaled[at] += singular
+    full, _ = lapack.dtpttf(size, scaled, uplo="L")
+    del scaled
     _, info = lapack.dpftrf(size, full, uplo="L", overwrite_a=1)
     if info:
         where = _place(s, info - 1)
-        _fail("the products of columns and labels are semidefinite", f"not so at {where}")
-
-
-def _check_factor(s: Statistics, factor: Factor) -> None:
-    """What a root makes certain is not checked; what it does not, at its own low cost."""
-    totals = s.totals.astype(np.float64)
-    if s.layout.experts:
-        # Every expert's codes sum to the constant 1, whose product with a column is its total.
-        ones = np.add.reduceat(factor.root[:, : len(s.codes)], s.offsets[:-1], axis=1)
-        if not (np.abs(ones.T @ factor.root - totals) < CLOSE).all():
-            _fail("an expert's codes sum to one for every sample", "they do not")
-    labels = solve_triangular(
-        factor.lower, s.cross[factor.basis].astype(np.float64), lower=True, check_finite=False
-    )
-    if not (np.abs(factor.root.T @ labels - s.cross) < CLOSE).all():
-        _fail("the class sums belong to the same samples as the products", "they do not")
-    counts = np.sqrt(s.class_counts.astype(np.float64))
-    shares = labels.T @ labels / np.outer(counts, counts)
-    if not np.linalg.eigvalsh(shares).max(initial=0.0) <= 1 + 1e-6:
-        _fail("the class sums fit the class counts", "they are too large")
+        fail("the products of columns and labels are semidefinite", f"not so at {where}")
 
 
 def _check_by_class(s: Statistics, *, sums: bool) -> None:
     """Each class by itself, and whether its columns are shared out among the classes."""
     if len(s.by_class) != (len(s.class_names) if s.layout.class_layout else 0):
-        _fail("shape", f"the sums of {len(s.by_class)} classes; there are {len(s.class_names)}")
+        fail("shape", f"the sums of {len(s.by_class)} classes; there are {len(s.class_names)}")
     for place, part in enumerate(s.by_class):
         expected = s.of_class(place)
         for name in ("fingerprint", "layout", "class_names", "class_counts", "cross"):
             if not np.array_equal(getattr(part, name), getattr(expected, name)):
-                _fail("a class has the sums that its columns have", f"other {name} in {place}")
+                fail("a class has the sums that its columns have", f"other {name} in {place}")
         try:
             verify(part)
         except InvariantError as error:
             raise InvariantError(f"class {s.class_names[place]!r}: {error}") from error
-    if sums and s.by_class and not isinstance(s.few, Samples):
+    if sums and s.by_class:
         _check_class_sums(s)
 
 
@@ -290,8 +274,8 @@ def _check_class_sums(s: Statistics) -> None:
 
     block = len(s.codes) + np.arange(*s.layout.by_class)
     total = triangle.to_square(add_grams(s.by_class), len(block))
-    if not np.array_equal(s.columns(block, block), total):
-        _fail("the products of the classes add up", "they do not")
+    if not np.array_equal(s.gram.columns(block, block), total):
+        fail("the products of the classes add up", "they do not")
 
 
 def _place(s: Margins, row: int) -> str:

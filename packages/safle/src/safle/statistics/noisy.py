@@ -20,6 +20,7 @@ from safle.encoders.features import ClassName
 from safle.encoders.made import Made
 from safle.errors import CountOverflow, InvalidInput
 from safle.statistics.free_sums import FreeSums
+from safle.statistics.gram import Triangle
 from safle.statistics.kernels import triangle
 from safle.statistics.privacy import Privacy
 from safle.statistics.value import Statistics
@@ -61,7 +62,8 @@ class NoisyStatistics(Statistics):
         sums = free.restore(vector)
         codes = np.arange(made.layout.code_count)
         whole = made.fingerprint, made.layout, codes, sums.cross, tuple(classes), sums.counts
-        return NoisyStatistics(*whole, sums.gram, privacy=privacy)
+        gram = Triangle(sums.gram, made.layout.embedding_dim)
+        return NoisyStatistics(*whole, gram, privacy=privacy)
 
     @cached_property
     def released(self) -> Integers:

@@ -46,7 +46,7 @@ class Pending:
         counts = np.bincount(labels, minlength=len(names))
         classes = as_class_names(names)
         margins = Margins(made.fingerprint, made.layout, seen, cross, classes, counts)
-        return margins, Samples(rows, codes.dense, len(seen))
+        return margins, Samples(rows, codes.dense, margins.offsets)
 
     def _gather(self) -> tuple[Codes, list[ClassName], NDArray[np.int64]]:
         codes = [part for part, _ in self._parts]

@@ -11,20 +11,18 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 import safle
-from safle.basics.memory import require
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.encoders.made import Made
-from safle.statistics.factor import EVERY, Factor
-from safle.statistics.invariants import Bounds, verify
+from safle.statistics.gram import Gram
+from safle.statistics.invariants import verify
 from safle.statistics.kernels import triangle
-from safle.statistics.kernels.rounding import gather_columns
 from safle.statistics.samples import Samples
 
 
@@ -85,11 +83,7 @@ class Margins:
             self.class_counts[place : place + 1],
         )
 
-    def with_gram(
-        self,
-        gram: NDArray[np.signedinteger[Any]] | Samples | Factor,
-        by_class: tuple[Statistics, ...] = (),
-    ) -> Statistics:
+    def with_gram(self, gram: Gram, by_class: tuple[Statistics, ...] = ()) -> Statistics:
         """These margins with the grams that belong to them."""
         sums = self.codes, self.cross, self.class_names, self.class_counts, gram
         return Statistics(self.fingerprint, self.layout, *sums, by_class)
@@ -101,8 +95,7 @@ class Statistics(Margins):
 
     Attributes
     ----------
-    gram : int32 or int64, packed upper triangle over seen codes and dense columns; given as
-        `Samples` or `Factor`, it is multiplied out when it is first asked for
+    gram : of seen codes and dense columns
     by_class : where the layout counts columns by class, the statistics of each class alone, in
         these columns; in the order of ``class_names``
 
@@ -116,34 +109,8 @@ class Statistics(Margins):
     (3, True)
     """
 
-    gram: Any
+    gram: Gram
     by_class: tuple[Statistics, ...] = ()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.gram, Samples | Factor):
-            object.__setattr__(self, "_few", self.gram)
-            object.__delattr__(self, "gram")
-        else:
-            object.__setattr__(self, "_few", None)
-            self.gram.setflags(write=False)
-
-    @property
-    def few(self) -> Samples | Factor | None:
-        """What the gram follows from, where that is smaller: few samples, or their root."""
-        held: Samples | Factor | None = vars(self)["_few"]
-        return held
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            # A gram of few samples is far larger than they are: made when it is needed.
-            if name != "gram":
-                raise AttributeError(name)
-            gram = _multiply_out(self)
-            gram.setflags(write=False)
-            object.__setattr__(self, "gram", gram)
-            return gram
 
     @classmethod
     def empty(cls, made: Made) -> Self:
@@ -156,28 +123,17 @@ class Statistics(Margins):
             np.zeros((dense, 0), np.int64),
             (),
             np.zeros(0, np.int64),
-            np.zeros(triangle.packed_size(dense), np.int32),
+            Samples.none(made.layout),
         )
 
-    @cached_property
+    @property
     def diagonal(self) -> NDArray[np.int64]:
         """Diagonal of the gram, int64, (dim,): how often each code occurred."""
-        if self.few is not None:
-            return self.few.diagonal(self.totals)
-        return triangle.diagonal(self.gram, self.dim)
+        return self.gram.diagonal
 
-    def columns(
-        self, chosen: NDArray[np.int64], rows: NDArray[np.int64] | slice = EVERY
-    ) -> NDArray[np.int64]:
-        """Columns of the gram, int64, (dim, chosen); or ``rows`` of them alone."""
-        if self.few is not None:
-            return self.few.columns(chosen, rows)
-        return gather_columns(self.gram, self.dim, chosen)[rows]
-
-    def multiply_out(self) -> NDArray[np.signedinteger[Any]]:
-        """The packed gram; `InvariantError` where what it follows from has none of integers."""
-        gram: NDArray[np.signedinteger[Any]] = self.gram
-        return gram
+    def multiply_out(self) -> None:
+        """Make the packed gram; `InvariantError` where what it follows from gives no integers."""
+        self.gram.packed  # noqa: B018
 
     def class_gram(self, place: int) -> NDArray[np.int64]:
         """The gram of class number ``place`` alone, int64, (d, d).
@@ -198,7 +154,7 @@ class Statistics(Margins):
 
     def gram_square(self) -> NDArray[np.int64]:
         """The gram as a full matrix, int64, (dim, dim); for small ones."""
-        return triangle.to_square(self.gram, self.dim)
+        return triangle.to_square(self.gram.packed, self.dim)
 
     def verify(self) -> None:
         """Check the invariants of `safle.statistics.invariants`; raises `InvariantError`."""
@@ -255,7 +211,7 @@ class Statistics(Margins):
             and np.array_equal(self.class_counts, other.class_counts)
             and np.array_equal(self.codes, other.codes)
             and np.array_equal(self.cross, other.cross)
-            and np.array_equal(self.gram, other.gram)
+            and np.array_equal(self.gram.packed, other.gram.packed)
             and self.by_class == other.by_class
         )
 
@@ -266,21 +222,3 @@ class Statistics(Margins):
             f"<Statistics: {self.sample_count:,} samples, {len(self.class_names)} classes, "
             f"{self.dim:,} columns, encoder {self.fingerprint[:12]}…>"
         )
-
-
-def _multiply_out(statistics: Statistics) -> NDArray[np.signedinteger[Any]]:
-    """The packed gram of statistics that hold only what it follows from."""
-    dim, seen = statistics.dim, len(statistics.codes)
-    size, dtype = triangle.packed_size(dim), triangle.entry_type(statistics.diagonal)
-    require(
-        size * np.dtype(dtype).itemsize,
-        purpose=f"a gram of {dim} rows ({seen} codes seen)",
-        advice="use an encoder with smaller tables (group_size, buckets)",
-    )
-    gram: NDArray[np.signedinteger[Any]] = np.zeros(size, dtype)
-    few = statistics.few
-    if isinstance(few, Factor):
-        few.add_to(gram, dim, np.arange(dim), Bounds.of(statistics))
-    elif few is not None:
-        few.add_to(gram, np.arange(seen), statistics.offsets)
-    return gram

@@ -20,9 +20,9 @@ from safle.errors import InvariantError, WireError
 from safle.statistics import Statistics
 from safle.statistics.factor import Factor
 from safle.statistics.free_sums import FreeSums
+from safle.statistics.invariants import Bounds
 from safle.statistics.kernels import triangle
 from safle.statistics.kernels.elimination import first_independent
-from safle.statistics.samples import Samples
 from safle.statistics.value import Margins
 
 SPARE, BASIS_PER_SPARE = 8, 1
@@ -101,7 +101,7 @@ def choose(statistics: Statistics, per_spare: int = BASIS_PER_SPARE) -> Chosen |
         return None
     order = ordered_columns(statistics)
     choice = Choice.of(order, _basis(statistics, order, n), per_spare)
-    held = statistics.columns(choice.columns)
+    held = statistics.gram.columns(choice.columns)
     return (choice, held) if _determines(statistics, choice, held) else None
 
 
@@ -111,7 +111,7 @@ def _basis(statistics: Statistics, order: NDArray[np.int64], n: int) -> NDArray[
     # Mostly the first n are independent; the others are looked at only if they are needed.
     for tried in (min(n, most), most):
         candidates = order[:tried]
-        found = first_independent(statistics.columns(candidates, candidates), n)
+        found = first_independent(statistics.gram.columns(candidates, candidates), n)
         if len(found) == n:
             break
     basis[found] = True
@@ -121,17 +121,12 @@ def _basis(statistics: Statistics, order: NDArray[np.int64], n: int) -> NDArray[
 def _determines(statistics: Statistics, choice: Choice, held: NDArray[np.int64]) -> bool:
     """Whether the receiver would rebuild every entry, by random combinations of them."""
     try:
-        factor = Factor.of(held, choice.columns, choice.rank)
+        factor = Factor.of(held, choice.columns, choice.rank, Bounds.of(statistics))
     except InvariantError:
         return False
     signs = np.random.Generator(np.random.PCG64(0)).choice([-1.0, 1.0], (statistics.dim, PROBES))
-    if isinstance(statistics.few, Samples):
-        values = statistics.few.values().astype(np.float64)
-        exact = values.T @ (values @ signs)
-    else:
-        exact = triangle.multiply(statistics.gram, statistics.dim, signs)
-    rebuilt = factor.root.T @ (factor.root @ signs)
-    return bool((np.abs(rebuilt - exact) < TOLERANCE).all())
+    differences = factor.multiply(signs) - statistics.gram.multiply(signs)
+    return bool((np.abs(differences) < TOLERANCE).all())
 
 
 def _check_choice(
@@ -179,7 +174,7 @@ def read_choice(margins: Margins, data: bytes, per_spare: int = BASIS_PER_SPARE)
 def restore(margins: Margins, choice: Choice, values: NDArray[np.int64]) -> Factor:
     """The root of the gram that the values of `to_values` determine."""
     held = _from_values(margins, choice, values)
-    factor = Factor.of(held, choice.columns, choice.rank)
+    factor = Factor.of(held, choice.columns, choice.rank, Bounds.of(margins))
     _check_choice(margins, factor, choice, held)
     return factor
 

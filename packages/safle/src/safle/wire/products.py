@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from safle.errors import WireError
 from safle.statistics.free_sums import FreeSums
+from safle.statistics.gram import Triangle
 from safle.statistics.kernels import triangle
 from safle.statistics.value import Margins, Statistics
 
@@ -30,12 +31,13 @@ def write(statistics: Statistics) -> Packed:
     return _free(statistics).take_products(statistics)
 
 
-def read(margins: Margins, values: Packed, class_grams: Sequence[Packed] = ()) -> Packed:
-    """The packed gram, in its own integers, that has these free products."""
+def read(margins: Margins, values: Packed, class_grams: Sequence[Packed] = ()) -> Triangle:
+    """The gram that has these free products."""
     free = _free(margins)
     dtype = triangle.entry_type(free.powers(values, margins.totals, class_grams))
     # In Python's integers: the least of 64 bits has no absolute value in them.
     largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
     if largest > np.iinfo(dtype).max:
         raise WireError("an entry is larger than the squares of its columns allow")
-    return free.restore_gram(values, margins.totals, class_grams, dtype)
+    packed = free.restore_gram(values, margins.totals, class_grams, dtype)
+    return Triangle(packed, margins.dim)

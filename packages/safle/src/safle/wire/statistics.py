@@ -229,7 +229,7 @@ def _read_grams(margins: Margins, sections: Sections, form: str, limit: int) -> 
     if form == COLUMNS:
         return margins.with_gram(_read_columns(margins, sections), by_class)
     values = sections.read("products", (products.count(margins),))
-    own = [part.multiply_out() for part in by_class]
+    own = [part.gram.packed for part in by_class]
     return margins.with_gram(products.read(margins, values, own), by_class)
 
 
