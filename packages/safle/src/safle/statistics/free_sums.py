@@ -221,13 +221,17 @@ class FreeSums:
         gram = statistics.gram.packed
         values = np.zeros(int(self.starts[-1]), gram.dtype)
         rows = self._rows_in(statistics)
+        seen = rows >= 0
+        # Free columns among those of the statistics, and what of a row of the vector they fill.
+        free = np.zeros(statistics.dim, np.bool_)
+        free[rows[seen]] = True
         for at, row in enumerate(rows.tolist()):
-            columns = rows[self.firsts[at] :]
-            if row < 0 or not len(columns):
+            first = int(self.firsts[at])
+            if row < 0 or not seen[first:].any():
                 continue
-            target = values[self.starts[at] : self.starts[at + 1]]
-            seen = columns >= 0
-            target[seen] = gram[triangle.start(row, statistics.dim) + columns[seen]]
+            least = int(rows[first:][seen[first:]][0])
+            entries = gram[triangle.start(row, statistics.dim) :][least : statistics.dim]
+            values[self.starts[at] : self.starts[at + 1]][seen[first:]] = entries[free[least:]]
         return values
 
     def _rows_in(self, statistics: Statistics) -> Integers:
@@ -312,11 +316,13 @@ class FreeSums:
             raise InvariantError(f"a product of a code is larger than {MOST}")
         dim = self.dim
         gram = np.zeros(triangle.packed_size(dim), dtype)
+        free = np.zeros(dim, np.bool_)
+        free[self.rows] = True
         for at, row in enumerate(self.rows.tolist()):
-            columns = self.rows[self.firsts[at] :]
-            gram[triangle.start(row, dim) + columns] = products[
-                self.starts[at] : self.starts[at + 1]
-            ]
+            if self.firsts[at] < len(self.rows):
+                least = int(self.rows[self.firsts[at]])
+                entries = gram[triangle.start(row, dim) :][least:dim]
+                entries[free[least:]] = products[self.starts[at] : self.starts[at + 1]]
         for own in class_grams:
             triangle.add_spread(gram, dim, own, self.block, 1)
         self._restore_codes(gram, totals)

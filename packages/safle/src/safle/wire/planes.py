@@ -37,14 +37,20 @@ def value_bytes(halves: int) -> int:
     return (halves + 1) // 2
 
 
+def _integers(planes: int) -> type[np.signedinteger[Any]]:
+    """The narrowest type that holds so many bytes: the fewer, the faster."""
+    return np.int16 if planes <= 2 else np.int32 if planes <= 4 else np.int64
+
+
 def to_planes(values: NDArray[np.integer[Any]], halves: int) -> bytes:
     """``halves`` half bytes of every folded value, plane after plane."""
     flat, planes = values.reshape(-1), value_bytes(halves)
+    kind = np.dtype(_integers(planes))
     result = np.empty((planes, len(flat)), np.uint8)
     for first in range(0, len(flat), AT_A_TIME):
-        wide = flat[first : first + AT_A_TIME].astype(np.int64)
-        folded = ((wide << 1) ^ (wide >> 63)) << 4 * (halves % 2)
-        split = folded.astype("<i8").view(np.uint8).reshape(-1, 8)
+        wide = flat[first : first + AT_A_TIME].astype(kind)
+        folded = ((wide << 1) ^ (wide >> 8 * kind.itemsize - 1)) << 4 * (halves % 2)
+        split = folded.astype(kind.newbyteorder("<")).view(np.uint8).reshape(-1, kind.itemsize)
         result[:, first : first + AT_A_TIME] = split[:, :planes].T
     return result.tobytes()
 
