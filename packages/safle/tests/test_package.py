@@ -61,22 +61,3 @@ def test_heavy_packages_are_imported_where_they_are_used(statement, absent):
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
-
-
-def test_statistics_are_saved_and_loaded_by_whoever_has_one_room_alone(tmp_path):
-    """The sums know nothing of their bytes' room, and still find it."""
-    program = (
-        "import sys\n"
-        "from safle.encoders.calibration import DeclaredRange\n"
-        "from safle.encoders import LinearEncoder\n"
-        "from safle.statistics import Statistics, count\n"
-        "assert 'safle.wire' not in sys.modules\n"
-        "encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))\n"
-        "sent = count(encoder, [[0.2], [0.7]], ['ill', 'well'])\n"
-        "sent.save('a.stats')\n"
-        "print(Statistics.load('a.stats', made=encoder) == sent)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "True"

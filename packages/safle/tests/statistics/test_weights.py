@@ -85,7 +85,7 @@ def test_a_policy_counts_lines_whatever_their_weights(safle, folder):
 @pytest.mark.parametrize("cell", ["", "two", "-1", "1.5", "nan", "1e9"])
 def test_a_weight_that_is_no_whole_number_is_refused_with_its_line(tmp_path, cell):
     (tmp_path / "t.csv").write_text(f"w,a,label\n1,2,x\n{cell},3,y\n")
-    with pytest.raises(TableError, match="line 3 has weight") as refused:
+    with pytest.raises(TableError, match="line 3 has a weight") as refused:
         open_table(tmp_path / "t.csv", weight_column="w")
     assert refused.value.line == 3
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from safle.encoders import Encoder
     from safle.model import Model
     from safle.solver import Solution
-    from safle.statistics import Statistics
+    from safle.statistics.value import Sums
 
 RIDGE = "Regularisation: chosen from the statistics alone, none (minimum norm), or given."
 HEADS = click.Choice(["auto", "least-squares", "discriminant", "averaged", "quadratic"])
@@ -119,9 +119,9 @@ def solve(
 def solve_and_save(
     session: Session,
     encoder: Encoder,
-    statistics: Statistics,
+    statistics: Sums,
     output: Path,
-    explain: Callable[[Callable[[Statistics], object]], str],
+    explain: Callable[[Callable[[Sums], object]], str],
     *,
     curve: Path | None,
     **how: Any,
@@ -177,7 +177,7 @@ def check_usage(curve: Path | None, how: dict[str, Any]) -> None:
         pictures.require_matplotlib()
 
 
-def _state_memory(session: Session, statistics: Statistics, ridge: float | str) -> None:
+def _state_memory(session: Session, statistics: Sums, ridge: float | str) -> None:
     from safle.basics.memory import readable
     from safle.solver import solve_bytes
 
@@ -190,7 +190,7 @@ def _state_memory(session: Session, statistics: Statistics, ridge: float | str) 
     )
 
 
-def _advise(session: Session, encoder: Encoder, statistics: Statistics) -> None:
+def _advise(session: Session, encoder: Encoder, statistics: Sums) -> None:
     """Where there are more classes than anybody said when the encoder was made."""
     from safle.encoders.random_features import suits_by_class
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics.arguments import require_type
 from safle.encoders.codes import NOWHERE, WIDEST, Layout
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvalidInput, MissingExtra, SettingsError
@@ -165,7 +166,7 @@ def publish(
 
 def check_classes(total: Statistics, classes: Sequence[ClassName]) -> tuple[ClassName, ...]:
     """The declared classes in order; `InvalidInput` unless all of an exact sum are among them."""
-    total.require_exact()
+    require_type("the sum", total, Statistics, advice="exact sums, that have no noise yet")
     names = as_class_names(classes)
     if unknown := sorted({*total.class_names} - {*names}, key=str):
         raise InvalidInput(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.encoders.codes import Layout
-from safle.statistics import Statistics
+from safle.statistics.value import Sums
 
 LEAST_SPREAD, SPREAD_PER_FEATURE = 0.05, 0.3
 Matrix = NDArray[np.float64]
@@ -29,7 +29,7 @@ class ClassCovariances:
     spread : r v
     """
 
-    def __init__(self, statistics: Statistics) -> None:
+    def __init__(self, statistics: Sums) -> None:
         layout, n = statistics.layout, statistics.sample_count
         columns = squared_columns(layout)
         d = len(columns)

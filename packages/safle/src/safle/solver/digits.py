@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from safle.errors import SolveError
 from safle.solver.kernels import absolute_row_sums
-from safle.statistics import Statistics
 from safle.statistics.kernels import triangle
+from safle.statistics.value import Sums
 
 DIGIT_BITS = 20
 LEAST_DIGIT_BITS = 4
@@ -75,7 +75,7 @@ class System:
     unit : int64, (dim,), code units per real unit of each column; powers of two
     """
 
-    def __init__(self, statistics: Statistics, ridge: float, unit: Integers) -> None:
+    def __init__(self, statistics: Sums, ridge: float, unit: Integers) -> None:
         self.statistics, self.unit = statistics, unit
         sums = absolute_row_sums(statistics.gram.packed, statistics.dim)
         # Of floats, each rounded by less than 2^-53 of the sum: far less than is added.

@@ -22,7 +22,8 @@ from safle.solver.reduction import Reduction
 from safle.solver.ridge import CRITERIA, RidgeCurve, degrees_of_freedom, ridge_curve
 from safle.solver.solution import Solution
 from safle.solver.spectrum import Spectrum, spectrum_of
-from safle.statistics import Statistics
+from safle.statistics.noisy import NoisyStatistics
+from safle.statistics.value import Statistics, Sums
 
 log = logging.getLogger(__name__)
 Head = Literal["auto", "least-squares", "discriminant", "averaged", "quadratic"]
@@ -35,7 +36,7 @@ NOISY_TRIES = 8
 
 
 def solve(
-    statistics: Statistics,
+    statistics: Sums,
     *,
     ridge: float | Literal["auto"] = "auto",
     head: Head = "auto",
@@ -71,7 +72,7 @@ def solve(
     (('high', 'low'), 'averaged')
     """
     advice = "read_statistics(path) of a file, sum_statistics of several"
-    require_type("statistics", statistics, Statistics, advice=advice)
+    require_type("statistics", statistics, Statistics, NoisyStatistics, advice=advice)
     if criterion not in CRITERIA:
         raise InvalidInput(f"criterion {criterion!r}; expected one of {', '.join(CRITERIA)}")
     _check_ridge(ridge, head)
@@ -88,7 +89,7 @@ def solve(
     return _with_priors(solved, shift)
 
 
-def _check_statistics(statistics: Statistics) -> None:
+def _check_statistics(statistics: Sums) -> None:
     if not statistics.sample_count:
         raise InvalidInput("the statistics hold no samples; nothing can be solved")
     if len(statistics.class_names) > MOST_CLASSES:
@@ -98,7 +99,7 @@ def _check_statistics(statistics: Statistics) -> None:
         )
 
 
-def _shift(priors: Priors | None, head: str, statistics: Statistics) -> NDArray[np.float64] | None:
+def _shift(priors: Priors | None, head: str, statistics: Sums) -> NDArray[np.float64] | None:
     """What priors add to log posteriors, (class_count,); None as they were counted."""
     if head not in ("auto", *HEADS):
         raise InvalidInput(f"head {head!r}; expected one of auto, {', '.join(HEADS)}")
@@ -130,7 +131,7 @@ class _Choice(NamedTuple):
 
 
 def _choose_ridge(
-    statistics: Statistics, reduction: Reduction, criterion: Criterion, progress: Progress | None
+    statistics: Sums, reduction: Reduction, criterion: Criterion, progress: Progress | None
 ) -> _Choice:
     # Before the sweep, not after it: it takes about as long as the factorisation.
     require_memory(statistics, np.float32)
@@ -152,7 +153,7 @@ def _choose_ridge(
 
 
 def _solve_linear(
-    statistics: Statistics,
+    statistics: Sums,
     ridge: float | Literal["auto"],
     head: Head,
     criterion: Criterion,

@@ -30,7 +30,7 @@ from safle.solver.quadratic import can_square, quadratic, share
 from safle.solver.quadratic import temperature as temperature_of_squares
 from safle.solver.solution import Solution
 from safle.solver.temperature import find_temperature
-from safle.statistics import Statistics
+from safle.statistics.value import Sums
 
 HEADS = ("least-squares", "discriminant", "averaged", "quadratic")
 LEAST_PIVOT = 1e-13
@@ -41,7 +41,7 @@ Matrix = NDArray[np.float64]
 
 def put_head(
     head: str,
-    statistics: Statistics,
+    statistics: Sums,
     solved: Solution,
     real: Matrix,
     freedom: Callable[[], float] | None = None,
@@ -87,7 +87,7 @@ def put_head(
     return linear
 
 
-def _average_squares(statistics: Statistics, linear: Solution) -> Solution:
+def _average_squares(statistics: Sums, linear: Solution) -> Solution:
     """The mean of the quadratic head and of one that has weights, each at its temperature."""
     squared, part = quadratic(statistics, None), share(statistics)
     assert squared.quadratic is not None, "the quadratic head has squares"

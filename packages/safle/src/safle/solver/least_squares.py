@@ -18,11 +18,11 @@ from safle.solver.minimum_norm import minimum_norm
 from safle.solver.panels import Cholesky, PanelledMatrix, Progress
 from safle.solver.reduction import Reduction
 from safle.solver.solution import Solution
-from safle.statistics import Statistics
+from safle.statistics.value import Sums
 
 
 def least_squares(
-    statistics: Statistics,
+    statistics: Sums,
     reduction: Reduction,
     ridge: float,
     progress: Progress | None,
@@ -80,7 +80,7 @@ def _factored(
     return solve_exactly(system, approximate)
 
 
-def require_memory(statistics: Statistics, dtype: Any) -> None:
+def require_memory(statistics: Sums, dtype: Any) -> None:
     """Refuse to begin what would not fit; `NotEnoughMemory`."""
     size, classes = statistics.dim, len(statistics.class_names)
     require(

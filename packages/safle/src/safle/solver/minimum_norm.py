@@ -9,14 +9,12 @@ from scipy.linalg import eigh
 from safle.basics.memory import require
 from safle.errors import SolveError
 from safle.solver.reduction import Reduction
-from safle.statistics import Statistics
+from safle.statistics.value import Sums
 
 ROUNDING_UNITS = 1_000
 
 
-def minimum_norm(
-    statistics: Statistics, reduction: Reduction
-) -> tuple[NDArray[np.float64], int, float]:
+def minimum_norm(statistics: Sums, reduction: Reduction) -> tuple[NDArray[np.float64], int, float]:
     """Real weights, (dim, class_count), the numerical rank and the relative residual.
 
     The reduced coordinates are orthonormal and span the range of the gram, so the

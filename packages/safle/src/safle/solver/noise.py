@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import math
 
-from safle.statistics import Statistics
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.privacy import Privacy
+from safle.statistics.value import Sums
 
 SCATTER = 2.0
 """Times ``D^(-2/3)``: an eigenvalue farther out is one in thousands."""
 
 
-def privacy_of(statistics: Statistics) -> Privacy | None:
+def privacy_of(statistics: Sums) -> Privacy | None:
     """What was promised, of noisy statistics."""
     return statistics.privacy if isinstance(statistics, NoisyStatistics) else None
 
 
-def noise_ridge(statistics: Statistics) -> float:
+def noise_ridge(statistics: Sums) -> float:
     """The least ridge, in real units; 0 of exact statistics."""
     if not isinstance(statistics, NoisyStatistics):
         return 0.0

@@ -41,7 +41,7 @@ from safle.errors import InvalidInput, SolveError
 from safle.solver.class_covariances import ClassCovariances, squared_columns
 from safle.solver.ordered import log_shares
 from safle.solver.solution import OFFSET_BITS, Quadratic, Solution
-from safle.statistics import Statistics
+from safle.statistics.value import Sums
 
 POOLED = 0.9
 """a: 0.85 to 0.95 did alike on every data set tried, from 100 samples per class on."""
@@ -54,12 +54,12 @@ FACTOR_BITS = 15
 Matrix = NDArray[np.float64]
 
 
-def can_square(statistics: Statistics) -> bool:
+def can_square(statistics: Sums) -> bool:
     """Whether the statistics have what the quadratic head needs."""
     return len(squared_columns(statistics.layout)) > 0
 
 
-def share(statistics: Statistics) -> float:
+def share(statistics: Sums) -> float:
     """Of the quadratic head in the averaged one, 0 to 1.
 
     The more columns there are for a class beside those that are squared, the better linear
@@ -70,14 +70,14 @@ def share(statistics: Statistics) -> float:
     return at_half / (at_half + statistics.dim - d - len(statistics.layout.constants))
 
 
-def temperature(statistics: Statistics) -> float:
+def temperature(statistics: Sums) -> float:
     """T."""
     per_class = statistics.sample_count / len(statistics.class_names)
     d = len(squared_columns(statistics.layout))
     return TEMPERATURE * (1 + TEMPERATURE_PER_FEATURE * d / per_class)
 
 
-def directions(statistics: Statistics) -> int:
+def directions(statistics: Sums) -> int:
     """k, or 0 where triangles are no larger than so many directions."""
     d = len(squared_columns(statistics.layout))
     samples = SAMPLES_PER_DIRECTION * len(statistics.class_names)
@@ -85,7 +85,7 @@ def directions(statistics: Statistics) -> int:
     return k if 2 * k < d else 0
 
 
-def quadratic(statistics: Statistics, ridge: float | None) -> Solution:
+def quadratic(statistics: Sums, ridge: float | None) -> Solution:
     """The head, from statistics that are counted by class.
 
     Parameters

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.solver.kernels import fill_tile
-from safle.statistics import Statistics
+from safle.statistics.value import Sums
 
 Matrix = NDArray[np.float64]
 
@@ -27,7 +27,7 @@ class Reduction:
     dense columns that are not constant.
     """
 
-    def __init__(self, statistics: Statistics) -> None:
+    def __init__(self, statistics: Sums) -> None:
         layout, seen = statistics.layout, len(statistics.codes)
         self.dim = statistics.dim
         self.offsets = statistics.offsets if seen else np.zeros(1, np.int64)
@@ -135,6 +135,6 @@ class Reduction:
         return column
 
 
-def _totals(statistics: Statistics, real: NDArray[np.float64]) -> NDArray[np.float64]:
+def _totals(statistics: Sums, real: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sum over samples of every real column, (dim,): rows of cross, summed."""
     return statistics.cross.sum(axis=1) * real

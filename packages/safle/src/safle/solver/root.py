@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
 from safle.basics.memory import require
-from safle.statistics import Statistics
+from safle.statistics.value import Sums
 
 TOGETHER = 128
 """Columns that are taken at a time."""
@@ -44,7 +44,7 @@ class Root:
         return found
 
 
-def root_of(statistics: Statistics, real: Matrix) -> Root:
+def root_of(statistics: Sums, real: Matrix) -> Root:
     """The root of the real gram.
 
     Parameters

@@ -14,8 +14,8 @@ from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.solver.noise import privacy_of
 from safle.solver.ridge import RidgeCurve
-from safle.statistics import Statistics
 from safle.statistics.privacy import Privacy
+from safle.statistics.value import Sums
 
 OFFSET_BITS = 12
 """Of whitened values, behind the binary point."""
@@ -101,7 +101,7 @@ class Solution:
     sum_digest: str = ""
 
     @classmethod
-    def of(cls, statistics: Statistics, **solved: Any) -> Self:
+    def of(cls, statistics: Sums, **solved: Any) -> Self:
         """What was solved, with what the statistics say of its columns and classes."""
         return cls(
             fingerprint=statistics.fingerprint,

@@ -32,8 +32,8 @@ from safle.solver.noise import privacy_of
 from safle.solver.panels import Progress
 from safle.solver.reduction import Reduction
 from safle.solver.root import Root, root_of
-from safle.statistics import Statistics
 from safle.statistics.kernels import triangle
+from safle.statistics.value import Sums
 
 DECOMPOSE_UP_TO = 1_500
 STEPS = 20
@@ -94,7 +94,7 @@ class Spectrum:
 
 
 def spectrum_of(
-    statistics: Statistics,
+    statistics: Sums,
     reduction: Reduction,
     progress: Progress | None = None,
     *,
@@ -141,7 +141,7 @@ def _of_root(
 
 
 def _of_gram(
-    statistics: Statistics,
+    statistics: Sums,
     reduction: Reduction,
     target: Matrix,
     effort: int,

@@ -30,6 +30,8 @@ from safle.statistics.value import Margins, Statistics
 GATHERED = 8_192
 """Samples gathered before they are counted: a code first seen later makes the gram move."""
 
+EXACT = "exact sums; noisy ones are those of no samples: they are solved, not added"
+
 
 class Accumulator:
     """Statistics under construction, in memory that depends on the number of columns only.
@@ -120,8 +122,7 @@ class Accumulator:
 
     def add(self, other: Statistics) -> None:
         """Add a contribution."""
-        require_type("contribution", other, Margins)
-        other.require_exact()
+        require_type("contribution", other, Statistics, advice=EXACT)
         self.require(other)
         self._count_pending()
         self.reserve(other.sample_count)
@@ -135,7 +136,7 @@ class Accumulator:
 
     def subtract(self, other: Statistics) -> None:
         """Take a contribution back; `InvariantError` if it cannot have been part."""
-        other.require_exact()
+        require_type("contribution", other, Statistics, advice=EXACT)
         self.require(other)
         self._count_pending()
         known = set(other.class_names) <= set(self._sums.class_names)

@@ -26,7 +26,7 @@ from safle.encoders.features import ClassName
 from safle.errors import InvariantError
 from safle.statistics.gram import Triangle
 from safle.statistics.kernels import triangle
-from safle.statistics.value import Margins, Statistics
+from safle.statistics.value import Margins, Statistics, Sums
 
 Integers = NDArray[np.int64]
 Packed = NDArray[np.signedinteger[Any]]
@@ -199,7 +199,7 @@ class FreeSums:
             squares += [begin + inside for begin in begins]
         return np.concatenate(squares)
 
-    def take(self, statistics: Statistics, names: Sequence[ClassName]) -> Integers:
+    def take(self, statistics: Sums, names: Sequence[ClassName]) -> Integers:
         """The vector of statistics of (some of) these codes and classes; zeros of the others."""
         vector = np.zeros(self.size, np.int64)
         place = {name: at for at, name in enumerate(names)}
@@ -216,7 +216,7 @@ class FreeSums:
                 own[at] = self.by_class.take_products(part)
         return vector
 
-    def take_products(self, statistics: Statistics) -> Packed:
+    def take_products(self, statistics: Sums) -> Packed:
         """The free products alone, in the integers of the gram."""
         gram = statistics.gram.packed
         values = np.zeros(int(self.starts[-1]), gram.dtype)
@@ -234,7 +234,7 @@ class FreeSums:
             values[self.starts[at] : self.starts[at + 1]][seen[first:]] = entries[free[least:]]
         return values
 
-    def _rows_in(self, statistics: Statistics) -> Integers:
+    def _rows_in(self, statistics: Sums) -> Integers:
         """Rows of the free columns in the gram of statistics; -1 of codes that did not occur."""
         rows = np.full(self.dim, -1)
         rows[np.searchsorted(self._codes, statistics.codes)] = np.arange(len(statistics.codes))

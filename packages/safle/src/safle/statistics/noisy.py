@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +17,19 @@ from safle.basics.memory import require
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.encoders.made import Made
-from safle.errors import CountOverflow, InvalidInput
+from safle.errors import CountOverflow
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.gram import Triangle
 from safle.statistics.kernels import triangle
 from safle.statistics.privacy import Privacy
-from safle.statistics.value import Statistics
+from safle.statistics.value import Sums
 
 MOST = 1 << 61
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NoisyStatistics(Statistics):
+class NoisyStatistics(Sums):
     """Sums with noise, and what the noise promises: to solve and to publish, not to add.
 
     Examples
@@ -70,15 +69,6 @@ class NoisyStatistics(Statistics):
         """The free sums, as they travel."""
         return FreeSums(self.layout, len(self.class_names)).take(self, self.class_names)
 
-    def require_exact(self) -> NoReturn:
-        """Noisy sums are of no data set: they are neither verified nor added."""
-        raise InvalidInput(
-            "noisy statistics are for solving: they are the sums of no samples, and are neither "
-            "verified nor added; add up exact contributions, and publish their sum"
-        )
-
-    verify = require_exact
-
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, NoisyStatistics)
@@ -89,9 +79,7 @@ class NoisyStatistics(Statistics):
     __hash__ = None
 
     def __repr__(self) -> str:
-        return (
-            super().__repr__().replace("<Statistics", f"<NoisyStatistics ({self.privacy.promise})")
-        )
+        return super().__repr__().replace(":", f" ({self.privacy.promise}):", 1)
 
 
 def _check_sizes(free: FreeSums, released: Integers) -> None:

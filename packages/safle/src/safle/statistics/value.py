@@ -8,7 +8,6 @@ however they were split.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -16,7 +15,6 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-import safle
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.encoders.made import Made
@@ -90,50 +88,23 @@ class Margins:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Statistics(Margins):
-    """Sums over samples that all the rest follows from.
+class Sums(Margins):
+    """What a model is solved from: margins and their grams, exact or noisy.
 
     Attributes
     ----------
     gram : of seen codes and dense columns
     by_class : where the layout counts columns by class, the statistics of each class alone, in
         these columns; in the order of ``class_names``
-
-    Examples
-    --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
-    >>> a = count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"])
-    >>> b = count(encoder, [[0.7, 0.3]], ["ill"])
-    >>> (a + b).sample_count, a + b - b == a
-    (3, True)
     """
 
     gram: Gram
     by_class: tuple[Statistics, ...] = ()
 
-    @classmethod
-    def empty(cls, made: Made) -> Self:
-        """The statistics of no samples: the zero of `+`."""
-        dense = made.layout.dense_dim
-        return cls(
-            made.fingerprint,
-            made.layout,
-            np.empty(0, np.int64),
-            np.zeros((dense, 0), np.int64),
-            (),
-            np.zeros(0, np.int64),
-            Samples.none(made.layout),
-        )
-
     @property
     def diagonal(self) -> NDArray[np.int64]:
         """Diagonal of the gram, int64, (dim,): how often each code occurred."""
         return self.gram.diagonal
-
-    def multiply_out(self) -> None:
-        """Make the packed gram; `InvariantError` where what it follows from gives no integers."""
-        self.gram.packed  # noqa: B018
 
     def class_gram(self, place: int) -> NDArray[np.int64]:
         """The gram of class number ``place`` alone, int64, (d, d).
@@ -156,34 +127,61 @@ class Statistics(Margins):
         """The gram as a full matrix, int64, (dim, dim); for small ones."""
         return triangle.to_square(self.gram.packed, self.dim)
 
+    def __eq__(self, other: object) -> bool:
+        return (
+            type(other) is type(self)
+            and self.fingerprint == other.fingerprint
+            and self.class_names == other.class_names
+            and np.array_equal(self.class_counts, other.class_counts)
+            and np.array_equal(self.codes, other.codes)
+            and np.array_equal(self.cross, other.cross)
+            and np.array_equal(self.gram.packed, other.gram.packed)
+            and self.by_class == other.by_class
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        sizes = f"{self.sample_count:,} samples, {len(self.class_names)} classes"
+        columns = f"{self.dim:,} columns, encoder {self.fingerprint[:12]}…"
+        return f"<{type(self).__name__}: {sizes}, {columns}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Statistics(Sums):
+    """Sums over samples that all the rest follows from.
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> a = count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"])
+    >>> b = count(encoder, [[0.7, 0.3]], ["ill"])
+    >>> (a + b).sample_count, a + b - b == a
+    (3, True)
+    """
+
+    @classmethod
+    def empty(cls, made: Made) -> Self:
+        """The statistics of no samples: the zero of `+`."""
+        dense = made.layout.dense_dim
+        return cls(
+            made.fingerprint,
+            made.layout,
+            np.empty(0, np.int64),
+            np.zeros((dense, 0), np.int64),
+            (),
+            np.zeros(0, np.int64),
+            Samples.none(made.layout),
+        )
+
+    def multiply_out(self) -> None:
+        """Make the packed gram; `InvariantError` where what it follows from gives no integers."""
+        self.gram.packed  # noqa: B018
+
     def verify(self) -> None:
         """Check the invariants of `safle.statistics.invariants`; raises `InvariantError`."""
         verify(self)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a statistics file, atomically: `safle.write_statistics`."""
-        # By the package's own door: the sums do not know the room of their bytes.
-        safle.write_statistics(path, self)
-
-    @staticmethod
-    def load(path: str | os.PathLike[str], *, made: Made | None = None) -> Statistics:
-        """Read a statistics file, verified; of the encoder ``made``, if it is given.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from safle import DeclaredRange, LinearEncoder, count
-        >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
-        >>> sent = count(encoder, [[0.2], [0.7]], ["ill", "well"])
-        >>> with tempfile.NamedTemporaryFile(suffix=".stats") as file:
-        ...     sent.save(file.name)
-        ...     Statistics.load(file.name, made=encoder) == sent
-        True
-        """
-        return safle.read_statistics(path, made=made)
-
-    def require_exact(self) -> None:
-        """Refuse noisy sums, where those of samples are meant: these are."""
 
     def __add__(self, other: Statistics) -> Statistics:
         if not isinstance(other, Statistics):
@@ -202,23 +200,3 @@ class Statistics(Margins):
         total.add(self)
         total.subtract(other)
         return total.snapshot()
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Statistics)
-            and self.fingerprint == other.fingerprint
-            and self.class_names == other.class_names
-            and np.array_equal(self.class_counts, other.class_counts)
-            and np.array_equal(self.codes, other.codes)
-            and np.array_equal(self.cross, other.cross)
-            and np.array_equal(self.gram.packed, other.gram.packed)
-            and self.by_class == other.by_class
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return (
-            f"<Statistics: {self.sample_count:,} samples, {len(self.class_names)} classes, "
-            f"{self.dim:,} columns, encoder {self.fingerprint[:12]}…>"
-        )

@@ -9,6 +9,7 @@ from safle.encoders.histogram import Histogram
 from safle.statistics import Statistics
 from safle.statistics.evaluation import Evaluation
 from safle.statistics.noisy import NoisyStatistics
+from safle.statistics.value import Sums
 from safle.wire.container import peek_kind
 from safle.wire.evaluation import (
     EVALUATIONS,
@@ -69,7 +70,7 @@ _BY_TYPE: dict[type, FileKind[Any]] = {
 }
 
 
-def kind_for(value: Statistics | Histogram | Evaluation) -> FileKind[Any]:
+def kind_for(value: Sums | Histogram | Evaluation) -> FileKind[Any]:
     """The kind of file that a value is written as.
 
     >>> import numpy as np
@@ -89,7 +90,7 @@ def kind_named(name: str | None) -> FileKind[Any] | None:
     return next((kind for kind in _BY_TYPE.values() if kind.name == name), None)
 
 
-def encode(value: Statistics | Histogram | Evaluation) -> bytes:
+def encode(value: Sums | Histogram | Evaluation) -> bytes:
     """The bytes of a file of whatever can leave a site.
 
     >>> import numpy as np

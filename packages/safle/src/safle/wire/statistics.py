@@ -36,7 +36,6 @@ Admit = Callable[[tuple[ClassName, ...]], None]
 
 def _describe(statistics: Statistics, sections: Sections) -> dict[str, Any]:
     require_type("statistics", statistics, Statistics)
-    statistics.require_exact()
     form, chosen = _choose_form(statistics)
     bitmap = np.zeros(statistics.layout.code_count, np.bool_)
     bitmap[statistics.codes] = True
