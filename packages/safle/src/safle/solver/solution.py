@@ -127,7 +127,7 @@ class Solution:
         )
 
 
-def digest_of_sum(statistics: Statistics) -> str:
+def digest_of_sum(statistics: Sums) -> str:
     """SHA-256 of what tells a sum from others: encoder, classes, their counts and sums.
 
     A model carries it, so that nobody takes a store that has changed since for the one that it was
