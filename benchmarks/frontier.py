@@ -29,7 +29,7 @@ from benchmarks.frontier_network import train_network
 from benchmarks.frontier_picture import draw
 from benchmarks.report import Bar, Outcome, note
 from benchmarks.settings import REPOSITORY, Settings
-from safle import Model, PublicSample, Solution, StackEncoder, count, make_encoder, solve
+from safle import Model, PublicSample, Solution, count, make_encoder, solve
 from safle.encoders import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.random_features import suits_by_class
@@ -138,10 +138,6 @@ def makers(dataset: data.Dataset, *, quick: bool) -> Iterator[tuple[str, Maker]]
         return
     yield "linear of square roots", lambda sample, _: linear(sample)
     yield "embedding L=4 G=4 (SAFLe)", lambda sample, seed: embedding(sample, seed, 4)
-    yield (
-        "both, L=4 G=2",
-        lambda sample, seed: StackEncoder([linear(sample), embedding(sample, seed, 2)]),
-    )
     for most in BUDGETS:
         if units := _affordable(dataset, most):
             yield f"within {most} MB", partial(default, units=units)

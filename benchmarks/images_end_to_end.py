@@ -25,7 +25,6 @@ from safle import (
     Histogram,
     LinearEncoder,
     Model,
-    StackEncoder,
     Statistics,
     count,
     solve,
@@ -98,7 +97,6 @@ def _encoders(train: Split, parts: list[NDArray[np.int64]]) -> dict[str, Encoder
         "linear (AFL)": linear,
         "SAFLe L=4 G=2": pairs,
         "SAFLe L=2 G=4": fours,
-        "linear + SAFLe L=4 G=2": StackEncoder([linear, pairs]),
     }
     return {name: encoder.with_source(train.source) for name, encoder in plain.items()}
 

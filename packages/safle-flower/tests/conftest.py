@@ -13,7 +13,7 @@ from flower_support.federation import Federation
 def federation(tmp_path_factory) -> Federation:
     """Five unequal clients; the first three are those of a small federation."""
     sizes = {"a": 20, "b": 50, "c": 60, "d": 40, "e": 30}
-    return Federation.made(tmp_path_factory.mktemp("federation"), "stack", sizes)
+    return Federation.made(tmp_path_factory.mktemp("federation"), "table", sizes)
 
 
 @pytest.fixture

@@ -143,7 +143,7 @@ def test_masked_contributions_give_nothing(kind):
 
 
 def test_what_is_known_is_taken_off_exactly():
-    data = fixed_data("stack", 40)
+    data = fixed_data("table", 40)
     left = Residual.of(data.count())
     rest = data.part(slice(1, None)).count()
     first = count(data.encoder, data.features[:1], data.labels[:1])

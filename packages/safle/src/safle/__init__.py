@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         Encoder,
         LinearEncoder,
         RandomFeatureEncoder,
-        StackEncoder,
         TableEncoder,
         load_encoder,
     )
@@ -52,7 +51,6 @@ _HOMES = {
     "safle.encoders": (
         "EmbeddingEncoder",
         "Encoder",
-        "StackEncoder",
         "TableEncoder",
         "LinearEncoder",
         "RandomFeatureEncoder",
@@ -105,7 +103,6 @@ __all__ = [
     "SafleError",
     "Schema",
     "Solution",
-    "StackEncoder",
     "Statistics",
     "Store",
     "TableEncoder",

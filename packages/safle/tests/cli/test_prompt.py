@@ -22,7 +22,7 @@ WIDE = np.zeros(2_000)
     ("value", "said"),
     [
         (ENCODER, "3 features, 12 columns, fingerprint"),
-        (safle.make_encoder(safle.DeclaredMoments(WIDE, WIDE), "stack"), "2,000 features"),
+        (safle.make_encoder(safle.DeclaredMoments(WIDE, WIDE), "table"), "2,000 features"),
         (STATISTICS, "40 samples, 2 classes, 12 columns, encoder"),
         (safle.Accumulator(ENCODER), "0 samples, 0 classes"),
         (SOLUTION, "40 samples, 2 classes, 12 columns, averaged head, ridge"),

@@ -12,7 +12,6 @@ from safle.encoders import (
     EmbeddingEncoder,
     LinearEncoder,
     RandomFeatureEncoder,
-    StackEncoder,
     load_encoder,
     make_encoder,
 )
@@ -80,9 +79,6 @@ def random_features(**settings):
         (lambda: random_features(bits=9), "2..8"),
         (lambda: random_features(fraction_bits=0, terms=1, bits=8), "more fraction_bits"),
         (lambda: random_features(seed=-1), "seed -1"),
-        (lambda: StackEncoder([]), "1..64"),
-        (lambda: StackEncoder([embedding(3), embedding(4)]), "[3, 4]"),
-        (lambda: StackEncoder([StackEncoder([embedding()])]), "inner parts"),
         (lambda: Layout((65_537,)), "1..65536"),
         (lambda: Layout((65_536,) * 1025), "67174400"),
         (Layout, "expected 1.."),
@@ -169,8 +165,6 @@ def test_every_setting_changes_the_fingerprint():
         LinearEncoder(mean, deviation * 2),
         LinearEncoder(mean, deviation, fraction_bits=7),
     ]
-    made += [StackEncoder([made[0]]), StackEncoder([made[0], made[8]])]
-    made += [StackEncoder([made[8], made[0]]), StackEncoder([made[0], made[0]])]
     assert len({encoder.fingerprint for encoder in made}) == len(made)
     assert len(set(made)) == len(made)
     assert all(len(encoder.fingerprint) == 64 for encoder in made)

@@ -97,7 +97,7 @@ def test_rare_classes_are_less_likely_a_priori():
 
 
 def test_a_single_class_is_certain():
-    data = fixed_data("stack")
+    data = fixed_data("table")
     only = data.part(data.labels == 1)
     statistics = only.count()
     for options in ({"ridge": 1.0}, {}):

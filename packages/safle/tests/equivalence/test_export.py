@@ -200,7 +200,7 @@ def test_the_module_scripts_and_restores_from_its_state(kind):
 def test_the_module_owns_its_weights():
     torch = pytest.importorskip("torch")
     features, labels = random_data()
-    model = make_model(encoder_of("stack", PublicSample(features)), features, labels)
+    model = make_model(encoder_of("table", PublicSample(features)), features, labels)
     before = model.digest, model.decision_function(features)
     with torch.no_grad():
         for tensor in to_torch(model).state_dict().values():
@@ -255,7 +255,7 @@ def test_a_pt2_file_needs_no_safle_and_holds_no_pickle(tmp_path):
 def test_onnx_files_are_checked_named_and_reproducible(tmp_path):
     onnx = pytest.importorskip("onnx")
     features, labels = random_data()
-    model = make_model(encoder_of("stack", PublicSample(features)), features, labels)
+    model = make_model(encoder_of("table", PublicSample(features)), features, labels)
     export_onnx(model, tmp_path / "a.onnx")
     export_onnx(model, tmp_path / "b.onnx")
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()

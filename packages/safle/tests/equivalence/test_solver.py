@@ -231,7 +231,7 @@ def test_both_precisions_give_the_same_model(request, kind, ridge):
 
 
 def test_the_height_of_the_panels_does_not_change_the_model(monkeypatch):
-    data = fixed_data("stack", samples=400, feature_dim=12)
+    data = fixed_data("table", samples=400, feature_dim=12)
     statistics = data.count()
     expected = model_bytes(data.encoder, statistics, ridge=0.5)
     for height in (7, 64, 100):

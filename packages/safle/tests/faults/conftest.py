@@ -147,7 +147,7 @@ def at_most() -> Callable[[int], Any]:
 def refuses(at_most: Any) -> Callable[..., None]:
     """``refuses(data)``: a statistics file gives a `WireError`, with little work and memory."""
     # Compiling is neither: every kernel that reading takes is compiled before.
-    decode_statistics(encode_statistics(fixed_data("stack").count())).verify()
+    decode_statistics(encode_statistics(fixed_data("table").count())).verify()
 
     def check(data: bytes, match: str | None = None) -> None:
         started = time.process_time()

@@ -37,8 +37,8 @@ def bases():
     statistics = [
         fixed_data("embedding", 20, feature_dim=3).count(),
         fixed_data("linear", 20, feature_dim=3).count(),
-        fixed_data("stack", 20, feature_dim=3).count(),
-        Statistics.empty(fixed_encoder("stack")),
+        fixed_data("table", 20, feature_dim=3).count(),
+        Statistics.empty(fixed_encoder("table")),
         count(fixed_encoder("embedding", 2), np.zeros((1, 2)), ["só"]),
     ]
     histogram = Histogram.of(

@@ -240,7 +240,7 @@ def test_a_small_file_that_unfolds_to_a_gigabyte_is_refused_without_unfolding_it
     size = 1 << 30
     frame = zeros(size)
     assert len(frame) < 200_000
-    (tmp_path / "true").write_bytes(files["stack"][0])
+    (tmp_path / "true").write_bytes(files["table"][0])
     bombs = []
     for kind, (encoded, _) in files.items():
         for name in [*forge(encoded).sections, "other"]:

@@ -24,7 +24,7 @@ def forged(request, forge):
 
 @pytest.fixture
 def stack(forge):
-    return forge(encode_statistics(fixed_data("stack").count()))
+    return forge(encode_statistics(fixed_data("table").count()))
 
 
 def test_the_forger_can_make_a_true_file(forged):

@@ -18,10 +18,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import safle.model.estimator
 from safle import (
     EmbeddingEncoder,
-    LinearEncoder,
     PublicSample,
     SafleClassifier,
-    StackEncoder,
     count,
 )
 from safle.errors import EncoderMismatch, InvalidInput, SettingsError
@@ -299,14 +297,6 @@ def test_defaults_suit_any_number_of_features(bucketing, feature_dim):
     fitted = SafleClassifier(encoder="embedding", settings={"bucketing": bucketing}, ridge=1.0)
     fitted.partial_fit(X, np.arange(30) % 2)
     assert fitted.encoder_.feature_dim == feature_dim
-
-
-def test_a_stack_is_linear_and_embedding_side_by_side(train):
-    X, y = train
-    fitted = SafleClassifier(**SMALL | {"encoder": "stack"}).fit(X, y)
-    sample = PublicSample(X)
-    embedding = EmbeddingEncoder.calibrated(sample, buckets=3, group_size=3)
-    assert fitted.encoder_ == StackEncoder([LinearEncoder.calibrated(sample), embedding])
 
 
 def test_the_example_in_the_docstring():

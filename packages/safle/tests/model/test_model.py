@@ -179,7 +179,7 @@ def test_a_model_of_another_encoder_is_refused_naming_both(kind):
 
 
 def test_features_of_another_shape_are_refused(make_model):
-    model, data, _ = make_model("stack")
+    model, data, _ = make_model("linear")
     with pytest.raises(InvalidInput, match="5 columns"):
         model.predict(data.features[:, :5])
     with pytest.raises(InvalidInput, match="sample 0, column 0"):
@@ -187,7 +187,7 @@ def test_features_of_another_shape_are_refused(make_model):
 
 
 def test_no_features_give_no_predictions(make_model):
-    model, _, _ = make_model("stack")
+    model, _, _ = make_model("table")
     nothing = np.empty((0, 6))
     assert model.predict(nothing).shape == (0,)
     assert model.predict_proba(nothing).shape == (0, 3)

@@ -26,7 +26,7 @@ from safle.site.sheet import CLASSES_SHOWN, Sheet, write_release
 from safle.wire import encode_statistics
 from support.data_sets import fixed_data
 
-DATA = fixed_data("stack", 60)
+DATA = fixed_data("table", 60)
 
 
 @pytest.fixture

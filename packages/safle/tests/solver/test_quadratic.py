@@ -10,7 +10,6 @@ from safle import (
     Model,
     PublicSample,
     SafleClassifier,
-    StackEncoder,
     count,
     make_encoder,
     solve,
@@ -210,10 +209,10 @@ def test_a_given_ridge_is_added_to_the_covariances(counted):
 
 def test_in_a_stack_and_beside_units(counted):
     encoder, features, labels, _ = counted
-    tables = make_encoder(PublicSample(features), "embedding", buckets=2, group_size=2)
+    tables = make_encoder(PublicSample(features), "table", units=8, by_class=True)
     units = make_encoder(PublicSample(features), units=8, by_class=True)
     alone = quadratic(count(encoder, features, labels), None).quadratic
-    for other in (StackEncoder([tables, encoder]), units):
+    for other in (tables, units):
         total = count(other, features, labels)
         model = Model(other, solve(total))
         assert Model.from_bytes(model.to_bytes()).digest == model.digest

@@ -161,7 +161,7 @@ def test_progress_does_not_go_back_when_the_precision_is_raised(monkeypatch):
         return exactly(system, approximate)
 
     monkeypatch.setattr(least_squares, "solve_exactly", inaccurate_at_first)
-    calls = heard(fixed_data("stack").count(), ridge=1.0)
+    calls = heard(fixed_data("table").count(), ridge=1.0)
     assert len(tries) == 2
     assert all(a <= b for a, b in pairwise(calls))
     assert calls[-1] == 1.0

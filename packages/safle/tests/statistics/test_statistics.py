@@ -38,7 +38,7 @@ def test_adding_and_subtracting_leave_their_operands_alone(kind):
 
 
 def test_statistics_equal_only_statistics_of_the_same_data():
-    data = fixed_data("stack")
+    data = fixed_data("table")
     statistics = data.count()
     assert statistics == data.count()
     assert statistics != data.part(slice(0, 119)).count()
@@ -134,7 +134,7 @@ def test_a_gram_that_does_not_fit_is_refused_with_advice(monkeypatch):
 
 
 def test_empty_statistics_are_the_zero_of_their_encoder():
-    data = fixed_data("stack")
+    data = fixed_data("table")
     zero = Statistics.empty(data.encoder)
     zero.verify()
     assert (zero.sample_count, zero.class_names) == (0, ())

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from safle.cli.main import run
-from safle.encoders import Encoder, StackEncoder, load_encoder
+from safle.encoders import Encoder, load_encoder
 from safle.encoders.encoder_file import encoder_header, restore_encoder
 from safle.encoders.source import check_source
 from safle.errors import EncoderMismatch, SettingsError, SourceMismatch, WireError
@@ -73,16 +73,6 @@ def test_statistics_of_different_sources_do_not_add_up() -> None:
     )
     with pytest.raises(EncoderMismatch):
         first + second
-
-
-def test_parts_of_a_stack_share_a_source() -> None:
-    parts = [fixed_encoder("linear").with_source(OURS), fixed_encoder("embedding")]
-    with pytest.raises(SettingsError, match="different sources"):
-        StackEncoder(parts)
-    joined = StackEncoder([part.with_source(OURS) for part in parts])
-    assert joined.source == OURS
-    assert joined == StackEncoder([part.with_source("") for part in parts]).with_source(OURS)
-    assert restore_encoder(encoder_header(joined), joined.arrays()) == joined
 
 
 @pytest.mark.parametrize("source", ["two\nlines", "x" * 1001, 7, None, ["a"]])

@@ -130,12 +130,10 @@ class NoMemory:
 
 def test_the_block_of_a_layout():
     linear = Layout((), (4, 4), ((-9, 9), (4, 4)), by_class=(0, 2))
-    wider = Layout.side_by_side([Layout((3,), (8,)), linear])
+    wider = Layout((3,), (8, 4, 4), ((-32767, 32767), (-9, 9), (4, 4)), by_class=(1, 3))
     assert (wider.by_class, wider.class_layout) == ((1, 3), Layout((), (4, 4), ((-9, 9), (4, 4))))
     assert Layout.from_json(wider.to_json()) == wider
     assert (wider.only_by_class, linear.only_by_class) == (False, True)
-    with pytest.raises(SettingsError, match="2 parts count by class"):
-        Layout.side_by_side([linear, linear])
     for wrong in ((0, 1), (1, 1), (-1, 2), (0, 3), (2, 0)):
         with pytest.raises(SettingsError, match="counted by class"):
             replace(linear, by_class=wrong)

@@ -82,14 +82,14 @@ def test_float32_features_get_the_codes_of_their_exact_values(thresholds, values
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int64, np.uint32, np.bool_])
 def test_integers_get_the_codes_of_the_same_floats(dtype):
     features = np.random.default_rng(0).integers(0, 2, (50, 6)).astype(dtype)
-    encoder = fixed_encoder("stack")
+    encoder = fixed_encoder("table")
     codes, expected = encoder.encode(features), encoder.encode(features.astype(np.float64))
     assert np.array_equal(codes.symbols, expected.symbols)
     assert np.array_equal(codes.dense, expected.dense)
 
 
 def test_memory_mapped_features_get_the_same_codes(tmp_path):
-    data = fixed_data("stack")
+    data = fixed_data("table")
     np.save(tmp_path / "features.npy", data.features.astype(np.float16))
     mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
     expected = data.encoder.encode(data.features.astype(np.float16))
@@ -109,14 +109,6 @@ def test_tables_of_65536_rows_index_every_row(bucketing):
     symbols = encoder.encode(features).symbols
     assert symbols.dtype == np.uint16
     assert symbols.tolist() == [symbols_of(encoder, row) for row in features]
-
-
-@given(data_sets(kind="stack"))
-def test_a_stack_is_its_parts_side_by_side(drawn):
-    parts = [part.encode(drawn.features) for part in drawn.encoder.parts]
-    codes = drawn.encoder.encode(drawn.features)
-    assert np.array_equal(codes.symbols, np.concatenate([p.symbols for p in parts], axis=1))
-    assert np.array_equal(codes.dense, np.concatenate([p.dense for p in parts], axis=1))
 
 
 @given(encoders())

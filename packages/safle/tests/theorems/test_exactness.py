@@ -120,7 +120,7 @@ def test_the_number_of_threads_does_not_change_the_model(kind):
 
 @pytest.mark.parametrize("names", [[7, -3, 40], ["zebra", "Ähre", "ape"]])
 def test_classes_a_client_has_never_seen_are_aligned_by_name(names):
-    data = fixed_data("stack")
+    data = fixed_data("table")
     labels = np.array(names)[data.labels]
     whole = count(data.encoder, data.features, labels)
     assert whole.class_names == tuple(sorted(names))

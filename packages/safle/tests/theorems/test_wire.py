@@ -85,7 +85,7 @@ def test_class_names_survive(names):
 
 
 def test_equal_statistics_have_equal_files(tmp_path):
-    data = fixed_data("stack")
+    data = fixed_data("table")
     write_statistics(tmp_path / "a", data.count())
     halves = data.part(slice(0, 50)).count() + data.part(slice(50, None)).count()
     write_statistics(tmp_path / "b", halves)
@@ -121,7 +121,7 @@ def test_another_encoders_statistics_are_refused_naming_both():
 
 
 def test_the_limit_holds_for_the_file_its_content_and_its_gram(tmp_path):
-    statistics = fixed_data("stack", samples=300, feature_dim=20).count()
+    statistics = fixed_data("table", samples=300, feature_dim=20).count()
     encoded = encode_statistics(statistics)
     gram_bytes = statistics.gram.nbytes
     assert len(encoded) < gram_bytes

@@ -9,7 +9,6 @@ from safle.encoders.linear import LinearEncoder
 from safle.encoders.random_features import RandomFeatureEncoder, suits_by_class
 from safle.encoders.registry import kinds, make_encoder
 from safle.encoders.source import check_source
-from safle.encoders.stack import StackEncoder
 from safle.encoders.table import TableEncoder
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "Encoder",
     "LinearEncoder",
     "RandomFeatureEncoder",
-    "StackEncoder",
     "TableEncoder",
     "as_features",
     "check_source",

@@ -7,10 +7,10 @@ expert, then a column for every dense integer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, chain, groupby, repeat
+from itertools import chain, groupby, repeat
 from typing import Any
 
 import numpy as np
@@ -54,13 +54,6 @@ class Codes:
 
     def __len__(self) -> int:
         return len(self.symbols)
-
-    @staticmethod
-    def side_by_side(parts: Sequence[Codes]) -> Codes:
-        """The same samples under several encoders: symbols first, then dense columns."""
-        widest = np.result_type(*(part.symbols.dtype for part in parts))
-        symbols = np.concatenate([part.symbols.astype(widest) for part in parts], axis=1)
-        return Codes(symbols, np.concatenate([part.dense for part in parts], axis=1))
 
 
 @dataclass(frozen=True)
@@ -231,31 +224,6 @@ class Layout:
             tuple((low, high) for low, high in _expand(data["limits"], _is_pair)),
             tuple((first, last, most) for first, last, most in norms),
             (by_class[0], by_class[1]),
-        )
-
-    @staticmethod
-    def side_by_side(layouts: Sequence[Layout]) -> Layout:
-        """The layout of `Codes.side_by_side`; one of them at most counts by class."""
-        begins = [*accumulate((layout.dense_dim for layout in layouts), initial=0)]
-        blocks = [
-            (begin + layout.by_class[0], begin + layout.by_class[1])
-            for begin, layout in zip(begins, layouts, strict=False)
-            if layout.by_class != NOWHERE
-        ]
-        if len(blocks) > 1:
-            raise SettingsError(
-                f"{len(blocks)} parts count by class (by_class); expected one at most"
-            )
-        return Layout(
-            tuple(chain.from_iterable(layout.table_sizes for layout in layouts)),
-            tuple(chain.from_iterable(layout.dense_scales for layout in layouts)),
-            tuple(chain.from_iterable(layout.dense_limits for layout in layouts)),
-            tuple(
-                (begin + first, begin + last, most)
-                for begin, layout in zip(begins, layouts, strict=False)
-                for first, last, most in layout.dense_norms
-            ),
-            blocks[0] if blocks else NOWHERE,
         )
 
 

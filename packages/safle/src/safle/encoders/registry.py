@@ -32,7 +32,7 @@ def kinds() -> dict[str, type[Encoder]]:
     --------
     >>> from safle.encoders.registry import kinds
     >>> [*kinds()][:4]
-    ['random-features', 'embedding', 'linear', 'stack']
+    ['random-features', 'embedding', 'linear', 'table']
     """
     return {DEFAULT_KIND: _kinds[DEFAULT_KIND], **_kinds}
 

@@ -45,7 +45,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     ----------
     encoder : an `Encoder`, or the kind that `fit` calibrates from the quantiles of X, one of
         `safle.encoders.kinds`: "random-features" (the strongest), "embedding" (the paper's),
-        "linear" or "stack". Members of a federation must be given the same `Encoder`:
+        "linear" or "table". Members of a federation must be given the same `Encoder`:
         their own quantiles differ.
     settings : of that kind, by name, as for `safle.make_encoder`; not for an `Encoder`
     ridge : a positive number; 0 = minimum norm; "auto" = chosen by ``criterion``
