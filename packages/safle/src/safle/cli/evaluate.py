@@ -57,9 +57,11 @@ def evaluate(
 ) -> None:
     """Evaluate a model on a labelled table, or show what several sites have counted.
 
-    Every figure has an interval of 95 %. A class that the model has never seen counts as an
-    error. With --counts, a site writes integers that add up over sites: the confusion matrix, and
-    how many samples of each class were given which probability.
+    The samples must not be among those that were counted: the model has seen those, and does
+    better on them; the command cannot know. Every figure has an interval of 95 %. A class that
+    the model has never seen counts as an error. With --counts, a site writes integers that add up
+    over sites: the confusion matrix, and how many samples of each class were given which
+    probability.
     """
     from safle.basics import atomic
     from safle.cli.describe import privacy_facts
