@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from safle.cli.kinds import MARKS, looks_like
+from safle.cli.inspect import MARKS, looks_like
 
 TABLE = "age,dose,sex,label\n61,2,0,ill\n43,1,1,well\n"
 

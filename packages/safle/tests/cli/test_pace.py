@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from safle.cli import pace
-from safle.cli.pace import Pace
+from safle.cli import session
+from safle.cli.session import Pace
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(session.time, "monotonic", lambda: now[0])
     return now
 
 

@@ -95,8 +95,6 @@ def test_version_and_bare_command(folder: Path) -> None:
         ["count", "a.npz", "--nosuch"],
         ["count", "a.npz", "--encoder", "encoder.safetensors", "--batch", "0", "-o", "x"],
         ["count", "a.npz", "--encoder", "encoder.safetensors", "-o", "a.npz"],
-        ["count", "a.npz", "--encoder", "encoder.safetensors", "--crop", "9", "-o", "x"],
-        ["count", ".", "--encoder", "encoder.safetensors", "--ignore", "age", "-o", "x"],
         ["encoder", "make", "--range", "0", "1", "--sample", "a.npz", "-o", "x"],
         ["encoder", "make", "--sample", "a.npz", "--kind", "linear", "--buckets", "4", "-o", "x"],
         ["encoder", "make", "--sample", "a.npz", "--megabytes", "1", "--units", "9", "-o", "x"],

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.basics.texts import split_names
-from safle.cli.limit_options import chosen_limits, empty_option, limit_options
-from safle.cli.options import FOLDER, command, deadline_option, examples, option
+from safle.cli.options import (
+    FOLDER,
+    chosen_limits,
+    command,
+    deadline_option,
+    empty_option,
+    examples,
+    limit_options,
+    option,
+)
 from safle.cli.session import Session
 
 if TYPE_CHECKING:

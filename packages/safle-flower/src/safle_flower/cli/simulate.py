@@ -7,7 +7,7 @@ from typing import Any
 import rich_click as click
 
 from safle.cli import options as opt
-from safle.cli.limit_options import chosen_limits, limit_options
+from safle.cli.options import chosen_limits, limit_options
 from safle.cli.session import Session
 from safle_flower.cli.deploy import show_report
 
@@ -97,7 +97,7 @@ def _quieten_flower() -> None:
 
 
 def _evaluate(session: Session, folder: Path, test: Path, read: dict[str, Any]) -> None:
-    from safle.cli.scores import score
+    from safle.cli.reading import score
     from safle.model import load_model
 
     model = load_model(folder / "model.safetensors")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 
-import psutil
-
 from safle.errors import NotEnoughMemory, SettingsError
 
 MOST_MEMORY = 1 << 31
@@ -30,6 +28,9 @@ def readable(size: float) -> str:
 
 def require(size: int, *, purpose: str, advice: str) -> None:
     """Raise `NotEnoughMemory` if ``size`` bytes are more than this machine has free."""
+    # Only here: help answers without it.
+    import psutil
+
     available = psutil.virtual_memory().available
     if size > available:
         raise NotEnoughMemory(

@@ -1,4 +1,4 @@
-"""The command line: a federation with nothing but files, one command a module.
+"""The command line: a federation with nothing but files, a group of commands a module.
 
 Modules here import nothing heavy at the top, so that help answers at once. What is listed below
 is for the commands of other packages.
@@ -10,9 +10,13 @@ from safle.cli.options import (
     FOLDER,
     POSITIVE,
     Decorator,
+    chosen_limits,
     command,
+    deadline_option,
+    empty_option,
     encoder_file,
     examples,
+    limit_options,
     option,
     output,
     refuse_overwriting,
@@ -30,9 +34,13 @@ __all__ = [
     "POSITIVE",
     "Decorator",
     "Session",
+    "chosen_limits",
     "command",
+    "deadline_option",
+    "empty_option",
     "encoder_file",
     "examples",
+    "limit_options",
     "option",
     "option_group",
     "output",

@@ -12,8 +12,7 @@ from click.core import ParameterSource
 from click.globals import get_current_context
 
 from safle.cli import options as opt
-from safle.cli.count import CLASSES, EMPTY
-from safle.cli.releasing import policy_option
+from safle.cli.count import CLASSES, EMPTY, policy_option
 from safle.cli.session import Session
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""``safle evaluate``: how good a model's answers are, at one site or over all."""
+"""``safle evaluate`` and ``safle card``: how good a model is, for whoever relies on it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.cli import options as opt
-from safle.cli.releasing import masking_options, policy_option, release
+from safle.cli.count import masking_options, policy_option, release
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
     from safle.encoders.features import ClassName
     from safle.evaluation.report import Report
     from safle.model import Model
+    from safle.server.contribution import Entry
     from safle.site.counting import Counts
     from safle.statistics.evaluation import Evaluation
+
 
 FILES = "A model and a labelled table; or counts that --counts wrote, of one or several sites."
 COUNTS = "Write the counts of this table, for `safle sum`: no sample, no score of its own leaves."
@@ -105,7 +107,8 @@ def evaluate(
 def _count(
     session: Session, model: Model, data: Path, options: dict[str, Any]
 ) -> Counts[Evaluation]:
-    from safle.cli.scores import score
+
+    from safle.cli.reading import score
 
     session.announce_compilation()
     with session.progress(f"evaluating on {data.name}") as advance:
@@ -149,3 +152,78 @@ def _show(session: Session, report: Report, title: str, promised: dict[str, Any]
         session.table(titles, rows)
     session.table(CLASS_TITLES, report.rows())
     session.text(report.confusion_lines())
+
+
+EXAMPLE = "safle card model.safetensors --store store --test test.csv -o model-card.md"
+MODE = "How contributions travelled: readable by the server, or as private sums."
+
+
+@opt.command("With a model", EXAMPLE)
+@opt.model_argument
+@opt.option("--store", "The store that it was solved from.", "STORE", type=opt.FOLDER)
+@opt.option(
+    "--sum total", "The sum that it was solved from, if not a store.", "FILE", type=opt.FILE
+)
+@opt.option("--mode", MODE, type=click.Choice(["plain", "masked"]))
+@opt.option("--test", "Labelled features to measure it on.", "FILE", type=opt.FILE)
+@opt.table_options(labels=True)
+@opt.batch_option
+@opt.output("The Markdown file to write.", ".md")
+def card(
+    session: Session,
+    /,
+    model: Path,
+    store: Path | None,
+    total: Path | None,
+    mode: Any,
+    test: Path | None,
+    batch: int,
+    output: Path,
+    **selection: Any,
+) -> None:
+    """Write a model card: sites, samples, head, privacy, figures, digests and limits.
+
+    With --store or --sum, the model must have been solved from exactly that: a store that has
+    changed since is refused. It is Markdown, to be read and completed by people: what the model
+    is for, and who answers for it, is yours to add.
+    """
+    from safle.basics import atomic
+    from safle.cli.reading import score
+    from safle.evaluation.report import Report
+    from safle.model import load_model
+    from safle.server.card import write_card
+
+    opt.refuse_overwriting(output, model, total, test, selection["labels"])
+    session.announce_compilation()
+    loaded, figures = load_model(model), {}
+    sites = _sites(session, loaded, store, total)
+    if test is not None:
+        with session.progress(f"evaluating on {test.name}") as advance:
+            counts = score(loaded, test, batch, advance, **selection)
+        figures = Report(counts.total).facts()
+        figures = {"measured on": test.name, **figures}
+    text = write_card(loaded, sites=sites, mode=mode, figures=figures)
+    atomic.write_text(output, text)
+    session.text([f"{output}: a model card of {len(text.splitlines())} lines"])
+
+
+def _sites(session: Session, model: Model, store: Path | None, total: Path | None) -> list[Entry]:
+    """Who contributed; an error if the model was not solved from that."""
+    from safle.errors import InvalidInput
+    from safle.server.contribution import Contribution
+    from safle.server.store import Store
+    from safle.solver.solution import digest_of_sum
+
+    if store is not None:
+        with (
+            Store.open(store) as opened,
+            session.progress(f"summing {len(opened.members)} contributions") as advance,
+        ):
+            opened.check_origin(model, advance)
+            return list(opened.members.values())
+    if total is None:
+        return []
+    statistics, entry = Contribution.read(total).open(model.encoder)
+    if digest_of_sum(statistics) != model.sum_digest:
+        raise InvalidInput(f"{total}: the model was solved from another sum; name that one")
+    return [entry]

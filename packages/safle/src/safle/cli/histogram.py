@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.cli import options as opt
-from safle.cli.releasing import masking_options, policy_option, release
+from safle.cli.count import masking_options, policy_option, release
 from safle.cli.session import Advance, Session
 
 if TYPE_CHECKING:

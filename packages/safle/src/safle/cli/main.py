@@ -14,26 +14,20 @@ import rich_click as click
 
 from safle.basics.texts import printable
 from safle.cli.airlock import airlock
-from safle.cli.card import card
-from safle.cli.count import count
+from safle.cli.count import count, rehearse, show_log
 from safle.cli.demo import demo
 from safle.cli.encoder import encoder
-from safle.cli.evaluate import evaluate
-from safle.cli.export import export
-from safle.cli.fit_temperature import fit_temperature
+from safle.cli.evaluate import card, evaluate
 from safle.cli.histogram import histogram
-from safle.cli.inspect_file import inspect_file
-from safle.cli.log import show_log
+from safle.cli.inspect import inspect_file
 from safle.cli.options import examples, option, session_options
-from safle.cli.predict import predict
+from safle.cli.predict import export, fit_temperature, predict
 from safle.cli.private import private
 from safle.cli.publish import publish
-from safle.cli.rehearse import rehearse
 from safle.cli.schema import schema
 from safle.cli.session import Session, explain
-from safle.cli.solve import solve
+from safle.cli.solve import add_up, solve
 from safle.cli.store import store
-from safle.cli.sum import add_up
 
 COMMANDS = (
     *(encoder, rehearse, count, store, evaluate),

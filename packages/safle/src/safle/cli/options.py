@@ -1,17 +1,23 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the rule of overwriting."""
+
+from __future__ import annotations
 
 import errno
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import rich_click as click
 from click.core import ParameterSource
 from click.globals import get_current_context
 
+from safle.basics.texts import split_names
 from safle.cli.session import Session
+
+if TYPE_CHECKING:
+    from safle.server.limits import Limits
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 FIRST = "Five to see first"
@@ -127,7 +133,7 @@ def _check_place(
 
 
 def _check_kind(path: Path, kinds: tuple[str, ...]) -> None:
-    from safle.cli.kinds import kind_of, looks_like
+    from safle.cli.inspect import kind_of, looks_like
 
     found = kind_of(path)
     if found not in kinds and not (found == "table" and looks_like(path, kinds)):
@@ -267,3 +273,36 @@ def refuse_overwriting(output: Path | None, *inputs: Path | None) -> None:
     for path in inputs:
         if path is not None and path.exists() and output.samefile(path):
             raise click.UsageError(f"{output} would overwrite an input; choose another name")
+
+
+_FIRST = "any: the first client's"
+_TYPES = click.Choice(["any", "int", "str"])
+
+
+def _limit(name: str, text: str, metavar: str | None, default: str, kind: Any = None) -> Decorator:
+    return option(name, text, metavar, type=kind, show_default=default)
+
+
+limit_options = options(
+    _limit("--most-samples", "Refuse a client that claims more samples.", "N", "10 million", COUNT),
+    _limit("--most-classes", "Refuse what brings more classes than this.", "N", "1,000", COUNT),
+    _limit("--only-classes", "Refuse all other classes.", "A,B,C", "any"),
+    _limit("--class-type", "Refuse classes of the other type.", None, _FIRST, _TYPES),
+)
+
+empty_option = option(
+    "--allow-empty", "Take contributions of no samples.", is_flag=True, default=None
+)
+
+
+def chosen_limits(options: dict[str, Any], before: Limits | None = None) -> Limits:
+    """Take the limits out of a command's ``options``; what they do not say is as ``before``."""
+    from dataclasses import replace
+
+    from safle.server.limits import Limits
+
+    named = ("most_samples", "most_classes", "only_classes", "class_type", "allow_empty")
+    given = {name: value for name in named if (value := options.pop(name, None)) is not None}
+    if "only_classes" in given:
+        given["classes"] = split_names(given.pop("only_classes"))
+    return replace(before or Limits(), **given)

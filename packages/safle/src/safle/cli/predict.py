@@ -1,10 +1,14 @@
-"""``safle predict``: a model and features -> classes, in a .csv file."""
+"""With a model: ``safle predict``, ``safle fit-temperature`` and ``safle export``."""
 
 from __future__ import annotations
 
 import csv
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import rich_click as click
 
 from safle.cli import options as opt
 from safle.cli.session import Session
@@ -98,3 +102,69 @@ def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any
         return [[name] for name in names]
     odds = probabilities(scores, model.head, model.temperature or 1.0).tolist()
     return [[name, *own] for name, own in zip(names, odds, strict=True)]
+
+
+COUNTS = "Counts that `safle evaluate --counts` wrote, of one or several sites."
+
+
+@opt.command(
+    "With a model",
+    "safle evaluate model.safetensors held_out.csv --counts a.eval",
+    "safle fit-temperature model.safetensors a.eval b.eval -o fitted.safetensors",
+)
+@opt.model_argument
+@click.argument("counts", nargs=-1, required=True, type=opt.FILE, help=COUNTS)
+@opt.output("The model to write.", "model")
+def fit_temperature(
+    session: Session, /, model: Path, counts: tuple[Path, ...], output: Path
+) -> None:
+    """Give a model the temperature that suits its answers on samples it was not made of.
+
+    For heads that statistics tell no temperature of: those of noisy sums, and those counted by
+    class. Probabilities change, and no class does.
+
+    Counts do not say which samples they are of. On those that the model was made of it is right
+    too often, and the temperature would make it too sure: evaluate on others.
+    """
+    from safle.cli.describe import temperature_of
+    from safle.evaluation.temperature import fit_temperature as fit
+    from safle.model import load_model
+    from safle.wire import read_evaluation
+
+    opt.refuse_overwriting(output, *counts)
+    before = load_model(model)
+    total = reduce(add, map(read_evaluation, counts))
+    made = fit(before, total)
+    made.save(output)
+    facts = {
+        "probabilities": temperature_of(made),
+        "before": temperature_of(before),
+        "samples": f"{total.sample_count:,}",
+        "digest": made.digest,
+    }
+    session.facts(f"{output}: model", facts)
+
+
+LOAD = {"torch": "torch.export.load({!r}).module()", "onnx": "onnxruntime.InferenceSession({!r})"}
+TO = "A torch program (.pt2) or an ONNX graph."
+
+
+@opt.command("With a model", "safle export model.safetensors --to onnx -o model.onnx")
+@opt.model_argument
+@opt.option("--to target", TO, type=click.Choice([*LOAD]), required=True)
+@opt.output("The file to write.", ".onnx", ".pt2")
+def export(session: Session, /, model: Path, target: str, output: Path) -> None:
+    """Export a model to torch or ONNX; both predict the same classes, without safle."""
+    from safle.basics.memory import readable
+    from safle.model import load_model
+    from safle.model.export import export_onnx, export_torch
+
+    opt.refuse_overwriting(output, model)
+    write = {"torch": export_torch, "onnx": export_onnx}[target]
+    write(load_model(model), output)
+    facts = {
+        "format": target,
+        "file": readable(output.stat().st_size),
+        "load with": LOAD[target].format(str(output)),
+    }
+    session.facts(f"{output}: exported model", facts)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from safle.cli.count import policy_option
 from safle.cli.options import BY_FILES, FILE, POSITIVE, command, option, output, refuse_overwriting
-from safle.cli.releasing import policy_option
 from safle.cli.session import Session
 
 if TYPE_CHECKING:

@@ -16,7 +16,9 @@ from safle.encoders.histogram import Grid
 from safle.encoders.outside import Outside
 from safle.encoders.source import check_source
 from safle.errors import InvalidInput, TableError
-from safle.site.counting import Block
+from safle.model import Model
+from safle.site.counting import Block, Counts, evaluate_blocks
+from safle.statistics.evaluation import Evaluation
 from safle.tables import Table, open_table, read_ranges
 from safle.tables.labels import parse_labels
 
@@ -107,3 +109,15 @@ def declared_grid(
         declared = read_ranges(ranges[0])
         return Grid(declared.low, declared.high, ranges[1])
     return None if grid is None else Grid(*grid)
+
+
+def score(
+    model: Model, path: Path, batch: int, advance: Advance, **selection: Any
+) -> Counts[Evaluation]:
+    """Counts of a model's answers on a labelled table."""
+    # What does not say is let pass here: nothing is added to anyone's sum.
+    table = open_matching(model.encoder, path, trusted=True, **selection)
+    counts = evaluate_blocks(model, advancing(table, batch, advance), table.weights, where=path)
+    if not counts.total.sample_count:
+        raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")
+    return counts

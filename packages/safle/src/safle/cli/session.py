@@ -1,10 +1,11 @@
-"""What one run of the command says, and where: results on stdout, the rest on stderr."""
+"""What every command shares: its options, the ways it talks to its user, and how fast work goes."""
 
 from __future__ import annotations
 
 import sys
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,8 +17,6 @@ from safle.errors import SafleError, SafleWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from safle.cli.pace import Pace
 
 Advance = Callable[[float], None]
 """Called with what is done: the share, 0 to 1, or how many things."""
@@ -113,8 +112,6 @@ class Session:
         Called with the finished share or, of ``total`` things with a ``unit``, with how many
         are done; the first call says what was done before this run.
         """
-        from safle.cli.pace import Pace
-
         pace = Pace(total, unit)
         if self.quiet:
             yield lambda _: None
@@ -168,3 +165,48 @@ def explain(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"out of memory: {error}"
     return f"unexpected {type(error).__name__}: {error}; please report it, with --debug's output"
+
+
+WINDOW = 30.0
+"""Seconds that the pace is taken over: the machine may be busier now than at first."""
+
+
+class Pace:
+    """What is done of a total; its text names the pace and the time left.
+
+    With a ``unit`` it counts things, without one it is a share.
+    """
+
+    def __init__(self, total: float = 1.0, unit: str = "") -> None:
+        self.total = total
+        self._unit = unit
+        self._times: deque[tuple[float, float]] = deque()
+
+    def update(self, done: float) -> None:
+        """So much is done; the first time, so much was before the work began."""
+        now = time.monotonic()
+        self._times.append((now, done))
+        while len(self._times) > 2 and now - self._times[0][0] > WINDOW:
+            self._times.popleft()
+
+    @property
+    def rate(self) -> float:
+        """How much a second; 0 while it is unknown."""
+        if len(self._times) < 2:
+            return 0.0
+        (start, before), (now, done) = self._times[0], self._times[-1]
+        return (done - before) / max(now - start, 1e-9)
+
+    def __str__(self) -> str:
+        done = self._times[-1][1] if self._times else 0
+        text, pace = f"{done / max(self.total, 1):.0%}", ""
+        if self._unit:
+            text = f"{done:,} of {self.total:,} {self._unit}"
+            pace = f", {self.rate:,.0f} {self._unit}/s"
+        return f"{text}{pace}, {self._left(done)} left" if self.rate > 0 else text
+
+    def _left(self, done: float) -> str:
+        """Hours, minutes and seconds."""
+        minutes, seconds = divmod(round((self.total - done) / self.rate), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli.limit_options import chosen_limits, empty_option, limit_options
 from safle.cli.options import (
     FILE,
     FIRST,
+    chosen_limits,
     command,
+    empty_option,
     examples,
+    limit_options,
     option,
     output,
     store_argument,
