@@ -11,7 +11,7 @@ import rich_click as click
 
 from safle.cli import FILE, FOLDER, Session, command, option
 from safle.errors import InvalidInput
-from safle_images.cli.options import BACKBONE, LABEL_COLUMN, running
+from safle_images.cli import BACKBONE, LABEL_COLUMN, running
 
 if TYPE_CHECKING:
     from safle_lab.experiments.data import DataSet
