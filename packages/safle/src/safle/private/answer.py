@@ -10,7 +10,7 @@ from safle.encoders.features import is_digest
 from safle.errors import FederationError, WireError
 from safle.private.keys import PrivateKey
 from safle.private.round import PrivateRound
-from safle.private.signed import Head, Signed
+from safle.private.signed import Signed, SignedHead
 from safle.private.vector import Bytes
 from safle.wire import container
 
@@ -51,7 +51,7 @@ class KeyholderAnswer:
         """The bytes of the answer's file, the same every time."""
         payload = self.masks.tobytes()
         said = {"round": self.round_digest, "request": self.request_digest}
-        head = Head.sign(key, KIND, payload, keyholder=self.keyholder, **said)
+        head = SignedHead.sign(key, KIND, payload, keyholder=self.keyholder, **said)
         return head.to_bytes(container.ANSWER, payload)
 
     @staticmethod

@@ -16,7 +16,7 @@ from safle.errors import DuplicateContribution, FederationError, SafleError, Wir
 from safle.private.answer import KeyholderAnswer
 from safle.private.masked import LARGEST_HEAD, Masked, check_head
 from safle.private.round import PrivateRound
-from safle.private.signed import Head
+from safle.private.signed import SignedHead
 from safle.private.vector import Bytes, unpack
 from safle.site.log import log_refusal, write_log
 from safle.wire import container
@@ -46,7 +46,7 @@ class Request:
     """
 
     private_round: PrivateRound
-    heads: dict[str, Head]
+    heads: dict[str, SignedHead]
 
     @property
     def members(self) -> frozenset[str]:
@@ -86,7 +86,7 @@ class Request:
             raise WireError(f"heads of {size} bytes; those of all clients have at most {most}")
         try:
             content = json.loads(opened.section("heads", size))
-            heads = [Head.from_json(head) for head in content]
+            heads = [SignedHead.from_json(head) for head in content]
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             if isinstance(error, SafleError):
                 raise
@@ -194,7 +194,7 @@ class Gathering:
 
     def __init__(self, private_round: PrivateRound) -> None:
         self.private_round = private_round
-        self._heads: dict[str, Head] = {}
+        self._heads: dict[str, SignedHead] = {}
         self._total = private_round.sizes.zeros()
 
     @property

@@ -12,7 +12,7 @@ from safle.errors import FederationError, WireError
 from safle.private.keys import PrivateKey
 from safle.private.masks import SEED_BYTES, add_masks, derive_key, new_seed
 from safle.private.round import PrivateRound
-from safle.private.signed import Head, Signed
+from safle.private.signed import Signed, SignedHead
 from safle.private.vector import Bytes, pack
 from safle.wire import container
 
@@ -43,7 +43,7 @@ class Masked:
     """
 
     client: str
-    head: Head
+    head: SignedHead
     vector: Bytes = field(repr=False)
 
     def to_bytes(self) -> bytes:
@@ -97,10 +97,10 @@ def mask(private_round: PrivateRound, key: PrivateKey, value: Any) -> Masked:
         for name, keyholder in private_round.keyholders.items()
     }
     fields = {"round": private_round.digest, "client": client, "boxes": boxes}
-    return Masked(client, Head.sign(key, KIND, vector.data, **fields), vector)
+    return Masked(client, SignedHead.sign(key, KIND, vector.data, **fields), vector)
 
 
-def check_head(head: Head, private_round: PrivateRound) -> str:
+def check_head(head: SignedHead, private_round: PrivateRound) -> str:
     """Whose head this is; a `SafleError` unless a client of this round has signed it for it."""
     fields = head.fields
     if set(fields) != {"kind", "payload", "round", "client", "boxes"}:
@@ -117,7 +117,7 @@ def check_head(head: Head, private_round: PrivateRound) -> str:
     return str(client)
 
 
-def open_mask_key(head: Head, private_round: PrivateRound, key: PrivateKey) -> bytes:
+def open_mask_key(head: SignedHead, private_round: PrivateRound, key: PrivateKey) -> bytes:
     """The key of the mask that a client has given to a keyholder; errors name the client."""
     client = str(head.fields["client"])
     try:

@@ -21,7 +21,7 @@ from safle.errors import FederationError, SafleError, SettingsError, WireError
 from safle.private.counts_space import EvaluationSpace, HistogramSpace
 from safle.private.keys import PrivateKey, PublicKey
 from safle.private.noisy_space import NoisySpace
-from safle.private.signed import Head, Signed
+from safle.private.signed import Signed, SignedHead
 from safle.private.statistics_space import StatisticsSpace
 from safle.private.vector import Sizes, Space
 from safle.wire import container
@@ -186,7 +186,7 @@ def declare_round(
         "least_share": str(Fraction(least_share).limit_denominator(FINEST_SHARE)),
     }
     payload = container.canonical(content)
-    head = Head.sign(key, "round", payload)
+    head = SignedHead.sign(key, "round", payload)
     data = head.to_bytes(container.ROUND, payload)
     return PrivateRound.load(data, key.public)
 

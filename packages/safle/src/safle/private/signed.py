@@ -18,11 +18,11 @@ from safle.wire import container
 
 
 @dataclass(frozen=True)
-class Head:
+class SignedHead:
     """What a party says of a payload, and its signature.
 
     >>> key = PrivateKey.new("hospital-a")
-    >>> head = Head.sign(key, "masked", b"payload", round="...")
+    >>> head = SignedHead.sign(key, "masked", b"payload", round="...")
     >>> head.check(key.public, "masked")["round"]
     '...'
     """
@@ -31,10 +31,10 @@ class Head:
     signature: bytes
 
     @staticmethod
-    def sign(key: PrivateKey, kind: str, payload: bytes | memoryview, **fields: Any) -> Head:
+    def sign(key: PrivateKey, kind: str, payload: bytes | memoryview, **fields: Any) -> SignedHead:
         """The head of a payload."""
         said = {**fields, "kind": kind, "payload": hashlib.sha256(payload).hexdigest()}
-        return Head(said, key.sign(container.canonical(said)))
+        return SignedHead(said, key.sign(container.canonical(said)))
 
     @property
     def payload_digest(self) -> str:
@@ -56,7 +56,7 @@ class Head:
         return {"head": dict(self.fields), "signature": self.signature.hex()}
 
     @staticmethod
-    def from_json(content: Any) -> Head:
+    def from_json(content: Any) -> SignedHead:
         """Read `to_json` back; nothing of it is verified yet."""
         try:
             fields, signature = content["head"], bytes.fromhex(content["signature"])
@@ -66,7 +66,7 @@ class Head:
                 raise WireError("expected a signature of 64 bytes, and the payload's digest")
             # What has no canonical text was signed by nobody.
             container.canonical(fields)
-            return Head(fields, signature)
+            return SignedHead(fields, signature)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise WireError(f"not a signed head: {error}") from error
 
@@ -80,12 +80,12 @@ class Signed:
     """A file whose payload is still folded: whoever reads it checks head and size first.
 
     >>> key = PrivateKey.new("hospital-a")
-    >>> data = Head.sign(key, "masked", b"payload").to_bytes(container.MASKED, b"payload")
+    >>> data = SignedHead.sign(key, "masked", b"payload").to_bytes(container.MASKED, b"payload")
     >>> Signed.read(data, container.MASKED).unfold(most=7)
     b'payload'
     """
 
-    head: Head
+    head: SignedHead
     opened: container.Container
 
     @staticmethod
@@ -94,7 +94,7 @@ class Signed:
         opened = container.from_bytes(data, kind=kind)
         if list(opened.frames) != ["payload"]:
             raise WireError("expected just the section payload")
-        return Signed(Head.from_json(opened.header), opened)
+        return Signed(SignedHead.from_json(opened.header), opened)
 
     @property
     def payload_bytes(self) -> int:
