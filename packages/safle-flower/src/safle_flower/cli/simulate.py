@@ -34,7 +34,6 @@ OUT = "Where the model, the report and the store go."
 )
 @opt.seed_option
 @opt.table_options(labels=True)
-@opt.weight_option
 @opt.option("--engine", ENGINE, type=ENGINES, default="in-process")
 @opt.option("--private", PRIVATE, is_flag=True)
 @opt.deadline_option("Go on after this without those that have not answered.")

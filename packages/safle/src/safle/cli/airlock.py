@@ -39,7 +39,6 @@ BEFORE_THE_QUESTION = ("--operator", "--key", "--history")
 @opt.option("--only-encoder", ONLY, "FILE", type=opt.FILE)
 @opt.option("--most", MOST, "N", type=opt.COUNT, default=1)
 @opt.table_options(labels=True)
-@opt.weight_option
 @opt.option("--classes", CLASSES, "A,B,C", show_default="all")
 @opt.option("--allow-empty", EMPTY, is_flag=True)
 @opt.trust_option

@@ -108,7 +108,6 @@ EMPTY = "Write a file that counts no samples; it changes nothing in a sum."
 @opt.features_argument
 @opt.encoder_file()
 @opt.table_options(labels=True)
-@opt.weight_option
 @opt.option("--classes", CLASSES, "A,B,C", show_default="all")
 @opt.option("--allow-empty", EMPTY, is_flag=True)
 @opt.batch_option
@@ -176,7 +175,6 @@ LEAST_FIT = 0.5
 @opt.features_argument
 @opt.encoder_file()
 @opt.table_options(labels=True)
-@opt.weight_option
 @opt.outside_option
 @opt.trust_option
 def rehearse(

@@ -41,7 +41,6 @@ POSITIVE = "Of two classes, the one whose sensitivity and specificity are shown.
 )
 @opt.option("--positive", POSITIVE, "CLASS", show_default="the last")
 @opt.table_options(labels=True)
-@opt.weight_option
 @opt.batch_option
 @policy_option
 @masking_options

@@ -172,7 +172,7 @@ def client_options(what: str, panel: str | None = None, about_classes: str = "")
 
 
 def table_options(*, labels: bool, panel: str | None = None) -> Decorator:
-    """How a table is read; with ``labels``, where its labels are."""
+    """How a table is read; with ``labels``, where labels and weights are."""
 
     def option(names: str, text: str, metavar: str, **settings: Any) -> Decorator:
         return click.option(*names.split(), help=text, metavar=metavar, panel=panel, **settings)
@@ -197,14 +197,11 @@ def table_options(*, labels: bool, panel: str | None = None) -> Decorator:
         reading.append(
             option("--labels-key", "The array of labels, if not 'labels' or 'y'.", "NAME")
         )
+        text = "The column of whole numbers that say how often each sample is counted; no feature."
+        reading.append(option("--weight-column", text, "NAME"))
     return options(*reading)
 
 
-weight_option = option(
-    "--weight-column",
-    "The column of whole numbers that say how often each sample is counted; no feature.",
-    "NAME",
-)
 TABLE_OPTIONS = (
     *("split", "features_key", "label_column", "ignore", "id_column"),
     *("labels", "labels_key", "weight_column"),
