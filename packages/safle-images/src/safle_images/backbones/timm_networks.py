@@ -8,10 +8,7 @@ from typing import Any
 
 from safle.basics import reason_of, require
 from safle.errors import BackboneError
-from safle_images.backbones.preprocessing import INTERPOLATIONS, Preprocessing, times_255
-
-EXPORT = "safle-images[export]"
-PURPOSE = "exporting a network of timm"
+from safle_images.backbones.preprocessing import Preprocessing, times_255
 
 
 def open_timm(name: str, note: Callable[[str], None]) -> tuple[Any, Preprocessing]:
@@ -22,8 +19,7 @@ def open_timm(name: str, note: Callable[[str], None]) -> tuple[Any, Preprocessin
     name : as ``timm.create_model`` takes it: ``resnet18.tv_in1k``, ``local-dir:FOLDER``
     note : called with remarks for the user
     """
-    timm = require("timm", EXPORT, PURPOSE)
-    require("torch", EXPORT, PURPOSE)
+    timm = require("timm", "safle-images[export]", "exporting a network of timm")
     try:
         network = timm.create_model(name, pretrained=True, num_classes=0).eval()
     except Exception as error:  # timm, the hub's client and torch share no base of their errors
@@ -51,11 +47,6 @@ def timm_preprocessing(config: Mapping[str, Any]) -> Preprocessing:
     if (channels, height) != (3, side):
         raise BackboneError(
             f"it takes {channels} colours of {height} x {side} pixels; expected 3 of a square"
-        )
-    if config["interpolation"] not in INTERPOLATIONS:
-        raise BackboneError(
-            f"it resizes images by {config['interpolation']!r}; expected "
-            f"{' or '.join(INTERPOLATIONS)}"
         )
     return Preprocessing(
         resize=math.floor(side / float(config["crop_pct"])),

@@ -25,7 +25,6 @@ class Written:
 
     Attributes
     ----------
-    images : all, readable or not
     samples : rows
     classes : how many; 0 if there are no labels
     unreadable : name and reason of images that could not be read, in the source's order
@@ -33,7 +32,6 @@ class Written:
     resumed : images that an earlier, interrupted run had done
     """
 
-    images: int
     samples: int
     classes: int
     unreadable: list[tuple[str, str]]
@@ -92,7 +90,7 @@ def write_features(
         journal.remove()
     classes = len({*labels}) if labels is not None else 0
     found = journal.unreadable
-    return Written(journal.images, len(journal.names), classes, found, report, resumed)
+    return Written(len(journal.names), classes, found, report, resumed)
 
 
 def _check_share(found: list[tuple[str, str]], most: float, total: int, report: Path) -> None:

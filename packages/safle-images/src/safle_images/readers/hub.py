@@ -75,10 +75,10 @@ class _Cells(NamedTuple):
         if not isinstance(cell, dict):
             cell = {"path" if isinstance(cell, str) else "bytes": cell}
         data, path = cell.get("bytes"), cell.get("path")
+        if data is None and path:
+            return self._read(path)
         if data is None:
-            return (
-                self._read(path) if path else Unreadable("has neither bytes nor a file; embed it")
-            )
+            return Unreadable("has neither bytes nor a file; embed it")
         if len(data) > self.most_bytes:
             return Unreadable(f"has {len(data)} bytes; expected at most {self.most_bytes}")
         return bytes(data)

@@ -125,14 +125,13 @@ class Selection:
     image_column: str | None = None
     most_bytes: int = MOST_BYTES
 
-    def refuse(self, where: object, kind: str, *options: str) -> None:
-        """Raise if one of ``options``, which this kind of source has no use for, was given."""
-        for option in options:
-            value = getattr(self, option)
-            if value != getattr(Selection, option):
-                raise ImageError(
-                    f"{where}: {option}={str(value)!r} does not apply to {kind}; leave it out"
-                )
+    def refuse(self, where: object, kind: str, option: str) -> None:
+        """Raise if ``option``, which this kind of source has no use for, was given."""
+        value = getattr(self, option)
+        if value != getattr(Selection, option):
+            raise ImageError(
+                f"{where}: {option}={str(value)!r} does not apply to {kind}; leave it out"
+            )
 
     def choose_split(self, where: object, available: Iterable[str | None]) -> str | None:
         """The split to read; None if there are none."""
