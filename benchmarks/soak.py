@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numba
 import numpy as np
 
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import DeclaredRange, Encoder, Model, count, load_encoder, make_encoder, solve
+from safle._native import limit_threads
 from safle.server.contribution import Contribution
 from safle.server.database import count_members
 from safle.server.store import Store
@@ -155,9 +155,8 @@ def _read_for(seconds: float, stream: io.FileIO) -> bytes:
 
 
 def _warm_up() -> None:
-    """Load the kernels, with threads that survive a fork, before the first one."""
-    numba.config.THREADING_LAYER = "workqueue"
-    numba.set_num_threads(1)
+    """Load the kernels before the first fork, and use one thread."""
+    limit_threads(1)
     encoder = make_soak_encoder()
     decode_statistics(encode_statistics(count(encoder, *samples_of("client-0")))).multiply_out()
 

@@ -15,10 +15,11 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-import numba
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+
+from safle import _native
 
 IMAGES = Path(__file__).with_name("safle-images") / "tests"
 LONGEST = (
@@ -82,9 +83,6 @@ def safle(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     return command
 
 
-MOST_THREADS = min(2, numba.config.NUMBA_NUM_THREADS)
-
-
 @pytest.fixture(autouse=True, scope="session")
 def _own_log(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What tests send is not in the log of whoever runs them, nor judged by their policy."""
@@ -92,15 +90,27 @@ def _own_log(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ.pop("SAFLE_POLICY", None)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _one_thread() -> None:
-    """Tiny kernels on cores that parallel test runs share: waiting for a thread is 8x slower."""
-    numba.set_num_threads(1)
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Tiny kernels on cores that parallel test runs share: waiting for a thread is slower."""
+    with _native.use_threads(1):
+        yield
 
 
-@pytest.fixture(params=[1, MOST_THREADS])
+@pytest.fixture(params=[1, 2])
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     """The test runs once for every number of kernel threads."""
-    numba.set_num_threads(request.param)
+    with _native.use_threads(request.param):
+        yield request.param
+
+
+@pytest.fixture(params=_native.LEVELS)
+def kernel_level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The test runs once for every instruction level that this machine has."""
+    if request.param not in _native.LEVELS[: _native.LEVELS.index(_native.level()) + 1]:
+        pytest.skip(f"this machine has no {request.param}")
+    monkeypatch.setenv(_native.VARIABLE, request.param)
+    _native.level.cache_clear()
     yield request.param
-    numba.set_num_threads(1)
+    monkeypatch.undo()
+    _native.level.cache_clear()

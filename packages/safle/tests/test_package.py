@@ -46,7 +46,7 @@ def test_what_a_room_exports_is_shown_by_an_example_that_runs(name):
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
-        ("import safle", ["numpy", "numba", "scipy", "sklearn", "torch", "rich_click"]),
+        ("import safle", ["numpy", "scipy", "sklearn", "torch", "rich_click"]),
         (
             "from safle import EmbeddingEncoder, count, solve, Model, write_statistics",
             ["torch", "flwr", "onnx", "onnxruntime", "matplotlib", "sklearn", "pandas"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from safle.tables import write_table
 
 SAFLE = Path(sys.executable).with_name("safle")
 FIRST = ["encoder", "rehearse", "count", "store", "evaluate"]
-HEAVY = ("numpy", "scipy", "numba", "sklearn", "safetensors", "torch", "matplotlib", "psutil")
+HEAVY = ("numpy", "scipy", "sklearn", "safetensors", "torch", "matplotlib", "psutil")
 
 # One process asks for every help: what must not be imported would stay in sys.modules. Last
 # comes the one command whose options are those of the kinds, which need to be imported.
@@ -196,14 +195,3 @@ def test_encoders_from_every_calibration(
     assert made.feature_dim == 3
     assert {name: made.header()[name] for name in settings} == settings
     assert made.fingerprint in done.stdout
-
-
-@pytest.mark.slow
-def test_the_first_command_says_that_it_compiles(folder: Path, tmp_path: Path) -> None:
-    fresh = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    arguments = ("count", "a.npz", "--encoder", "encoder.safetensors", "-o", "a.stats")
-    first, second = (safle(*arguments, folder=folder, env=fresh) for _ in range(2))
-    assert first.returncode == second.returncode == 0
-    assert "compiling" in first.stderr
-    assert "compiling" not in second.stderr
-    assert "compiling" not in first.stdout

@@ -155,7 +155,7 @@ def test_a_failure_in_the_last_tile_takes_all_others_back(monkeypatch, forge):
 def test_what_is_between_integers_is_refused_where_float32_would_not_see_it(off):
     """A product of a million and a bit, where numbers of float32 are 1/16 apart."""
     root = np.array([[1000.0, 1000.0 + off / 1000]])
-    limits, totals = np.full(2, 32_767.0), np.zeros(2)
+    limits, totals = np.full(2, 32_767), np.zeros(2, np.int64)
     bounds = Bounds(-limits, limits, totals, np.array([-1, -2], np.int32), samples=4)
     factor = Factor(root, np.array([0]), np.array([[1000.0]]), bounds)
     gram = np.zeros(3, np.int64)

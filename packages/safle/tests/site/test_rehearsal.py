@@ -6,10 +6,8 @@ import time
 
 import numpy as np
 import pytest
-from numba import njit
 
 from safle import EmbeddingEncoder, LinearEncoder, count
-from safle.basics.compiling import Stopwatch
 from safle.encoders import make_encoder
 from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
 from safle.errors import InvalidInput, SettingsError
@@ -121,14 +119,6 @@ def test_a_large_budget_takes_all_units_and_a_tiny_one_none():
     with pytest.raises(SettingsError, match="with a single random feature, more than 1"):
         units_within(make, 1e3, most_units=70, samples=20, classes=10)
 
-
-def test_compiling_is_not_counted_as_work():
-    begun, watch = time.perf_counter(), Stopwatch()
-    # Not cached: compiled here, whatever was compiled before.
-    njit(lambda value: value + 1)(1)
-    took = watch.stop()
-    assert 0 < took < time.perf_counter() - begun
-    assert watch._compiling.duration > took
 
 
 @pytest.mark.parametrize("samples", [20, 400])

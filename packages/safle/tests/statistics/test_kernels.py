@@ -1,4 +1,4 @@
-"""Vector kernels and their plain twins: both equal to the definition in NumPy, exactly."""
+"""Kernels at every instruction level of this machine: equal to the definition in NumPy, exactly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from safle.basics import compiling
+from safle import _native
 from safle.encoders.codes import Layout
 from safle.encoders.kernels import fixed_point, units
 from safle.model import dense as dense_scores
@@ -17,9 +17,6 @@ from safle.model.kernels import tables
 from safle.statistics import counting
 from safle.statistics.kernels.triangle import packed_size
 
-needs_vectors = pytest.mark.skipif(
-    not compiling.vector_kernels(), reason="this machine runs the plain kernels"
-)
 THEOREMS = (
     "test_counting.py::test_statistics_are_the_products_of_the_one_hot_codes",
     "test_encoding.py::test_codes_are_those_of_the_formulas",
@@ -27,13 +24,9 @@ THEOREMS = (
 )
 
 
-@pytest.fixture(params=[pytest.param(True, marks=needs_vectors), False], ids=["vector", "plain"])
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (units, dense_scores, tables, counting):
-        monkeypatch.setattr(module, "vector_kernels", lambda: request.param)
+pytestmark = pytest.mark.usefixtures("kernel_level")
 
 
-@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize(
     ("samples", "dim", "count", "terms", "shift"),
     [(1, 5, 3, 1, 0), (16, 40, 32, 16, 6), (33, 40, 33, 16, 1), (50, 300, 100, 256, 16)],
@@ -73,7 +66,6 @@ def test_fixed_point(kind: type, root: bool, samples: int) -> None:
     assert (found[:, 37:] == 5).all()
 
 
-@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("samples", [0, 1, 2, 33, 100])
 @pytest.mark.parametrize("classes", [1, 2, 7])
 def test_scores_of_dense_columns(samples: int, classes: int) -> None:
@@ -97,7 +89,6 @@ def test_scores_of_dense_columns(samples: int, classes: int) -> None:
     assert np.array_equal(scores, 0.5 + (dense.astype(np.int64) @ scaled) * 2.0**-36)
 
 
-@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("classes", [1, 4, 9, 17])
 def test_scores_of_symbols(classes: int) -> None:
     generator = np.random.default_rng(classes)
@@ -111,7 +102,6 @@ def test_scores_of_symbols(classes: int) -> None:
     assert np.array_equal(found[:, :classes], expected)
 
 
-@pytest.mark.usefixtures("kernels")
 def test_counts_of_symbols() -> None:
     generator = np.random.default_rng(0)
     offsets = np.arange(0, 41 * 16, 16)
@@ -126,12 +116,12 @@ def test_counts_of_symbols() -> None:
 
 
 @pytest.mark.slow
-def test_theorems_hold_with_plain_kernels(request: pytest.FixtureRequest) -> None:
+def test_theorems_hold_at_every_level(request: pytest.FixtureRequest, kernel_level: str) -> None:
     folder = request.config.rootpath / "packages/safle/tests/theorems"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, *(f"{folder}/{name}" for name in THEOREMS)],
-        env={**os.environ, compiling.PLAIN_VARIABLE: "1"},
+        env={**os.environ, _native.VARIABLE: kernel_level},
         capture_output=True,
         text=True,
         check=False,

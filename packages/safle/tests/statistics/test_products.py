@@ -5,18 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.basics import compiling
 from safle.statistics import counting, products
 from safle.statistics.kernels.triangle import packed_size
 
-needs_vectors = pytest.mark.skipif(
-    not compiling.vector_kernels(), reason="this machine runs the plain kernels"
-)
-
-
-@pytest.fixture(params=[pytest.param(True, marks=needs_vectors), False], ids=["vector", "plain"])
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "vector_kernels", lambda: request.param)
+pytestmark = pytest.mark.usefixtures("kernel_level")
 
 
 def check(dense: np.ndarray) -> None:
@@ -30,26 +22,22 @@ def check(dense: np.ndarray) -> None:
     assert np.array_equal(cross - 1, whole.T @ np.eye(8, dtype=np.int64)[labels])
 
 
-@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("samples", [0, 1, 7, 511, 4_096, 5_000])
 def test_codes_of_any_number_of_samples(samples: int) -> None:
     check(np.random.default_rng(samples).integers(0, 16, (samples, 61)).astype(np.int16))
 
 
-@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_codes_of_any_width(bits: int) -> None:
     """All of them the largest there is, so that every sum is as near overflow as it gets."""
     check(np.full((700, 50), (1 << bits) - 1, np.int16))
 
 
-@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("dim", [1, 47, 48, 49, 143, 144, 145, 300])
 def test_any_number_of_columns(dim: int) -> None:
     check(np.random.default_rng(dim).integers(0, 16, (90, dim)).astype(np.int16))
 
 
-@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("reach", [40, 640, 32_767])
 def test_features_beside_codes(reach: int) -> None:
     generator = np.random.default_rng(reach)
@@ -57,13 +45,3 @@ def test_features_beside_codes(reach: int) -> None:
     dense[:, :160] = generator.integers(-reach, reach + 1, (1_025, 160))
     dense[:, 3], dense[:, 4] = reach, -reach
     check(dense)
-
-
-@needs_vectors
-def test_plain_kernels_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(compiling.PLAIN_VARIABLE, "1")
-    compiling.vector_kernels.cache_clear()
-    try:
-        assert not compiling.vector_kernels()
-    finally:
-        compiling.vector_kernels.cache_clear()

@@ -69,7 +69,6 @@ def simulate(
     how = {name: settings[name] for name in ("partition", "alpha", "shards", "seed")}
     places = str(features.absolute()), str(encoder_path.absolute())
     simulation = Simulation(*places, clients, chosen, **how)
-    session.announce_compilation()
     _quieten_flower()
     with session.progress(f"{clients} clients") as advance:
         found = run_simulation(

@@ -48,7 +48,6 @@ def attack(
         session.facts(f"{contribution}: attacked", {"worked out": nothing})
         return
     encoder = load_encoder(encoder_path)
-    session.announce_compilation()
     found = run_attack(read_statistics(contribution, made=encoder), most_reduced=most)
     if output is not None:
         found.save(output)

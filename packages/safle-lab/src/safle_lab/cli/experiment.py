@@ -102,7 +102,6 @@ def experiment(
     for method in added:
         settings = with_method(settings, method)
     target.mkdir(parents=True, exist_ok=True)
-    session.announce_compilation()
     for chosen in NAMES if name == ALL else (name,):
         poorer = chosen == "backbones" and small
         several = [load_digits(pooled=True)] if poorer else []

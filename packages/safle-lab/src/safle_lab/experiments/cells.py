@@ -26,7 +26,7 @@ Figures = dict[str, Any]
 Progress = Callable[[float], None]
 """Called with the finished share, 0 to 1."""
 FORMAT = "safle-cell-2"
-PACKAGES = ("safle", "numpy", "scipy", "numba", "scikit-learn", "torch", "zstandard")
+PACKAGES = ("safle", "numpy", "scipy", "scikit-learn", "torch", "zstandard")
 
 
 @dataclass(frozen=True)

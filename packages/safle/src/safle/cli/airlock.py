@@ -61,7 +61,6 @@ def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **optio
         if not place.is_dir():
             raise FileNotFoundError(2, "no such directory", str(place))
     between = Airlock(inbox, outbox)
-    session.announce_compilation()
     answered = refused = 0
     while True:
         for question in between.open_questions():

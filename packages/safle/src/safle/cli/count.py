@@ -137,7 +137,6 @@ def count(
 
     opt.refuse_overwriting(output, features, encoder_path, options["labels"], policy_path)
     encoder = load_encoder(encoder_path)
-    session.announce_compilation()
     counts = _count(session, features, encoder, options)
     if not counts.total.sample_count and not options["allow_empty"]:
         raise InvalidInput(
@@ -202,7 +201,6 @@ def rehearse(
     encoder = load_encoder(encoder_path)
     table = open_matching(encoder, features, trusted=trust_features, **selection)
     values, labels = np.asarray(table.features), np.asarray(table.labels)
-    session.announce_compilation()
     with session.progress(f"rehearsing {features.name}") as advance:
         allowed = {"allow_outside": allow_outside}
         sent = weigh(encoder, values, labels, table.weights, **allowed)

@@ -24,7 +24,6 @@ def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: in
     """
     from safle.demo.demo import run_demo
 
-    session.announce_compilation()
     results = run_demo(folder, clients=clients, alpha=alpha, seed=seed, say=session.note)
     figures = [
         (

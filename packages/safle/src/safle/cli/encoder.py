@@ -173,7 +173,6 @@ def _units(
 
     if "units" not in kind_named(kind).declared(settings):
         raise click.UsageError(f"--megabytes does not apply to a {kind} encoder; leave it out")
-    session.announce_compilation()
     session.note("rehearsing what a client would send ...")
     most = make_encoder(calibration, kind, **settings).settings.to_dict()["units"]
     return units_within(

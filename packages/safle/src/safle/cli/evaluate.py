@@ -109,7 +109,6 @@ def _count(
 
     from safle.cli.reading import score
 
-    session.announce_compilation()
     with session.progress(f"evaluating on {data.name}") as advance:
         return score(model, data, options["batch"], advance, **opt.selected(options))
 
@@ -193,7 +192,6 @@ def card(
     from safle.server.card import write_card
 
     opt.refuse_overwriting(output, model, total, test, selection["labels"])
-    session.announce_compilation()
     loaded, figures = load_model(model), {}
     sites = _sites(session, loaded, store, total)
     if test is not None:

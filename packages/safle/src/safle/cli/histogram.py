@@ -67,7 +67,6 @@ def histogram(
     table = open_table(features, **selection)
     # In one order everywhere, whatever that of the file.
     table = table.arranged(names or sorted(table.names), where=str(features))
-    session.announce_compilation()
     with session.progress(f"histogram of {features.name}") as advance:
         counted = Histogram.of(_batches(features, table, batch, advance), grid, names=table.names)
     release(session, Counts(counted, counted), output, policy_path)

@@ -114,7 +114,6 @@ def _encoder(session: Session, path: Path, samples: int, classes: int) -> None:
     facts = encoder_facts(encoder)
     facts["file"] = readable(path.stat().st_size)
     session.facts(f"{path}: encoder", facts | {"checks": "sizes, thresholds"})
-    session.announce_compilation()
     classes = len(encoder.classes) or classes
     sent = rehearse(encoder, samples=samples, classes=classes)
     title = (
@@ -155,7 +154,6 @@ def _statistics(session: Session, path: Path) -> None:
     from safle.server.contribution import Contribution
     from safle.site.disclosure import disclosures, name_given_away
 
-    session.announce_compilation()
     with naming(path):
         statistics, entry = Contribution.read(path).open()
     facts = statistics_facts(statistics, size=entry.bytes, digest=entry.digest)

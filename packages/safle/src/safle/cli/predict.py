@@ -47,7 +47,6 @@ def predict(
 
     opt.refuse_overwriting(output, model, features)
     classifier = load_model(model)
-    session.announce_compilation()
     samples = _predict(session, classifier, features, output, options)
     facts = {"samples": f"{samples:,}"}
     if options["proba"]:

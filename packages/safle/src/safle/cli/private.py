@@ -90,7 +90,6 @@ def add_up(
     from safle.private.gathering import gather_files
 
     private_round = load_round(round_path, operator_path)
-    session.announce_compilation()
     with session.progress(f"summing {len(files)} files") as advance:
         total = gather_files(private_round, files, advance)
     write_together({output: total.to_bytes(), request: total.request.to_bytes()})
@@ -143,7 +142,6 @@ def answer(
     private_round, key = load_round(round_path, operator_path), PrivateKey.load(key_path)
     with naming(request):
         asked = Request.from_bytes(container.read_limited(request), private_round)
-    session.announce_compilation()
     with History(history_path) as history:
         session.text(keyholder.explain(asked, history))
         if not yes and not click.confirm("Open this sum?"):
@@ -196,7 +194,6 @@ def open_total(
 
     refuse_overwriting(output, masked_sum, *answers)
     private_round = load_round(round_path, operator_path)
-    session.announce_compilation()
     with naming(masked_sum):
         total = MaskedSum.from_bytes(container.read_limited(masked_sum), private_round)
     opened = []

@@ -79,7 +79,6 @@ def publish(
     from safle.site.log import log_refusal, write_log
     from safle.wire import container, encode_noisy
 
-    session.announce_compilation()
     default = total / "releases.sqlite" if total.is_dir() else Path(f"{total}.releases")
     place = ledger or default
     refuse_overwriting(output, total, place)

@@ -97,14 +97,6 @@ class Session:
         for line in lines:
             console.print(printable(line), markup=False, no_wrap=True, soft_wrap=True)
 
-    def announce_compilation(self) -> None:
-        """Say so when a kernel has to be compiled: a silent half minute looks like a hang."""
-        from safle.basics.compiling import when_compiling
-
-        when_compiling(
-            lambda: self.note("compiling the kernels: only the first time after an install")
-        )
-
     @contextmanager
     def progress(self, title: str, total: float = 1.0, unit: str = "") -> Iterator[Advance]:
         """A bar on a terminal; elsewhere a line now and then, if it takes long.

@@ -109,7 +109,6 @@ def solve(
 
     check_usage(curve, how)
     opt.refuse_overwriting(output, total, encoder_path)
-    session.announce_compilation()
     encoder = load_encoder(encoder_path)
     noisy = total.exists() and peek_kind(total) == "noisy statistics"
     statistics = (read_noisy if noisy else read_statistics)(total, made=encoder)
@@ -315,7 +314,6 @@ def add_up(
     # The first file decides, the others must be the same.
     kind = peek_kind(sources[0]) if sources else None
     _check_usage(kind, (encoder_path, ray), (features, grid, ranges))
-    session.announce_compilation()
     with session.progress(f"summing {len(sources)} files") as advance:
         options: dict[str, Any] = {"allow_duplicates": allow_duplicates, "progress": advance}
         options["limits"] = opt.chosen_limits(limits)

@@ -77,7 +77,6 @@ def add(
     """
     if client is not None and len(files) > 1:
         raise click.UsageError(f"--client names one client; found {len(files)} files")
-    session.announce_compilation()
     refused = 0
     with (
         _open(folder, encoder_path) as opened,
@@ -181,7 +180,6 @@ def verify(session: Session, /, folder: Path) -> None:
     """
     from safle.server.store import Store
 
-    session.announce_compilation()
     opened = Store.open(folder)
     with session.progress(f"verifying {len(opened.members)} contributions") as advance:
         problems = opened.problems(advance)
@@ -216,7 +214,6 @@ def solve(
     from safle.wire import write_statistics
 
     check_usage(curve, how)
-    session.announce_compilation()
     opened = Store.open(folder)
     with session.progress(f"summing {len(opened.members)} contributions") as advance:
         statistics = opened.total(advance).snapshot()

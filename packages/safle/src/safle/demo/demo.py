@@ -3,17 +3,11 @@
 Every client's features lie in a file of its own; it is counted into a statistics file,
 the files are summed, the sum is solved. A linear encoder (AFL), the paper's (SAFLe) and
 our default go through the same steps.
-
-On a fresh machine most of the time is compiling, which Numba does one kernel at a time. The
-paper's encoder has kernels that the others have not, so a process of its own plays its round.
 """
 
 import json
-import multiprocessing
-import signal
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -21,10 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, confusion_matrix
-from threadpoolctl import threadpool_limits
 
 from safle.basics import atomic
-from safle.basics.compiling import one_thread
 from safle.demo.digits import Digits, load_digits
 from safle.demo.page import DemoPage
 from safle.demo.partitions import class_mix, dirichlet
@@ -99,23 +91,13 @@ def run_demo(
     say(
         f"{len(data.train):,} handwritten digits are dealt out to {clients} clients, very "
         f"unequally: one holds {max(held)} of them, {held.count(0)} hold none. Each has a file "
-        "of its own. Three encoders go through the same round with them, two at a time."
+        "of its own. Three encoders go through the same round with them."
     )
-    # One thread each: those of two processes would wait for one another. Who presses Ctrl-C is
-    # told so once, by this one.
-    spawn, quietly = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_DFL)
-    with (
-        threadpool_limits(1),
-        one_thread(),
-        ProcessPoolExecutor(1, spawn, signal.signal, quietly) as beside,
-    ):
-        paper = beside.submit(_federate_beside, SAFLE, folder, tables, data)
-        linear, *_ = _federate(AFL, folder, tables, data)
-        say(_sentence(linear))
-        default, model, curve = _federate(DEFAULT, folder, tables, data)
-        say(_sentence(default))
-        results = [linear, paper.result(), default]
-    say(_sentence(results[1]))
+    results = []
+    for method in (AFL, SAFLE, DEFAULT):
+        result, model, curve = _federate(method, folder, tables, data)
+        results.append(result)
+        say(_sentence(result))
     say(
         "The same digits at one client, and the same files in another order, give the same models, "
         "byte for byte. So does a sum under masks, which the server could not read."
@@ -153,12 +135,6 @@ def _sentence(result: Result) -> str:
         f"{1e3 * result.megabytes_per_client:,.0f} kB on average; the server adds them up and "
         f"solves one system. {result.accuracy:.1%} of the digits that nobody held are read right."
     )
-
-
-def _federate_beside(method: Method, folder: Path, tables: Sequence[Path], data: Digits) -> Result:
-    """As `_federate`, in a process of its own."""
-    with threadpool_limits(1), one_thread():
-        return _federate(method, folder, tables, data)[0]
 
 
 def _federate(

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics.compiling import vector_kernels
 from safle.encoders.codes import Layout
 from safle.model.kernels import dense as kernels
 
@@ -50,9 +49,5 @@ class DenseScores:
 
     def add(self, scores: NDArray[np.float64], dense: NDArray[np.int16]) -> None:
         """Add to ``scores``, (samples, class_count), in place."""
-        if not vector_kernels():
-            # 24-bit weights times 16-bit codes: up to 2**13 columns add up without rounding.
-            scores += dense.astype(np.float64) @ self.per_unit
-            return
         for run in self._runs:
             kernels.add_scores(scores, dense, run.left, run.weights, most=run.most, step=run.step)

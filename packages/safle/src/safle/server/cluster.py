@@ -44,10 +44,11 @@ def _add_partials(rules: Rules, *partials: Statistics) -> tuple[list[Entry], Sta
 
 def _limit_threads() -> None:
     """One: the cluster runs a process on every core."""
-    import numba
     from threadpoolctl import threadpool_limits
 
-    numba.set_num_threads(1)
+    from safle._native import limit_threads
+
+    limit_threads(1)
     threadpool_limits(1)
 
 

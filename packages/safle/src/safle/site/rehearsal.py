@@ -10,6 +10,7 @@ held out is classified. A federation, with more samples, does better than any cl
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics.compiling import Stopwatch
 from safle.basics.memory import readable
 from safle.encoders import Encoder
 from safle.encoders.outside import Outside
@@ -96,10 +96,10 @@ def weigh(
     What can be worked out is judged by each sample once, whatever its weight: ten times one
     patient is one patient.
     """
-    watch = Stopwatch()
+    begun = time.perf_counter()
     statistics = count(encoder, features, labels, weights=weights, allow_outside=allow_outside)
     size = len(encode_statistics(statistics))
-    seconds = watch.stop()
+    seconds = time.perf_counter() - begun
     pooled = 0 if statistics.layout.only_by_class else triangle.packed_size(statistics.dim)
     numbers = pooled + statistics.cross.size + len(statistics.class_names)
     numbers += sum(triangle.packed_size(part.dim) for part in statistics.by_class)

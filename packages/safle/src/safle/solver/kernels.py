@@ -1,46 +1,42 @@
-"""Kernels of the solver: the reduced gram, and row sums.
+"""Kernels of the solver: the reduced gram, and row sums: ``_native/solve.c``.
 
-Tiles of the reduced gram ``Q' S^-1 C S^-1 Q`` come straight from the packed integers.
-
-Q (see `safle.solver.reduction`) merges the constant direction that all experts share
-and keeps the contrasts inside each expert, by a Householder reflection per expert. The
-margins of the gram are known, so an entry of the result needs only four of its entries:
-with f the expert's first row, kappa = s / (1 - s), s = 1 / sqrt(V),
-
-    T_ij = C_ij + kappa_a (C_fj - s_a c_j)
-         + kappa_b (C_if' + kappa_a (C_ff' - s_a c_f'))
-         - kappa_b s_b (c_i + kappa_a (c_f - s_a n)).
+Tiles of the reduced gram ``Q' S^-1 C S^-1 Q`` come straight from the packed integers: see
+`safle.solver.reduction`.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import njit, prange
 from numpy.typing import NDArray
 
-from safle.statistics.kernels.triangle import start
+from safle._native import Kernel
+
+_fill_tile = Kernel(
+    "fill_tile",
+    "gram i4|i8[packed(dim)]",
+    "dim",
+    "totals f8[dim]",
+    "n",
+    "rows i8[reduced] <dim",
+    "experts i8[reduced] <expert_count + 1",
+    "leads i8[expert_count] <dim",
+    "kappas f8[expert_count]",
+    "expert_count",
+    "scales f8[dim]",
+    "top",
+    "left",
+    "tile f4|f8[width, height]!",
+    "height",
+    "terms f8[expert_count + 1]~",
+    pieces="width",
+)
+_absolute_row_sums = Kernel("absolute_row_sums", "gram i4|i8[packed(dim)]", "dim", "sums f8[dim]!")
 
 
-@njit(cache=True, nogil=True)
-def _expert_terms(gram, dim, totals, n, row, lead, kappa, leads, kappas, terms):  # type: ignore[no-untyped-def]
-    """The part of T_ij that depends on column j through its expert only."""
-    shrink = kappa / (1.0 + kappa)
-    outer = totals[row] + kappa * (totals[lead] - shrink * n)
-    for expert in range(len(leads)):
-        other = leads[expert]
-        if other < lead:
-            continue
-        # Inside an expert only the diagonal is not zero, and row is not its first.
-        inner = gram[start(row, dim) + other] if other > row else 0.0
-        inner += kappa * (gram[start(lead, dim) + other] - shrink * totals[other])
-        share = kappas[expert] / (1.0 + kappas[expert])
-        terms[expert] = kappas[expert] * (inner - share * outer)
-
-
-@njit(cache=True, nogil=True, parallel=True)
 def fill_tile(
-    gram: NDArray[np.integer],
-    dim: int,
+    gram: NDArray[np.signedinteger[Any]],
     totals: NDArray[np.float64],
     n: float,
     rows: NDArray[np.int64],
@@ -50,7 +46,7 @@ def fill_tile(
     scales: NDArray[np.float64],
     top: int,
     left: int,
-    tile: NDArray[np.floating],
+    tile: NDArray[np.floating[Any]],
 ) -> None:
     """``tile[r, c] = T[top + r, left + c]`` where top + r >= left + c, column by column.
 
@@ -63,35 +59,17 @@ def fill_tile(
     scales : float64, (dim,), real value of one code unit
     tile : float32 or float64, (height, width), Fortran order, written
     """
-    for index in prange(tile.shape[1]):
-        i = left + np.int64(index)
-        row = rows[i]
-        output = tile[:, np.int64(index)]
-        direct = gram[start(row, dim) :]
-        terms = np.zeros(len(leads) + 1)
-        kappa, lead = 0.0, row
-        if experts[i] < len(leads):
-            kappa, lead = kappas[experts[i]], leads[experts[i]]
-            _expert_terms(gram, dim, totals, n, row, lead, kappa, leads, kappas, terms)
-        through_lead = gram[start(lead, dim) :]
-        shrink = kappa / (1.0 + kappa)
-        for r in range(max(0, i - top), tile.shape[0]):
-            column = rows[top + r]
-            value = (direct[column] * scales[row] + kappa * through_lead[column]) * scales[column]
-            output[r] = value - kappa * shrink * totals[column] + terms[experts[top + r]]
+    height, width = tile.shape
+    if top < 0 or left < 0 or max(top + height, left + width) > len(rows):
+        raise IndexError("the tile is not within the reduced gram")
+    _fill_tile(
+        gram, totals, float(n), rows, experts, leads, kappas, scales, top, left, tile.T,
+        nanoseconds=tile.size,
+    )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
-def absolute_row_sums(gram: NDArray[np.integer], dim: int) -> NDArray[np.float64]:
+def absolute_row_sums(gram: NDArray[np.signedinteger[Any]], dim: int) -> NDArray[np.float64]:
     """Sums of the absolute entries of every row of the packed gram, float64, (dim,)."""
-    sums = np.zeros(dim)
-    for row in range(dim):
-        entries, mirrored = gram[start(row, dim) + row : start(row, dim) + dim], sums[row:]
-        total = 0.0
-        for k in range(len(entries)):
-            size = abs(float(entries[k]))
-            total += size
-            mirrored[k] += size
-        # The diagonal was added to its own row already.
-        sums[row] += total - abs(float(entries[0]))
+    sums = np.empty(dim)
+    _absolute_row_sums(gram, sums)
     return sums

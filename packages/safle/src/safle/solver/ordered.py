@@ -1,7 +1,7 @@
 """Small sums in a fixed order: what linear heads are made of, the same bits on any machine.
 
 Libraries add in orders of their own, and C libraries differ in the last bit of a logarithm.
-Matrices of classes are small, so plain loops do.
+Matrices of classes are small, so plain loops do: ``_native/solve.c``.
 """
 
 from __future__ import annotations
@@ -9,63 +9,48 @@ from __future__ import annotations
 from decimal import Decimal
 
 import numpy as np
-from numba import njit, prange
 from numpy.typing import NDArray
 
+from safle._native import Kernel
 
-@njit(cache=True, nogil=True, parallel=True)
+_multiply_in_order = Kernel(
+    "multiply_in_order",
+    "left f8[rows, inner]",
+    "right f8[inner, width]",
+    "inner",
+    "width",
+    "result f8[rows, width]!",
+    pieces="rows",
+)
+_invert_in_order = Kernel(
+    "invert_in_order", "matrix f8[size, size]!", "size", "smallest f8[size]", "failed i8[1]!"
+)
+_factor_in_order = Kernel("factor_in_order", "matrix f8[size, size]!", "size", "failed i8[1]!")
+
+
 def multiply_in_order(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
     """``left @ right``, every entry summed in one order."""
-    result = np.zeros((left.shape[0], right.shape[1]))
-    for index in prange(left.shape[0]):
-        row = result[np.int64(index)]
-        for j in range(left.shape[1]):
-            factor = left[np.int64(index), j]
-            for k in range(len(row)):
-                row[k] += factor * right[j, k]
+    result = np.empty((len(left), right.shape[1]))
+    work = left.size * right.shape[1] / 2
+    _multiply_in_order(left, right, result, nanoseconds=work)
     return result
 
 
-@njit(cache=True, nogil=True, parallel=True)
 def invert_in_order(matrix: NDArray[np.float64], least: NDArray[np.float64]) -> bool:
     """Invert a positive definite matrix in place.
 
     False, and nothing of use in ``matrix``, if pivot k is not above ``least[k]``.
     """
-    size = len(matrix)
-    for k in range(size):
-        if not matrix[k, k] > least[k]:
-            return False
-        inverse = 1.0 / matrix[k, k]
-        matrix[k, k] = 1.0
-        for j in range(size):
-            matrix[k, j] *= inverse
-        for index in prange(size):
-            row = matrix[np.int64(index)]
-            if np.int64(index) != k:
-                factor = row[k]
-                row[k] = 0.0
-                for j in range(size):
-                    row[j] -= factor * matrix[k, j]
-    return True
+    failed = np.zeros(1, np.int64)
+    _invert_in_order(matrix, least, failed)
+    return not failed[0]
 
 
-@njit(cache=True, nogil=True)
 def factor_in_order(matrix: NDArray[np.float64]) -> bool:
     """``matrix = U' U``: its upper triangle becomes U; False if it is not positive definite."""
-    size = len(matrix)
-    for i in range(size):
-        row = matrix[i, i:]
-        for k in range(i):
-            above = matrix[k, i:]
-            for j in range(size - i):
-                row[j] -= above[0] * above[j]
-        if not row[0] > 0:
-            return False
-        pivot = np.sqrt(row[0])
-        for j in range(size - i):
-            row[j] /= pivot
-    return True
+    failed = np.zeros(1, np.int64)
+    _factor_in_order(matrix, failed)
+    return not failed[0]
 
 
 def log_shares(counts: NDArray[np.int64]) -> NDArray[np.float64]:

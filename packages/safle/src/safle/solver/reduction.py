@@ -108,7 +108,6 @@ class Reduction:
         s = self._statistics
         fill_tile(
             s.gram.packed,
-            s.dim,
             self._totals,
             float(s.sample_count),
             self._rows.astype(np.int64),

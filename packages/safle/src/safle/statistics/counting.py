@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics.compiling import vector_kernels
 from safle.encoders.codes import Codes, Layout
 from safle.statistics.kernels import count as kernels
 from safle.statistics.kernels import triangle
@@ -84,10 +83,8 @@ def _add_symbols(
     offsets: NDArray[np.int64],
 ) -> None:
     seen, dim = int(offsets[-1]), int(offsets[-1]) + dense.shape[1]
-    order = np.empty(rows.shape, np.uint32)
-    starts = np.empty(seen, np.int64)
-    kernels.group_samples(rows, offsets, order, starts)
-    single = seen > WIDE_TABLE * len(rows) or not vector_kernels()
+    order, starts = kernels.group_samples(rows, offsets)
+    single = seen > WIDE_TABLE * len(rows)
     pairs = kernels.count_single_pairs if single else kernels.count_block_pairs
     pairs(rows, offsets, order, starts, dim, gram)
     kernels.count_diagonal(rows, dim, gram)

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
-from safle.basics.compiling import one_thread
+from safle._native import use_threads
 from safle.errors import InvariantError
 from safle.statistics.gram import EVERY, Implied, Integers, Packed
 from safle.statistics.invariants import Bounds, fail
-from safle.statistics.kernels.rounding import add_integers, round_tile, take_columns
+from safle.statistics.kernels.rounding import add_integers, round_tile
 
 if TYPE_CHECKING:
     from safle.statistics.value import Margins
@@ -65,7 +65,7 @@ class Factor(Implied):
     bounds: Bounds
 
     @staticmethod
-    @one_thread()
+    @use_threads(1)
     def of(columns: Integers, chosen: Integers, rank: int, bounds: Bounds) -> Factor:
         """The factor of the gram with these columns.
 
@@ -84,7 +84,7 @@ class Factor(Implied):
             )
         lower, order = np.tril(lower[:rank, :rank]), order[:rank] - 1
         # Column by column in memory, as LAPACK wants it: nothing is copied.
-        right = take_columns(columns, order.astype(np.int64)).T
+        right = columns[:, order].astype(np.float64).T
         root = solve_triangular(lower, right, lower=True, overwrite_b=True, check_finite=False)
         # By Cauchy and Schwarz, no product is larger than the longest column's square.
         if not (np.einsum("ri,ri->i", root, root) < LONGEST).all():
@@ -110,7 +110,7 @@ class Factor(Implied):
         product: Matrix = self.root.T @ (self.root @ right)
         return product
 
-    @one_thread()
+    @use_threads(1)
     def add_to(self, target: Packed, dim: int, positions: Integers, sign: int = 1) -> None:
         """Add the gram, tile by tile, so that it is never held whole.
 
@@ -118,17 +118,14 @@ class Factor(Implied):
         as it was.
         """
         done: list[tuple[int, int]] = []
-        columns = (self.bounds.low, self.bounds.high, self.bounds.total)
-        low, high, total = (column.astype(np.float64) for column in columns)
-        ranges = low, high, total, self.bounds.expert, float(self.bounds.samples)
         lengths = np.sqrt(self.diagonal.astype(np.float64))
         for top in range(0, self.dim, TILE):
             for left in range(top, self.dim, TILE):
-                tile, good = self._tile(top, left, lengths, ranges)
+                tile, good = self._tile(top, left, lengths)
                 if not good:
                     # Made again, a tile has the same integers: so the others come off.
                     for place in done:
-                        tile, _ = self._tile(*place, lengths, ranges)
+                        tile, _ = self._tile(*place, lengths)
                         add_integers(target, dim, positions, *place, tile, -sign)
                     raise InvariantError(
                         "the sums that follow from those sent are no integers or not possible; "
@@ -138,7 +135,7 @@ class Factor(Implied):
                 done.append((top, left))
 
     def _tile(
-        self, top: int, left: int, lengths: Matrix, ranges: tuple[Any, ...]
+        self, top: int, left: int, lengths: Matrix
     ) -> tuple[NDArray[Any], bool]:
         """A tile of integers, and whether that is what it was but for rounding."""
         rows, columns = slice(top, top + TILE), slice(left, left + TILE)
@@ -146,10 +143,10 @@ class Factor(Implied):
         rounding = FLOAT32_ROUNDING * np.sqrt(len(self.root)) * length
         if rounding <= FLOAT32_MOST:
             tile: NDArray[Any] = self._narrow[:, rows].T @ self._narrow[:, columns]
-            if round_tile(tile, top, left, *ranges, min(rounding, ROUNDING)):
+            if round_tile(tile, top, left, self.bounds, min(rounding, ROUNDING)):
                 return tile, True
         tile = self.root[:, rows].T @ self.root[:, columns]
-        return tile, round_tile(tile, top, left, *ranges, ROUNDING)
+        return tile, round_tile(tile, top, left, self.bounds, ROUNDING)
 
     def verify(self, margins: Margins) -> None:
         """What a root makes certain is not checked; what it does not, at its own low cost."""

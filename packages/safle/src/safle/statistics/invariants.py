@@ -192,7 +192,7 @@ def _check_products(
     if packed.dtype != triangle.entry_type(diagonal):
         fail("shape", f"gram is {packed.dtype}, too wide or too narrow for its squares")
     if seen:
-        row, column = find_broken_pair(s.offsets, s.dim, packed, diagonal).tolist()
+        row, column = find_broken_pair(s.offsets, packed, diagonal)
         if row >= 0:
             fail(
                 "a block's margins are its experts' diagonals, its own block is diagonal "
@@ -202,8 +202,8 @@ def _check_products(
     if not s.layout.dense_dim:
         return
     row, column = find_impossible(
-        packed, seen, s.dim, bounds.low, bounds.high, bounds.total, diagonal, bounds.samples
-    ).tolist()
+        packed, seen, bounds.low, bounds.high, bounds.total, diagonal, bounds.samples
+    )
     if row >= 0:
         fail(
             "a product of two columns fits their ranges, totals and squares",

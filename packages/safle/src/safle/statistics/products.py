@@ -1,23 +1,15 @@
 """Sums of products of dense columns, exactly: ``gram[i, j] += sum_s x_si x_sj``.
 
 Integers multiplied as integers, in bytes where the codes have few bits, else in 16 bits.
-Where those instructions are missing, as floats: a product of integers is exact while no sum
-can reach the end of the mantissa, whatever the order: float32 for few-bit codes, float64
-for fixed-point features.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics.compiling import vector_kernels
 from safle.statistics.kernels import products as kernels
-from safle.statistics.kernels.triangle import add_tile
 
-FLOAT_TILE = 1024
 SAMPLES = 4_096
 """At a time: their copies as panels are all the memory this takes, beside some tiles."""
 FLOAT32_EXACT = 1 << 24
@@ -49,9 +41,8 @@ def add_products(gram: NDArray[np.int64], dense: NDArray[np.int16]) -> None:
     >>> gram
     array([10, 14, 20])
     """
-    add_gram = _add_integers if vector_kernels() else _add_floats
     for first in range(0, len(dense), SAMPLES):
-        add_gram(gram, dense[first : first + SAMPLES])
+        _add_integers(gram, dense[first : first + SAMPLES])
 
 
 def _add_integers(gram: NDArray[np.int64], dense: NDArray[np.int16]) -> None:
@@ -69,17 +60,3 @@ def _add_integers(gram: NDArray[np.int64], dense: NDArray[np.int16]) -> None:
         depth = (INT32_MOST if wide else INT16_MOST) // pair
         pairs = np.stack([tops, lefts, depth], axis=1)[chosen]
         kernels.add_tiles(panels, wide, pairs, gram, dense.shape[1])
-
-
-def _add_floats(gram: NDArray[np.int64], dense: NDArray[np.int16]) -> None:
-    samples, dim = dense.shape
-    narrow = dense.astype(np.float32)
-    starts = range(0, dim, FLOAT_TILE)
-    largest = [int(np.abs(narrow[:, at : at + FLOAT_TILE]).max(initial=0)) for at in starts]
-    for row, top in enumerate(starts):
-        for column, left in enumerate(starts[row:], row):
-            pair: tuple[NDArray[Any], NDArray[Any]]
-            pair = narrow[:, top : top + FLOAT_TILE], narrow[:, left : left + FLOAT_TILE]
-            if largest[row] * largest[column] * samples >= FLOAT32_EXACT:
-                pair = pair[0].astype(np.float64), pair[1].astype(np.float64)
-            add_tile(gram, dim, top, left, pair[0].T @ pair[1])

@@ -1,15 +1,28 @@
-"""Histogram counts per feature on an even grid of its own."""
+"""Histogram counts per feature on an even grid of its own: ``_native/encode.c``."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from safle._native import Kernel
 
-@njit(cache=True, nogil=True)
+_add_to_bins = Kernel(
+    "add_to_bins",
+    "features f4|f8[samples, dim]",
+    "samples",
+    "dim",
+    "low f8[dim]",
+    "rate f8[dim]",
+    "bins",
+    "counts i8[dim, bins + 2]!",
+)
+
+
 def add_to_bins(
-    features: NDArray[np.floating],
+    features: NDArray[np.floating[Any]],
     low: NDArray[np.float64],
     rate: NDArray[np.float64],
     bins: int,
@@ -21,16 +34,8 @@ def add_to_bins(
 
     Parameters
     ----------
-    features : float, (samples, feature_dim)
+    features : float, finite, (samples, feature_dim)
     low, rate : of the feature's grid, float64, (feature_dim,)
     counts : int64, (feature_dim, bins + 2), added to
     """
-    for sample in range(features.shape[0]):
-        for feature in range(features.shape[1]):
-            place = (np.float64(features[sample, feature]) - low[feature]) * rate[feature]
-            if place < 0.0:
-                counts[feature, 0] += 1
-            elif place >= bins:
-                counts[feature, bins + 1] += 1
-            else:
-                counts[feature, np.int64(place) + 1] += 1
+    _add_to_bins(features, low, rate, bins, counts)

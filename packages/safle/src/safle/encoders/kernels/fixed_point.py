@@ -1,62 +1,33 @@
-"""Standardised features as fixed-point integers, one pass over memory."""
+"""Standardised features as fixed-point integers, one pass over memory: ``_native/encode.c``."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import njit, prange
 from numpy.typing import NDArray
 
-from safle.basics.compiling import run_kernel
+from safle._native import Kernel
 
-MOST_DENSE = 32_767
-_SAMPLES = 16
-"""That a thread takes at a time."""
 _NANOSECONDS = 1.5
 """Of one feature, about."""
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _shorten(row, longest):  # type: ignore[no-untyped-def]
-    power = np.int64(0)
-    for value in row:
-        power += np.int64(value) * np.int64(value)
-    # Below 2**52, the float's root is a whole number only if the true one is.
-    length = np.int64(np.ceil(np.sqrt(np.float64(power))))
-    if length > longest:
-        for column in range(len(row)):
-            value = np.int64(row[column])
-            share = abs(value) * longest // length
-            row[column] = np.int16(share if value > 0 else -share)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _fix_row(features, mean, deviation, scale, root, longest, row):  # type: ignore[no-untyped-def]
-    # float64 whatever the features' type: the codes must not depend on it.
-    for column in range(len(mean)):
-        value = np.float64(features[column])
-        if root:
-            value = np.copysign(np.sqrt(np.abs(value)), value)
-        value = np.rint((value - mean[column]) / deviation[column] * scale)
-        row[column] = np.int16(min(max(value, -MOST_DENSE), MOST_DENSE))
-    if longest:
-        _shorten(row[: len(mean)], longest)
-
-
-@njit(cache=True, nogil=True)
-def _fix_rows(features, mean, deviation, scale, root, longest, dense):  # type: ignore[no-untyped-def]
-    for sample in range(len(features)):
-        _fix_row(features[sample], mean, deviation, scale, root, longest, dense[sample])
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def _fix_parts(features, mean, deviation, scale, root, longest, dense):  # type: ignore[no-untyped-def]
-    for part in prange((len(features) + _SAMPLES - 1) // _SAMPLES):
-        rows = slice(np.int64(part) * _SAMPLES, (np.int64(part) + 1) * _SAMPLES)
-        _fix_rows(features[rows], mean, deviation, scale, root, longest, dense[rows])
+_fix = Kernel(
+    "fix",
+    "features f4|f8[samples, dim]",
+    "dim",
+    "mean f8[dim]",
+    "deviation f8[dim]",
+    "scale",
+    "root",
+    "longest",
+    "dense i2[samples, width]!",
+    "width",
+    pieces="samples",
+)
 
 
 def fix(
-    features: NDArray[np.floating],
+    features: NDArray[np.floating[Any]],
     mean: NDArray[np.float64],
     deviation: NDArray[np.float64],
     *,
@@ -74,8 +45,15 @@ def fix(
     longest : than which no row of ``dense`` is, if not 0; see `Operations.shorten`
     dense : int16, (samples, at least feature_dim), changed in place
     """
-    arguments = features, mean, deviation, float(scale), root, longest, dense
-    if len(features) <= _SAMPLES:
-        _fix_rows(*arguments)
-    else:
-        run_kernel(_fix_parts, *arguments, nanoseconds=_NANOSECONDS * features.size)
+    if dense.shape[1] < features.shape[1]:
+        raise ValueError(f"{features.shape[1]} features do not fit {dense.shape[1]} columns")
+    _fix(
+        features,
+        mean,
+        deviation,
+        float(scale),
+        int(root),
+        longest,
+        dense,
+        nanoseconds=_NANOSECONDS * features.size,
+    )

@@ -1,23 +1,99 @@
-"""Co-occurrence counts of codes, exact for any number of threads.
+"""Co-occurrence counts of codes, exact for any number of threads: ``_native/count.c``.
 
-Row (a, v) of the gram is the sum of the one-hot rows of the samples whose expert a
-has value v. Narrow experts are counted by adding dense rows of 4-bit counters
-(`rows.sum_rows`: 256 columns in about 1.3 ns), wide ones by one increment a pair.
+Row (a, v) of the gram is the sum of the one-hot rows of the samples whose expert a has value v.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import njit, prange
 from numpy.typing import NDArray
 
-from safle.statistics.kernels.rows import HALF, ROWS_PER_BYTE, WIDTH, WORDS, sum_rows
+from safle._native import Kernel
+from safle.errors import InvalidInput
 from safle.statistics.kernels.triangle import start
 
+WIDTH = 256
+"""Columns that `count_block_pairs` counts at a time."""
+_SYMBOLS = ("symbols u1|u2[samples, experts]", "samples", "experts", "bases i8[experts + 1]")
+_TILES = "(experts + 63) // 64"
+_to_columns = Kernel(
+    "to_columns",
+    *_SYMBOLS,
+    "ranks i4[bases[-1]]",
+    "columns i4[experts, samples]!",
+    "wrong i8[1]!",
+    pieces=_TILES,
+)
+_mark_seen = Kernel("mark_seen", *_SYMBOLS, "seen u1[bases[-1]]!", "wrong i8[1]!", pieces=_TILES)
+_group_samples = Kernel(
+    "group_samples",
+    "columns i4[experts, samples] <offsets[-1]",
+    "samples",
+    "offsets i8[experts + 1]",
+    "order u4[experts, samples]!",
+    "starts i8[offsets[-1]]!",
+    "cursor i8[offsets[-1] + experts]!",
+    pieces="experts",
+)
+_GROUPED = (
+    "offsets i8[experts + 1]",
+    "experts",
+    "order u4[experts, samples] <samples",
+    "starts i8[offsets[-1]] <samples + 1",
+)
+_GRAM = ("dim", "gram i4|i8[packed(dim)]!")
+_count_block_pairs = Kernel(
+    "count_block_pairs",
+    "columns i4[experts, samples] <offsets[-1]",
+    "samples",
+    *_GROUPED,
+    *_GRAM,
+    "rows u1[128 * samples]~",
+    pieces=f"((offsets[-1] + {WIDTH - 1}) // {WIDTH} + 1) // 2",
+)
+_count_single_pairs = Kernel(
+    "count_single_pairs",
+    "by_sample i4[samples, experts] <offsets[-1]",
+    "samples",
+    *_GROUPED,
+    *_GRAM,
+    pieces="(experts + 1) // 2",
+)
+_count_mixed = Kernel(
+    "count_mixed",
+    *_GROUPED,
+    "samples",
+    "dense i2[samples, width]",
+    "width",
+    *_GRAM,
+    "sums i4[width]~",
+    pieces="experts",
+)
+_count_labels = Kernel(
+    "count_labels",
+    "columns i4[experts, samples] <codes",
+    "samples",
+    "labels i8[samples] <classes",
+    "classes",
+    "cross i8[codes, classes]!",
+    pieces="experts",
+)
+_sum_by_class = Kernel(
+    "sum_by_class",
+    "dense i2[samples, dim]",
+    "dim",
+    "order i8[samples] <samples",
+    "ends i8[classes] <samples + 1",
+    "classes",
+    "cross i8[dim, classes]!",
+    pieces="(dim + 511) // 512",
+)
 
-@njit(cache=True, nogil=True, parallel=True)
+
 def to_columns(
-    symbols: NDArray[np.unsignedinteger],
+    symbols: NDArray[np.unsignedinteger[Any]],
     bases: NDArray[np.int64],
     ranks: NDArray[np.int32],
     columns: NDArray[np.int32],
@@ -27,223 +103,109 @@ def to_columns(
     Parameters
     ----------
     symbols : uint8 or uint16, (samples, experts)
-    bases : int64, (experts,), first code of each expert
+    bases : int64, (experts + 1,), first code of each expert, and the end
     ranks : int32, (code_count,), position of a code among the seen ones
     columns : int32, (experts, samples), written
     """
-    samples, experts = symbols.shape
-    tile = 64
-    for part in prange((experts + tile - 1) // tile):
-        first = np.int64(part) * tile
-        last = min(experts, first + tile)
-        for sample in range(samples):
-            for expert in range(first, last):
-                columns[expert, sample] = ranks[bases[expert] + symbols[sample, expert]]
+    wrong = np.zeros(1, np.int64)
+    _to_columns(symbols, bases, ranks, columns, wrong, nanoseconds=symbols.size)
+    _require_symbols(wrong)
 
 
-@njit(cache=True, nogil=True, parallel=True)
 def mark_seen(
-    symbols: NDArray[np.unsignedinteger], bases: NDArray[np.int64], seen: NDArray[np.bool_]
+    symbols: NDArray[np.unsignedinteger[Any]], bases: NDArray[np.int64], seen: NDArray[np.bool_]
 ) -> None:
     """Set ``seen[bases[e] + symbols[s, e]]`` for every sample and expert."""
-    samples, experts = symbols.shape
-    tile = 64
-    for part in prange((experts + tile - 1) // tile):
-        first = np.int64(part) * tile
-        for sample in range(samples):
-            for expert in range(first, min(experts, first + tile)):
-                seen[bases[expert] + symbols[sample, expert]] = True
+    wrong = np.zeros(1, np.int64)
+    _mark_seen(symbols, bases, seen.view(np.uint8), wrong, nanoseconds=symbols.size)
+    _require_symbols(wrong)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+def _require_symbols(wrong: NDArray[np.int64]) -> None:
+    if wrong[0]:
+        raise InvalidInput("a symbol is larger than its expert has: codes of another encoder")
+
+
 def group_samples(
-    columns: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-    order: NDArray[np.uint32],
-    starts: NDArray[np.int64],
-) -> None:
-    """Sort each expert's samples by column.
+    columns: NDArray[np.int32], offsets: NDArray[np.int64]
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Sort each expert's samples by column: their order, and where each column begins in it.
 
-    ``order[e, starts[c] : starts[c + 1]]`` are the samples in column c of expert e,
-    where the last column of an expert ends at the sample count.
+    ``order[e, starts[c] : starts[c + 1]]`` are the samples in column c of expert e, where the last
+    column of an expert ends at the sample count.
 
     Parameters
     ----------
-    columns : int32, (experts, samples)
-    offsets : int64, (experts + 1,), first column of each expert
-    order : uint32, (experts, samples), written
-    starts : int64, (column_count,), written
+    columns : int32, (experts, samples), each within its expert
+    offsets : int64, (experts + 1,), first column of each expert, and the end
     """
-    experts, samples = columns.shape
-    for index in prange(experts):
-        expert = np.int64(index)
-        first, last = offsets[expert], offsets[expert + 1]
-        cursor = np.zeros(last - first + 1, np.int64)
-        for sample in range(samples):
-            cursor[columns[expert, sample] - first + 1] += 1
-        for value in range(last - first):
-            cursor[value + 1] += cursor[value]
-            starts[first + value] = cursor[value]
-        for sample in range(samples):
-            value = columns[expert, sample] - first
-            order[expert, cursor[value]] = sample
-            cursor[value] += 1
+    # Within its own expert: the kernel counts into that expert's stretch alone.
+    if columns.size and (
+        np.any(columns.min(axis=1) < offsets[:-1]) or np.any(columns.max(axis=1) >= offsets[1:])
+    ):
+        raise IndexError("a column is not its expert's")
+    order = np.empty(columns.shape, np.uint32)
+    starts = np.empty(offsets[-1], np.int64)
+    cursor = np.empty(offsets[-1] + len(columns), np.int64)
+    _group_samples(columns, offsets, order, starts, cursor, nanoseconds=4 * columns.size)
+    return order, starts
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _end(starts, offsets, expert, column, samples):  # type: ignore[no-untyped-def]
-    return starts[column + 1] if column + 1 < offsets[expert + 1] else samples
-
-
-@njit(cache=True, nogil=True)
-def _fill_rows(columns, offsets, left, rows):  # type: ignore[no-untyped-def]
-    """One-hot codes of all samples for columns left .. left + WIDTH, a nibble each."""
-    experts, samples = columns.shape
-    rows[:] = 0
-    cells = rows.view(np.uint8)
-    for expert in range(experts):
-        if offsets[expert + 1] <= left or offsets[expert] >= left + WIDTH:
-            continue
-        for sample in range(samples):
-            column = columns[expert, sample] - left
-            if 0 <= column < HALF:
-                cells[sample, column] += np.uint8(1)
-            elif HALF <= column < WIDTH:
-                cells[sample, column - HALF] += np.uint8(16)
-
-
-@njit(cache=True, nogil=True)
-def _count_block(left, columns, offsets, order, starts, dim, gram):  # type: ignore[no-untyped-def]
-    """All gram rows above column block left .. left + WIDTH."""
-    experts, samples = columns.shape
-    rows = np.empty((samples, WORDS), np.uint64)
-    _fill_rows(columns, offsets, left, rows)
-    sums = np.empty(2 * WORDS, np.uint64)
-    counts = sums.view(np.uint8)
-    right = min(left + WIDTH, offsets[experts])
-    for expert in range(experts):
-        first = max(left, offsets[expert + 1])
-        if first >= right:
-            break
-        members = order[expert]
-        visible = counts[first - left : right - left]
-        for column in range(offsets[expert], offsets[expert + 1]):
-            at = starts[column]
-            end = _end(starts, offsets, expert, column, samples)
-            base = start(column, dim) + left
-            target = gram[base + first - left : base + right - left]
-            while at < end:
-                stop = min(end, at + ROWS_PER_BYTE)
-                sum_rows(rows, members, at, stop, sums, gram, base)
-                at = stop
-                for k in range(len(target)):
-                    target[k] += visible[k]
-
-
-@njit(cache=True, nogil=True, parallel=True)
 def count_block_pairs(
     columns: NDArray[np.int32],
     offsets: NDArray[np.int64],
     order: NDArray[np.uint32],
     starts: NDArray[np.int64],
     dim: int,
-    gram: NDArray[np.integer],
+    gram: NDArray[np.signedinteger[Any]],
 ) -> None:
-    """Add all pairs of different experts to the packed ``gram`` of dimension ``dim``.
-
-    Column blocks are taken in pairs, one long and one short, to balance threads.
-    """
-    blocks = (offsets[-1] + WIDTH - 1) // WIDTH
-    for index in prange((blocks + 1) // 2):
-        block = np.int64(index)
-        _count_block(block * WIDTH, columns, offsets, order, starts, dim, gram)
-        mirror = blocks - 1 - block
-        if mirror != block:
-            _count_block(mirror * WIDTH, columns, offsets, order, starts, dim, gram)
+    """Add all pairs of different experts to the packed ``gram`` of dimension ``dim``."""
+    _count_block_pairs(columns, offsets, order, starts, dim, gram)
 
 
-@njit(cache=True, nogil=True, parallel=True)
 def count_single_pairs(
     columns: NDArray[np.int32],
     offsets: NDArray[np.int64],
     order: NDArray[np.uint32],
     starts: NDArray[np.int64],
     dim: int,
-    gram: NDArray[np.integer],
+    gram: NDArray[np.signedinteger[Any]],
 ) -> None:
-    """The same sums as `count_block_pairs`, one increment a pair: for wide experts.
-
-    Consecutive increments go to different experts, so none waits for the store
-    before it.
-    """
-    experts, samples = columns.shape
-    by_sample = columns.T.copy()
-    for index in prange((experts + 1) // 2):
-        for side in range(2):
-            expert = np.int64(index) if side == 0 else experts - 1 - np.int64(index)
-            if side == 1 and expert == np.int64(index):
-                continue
-            for column in range(offsets[expert], offsets[expert + 1]):
-                row = gram[start(column, dim) :]
-                for at in range(starts[column], _end(starts, offsets, expert, column, samples)):
-                    others = by_sample[order[expert, at]]
-                    for other in range(expert + 1, experts):
-                        row[others[other]] += 1
+    """The same sums as `count_block_pairs`, one increment a pair: for wide experts."""
+    _count_single_pairs(columns.T, offsets, order, starts, dim, gram)
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def count_diagonal(columns: NDArray[np.int32], dim: int, gram: NDArray[np.integer]) -> None:
+def count_diagonal(
+    columns: NDArray[np.int32], dim: int, gram: NDArray[np.signedinteger[Any]]
+) -> None:
     """Add how often each code occurs to the diagonal of the packed ``gram``."""
-    experts, samples = columns.shape
-    for index in prange(experts):
-        expert = np.int64(index)
-        for sample in range(samples):
-            column = np.int64(columns[expert, sample])
-            gram[start(column, dim) + column] += 1
+    found = np.bincount(columns.reshape(-1))
+    codes = np.arange(len(found))
+    gram[start(codes, dim) + codes] += found.astype(gram.dtype)
 
 
-@njit(cache=True, nogil=True, parallel=True)
 def count_labels(
     columns: NDArray[np.int32], labels: NDArray[np.int64], cross: NDArray[np.int64]
 ) -> None:
     """Add how often each code occurs with each label to ``cross``, (codes, classes)."""
-    experts, samples = columns.shape
-    for index in prange(experts):
-        expert = np.int64(index)
-        for sample in range(samples):
-            cross[columns[expert, sample], labels[sample]] += 1
+    _count_labels(columns, labels, cross, nanoseconds=columns.size)
 
 
-@njit(cache=True, nogil=True, parallel=True)
 def count_mixed(
     offsets: NDArray[np.int64],
     order: NDArray[np.uint32],
     starts: NDArray[np.int64],
     dense: NDArray[np.int16],
     dim: int,
-    gram: NDArray[np.int64],
+    gram: NDArray[np.signedinteger[Any]],
 ) -> None:
     """Add the code x dense block: row (a, v) gets the dense rows of its samples.
 
-    At most 65,536 samples per call, so that sums of int16 fit the int32 accumulator.
+    At most 65,536 samples per call, so that sums of int16 fit 32 bits.
     """
-    experts, samples = order.shape
-    width = dense.shape[1]
-    for index in prange(experts):
-        expert = np.int64(index)
-        sums = np.empty(width, np.int32)
-        for column in range(offsets[expert], offsets[expert + 1]):
-            sums[:] = 0
-            for at in range(starts[column], _end(starts, offsets, expert, column, samples)):
-                row = dense[order[expert, at]]
-                for k in range(width):
-                    sums[k] += row[k]
-            target = gram[start(column, dim) + offsets[experts] :]
-            for k in range(width):
-                target[k] += sums[k]
+    _count_mixed(offsets, order, starts, dense, dim, gram)
 
 
-@njit(cache=True, nogil=True, parallel=True)
 def sum_by_class(
     dense: NDArray[np.int16],
     order: NDArray[np.int64],
@@ -251,20 +213,4 @@ def sum_by_class(
     cross: NDArray[np.int64],
 ) -> None:
     """``cross[:, c] +=`` the sum of the rows ``order[ends[c - 1] : ends[c]]`` of ``dense``."""
-    dim, width = dense.shape[1], 512
-    for index in prange((dim + width - 1) // width):
-        left = np.int64(index) * width
-        right = min(dim, left + width)
-        sums = np.empty(right - left, np.int64)
-        at = 0
-        for label in range(len(ends)):
-            if at == ends[label]:
-                continue
-            sums[:] = 0
-            while at < ends[label]:
-                row = dense[order[at], left:right]
-                for k in range(len(row)):
-                    sums[k] += row[k]
-                at += 1
-            for k in range(len(sums)):
-                cross[left + k, label] += sums[k]
+    _sum_by_class(dense, order, ends, cross, nanoseconds=dense.size / 4)

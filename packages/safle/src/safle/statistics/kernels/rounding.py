@@ -1,117 +1,120 @@
-"""Tiles of real numbers that should be integers, checked and added to a packed triangle."""
+"""Tiles of real numbers that should be integers, checked and added to a packed triangle.
+
+``_native/check.c`` and ``_native/triangle.c``.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
-from numba import njit, prange
 from numpy.typing import NDArray
 
-from safle.statistics.kernels.triangle import start
+from safle._native import Kernel
+
+if TYPE_CHECKING:
+    from safle.statistics.invariants import Bounds
+
+_round_tile = Kernel(
+    "round_tile",
+    "tile f4|f8[height, width]!",
+    "width",
+    "top",
+    "left",
+    "low i8[dim]",
+    "high i8[dim]",
+    "total i8[dim]",
+    "expert i4[dim]",
+    "n",
+    "tolerance",
+    "faults i8[height]!",
+    pieces="height",
+)
+_add_integers = Kernel(
+    "add_integers",
+    "gram i4|i8[packed(dim)]!",
+    "dim",
+    "positions i8[size] <dim",
+    "top",
+    "left",
+    "tile f4|f8[height, width]",
+    "width",
+    "sign",
+    "together",
+    pieces="height",
+)
+_gather_columns = Kernel(
+    "gather_columns",
+    "gram i4|i8[packed(dim)]",
+    "dim",
+    "chosen i8[count] <dim",
+    "count",
+    "columns i8[dim, count]!",
+    pieces="dim",
+)
 
 
-@njit(cache=True, nogil=True, inline="always")
-def product_bounds(low, high, total, other_low, other_high, other_total, samples):  # type: ignore[no-untyped-def]
-    """Least and largest ``sum x y`` of two columns within their ranges and with these totals.
-
-    ``(x - l)(y - m) >= 0`` and its three kin, summed over the samples. Exact in float64 below
-    2**21 samples: no term reaches 2**53.
-    """
-    at_low, at_high = total - samples * low, total - samples * high
-    least = max(low * other_total + other_low * at_low, high * other_total + other_high * at_high)
-    most = min(high * other_total + other_low * at_high, low * other_total + other_high * at_low)
-    return least, most
-
-
-@njit(cache=True, nogil=True, parallel=True)
 def round_tile(
-    tile: NDArray[np.floating],
+    tile: NDArray[np.floating[Any]],
     top: int,
     left: int,
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    total: NDArray[np.float64],
-    expert: NDArray[np.int32],
-    samples: float,
+    bounds: Bounds,
     tolerance: float,
 ) -> bool:
     """Round rows ``top`` and on, columns ``left`` and on, of a gram in place.
 
-    Returns whether all of it are integers but for ``tolerance``, within `product_bounds`, and
-    zero for two different codes of one expert. Only what lies on or above the diagonal counts.
+    Returns whether all of it are integers but for ``tolerance``, possible as products of two
+    columns (see `find_impossible`), and zero for two different codes of one expert. Only what lies
+    on or above the diagonal counts.
     """
-    faults = np.zeros(tile.shape[0], np.int64)
-    for index in prange(tile.shape[0]):
-        i = top + np.int64(index)
-        first = i - left if i > left else 0
-        row, last = tile[index, first:], left + tile.shape[1]
-        lows, highs = low[left + first : last], high[left + first : last]
-        totals, experts = total[left + first : last], expert[left + first : last]
-        own_low, own_high, own_total, own_expert = low[i], high[i], total[i], expert[i]
-        itself, found = i - left - first, np.int64(0)
-        # Faults are counted, with no branch: that is what the compiler can vectorise.
-        for k in range(len(row)):
-            value = np.float64(row[k])
-            rounded = np.rint(value)
-            least, most = product_bounds(
-                own_low, own_high, own_total, lows[k], highs[k], totals[k], samples
-            )
-            # Written so that what is not a number is refused too.
-            good = (abs(value - rounded) <= tolerance) & (least <= rounded) & (rounded <= most)
-            apart = (experts[k] == own_expert) & (k != itself) & (rounded != 0)
-            found += np.int64(~good | apart)
-            row[k] = rounded
-        faults[index] = found
-    return faults.sum() == 0
+    _require_within(tile, top, left, len(bounds.low))
+    if bounds.samples >= 1 << 29:
+        raise ValueError(f"{bounds.samples} samples: a bound on their products may not fit 64 bits")
+    faults = np.zeros(len(tile), np.int64)
+    _round_tile(
+        tile,
+        top,
+        left,
+        bounds.low,
+        bounds.high,
+        bounds.total,
+        bounds.expert,
+        bounds.samples,
+        float(tolerance),
+        faults,
+        nanoseconds=3 * tile.size,
+    )
+    return not faults.any()
 
 
-@njit(cache=True, nogil=True, parallel=True)
 def add_integers(
-    packed: NDArray[np.integer],
+    packed: NDArray[np.signedinteger[Any]],
     dim: int,
     positions: NDArray[np.int64],
     top: int,
     left: int,
-    tile: NDArray[np.floating],
+    tile: NDArray[np.floating[Any]],
     sign: int,
 ) -> None:
     """``packed[positions_i, positions_j] += sign * tile[i - top, j - left]`` for i <= j."""
+    _require_within(tile, top, left, len(positions))
     last = left + tile.shape[1] - 1
     together = positions[last] - positions[left] == last - left
-    for index in prange(tile.shape[0]):
-        i = top + np.int64(index)
-        first = max(0, i - left)
-        base = start(positions[i], dim)
-        if together:
-            values = tile[index, first:]
-            at = base + positions[left] + first
-            target = packed[at : at + len(values)]
-            for k in range(len(values)):
-                target[k] += sign * np.int64(values[k])
-        else:
-            for k in range(first, tile.shape[1]):
-                packed[base + positions[left + k]] += sign * np.int64(tile[index, k])
+    _add_integers(
+        packed, dim, positions, top, left, tile, sign, int(together), nanoseconds=tile.size
+    )
 
 
-@njit(cache=True, nogil=True, parallel=True)
+def _require_within(tile: NDArray[Any], top: int, left: int, dim: int) -> None:
+    height, width = tile.shape
+    if not (top >= 0 and left >= 0 and width > 0 and max(top + height, left + width) <= dim):
+        raise IndexError(f"a tile of {tile.shape} at {top}, {left} is not within {dim} columns")
+
+
 def gather_columns(
-    packed: NDArray[np.integer], dim: int, chosen: NDArray[np.int64]
+    packed: NDArray[np.signedinteger[Any]], dim: int, chosen: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Columns of the symmetric matrix, int64, (dim, chosen)."""
     columns = np.empty((dim, len(chosen)), np.int64)
-    for index in prange(dim):
-        row = np.int64(index)
-        for k in range(len(chosen)):
-            least, most = min(row, chosen[k]), max(row, chosen[k])
-            columns[row, k] = packed[start(least, dim) + most]
+    _gather_columns(packed, chosen, columns, nanoseconds=4 * columns.size)
     return columns
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def take_columns(columns: NDArray[np.int64], chosen: NDArray[np.int64]) -> NDArray[np.float64]:
-    """``columns[:, chosen]`` as float64, in one pass: NumPy's two take five times as long."""
-    taken = np.empty((len(columns), len(chosen)))
-    for index in prange(len(columns)):
-        source, target = columns[np.int64(index)], taken[np.int64(index)]
-        for k in range(len(chosen)):
-            target[k] = source[chosen[k]]
-    return taken

@@ -1,0 +1,291 @@
+"""The kernels: a small C library, loaded once, every call of it checked.
+
+A `Kernel` is a function of the library with a description of what it takes. A call checks the type,
+contiguity and shape of every array and the range of every index before an address is passed, works
+out the sizes from the shapes, allocates scratch memory, and shares the pieces of the job out over
+threads (calls release the GIL). C functions allocate nothing, start no thread and return nothing.
+
+Each function is there once for each instruction level. `level` is the best this machine has;
+SAFLE_KERNELS=portable or avx2 asks for a lower one. All levels give the same integers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+VARIABLE = "SAFLE_KERNELS"
+LEVELS = ("portable", "avx2", "avx512")
+WORTH_A_THREAD = 300_000
+"""Nanoseconds of work from which on other threads help: waking one takes some microseconds."""
+CALLS_PER_THREAD = 4
+"""Into which a thread's share is cut, so that one that is held up leaves the others its rest."""
+_threads: ContextVar[int] = ContextVar("threads", default=0)
+
+
+def threads() -> int:
+    """How many threads a kernel may use.
+
+    >>> with use_threads(1):
+    ...     threads()
+    1
+    """
+    return _threads.get() or _available()
+
+
+@contextmanager
+def use_threads(number: int) -> Iterator[None]:
+    """Kernels in here use at most so many threads.
+
+    One, for short kernels between products of a BLAS: that keeps its threads spinning for some
+    20 ms, in case there is more to multiply, and a kernel on as many threads waits for those.
+    """
+    before = _threads.set(number)
+    try:
+        yield
+    finally:
+        _threads.reset(before)
+
+
+def limit_threads(number: int) -> None:
+    """From now on, kernels that are called from here use at most so many threads."""
+    _threads.set(number)
+
+
+@cache
+def _available() -> int:
+    given = os.environ.get("SAFLE_THREADS", "")
+    if given.isdigit() and int(given):
+        return int(given)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(64, thread_name_prefix="safle-kernel")
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    suffix = {"Darwin": ".dylib", "Windows": ".dll"}.get(platform.system(), ".so")
+    path = Path(os.environ.get("SAFLE_LIBRARY") or Path(__file__).with_name(f"libsafle{suffix}"))
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(
+            f"the compiled kernels of safle cannot be loaded ({error}); install safle with pip, or "
+            "run 'python -m safle._native.build' in a working tree"
+        ) from error
+
+
+@cache
+def level() -> str:
+    """The instruction level whose kernels are called: 'portable', 'avx2' or 'avx512'."""
+    best = LEVELS.index("portable")
+    if hasattr(_library(), "processor_level"):
+        best = int(_library().processor_level())
+    wanted = os.environ.get(VARIABLE, "")
+    if wanted and wanted not in LEVELS:
+        raise ValueError(f"{VARIABLE} is {wanted!r}; expected one of {', '.join(LEVELS)}")
+    return LEVELS[min(best, LEVELS.index(wanted))] if wanted else LEVELS[best]
+
+
+def packed(dim: int) -> int:
+    """Entries of a packed triangle."""
+    return dim * (dim + 1) // 2
+
+
+_NAMES: dict[str, Any] = {"packed": packed, "__builtins__": {"max": max, "len": len}}
+_PARAMETER = re.compile(
+    r"(?P<name>\w+)"
+    r"(?: (?P<types>[a-z0-9|=_]+)\[(?P<shape>.*?)\](?P<mark>[!~]?)(?: <(?P<below>.+))?)?"
+)
+
+
+@dataclass(frozen=True)
+class _Size:
+    """A size as a Python expression over the names of a call; its text is always our own."""
+
+    text: str
+    code: Any
+
+    @classmethod
+    def of(cls, text: str) -> _Size:
+        return cls(text.strip(), compile(text.strip(), "a kernel's description", "eval"))
+
+    def value(self, bound: dict[str, Any]) -> int:
+        return int(eval(self.code, _NAMES, bound))
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """One parameter of a C function: an array where it has a shape, else a number.
+
+    Attributes
+    ----------
+    types : of an array, one of which it has; or ``=other``, the type of another parameter
+    shape : an expression for each axis, None for a number
+    mark : "!" for an array that is written, "~" for scratch memory, "" for one that is read
+    below : what every entry is below, and at least 0; empty for no such limit
+    """
+
+    name: str
+    types: tuple[str, ...]
+    shape: tuple[_Size, ...] | None
+    mark: str
+    below: _Size | None
+
+    @classmethod
+    def parse(cls, text: str) -> _Parameter:
+        found = _PARAMETER.fullmatch(text.strip())
+        if found is None:
+            raise ValueError(f"not a parameter: {text!r}")
+        types = tuple((found["types"] or "").split("|"))
+        shape = found["shape"]
+        axes = None if shape is None else tuple(map(_Size.of, shape.split(",")))
+        below = _Size.of(found["below"]) if found["below"] else None
+        return cls(found["name"], types, axes, found["mark"] or "", below)
+
+
+class Kernel:
+    """A function of the library.
+
+    Parameters
+    ----------
+    name : without types and level
+    parameters : a line for each of the C function's, in its order. ``"dim"`` is a number;
+        ``"columns i4[experts, samples] <codes"`` an array that is read, of that type and shape,
+        every entry from 0 to below ``codes``; ``!`` behind the shape marks one that is written,
+        ``~`` scratch memory. Types ``i4|i8`` choose the variant of the function; ``=gram`` is the
+        type of another. A name in a shape is bound by the first array that has it as an axis;
+        other arrays must agree. Numbers that no axis binds are given by the caller, in order.
+    pieces : an expression: into how many pieces the job can be cut; empty for a job of one, whose
+        function takes no first and last
+    """
+
+    def __init__(self, name: str, *parameters: str, pieces: str = "") -> None:
+        self._name = name
+        self._parameters = [_Parameter.parse(text) for text in parameters]
+        self._pieces = _Size.of(pieces) if pieces else None
+        inputs = [p for p in self._parameters if p.mark != "~"]
+        axes = {axis.text for p in inputs for axis in p.shape or ()}
+        self._given = [p for p in inputs if p.shape is not None or p.name not in axes]
+
+    def __call__(self, *arguments: Any, nanoseconds: float = float("inf"), **numbers: int) -> None:
+        """Run it: arrays and numbers in the order of the parameters; on threads if it takes long.
+
+        ``numbers`` are values for names in shapes that no parameter has.
+        """
+        if len(arguments) != len(self._given):
+            raise TypeError(
+                f"{self._name} takes {len(self._given)} arguments; found {len(arguments)}"
+            )
+        values = {p.name: value for p, value in zip(self._given, arguments, strict=True)}
+        bound: dict[str, Any] = {**numbers, **values}
+        arrays = [p for p in self._given if p.shape is not None]
+        for parameter in arrays:
+            self._check_form(parameter, bound)
+        for parameter in arrays:
+            self._check_sizes(parameter, bound)
+        variant = [_code(bound[p.name]) for p in arrays if len(p.types) > 1]
+        function = getattr(_library(), "_".join([self._name, *variant, level()]))
+        self._share(function, bound, nanoseconds)
+
+    def _check_form(self, parameter: _Parameter, bound: dict[str, Any]) -> None:
+        """Type, contiguity and number of axes; binds the names of axes."""
+        where, array = f"{self._name}: {parameter.name}", bound[parameter.name]
+        types = parameter.types
+        if types[0].startswith("="):
+            types = (_code(bound[types[0][1:]]),)
+        if not isinstance(array, np.ndarray) or _code(array) not in types:
+            found = getattr(array, "dtype", type(array).__name__)
+            raise TypeError(f"{where} has type {found}; expected {' or '.join(types)}")
+        if parameter.mark == "!" and not (array.flags.c_contiguous and array.flags.writeable):
+            raise ValueError(f"{where} is not contiguous, or cannot be written to")
+        # What is only read may be a view: it is copied where it is not contiguous.
+        bound[parameter.name] = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+        axes = parameter.shape or ()
+        if array.ndim != len(axes):
+            raise ValueError(f"{where} has {array.ndim} axes; expected {len(axes)}")
+        for axis, size in zip(axes, array.shape, strict=True):
+            if axis.text.isidentifier():
+                bound.setdefault(axis.text, size)
+
+    def _check_sizes(self, parameter: _Parameter, bound: dict[str, Any]) -> None:
+        """Every axis, and the range of indices."""
+        where, array = f"{self._name}: {parameter.name}", bound[parameter.name]
+        for axis, size in zip(parameter.shape or (), array.shape, strict=True):
+            expected = axis.value(bound)
+            if size != expected:
+                raise ValueError(
+                    f"{where} has {size} entries along {axis.text}; expected {expected}"
+                )
+        if parameter.below is not None and array.size:
+            limit = parameter.below.value(bound)
+            if int(array.min()) < 0 or int(array.max()) >= limit:
+                raise IndexError(f"{where} has an entry outside 0 to {limit - 1}")
+
+    def _share(self, function: Any, bound: dict[str, Any], nanoseconds: float) -> None:
+        if self._pieces is None:
+            function(*self._addresses(bound)[0])
+            return
+        pieces = self._pieces.value(bound)
+        helpers = min(threads(), pieces) if nanoseconds > WORTH_A_THREAD else 1
+        if pieces <= 0:
+            return
+        if helpers == 1:
+            words, _scratch = self._addresses(bound)
+            function(*words, ctypes.c_int64(0), ctypes.c_int64(pieces))
+            return
+        cuts = min(pieces, helpers * CALLS_PER_THREAD)
+        places = count()
+
+        def work() -> None:
+            words, _scratch = self._addresses(bound)
+            while (part := next(places)) < cuts:
+                first, last = pieces * part // cuts, pieces * (part + 1) // cuts
+                function(*words, ctypes.c_int64(first), ctypes.c_int64(last))
+
+        others = [_pool().submit(work) for _ in range(helpers - 1)]
+        work()
+        for other in others:
+            other.result()
+
+    def _addresses(self, bound: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+        """The C arguments, and the scratch memory behind some of them."""
+        words: list[Any] = []
+        scratch: list[Any] = []
+        for parameter in self._parameters:
+            if parameter.shape is None:
+                value = bound[parameter.name]
+                words.append(
+                    ctypes.c_double(value) if isinstance(value, float) else ctypes.c_int64(value)
+                )
+                continue
+            if parameter.mark == "~":
+                size = max(1, parameter.shape[0].value(bound))
+                scratch.append(np.empty(size, np.dtype(parameter.types[0])))
+            array = scratch[-1] if parameter.mark == "~" else bound[parameter.name]
+            words.append(ctypes.c_void_p(array.ctypes.data))
+        return words, scratch
+
+
+def _code(array: NDArray[Any]) -> str:
+    return f"{array.dtype.kind}{array.dtype.itemsize}"

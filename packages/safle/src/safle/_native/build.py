@@ -1,0 +1,112 @@
+"""Compile the kernels: C sources -> one shared library, with whatever C compiler there is.
+
+Every source is compiled once for each instruction level; `safle._native` chooses a level when it
+loads the library. The library needs no Python header, so it serves every version of Python. Run by
+the package's build (``hatch_build.py``), or by hand: ``python -m safle._native.build``.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SOURCES = sorted(HERE.glob("*.c"))
+SUFFIXES = {"Darwin": ".dylib", "Windows": ".dll"}
+LEVELS = {
+    "portable": [],
+    "avx2": ["-mavx2", "-mfma"],
+    "avx512": [f"-mavx512{part}" for part in ("f", "bw", "vl", "dq", "vnni")] + ["-mfma"],
+}
+"""Instruction levels of x86-64 and the compiler's options for them; elsewhere, portable alone."""
+# No contraction: a multiplication and an addition round twice at every level, so that all levels
+# give the same bits. No errno: a square root is one instruction.
+OPTIONS = (
+    "-std=c17",
+    "-O3",
+    "-fPIC",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fvisibility=hidden",
+)
+ZIG = "ziglang>=0.13"
+
+
+def library(system: str | None = None) -> Path:
+    """Where the library for a system lies, beside the sources."""
+    return HERE / f"libsafle{SUFFIXES.get(system or platform.system(), '.so')}"
+
+
+def find_compiler() -> list[str] | None:
+    """The system's C compiler: $CC, cc, gcc or clang; None if there is none."""
+    if os.environ.get("CC"):
+        return os.environ["CC"].split()
+    found = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    return [found] if found else None
+
+
+def zig() -> list[str]:
+    """The C compiler that comes as a package."""
+    if find_spec("ziglang") is None:
+        raise FileNotFoundError(
+            "no C compiler: found neither $CC, cc, gcc nor clang, nor the package ziglang; install "
+            "one of them"
+        )
+    return [sys.executable, "-m", "ziglang", "cc"]
+
+
+def build(
+    target: Path | None = None,
+    compiler: Sequence[str] | None = None,
+    *,
+    machine: str | None = None,
+    extra: Sequence[str] = (),
+) -> Path:
+    """Compile and link the library.
+
+    Parameters
+    ----------
+    target : the file to write; beside the sources if None
+    compiler : the command; the system's, else the package ziglang's, if None
+    machine : the processor it is for, as `platform.machine` names it; this one if None
+    extra : further options, for sanitizers and cross-compilation
+    """
+    target = target or library()
+    command = [*(compiler or find_compiler() or zig()), *OPTIONS, *extra]
+    x86 = (machine or platform.machine()).lower() in ("x86_64", "amd64")
+    levels = LEVELS if x86 else {"portable": []}
+    with tempfile.TemporaryDirectory(prefix="safle-build-") as folder:
+        jobs = []
+        for source in SOURCES:
+            for level, flags in levels.items():
+                made = Path(folder, f"{source.stem}.{level}.o")
+                jobs.append(
+                    [*command, *flags, f"-DLEVEL={level}", "-c", str(source), "-o", str(made)]
+                )
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(_run, jobs))
+        objects = sorted(map(str, Path(folder).glob("*.o")))
+        # In place at once: a program that has the old one loaded keeps it.
+        half = target.with_name(f"{target.name}.{os.getpid()}")
+        mathematics = [] if target.suffix == ".dll" else ["-lm"]
+        _run([*command, "-shared", *objects, *mathematics, "-o", str(half)])
+        half.replace(target)
+    return target
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the C compiler failed: {' '.join(command)}\n{done.stderr}")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{build()}\n")
