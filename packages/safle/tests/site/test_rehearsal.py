@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -118,7 +116,6 @@ def test_a_large_budget_takes_all_units_and_a_tiny_one_none():
     assert units_within(make, 1e9, most_units=70, samples=20, classes=10) == 70
     with pytest.raises(SettingsError, match="with a single random feature, more than 1"):
         units_within(make, 1e3, most_units=70, samples=20, classes=10)
-
 
 
 @pytest.mark.parametrize("samples", [20, 400])

@@ -134,9 +134,7 @@ class Factor(Implied):
                 add_integers(target, dim, positions, top, left, tile, sign)
                 done.append((top, left))
 
-    def _tile(
-        self, top: int, left: int, lengths: Matrix
-    ) -> tuple[NDArray[Any], bool]:
+    def _tile(self, top: int, left: int, lengths: Matrix) -> tuple[NDArray[Any], bool]:
         """A tile of integers, and whether that is what it was but for rounding."""
         rows, columns = slice(top, top + TILE), slice(left, left + TILE)
         length = float(lengths[rows].max() * lengths[columns].max())
