@@ -255,7 +255,6 @@ RAY = "Of statistics: add up on a Ray cluster; 'local' starts one, 'auto' finds 
 FEATURES = "Of histograms: refuse those of more or fewer features."
 GRID = "Of histograms: refuse those on another grid."
 RANGES = "Of histograms: as --grid, with a range for each feature."
-OF_ENCODER = "Refuse statistics of any other encoder."
 FIRST: dict[str, Any] = {"show_default": "the first file's"}
 
 
