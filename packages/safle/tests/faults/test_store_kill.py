@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from safle.server.contribution import Contribution
+from safle.server.database import count_members
 from safle.server.store import Store
 from safle.wire import encode_statistics
 from support.data_sets import fixed_data
@@ -190,6 +193,29 @@ def test_a_real_kill_from_outside_loses_nothing_that_was_acknowledged(killed, tm
         # One more may have reached the disk before it could be said.
         assert len(members) <= len(acknowledged) + 1
         acknowledged = members
+
+
+@pytest.mark.slow
+def test_adding_many_files_can_be_killed_and_called_again(tmp_path):
+    """Each file is in or not; what is in is "already there", and the rest is added."""
+    data = fixed_data("embedding", 60)
+    data.encoder.save(tmp_path / "encoder.safetensors")
+    files = [tmp_path / f"{at:02}.stats" for at in range(30)]
+    for at, file in enumerate(files):
+        file.write_bytes(encode_statistics(data.part(slice(2 * at, 2 * at + 2)).count()))
+    store = tmp_path / "store"
+    command = [sys.executable, "-c", "from safle.cli.main import run; run()", "store", "add"]
+    command += [store, "--encoder", tmp_path / "encoder.safetensors", *files]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while child.poll() is None and count_members(store) < 3:
+        time.sleep(0.001)
+    child.kill()
+    child.wait(timeout=30)
+    there = members_after(store)
+    assert there == [file.stem for file in files[: len(there)]]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert re.search(rf"already there +{len(there)}\n", done.stdout), done.stdout
+    assert [*Store.open(store).members] == [file.stem for file in files]
 
 
 CROWD = """
