@@ -19,7 +19,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
-from safle.basics.memory import readable
+from safle.basics import readable
 from safle.errors import WireError
 from safle_flower.settings import Config
 

@@ -17,7 +17,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from safle.basics import atomic
 from safle.errors import FederationError, SafleError
-from safle.site.airlock import Question, describe_error
+from safle.site import airlock
 from safle_flower import messages
 from safle_flower.client import Settings, answer_from_outbox, client_name
 from safle_flower.messages import Answer
@@ -29,7 +29,7 @@ CLIENT_APP = "safle_flower.apps:client_app"
 log = logging.getLogger("flwr")
 
 
-def make_client_app(answer: Callable[[Context, Question, Settings], Answer]) -> ClientApp:
+def make_client_app(answer: Callable[[Context, airlock.Question, Settings], Answer]) -> ClientApp:
     """An app that gives the answers of ``answer``; whatever error that raises is an answer too."""
     app = ClientApp()
 
@@ -42,7 +42,7 @@ def make_client_app(answer: Callable[[Context, Question, Settings], Answer]) -> 
             ours = isinstance(error, SafleError)
             log.error("safle: this client cannot answer: %s", error, exc_info=not ours)
             name = client_name(context.node_id, context.node_config)
-            found = Answer(name, messages.FAILED, reason=describe_error(error))
+            found = Answer(name, messages.FAILED, reason=airlock.describe_error(error))
         return Message(messages.answer(found), reply_to=message)
 
     return app

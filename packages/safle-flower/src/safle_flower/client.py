@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from safle.errors import FederationError, SettingsError, WireError
-from safle.site.airlock import OPEN, Airlock, Question, Refused
+from safle.site import airlock
 from safle_flower import messages
 from safle_flower.messages import Answer
 
@@ -33,13 +33,15 @@ def client_name(node_id: int, node: Settings) -> str:
     return f"node-{node_id}"
 
 
-def answer_from_outbox(node_id: int, node: Settings, asked: Question, settings: Settings) -> Answer:
+def answer_from_outbox(
+    node_id: int, node: Settings, asked: airlock.Question, settings: Settings
+) -> Answer:
     """Wait for the site's answer to a question; `Refused` if it gives none in time."""
     name, role = client_name(node_id, node), str(node.get("role", ROLES[0]))
     if role not in ROLES:
         raise SettingsError(f"role={role!r}; expected {', '.join(ROLES)}")
     holder = name if role != "client" else ""
-    if role == "keyholder" and asked.kind != OPEN:
+    if role == "keyholder" and asked.kind != airlock.OPEN:
         return Answer(name, messages.KEYHOLDER, keyholder=holder)
     if messages.is_known(name, settings):
         return Answer(name, messages.KNOWN, keyholder=holder)
@@ -48,25 +50,25 @@ def answer_from_outbox(node_id: int, node: Settings, asked: Question, settings: 
             "this node has no airlock; start it with --node-config "
             '\'client="its name" inbox="/path" outbox="/path"\''
         )
-    airlock = Airlock(Path(str(node["inbox"])), Path(str(node["outbox"])))
-    data = _wait(airlock, asked, float(settings["seconds"]))
+    folders = airlock.Airlock(Path(str(node["inbox"])), Path(str(node["outbox"])))
+    data = _wait(folders, asked, float(settings["seconds"]))
     return Answer(name, messages.SENT, data=data, keyholder=holder)
 
 
-def _wait(airlock: Airlock, asked: Question, seconds: float) -> bytes:
+def _wait(folders: airlock.Airlock, asked: airlock.Question, seconds: float) -> bytes:
     end = time.monotonic() + seconds
-    airlock.ask(asked)
+    folders.ask(asked)
     said: set[str] = set()
     while True:
         try:
-            data = airlock.find_answer(asked)
-        except Refused:
+            data = folders.find_answer(asked)
+        except airlock.Refused:
             raise
         except (FederationError, WireError, OSError) as error:
             # A person may still be copying the file, or have mistaken one for another.
             data, lines = None, [f"what lies in the outbox is not sent: {error}"]
         else:
-            lines = [] if data is not None else airlock.explain(asked)
+            lines = [] if data is not None else folders.explain(asked)
         for line in lines:
             if line not in said:
                 log.warning("safle: %s", line)
@@ -74,5 +76,5 @@ def _wait(airlock: Airlock, asked: Question, seconds: float) -> bytes:
         if data is not None:
             return data
         if time.monotonic() > end:
-            raise Refused("nobody at this site has answered in time")
+            raise airlock.Refused("nobody at this site has answered in time")
         time.sleep(SECONDS_BETWEEN_LOOKS)

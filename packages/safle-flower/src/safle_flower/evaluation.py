@@ -7,13 +7,12 @@ from collections.abc import Collection
 from pathlib import Path
 
 from safle.basics import atomic
-from safle.encoders.features import ClassName
 from safle.errors import FederationError
 from safle.evaluation import Report
 from safle.model import Model
-from safle.server.limits import Limits
-from safle.site.airlock import EVALUATE, MODEL, Question
-from safle.statistics.evaluation import Evaluation, require_answers
+from safle.server import Limits
+from safle.site import airlock
+from safle.statistics import Evaluation, require_answers
 from safle.wire import decode_evaluation, write_evaluation
 
 log = logging.getLogger("flwr")
@@ -25,7 +24,8 @@ class EvaluationTask:
 
     def __init__(self, model: Model, limits: Limits) -> None:
         self._model, self._limits = model, limits
-        self.question = Question(EVALUATE, {MODEL: model.to_bytes()}, {"model": model.digest})
+        files = {airlock.MODEL: model.to_bytes()}
+        self.question = airlock.Question(airlock.EVALUATE, files, {"model": model.digest})
         self.sites: dict[str, Evaluation] = {}
 
     def names(self) -> Collection[str]:
@@ -39,7 +39,7 @@ class EvaluationTask:
         self.sites[client] = counts
         return counts.sample_count, ""
 
-    def _admit(self, model: str, classes: tuple[ClassName, ...]) -> None:
+    def _admit(self, model: str, classes: tuple[int | str, ...]) -> None:
         require_answers(model, classes, self._model.digest, self._model.class_names)
 
     def write(self, folder: Path) -> None:

@@ -14,9 +14,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from safle.basics.texts import printable as without_controls
+from safle.basics import printable as without_controls
 from safle.errors import WireError
-from safle.site.airlock import Question
+from safle.site import airlock
 
 if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
@@ -49,7 +49,7 @@ class Answer:
     keyholder: str = ""
 
 
-def question(asked: Question, **settings: Any) -> RecordDict:
+def question(asked: airlock.Question, **settings: Any) -> RecordDict:
     """The content of a question; the settings are the asker's own."""
     fields = {
         "kind": asked.kind,
@@ -60,14 +60,14 @@ def question(asked: Question, **settings: Any) -> RecordDict:
     return _content("question", fields | settings, b"".join(asked.files.values()))
 
 
-def read_question(message: Message) -> tuple[Question, Mapping[str, Any]]:
+def read_question(message: Message) -> tuple[airlock.Question, Mapping[str, Any]]:
     """A question and the asker's settings."""
     fields, payload = _read(message, "question")
     files, at = {}, 0
     for name, size in zip(fields["files"], fields["sizes"], strict=True):
         files[str(name)] = payload[at : at + size]
         at += size
-    return Question(str(fields["kind"]), files, json.loads(str(fields["expects"]))), fields
+    return airlock.Question(str(fields["kind"]), files, json.loads(str(fields["expects"]))), fields
 
 
 def answer(content: Answer) -> RecordDict:

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 
 from safle.basics import atomic
 from safle.encoders import Encoder
-from safle.encoders.made import require_same
-from safle.errors import SettingsError
+from safle.errors import EncoderMismatch, SettingsError
 from safle.private import answer as opening
 from safle.private.gathering import Gathering, MaskedSum
 from safle.private.keys import PublicKey
 from safle.private.masked import Masked
 from safle.private.round import PrivateRound
 from safle.private.statistics_space import StatisticsSpace
-from safle.site.airlock import ENCODER, MASK, OPEN, REQUEST, ROUND, Question
-from safle.site.log import LOG, write_log
+from safle.site import LOG, airlock, write_log
 from safle.statistics import Statistics
 from safle_flower.report import Report
 from safle_flower.round import Progress, Round
@@ -39,8 +37,8 @@ class MaskTask:
         self.gathering = Gathering(private_round)
         for path in sorted(folder.glob(f"*{SUFFIX}")):
             self.gathering.add(Masked.from_bytes(path.read_bytes(), private_round))
-        files = {ENCODER: encoder.to_bytes(), ROUND: private_round.data}
-        self.question = Question(MASK, files, {"round": private_round.digest})
+        files = {airlock.ENCODER: encoder.to_bytes(), airlock.ROUND: private_round.data}
+        self.question = airlock.Question(airlock.MASK, files, {"round": private_round.digest})
 
     def names(self) -> Collection[str]:
         return self.gathering.clients
@@ -59,9 +57,9 @@ class RequestTask:
 
     def __init__(self, total: MaskedSum) -> None:
         self._total = total
-        files = {REQUEST: total.request.to_bytes(), ROUND: total.private_round.data}
+        files = {airlock.REQUEST: total.request.to_bytes(), airlock.ROUND: total.private_round.data}
         expects = {"round": total.private_round.digest, "request": total.digest}
-        self.question = Question(OPEN, files, expects)
+        self.question = airlock.Question(airlock.OPEN, files, expects)
         self.answers: dict[str, opening.KeyholderAnswer] = {}
 
     def names(self) -> Collection[str]:
@@ -85,7 +83,11 @@ def add_up_privately(
         raise SettingsError(
             "this round is not one of statistics, or opens with noise; name one of exact statistics"
         )
-    require_same(private_round.space, encoder)
+    if private_round.space.fingerprint != encoder.fingerprint:
+        raise EncoderMismatch(
+            f"the round is of encoder {private_round.space.fingerprint[:12]}…, this run's is "
+            f"{encoder.fingerprint[:12]}…: name the round's encoder"
+        )
     folder = run.places.path("store")
     folder.mkdir(parents=True, exist_ok=True)
     task = MaskTask(private_round, encoder, folder)

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safle.basics import atomic
-from safle.basics.memory import readable
+from safle.basics import atomic, readable
 from safle.errors import FederationError
 
 FORMAT = "safle-round-1"

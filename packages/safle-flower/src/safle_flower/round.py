@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from safle.errors import FederationError, SafleError
-from safle.server.contribution import check_client
-from safle.site.airlock import Question
+from safle.server import check_client
+from safle.site import airlock
 from safle_flower import messages, report
 from safle_flower.adapter import RoundOver, check_size, pull
 from safle_flower.report import ClientReport
@@ -50,7 +50,7 @@ ERRORS = {
 class Task(Protocol):
     """What clients are asked for, and who takes it."""
 
-    question: Question
+    question: airlock.Question
 
     def names(self) -> Collection[str]:
         """Clients whose answers have been taken, in this run or before."""

@@ -13,18 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from safle import Histogram
 from safle.encoders import Encoder, load_encoder
-from safle.encoders.histogram import Histogram
 from safle.errors import FederationError, SafleError, SettingsError, SolveError
 from safle.model import Model
-from safle.server.contribution import Contribution
-from safle.server.database import DATABASE
-from safle.server.limits import Limits
-from safle.server.store import Store
-from safle.site.airlock import COUNT, ENCODER, HISTOGRAM, Question
+from safle.server import DATABASE, Contribution, Limits, Store
+from safle.site import airlock
 from safle.solver import solve
 from safle.statistics import Accumulator, Statistics
-from safle.wire import container, decode_histogram, write_statistics
+from safle.wire import decode_histogram, write_statistics
 from safle_flower import messages
 from safle_flower.evaluation import COUNTS, PAGE, EvaluationTask
 from safle_flower.private import add_up_privately
@@ -49,9 +46,9 @@ class CountTask:
         self._store = store
         self.total: Accumulator = store.total()
         encoder = store.encoder
-        self.question = Question(
-            COUNT, {ENCODER: encoder.to_bytes()}, {"fingerprint": encoder.fingerprint}
-        )
+        files = {airlock.ENCODER: encoder.to_bytes()}
+        expects = {"fingerprint": encoder.fingerprint}
+        self.question = airlock.Question(airlock.COUNT, files, expects)
 
     def names(self) -> Collection[str]:
         return self._store.members
@@ -70,7 +67,8 @@ class HistogramTask:
         self._names: list[str] = []
         self.total: Histogram | None = None
         ranges = run.calibration.ranges_file()
-        self.question = Question(HISTOGRAM, ranges, {"grid": self._declared.grid.to_json()})
+        expects = {"grid": self._declared.grid.to_json()}
+        self.question = airlock.Question(airlock.HISTOGRAM, ranges, expects)
 
     def names(self) -> Collection[str]:
         return self._names
@@ -227,13 +225,12 @@ def _evaluate(grid: Grid, model: Model, output: Path, run: Run, found: Report) -
 def _solve(
     encoder: Encoder, statistics: Statistics, output: Path, run: Run, found: Report
 ) -> Model:
-    with (output / TOTAL).open("rb") as file:
-        found.total = container.declared_digest(file.read(64))
     log.info("solving %d columns for %d samples", statistics.dim, statistics.sample_count)
     solution = solve(statistics, **run.solve.options())
     model = Model(encoder, solution)
     model.save(output / MODEL)
-    found.model, found.samples = model.digest, statistics.sample_count
+    found.model, found.total = model.digest, model.sum_digest
+    found.samples = statistics.sample_count
     return model
 
 

@@ -11,15 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safle.basics import as_settings
-from safle.basics.texts import split_names
-from safle.encoders import Encoder, make_encoder
-from safle.encoders.histogram import Grid, Histogram
-from safle.encoders.registry import DEFAULT_KIND, read_settings
+from safle import Grid, Histogram
+from safle.basics import as_settings, split_names
+from safle.encoders import DEFAULT_KIND, Encoder, make_encoder, read_settings
 from safle.errors import SettingsError
-from safle.server.contribution import check_client
-from safle.server.limits import Limits
-from safle.site.airlock import RANGES, RANGES_TOML
+from safle.server import Limits, check_client
+from safle.site import airlock
 from safle.tables import read_ranges
 
 Value = bool | int | float | str
@@ -170,7 +167,8 @@ class Calibration:
         if not self.ranges:
             return {}
         path = Path(self.ranges)
-        return {RANGES_TOML if path.suffix.lower() == ".toml" else RANGES: path.read_bytes()}
+        name = airlock.RANGES_TOML if path.suffix.lower() == ".toml" else airlock.RANGES
+        return {name: path.read_bytes()}
 
     def build(self, histogram: Histogram) -> Encoder:
         """The encoder of the summed histograms."""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.basics.texts import split_names
-from safle.cli.options import (
+from safle.basics import readable, split_names
+from safle.cli import (
     FOLDER,
+    Session,
     chosen_limits,
     command,
     deadline_option,
@@ -18,7 +19,6 @@ from safle.cli.options import (
     limit_options,
     option,
 )
-from safle.cli.session import Session
 
 if TYPE_CHECKING:
     from safle_flower.report import Report
@@ -135,8 +135,6 @@ def report(session: Session, /, folder: Path) -> None:
 
 def show_report(session: Session, found: Report, folder: Path) -> None:
     """Every client that is not in, some that are, and what the round gave."""
-    from safle.basics.memory import readable
-
     rows = found.table()
     session.table(["client", "status", "samples", "size", "seconds"], rows[:ROWS_SHOWN], names=2)
     if len(rows) > ROWS_SHOWN:

@@ -6,9 +6,9 @@ from typing import Any
 
 import rich_click as click
 
-from safle.cli import options as opt
-from safle.cli.options import chosen_limits, limit_options
-from safle.cli.session import Session
+from safle import cli as opt
+from safle.basics import require
+from safle.cli import Session, chosen_limits, limit_options
 from safle_flower.cli.deploy import show_report
 
 SPLITTING = "safle simulate train.npz --encoder encoder.safetensors --clients 100"
@@ -16,6 +16,7 @@ PARTITIONS = click.Choice(["iid", "dirichlet", "shards"])
 ENGINES = click.Choice(["in-process", "flower"])
 ENGINE = "Flower's messages within this process, or its real one: the same code and bytes."
 PRIVATE = "Contributions go under masks, and two more nodes are keyholders: the same model."
+BATCH = 4096
 OUT = "Where the model, the report and the store go."
 
 
@@ -87,18 +88,19 @@ def simulate(
 
 def _quieten_flower() -> None:
     """Every client's fate is in the report; line by line it would break the progress bar."""
-    from safle.basics.optional import require
-
     # Flower sets the level when it is first imported, so that comes before.
     require("flwr.app", "safle-flower", "a simulation")
     logging.getLogger("flwr").setLevel(logging.ERROR)
 
 
 def _evaluate(session: Session, folder: Path, test: Path, read: dict[str, Any]) -> None:
-    from safle.cli.reading import score
     from safle.model import load_model
+    from safle.site import evaluate_blocks
+    from safle.tables import open_table
 
     model = load_model(folder / "model.safetensors")
-    found = score(model, test, 4096, lambda _: None, **read).total
+    table = open_table(test, schema=model.encoder.schema, **read)
+    table = table.arranged(model.encoder.feature_names, where=str(test))
+    found = evaluate_blocks(model, table.batches(BATCH), table.weights, where=test).total
     accuracy = found.confusion.trace() / found.sample_count
     session.facts(f"{test}: accuracy", {"accuracy": f"{accuracy:.2%}"})

@@ -19,7 +19,7 @@ from typing import Any
 from safle.basics import read_toml
 from safle.encoders import load_encoder
 from safle.errors import SafleError, SettingsError
-from safle.site.policy import Policy
+from safle.site import Policy
 from safle_flower.deployment import tools
 from safle_flower.deployment.folder import check_host
 from safle_flower.settings import Run

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from safle.basics.templates import templates_of
+import jinja2
+
 from safle.errors import SettingsError
-from safle.server.limits import Limits
+from safle.server import Limits
 from safle_flower.apps import write_app
 from safle_flower.deployment import tools
 from safle_flower.settings import Rules, Run
@@ -123,7 +124,12 @@ def make_folder(folder: Path, deployment: Deployment) -> None:
         raise SettingsError(f"{folder} is there already; choose a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     # Scripts and configuration, not pages: shell words go through the filter `quote`.
-    templates = templates_of("safle_flower.deployment", keep_trailing_newline=True)
+    templates = jinja2.Environment(
+        loader=jinja2.PackageLoader("safle_flower.deployment"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
     templates.filters["quote"] = shlex.quote
     facts = deployment.facts()
 

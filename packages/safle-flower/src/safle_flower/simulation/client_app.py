@@ -12,8 +12,7 @@ import numpy as np
 from flwr.app import Context
 from numpy.typing import NDArray
 
-from safle.encoders import Encoder
-from safle.encoders.source import check_source
+from safle.encoders import Encoder, check_source
 from safle.errors import TableError
 from safle.private.gathering import Request
 from safle.private.history import History
@@ -21,8 +20,7 @@ from safle.private.keyholder import answer_on_record
 from safle.private.keys import PrivateKey, PublicKey
 from safle.private.masked import mask
 from safle.private.round import PrivateRound
-from safle.site.airlock import ENCODER, MASK, OPEN, REQUEST, ROUND, Question
-from safle.site.log import LOG
+from safle.site import LOG, airlock
 from safle.statistics import Statistics, count
 from safle.tables import Table, open_table
 from safle.wire import encode_statistics
@@ -33,33 +31,33 @@ from safle_flower.messages import Answer
 from safle_flower.simulation.simulation import Simulation
 
 
-def answer_share(context: Context, asked: Question, settings: Settings) -> Answer:
+def answer_share(context: Context, asked: airlock.Question, settings: Settings) -> Answer:
     """The answer of the client, or of the keyholder, that a node's number stands for."""
     simulation = Simulation.read(str(context.run_config["simulation"]))
     number = int(context.node_config["partition-id"])
     name = simulation.name_of(number)
     if number >= simulation.clients:
-        if asked.kind == OPEN:
+        if asked.kind == airlock.OPEN:
             return Answer(name, messages.SENT, data=_open(name, simulation, asked))
         return Answer(name, messages.KEYHOLDER, keyholder=name)
     if messages.is_known(name, settings):
         return Answer(name, messages.KNOWN)
-    statistics = _count(simulation, number, asked.files[ENCODER])
-    if asked.kind == MASK:
+    statistics = _count(simulation, number, asked.files[airlock.ENCODER])
+    if asked.kind == airlock.MASK:
         private_round = _round(simulation, asked)
         key = PrivateKey.load(simulation.key_of(name))
         return Answer(name, messages.SENT, data=mask(private_round, key, statistics).to_bytes())
     return Answer(name, messages.SENT, data=encode_statistics(statistics))
 
 
-def _round(simulation: Simulation, asked: Question) -> PrivateRound:
+def _round(simulation: Simulation, asked: airlock.Question) -> PrivateRound:
     operator = PublicKey.load(Path(simulation.keys, "operator.pub"))
-    return PrivateRound.load(asked.files[ROUND], operator)
+    return PrivateRound.load(asked.files[airlock.ROUND], operator)
 
 
-def _open(name: str, simulation: Simulation, asked: Question) -> bytes:
+def _open(name: str, simulation: Simulation, asked: airlock.Question) -> bytes:
     """A keyholder's answer; its history and log are in the folder of keys."""
-    request = Request.from_bytes(asked.files[REQUEST], _round(simulation, asked))
+    request = Request.from_bytes(asked.files[airlock.REQUEST], _round(simulation, asked))
     key = PrivateKey.load(simulation.key_of(name))
     with History(Path(simulation.keys, f"{name}.sqlite")) as history:
         place = Path(simulation.keys, LOG)

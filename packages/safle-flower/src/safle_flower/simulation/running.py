@@ -11,8 +11,7 @@ from safle.encoders import load_encoder
 from safle.errors import FederationError, SettingsError
 from safle.private.keys import PrivateKey
 from safle.private.round import declare_round, statistics_space
-from safle.server.database import count_members
-from safle.server.limits import Limits
+from safle.server import Limits, count_members
 from safle.tables import Table, open_table
 from safle_flower import processes
 from safle_flower.private import SUFFIX

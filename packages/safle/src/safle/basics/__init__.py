@@ -5,7 +5,7 @@ from safle.basics.memory import readable
 from safle.basics.optional import require
 from safle.basics.settings import Setting, as_settings, describe, to_mapping
 from safle.basics.spreadsheet import neutralise
-from safle.basics.texts import printable, reason_of
+from safle.basics.texts import printable, reason_of, split_names
 from safle.basics.toml import parse_toml, read_toml
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "readable",
     "reason_of",
     "require",
+    "split_names",
     "to_mapping",
 ]

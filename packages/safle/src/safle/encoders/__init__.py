@@ -7,11 +7,12 @@ from safle.encoders.encoder_file import load_encoder
 from safle.encoders.features import as_features
 from safle.encoders.linear import LinearEncoder
 from safle.encoders.random_features import RandomFeatureEncoder, suits_by_class
-from safle.encoders.registry import kinds, make_encoder
+from safle.encoders.registry import DEFAULT_KIND, kinds, make_encoder, read_settings
 from safle.encoders.source import check_source
 from safle.encoders.table import TableEncoder
 
 __all__ = [
+    "DEFAULT_KIND",
     "Codes",
     "EmbeddingEncoder",
     "Encoder",
@@ -23,5 +24,6 @@ __all__ = [
     "kinds",
     "load_encoder",
     "make_encoder",
+    "read_settings",
     "suits_by_class",
 ]

@@ -1,5 +1,6 @@
 """At a client's house: count and judge, rehearse, policy, release sheet, log."""
 
+from safle.site import airlock
 from safle.site.counting import Counts, count_blocks, evaluate_blocks
 from safle.site.disclosure import FEW, disclosures
 from safle.site.log import LOG, log_refusal, read_log, write_log
@@ -16,6 +17,7 @@ __all__ = [
     "Policy",
     "Release",
     "Sheet",
+    "airlock",
     "count_blocks",
     "disclosures",
     "evaluate_blocks",

@@ -170,7 +170,13 @@ class Evaluation:
 def require_answers(
     found: str, classes: Sequence[ClassName], model: str, class_names: Sequence[ClassName]
 ) -> None:
-    """Refuse answers of another model than ``model``, or of other classes than its own."""
+    """Refuse answers of another model than ``model``, or of other classes than its own.
+
+    >>> require_answers("a1", ["ill", "well"], "b2", ["ill", "well"])
+    Traceback (most recent call last):
+    safle.errors.EncoderMismatch: counts of answers of model a1…; expected those of b2…: \
+evaluate the same model everywhere
+    """
     if (found, tuple(classes)) != (model, tuple(class_names)):
         raise EncoderMismatch(
             f"counts of answers of model {found[:12]}…; expected those of {model[:12]}…: evaluate "

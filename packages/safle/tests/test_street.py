@@ -1,0 +1,62 @@
+"""The street: outer houses know the core by its front doors alone, and the core knows none of them.
+
+A front door is `safle`, `safle.errors`, or the names in ``__all__`` of a room, `safle.<room>`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+PACKAGES = Path(__file__).parents[2]
+HOUSES = ("safle-images", "safle-flower", "safle-lab")
+NOT_YET = {"safle-flower": "safle.private."}
+"""What a house still takes from inside a room: it goes when the room has its door."""
+
+
+def core_imports(path: Path) -> Iterator[tuple[str, str]]:
+    """Module and name of everything that a file imports from the core."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names if is_core(alias.name))
+        elif isinstance(node, ast.ImportFrom) and is_core(node.module or ""):
+            yield from ((str(node.module), alias.name) for alias in node.names)
+
+
+def is_core(module: str) -> bool:
+    return module.split(".")[0] == "safle"
+
+
+def is_public(module: str, name: str) -> bool:
+    if module == "safle.errors":
+        return True
+    if module.count(".") > 1 or not name:
+        return module == "safle"
+    door = import_module(module)
+    is_room = module == "safle" and (PACKAGES / f"safle/src/safle/{name}/__init__.py").exists()
+    return name in getattr(door, "__all__", ()) or is_room
+
+
+@pytest.mark.parametrize("house", HOUSES)
+def test_a_house_takes_from_the_core_what_its_front_doors_give(house):
+    allowed = NOT_YET.get(house, "nothing")
+    strangers = [
+        f"{path.relative_to(PACKAGES)}: {module} {name}"
+        for path in sorted((PACKAGES / house / "src").rglob("*.py"))
+        for module, name in core_imports(path)
+        if not is_public(module, name) and not f"{module}.{name}".startswith(allowed)
+    ]
+    assert strangers == []
+
+
+def test_what_is_inside_a_room_is_told_from_its_door():
+    assert is_public("safle.server", "Store")
+    assert is_public("safle", "count")
+    assert is_public("safle", "cli")
+    assert not is_public("safle.server", "database")
+    assert not is_public("safle.server.store", "Store")
+    assert not is_public("safle.server.store", "")
