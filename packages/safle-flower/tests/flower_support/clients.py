@@ -27,7 +27,8 @@ def answer_directly(context, asked, settings):
     name = client_name(context.node_id, node)
     if messages.is_known(name, settings):
         return Answer(name, messages.KNOWN)
-    table = open_table(node["features"], label_column=node.get("label-column", "label"))
+    reading = {"label_column": node["label-column"]} if "label-column" in node else {}
+    table = open_table(node["features"], **reading)
     if asked.kind == HISTOGRAM:
         table = table.arranged(sorted(table.names), where=name)
         grid = Grid.from_json(asked.expects["grid"])
