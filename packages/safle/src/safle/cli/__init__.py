@@ -25,7 +25,6 @@ from safle.cli.options import (
     seed_option,
     selected,
     table_options,
-    weight_option,
     written,
 )
 
@@ -56,6 +55,5 @@ __all__ = [
     "seed_option",
     "selected",
     "table_options",
-    "weight_option",
     "written",
 ]
