@@ -8,29 +8,38 @@ NumPy, which shares no code with safle, says so.
 from __future__ import annotations
 
 import tracemalloc
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from safle.publishing import plan_noise, publish
 
+from safle.encoders.calibration import DeclaredRange
 from safle.encoders.histogram import Grid, Histogram
-from safle.errors import EncoderMismatch, WireError
+from safle.errors import EncoderMismatch, SafleError, WireError
+from safle.solver import solve
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import (
     add_contribution,
     columns,
     decode_histogram,
+    decode_noisy,
     decode_statistics,
     encode_histogram,
+    encode_noisy,
     encode_statistics,
 )
 from safle.wire.planes import plane_count, to_planes
-from support.data_sets import BY_CLASS, KINDS
+from support.data_sets import BY_CLASS, KINDS, publishable_encoder
 from support.forging import (
     CHANGES,
     Sums,
     break_parity,
+    copied,
+    forge_numbers,
     forgeries,
     scale_counts,
     scale_gram,
@@ -265,3 +274,121 @@ def change_counts(generator, counts):
             first, second = two(generator, counts.shape[1])
             counts[rows[0], first] -= 1
             counts[rows[0], second] += 1
+
+
+# --- Noisy statistics, and files that claim large sizes ----------------------------------------
+
+NOISY_FILES = 1_500
+EXTREMES = [0.0, -1.0, 1e308, 1e-308, 5e-324, 2.0**62, 2.0**63, 10**18, 10**400, True, "1", None]
+
+
+def published(kind, seed):
+    """A small release of a kind, and its encoder."""
+    generator = np.random.default_rng(seed)
+    encoder = publishable_encoder(kind, DeclaredRange(-2, 2, feature_dim=3))
+    total = count(encoder, generator.normal(size=(40, 3)), generator.integers(0, 3, 40))
+    plan = plan_noise(encoder.layout, 2, 1e-5, calibration="public")
+    return encoder, publish(total, plan, [0, 1, 2], draw=partial(draw_noise_of, generator))
+
+
+def draw_noise_of(generator, size, scale):
+    return np.rint(generator.normal(0, scale, size)).astype(np.int64)
+
+
+def impossible_noisy(s):
+    """What does not follow in noisy sums from the free ones, in Python's integers."""
+    gram, cross = s.gram_square().astype(object), s.cross.astype(object)
+    counts, totals, seen = s.class_counts.astype(object), cross.sum(axis=1), len(s.codes)
+    ends = np.cumsum([0, *s.layout.table_sizes])
+    experts = [slice(first, last) for first, last in pairwise(ends)]
+    limits = s.layout.dense_limits
+    constants = {seen + at: low for at, (low, high) in enumerate(limits) if low == high}
+    wrong = {
+        "a class without samples": (counts < 1).any(),
+        "codes that are missing": seen != s.layout.code_count,
+        "an expert's classes": any((cross[e].sum(axis=0) != counts).any() for e in experts),
+        "an expert's margins": any((gram[e].sum(axis=0) != totals).any() for e in experts),
+        "two codes of an expert at once": any(
+            (gram[e, e] != np.diag(totals[e])).any() for e in experts
+        ),
+        "a constant that varies": any(
+            (gram[at] != scale * totals).any() or (cross[at] != scale * counts).any()
+            for at, scale in constants.items()
+        ),
+    }
+    return [name for name, found in wrong.items() if found]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_noisy_sums_that_are_accepted_follow_from_the_free_ones(forge, kind):
+    generator = np.random.default_rng(5)
+    encoder, true = published(kind, 3)
+    assert impossible_noisy(true) == []
+    base, taken = forge(encode_noisy(true)), 0
+    for _ in range(NOISY_FILES):
+        forged = copied(base)
+        forged.header["privacy"] = dict(forged.header["privacy"])
+        for _ in range(generator.integers(1, 3)):
+            if generator.random() < 0.3:
+                name = generator.choice([*forged.header["privacy"]])
+                forged.header["privacy"][name] = EXTREMES[generator.integers(len(EXTREMES))]
+            else:
+                forge_numbers(generator, forged)
+        data = forged.to_bytes()
+        try:
+            found = decode_noisy(data, made=encoder)
+        except (WireError, EncoderMismatch):
+            continue
+        taken += 1
+        assert impossible_noisy(found) == []
+        assert encode_noisy(found) == data
+        if taken % 40 == 1:
+            with suppress(SafleError):
+                solve(found)
+    assert 0 < taken < NOISY_FILES
+
+
+SIZES = [0, 1, 300, 3_000, 40_000, 2**20, 2**20 + 1, 2**31, 2**40, 2**63]
+LIMIT = 20_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_size_a_file_claims_reading_takes_what_it_may(forge, kind):
+    """Peak memory within 1.5 times the limit, whatever header and sections say."""
+    generator = np.random.default_rng(6)
+    _, release = published(kind, 4)
+    files = [(decode_noisy, forge(encode_noisy(release)))]
+    files += [(decode_statistics, forge(encode_statistics(s))) for _, s in true_statistics(kind, 2)]
+    for _ in range(300):
+        read, base = files[generator.integers(len(files))]
+        forged = copied(base)
+        claim_size(generator, forged)
+        data = forged.to_bytes()
+        tracemalloc.start()
+        try:
+            with suppress(WireError):
+                read(data, limit=LIMIT)
+            assert tracemalloc.get_traced_memory()[1] <= 1.5 * LIMIT
+        finally:
+            tracemalloc.stop()
+
+
+def claim_size(generator, forged):
+    """Many columns, codes, classes or bytes, which the file need not have."""
+    header, layout = forged.header, forged.header["layout"]
+    size = int(generator.choice(np.array(SIZES, object)))
+    match generator.integers(5):
+        case 0:
+            layout["dense"] = [[64, size]]
+            layout["limits"] = [[[-9, 9], size]]
+        case 1:
+            layout["tables"] = [[int(generator.choice([2, 16, 65_536])), size]]
+        case 2:
+            header["classes"] = [*range(min(size, 40_000))]
+        case 3 if "seen" in header:
+            header["seen"] = size
+        case _:
+            name = str(generator.choice([*forged.sections]))
+            forged.sections[name] = bytes(min(size, 2**24))
