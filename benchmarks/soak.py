@@ -27,7 +27,7 @@ from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import DeclaredRange, Encoder, Model, count, load_encoder, make_encoder, solve
 from safle._native import limit_threads
-from safle.server.contribution import Contribution
+from safle.wire.contribution import Contribution
 from safle.server.database import count_members
 from safle.server.store import Store
 from safle.wire import decode_statistics, encode_statistics

@@ -16,7 +16,7 @@ from flower_support.network import (
     statuses,
 )
 from safle.model import Model
-from safle.server.contribution import Contribution
+from safle.server import Contribution
 from safle.server.store import Store
 from safle.solver import solve
 from safle_flower import processes

@@ -15,7 +15,7 @@ from safle.errors import SafleError, WireError
 from safle.private.masked import Masked
 from safle.private.statistics_space import StatisticsSpace
 from safle.private.vector import unpack
-from safle.server.contribution import Contribution
+from safle.server import Contribution
 from safle_lab.attack import attack
 from safle_lab.attack.residual import Residual
 from support.data_sets import KINDS, TABLE_KINDS, DataSet, fixed_data

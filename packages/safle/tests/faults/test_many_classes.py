@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from safle.errors import LimitExceeded
-from safle.server.contribution import Contribution
 from safle.server.limits import Limits
 from safle.server.store import Store
 from safle.server.summing import sum_files
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import encode_statistics
+from safle.wire.contribution import Contribution
 from support.data_sets import fixed_encoder
 
 

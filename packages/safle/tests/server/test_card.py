@@ -7,7 +7,7 @@ import pytest
 from safle import DeclaredRange, LinearEncoder, Model, count, solve
 from safle.errors import InvalidInput
 from safle.server.card import write_card
-from safle.server.contribution import Entry
+from safle.wire.contribution import Entry
 
 HOSTILE = "ill|<b>\n# all good"
 

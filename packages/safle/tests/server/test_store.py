@@ -25,13 +25,13 @@ from safle.errors import (
     SettingsError,
     StoreError,
 )
-from safle.server.contribution import Contribution
 from safle.server.database import DATABASE
 from safle.server.limits import Limits
 from safle.server.store import Store
 from safle.site.log import read_log
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import encode_statistics
+from safle.wire.contribution import Contribution
 from support.data_sets import TABLE_KINDS, fixed_data, repeated
 
 

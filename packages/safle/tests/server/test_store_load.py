@@ -17,7 +17,7 @@ FILLING = """
 import json, sys
 from pathlib import Path
 import psutil
-from safle.server.contribution import Contribution
+from safle.wire.contribution import Contribution
 from safle.server.store import Store
 from safle.wire import encode_statistics
 from support.data_sets import fixed_data

@@ -16,7 +16,6 @@ import pytest
 from safle.basics.places import BESIDE
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import DuplicateContribution, PolicyRefused, StoreError
-from safle.server.contribution import Contribution
 from safle.server.store import Store
 from safle.server.summing import sum_files
 from safle.site.log import read_log, write_log
@@ -24,6 +23,7 @@ from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.site.sheet import CLASSES_SHOWN, Sheet, write_release
 from safle.wire import encode_statistics
+from safle.wire.contribution import Contribution
 from support.data_sets import fixed_data
 
 DATA = fixed_data("table", 60)

@@ -13,12 +13,12 @@ from safle.encoders import Encoder, make_encoder
 from safle.encoders.codes import Layout
 from safle.encoders.registry import read_settings
 from safle.errors import InvariantError, NotEnoughMemory, SettingsError
-from safle.server.contribution import Contribution
 from safle.server.store import Store
 from safle.site.disclosure import disclosures
 from safle.statistics import Accumulator, Statistics, count, sum_statistics
 from safle.statistics.gram import Triangle
 from safle.wire import add_contribution, decode_statistics, encode_statistics
+from safle.wire.contribution import Contribution
 from support.data_sets import BY_CLASS, FixedCalibration, fixed_data
 
 BATCHES = st.lists(st.integers(0, 60), min_size=1, max_size=5)

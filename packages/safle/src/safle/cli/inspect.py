@@ -151,8 +151,8 @@ def _classifier(session: Session, path: Path) -> None:
 def _statistics(session: Session, path: Path) -> None:
     from safle.basics.places import naming
     from safle.cli.describe import statistics_facts, worked_out
-    from safle.server.contribution import Contribution
     from safle.site.disclosure import disclosures, name_given_away
+    from safle.wire.contribution import Contribution
 
     with naming(path):
         statistics, entry = Contribution.read(path).open()

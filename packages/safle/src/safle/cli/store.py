@@ -114,7 +114,7 @@ def _open(folder: Path, encoder_path: Path | None) -> Store:
 
 def _add_file(store: Store, client: str, file: Path, *, allow_duplicates: bool) -> None:
     from safle.basics.places import naming
-    from safle.server.contribution import Contribution
+    from safle.wire.contribution import Contribution
 
     with naming(file):
         store.add(Contribution.read(file, client), allow_duplicates=allow_duplicates)

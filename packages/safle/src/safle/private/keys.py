@@ -14,7 +14,7 @@ from typing import Any
 from safle.basics import atomic
 from safle.basics.places import read_capped
 from safle.errors import FederationError, MissingExtra, WireError
-from safle.server.contribution import check_client
+from safle.wire.contribution import check_client
 
 try:
     from cryptography.exceptions import InvalidSignature, InvalidTag

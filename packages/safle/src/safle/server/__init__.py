@@ -2,11 +2,11 @@
 
 from safle.server.admission import Admission
 from safle.server.card import write_card
-from safle.server.contribution import Contribution, Entry, check_client
 from safle.server.database import DATABASE, Member, count_members
 from safle.server.limits import Limits
 from safle.server.store import Store
 from safle.server.summing import sum_evaluations, sum_files, sum_histograms
+from safle.wire.contribution import Contribution, Entry, check_client
 
 __all__ = [
     "DATABASE",

@@ -10,8 +10,8 @@ from collections.abc import Set
 
 from safle.encoders.features import ClassName
 from safle.errors import CountOverflow, DuplicateContribution
-from safle.server.contribution import Entry
 from safle.server.limits import Limits
+from safle.wire.contribution import Entry
 
 
 class Admission:

@@ -9,7 +9,7 @@ from typing import Literal
 from safle.basics.templates import templates_of
 from safle.errors import InvalidInput
 from safle.model import Model
-from safle.server.contribution import Entry
+from safle.wire.contribution import Entry
 
 Mode = Literal["plain", "masked"]
 

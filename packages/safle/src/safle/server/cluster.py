@@ -13,9 +13,9 @@ from typing import Any
 
 from safle.basics.places import naming
 from safle.errors import FederationError, MissingExtra
-from safle.server.contribution import Entry
 from safle.server.summing import Progress, Rules, add_sources
 from safle.statistics import Accumulator, Statistics
+from safle.wire.contribution import Entry
 
 LARGEST_SHARD = 64
 """Files: what is done again when a process dies, and finished when another file is refused."""

@@ -20,7 +20,7 @@ from safle.basics.log import TABLE as LOG_TABLE
 from safle.basics.log import append_event, now
 from safle.basics.sealed import SealedFile
 from safle.errors import StoreError
-from safle.server.contribution import Entry
+from safle.wire.contribution import Entry
 
 DATABASE, LOCK = "store.sqlite", "lock"
 FORMAT = "safle-store-4"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from safle.encoders import Encoder
 from safle.errors import SafleError, StoreError, WireError
-from safle.server.contribution import Contribution, Entry
 from safle.server.database import Member
 from safle.statistics import Statistics
+from safle.wire.contribution import Contribution, Entry
 
 CONTRIBUTIONS = "contributions"
 _OURS = re.compile(r"[0-9a-f]{64}\.stats|\.[0-9a-f]{64}\.stats\.\w+\.part")

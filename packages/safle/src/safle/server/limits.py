@@ -12,7 +12,7 @@ from typing import Literal
 from safle.encoders.features import ClassName, as_class_names
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import LimitExceeded, SettingsError
-from safle.server.contribution import Entry
+from safle.wire.contribution import Entry
 
 ClassType = Literal["any", "int", "str"]
 _TYPES = {"int": int, "str": str}

@@ -37,7 +37,6 @@ from safle.errors import (
 )
 from safle.model import Model
 from safle.server.admission import Admission
-from safle.server.contribution import Contribution, Entry
 from safle.server.database import (
     DATABASE,
     SECONDS_TO_WAIT,
@@ -51,6 +50,7 @@ from safle.server.limits import Limits
 from safle.server.store_facts import check_unused, make_store, read_facts, write_limits
 from safle.solver.solution import digest_of_sum
 from safle.statistics import Accumulator, Statistics
+from safle.wire.contribution import Contribution, Entry
 
 _log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from safle.encoders.histogram import Grid
 from safle.encoders.made import Made
 from safle.errors import InvalidInput
 from safle.server.admission import Admission
-from safle.server.contribution import Contribution, Entry
 from safle.server.limits import Limits
 from safle.statistics import Accumulator
 from safle.wire import container
+from safle.wire.contribution import Contribution, Entry
 from safle.wire.evaluation import EVALUATIONS
 from safle.wire.files import FileKind
 from safle.wire.histogram import HISTOGRAMS

@@ -11,6 +11,7 @@ from safle.statistics.evaluation import Evaluation
 from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.value import Sums
 from safle.wire.container import peek_kind
+from safle.wire.contribution import Contribution, Entry, check_client
 from safle.wire.evaluation import (
     EVALUATIONS,
     decode_evaluation,
@@ -38,7 +39,10 @@ from safle.wire.statistics import (
 )
 
 __all__ = [
+    "Contribution",
+    "Entry",
     "add_contribution",
+    "check_client",
     "decode_evaluation",
     "decode_histogram",
     "decode_noisy",

@@ -12,8 +12,8 @@ from safle.encoders.features import ClassName, as_class_names
 from safle.encoders.made import Made
 from safle.errors import InvalidInput
 from safle.statistics import Statistics
-from safle.wire import container, open_statistics
-from safle.wire.statistics import Admit
+from safle.wire import container
+from safle.wire.statistics import Admit, open_statistics
 
 LONGEST_NAME = 200
 _DIGEST = re.compile("[0-9a-f]{64}")
