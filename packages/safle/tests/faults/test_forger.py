@@ -15,11 +15,11 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from safle.publishing import plan_noise, publish
 
 from safle.encoders.calibration import DeclaredRange
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import EncoderMismatch, SafleError, WireError
+from safle.publishing import plan_noise, publish
 from safle.solver import solve
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import (
