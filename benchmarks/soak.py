@@ -27,10 +27,10 @@ from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import DeclaredRange, Encoder, Model, count, load_encoder, make_encoder, solve
 from safle._native import limit_threads
-from safle.wire.contribution import Contribution
 from safle.server.database import count_members
 from safle.server.store import Store
 from safle.wire import decode_statistics, encode_statistics
+from safle.wire.contribution import Contribution
 
 MINUTES, QUICK_SECONDS = 30.0, 8.0
 CLIENTS, SAMPLES, FEATURES = 200, 50, 8

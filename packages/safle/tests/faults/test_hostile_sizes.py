@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from safle.basics.memory import MOST_MEMORY, most_memory
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
-from safle.encoders.made import Declared
 from safle.errors import NotEnoughMemory, SettingsError, WireError
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.samples import Samples
@@ -27,7 +27,7 @@ def wide(columns, samples=0):
     """A true file of so many columns: of no samples, or of one whose features are all zero."""
     layout = Layout((), (256,) * columns, ANYTHING * (columns - 1) + ((256, 256),))
     if not samples:
-        return encode_statistics(Statistics.empty(Declared("0" * 64, layout)))
+        return encode_statistics(Statistics.empty(CodeSpace("0" * 64, layout)))
     dense = np.zeros((1, columns), np.int16)
     dense[0, -1] = 256
     sums = np.empty(0, np.int64), dense.T.astype(np.int64), ("a",), np.array([1])
@@ -68,7 +68,7 @@ def test_a_limit_that_is_no_size_is_refused(text, monkeypatch):
 
 def test_a_total_that_no_machine_can_hold_is_refused_before_it_is_made():
     with pytest.raises(NotEnoughMemory, match="a gram of 1048576 rows"):
-        Accumulator(Declared("0" * 64, Layout((), (1,) * (1 << 20))))
+        Accumulator(CodeSpace("0" * 64, Layout((), (1,) * (1 << 20))))
 
 
 def run(*arguments, **environment):

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from safle.server.contribution import Contribution
 from safle.server.database import count_members
 from safle.server.store import Store
 from safle.wire import encode_statistics
+from safle.wire.contribution import Contribution
 from support.data_sets import fixed_data
 
 # Each fork kills itself at the n-th line that it executes in the store's own modules, on a copy
@@ -25,7 +25,7 @@ KILLER = """
 import os, shutil, signal, sys
 from itertools import count
 from pathlib import Path
-from safle.server.contribution import Contribution
+from safle.wire.contribution import Contribution
 from safle.server.store import Store
 from safle.wire import decode_statistics
 folder, template, action = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
@@ -159,7 +159,7 @@ RESTLESS = """
 import sys
 from itertools import count
 from pathlib import Path
-from safle.server.contribution import Contribution
+from safle.wire.contribution import Contribution
 from safle.server.store import Store
 data = Path(sys.argv[2]).read_bytes()
 with Store.open(sys.argv[1], writing=True) as store:
@@ -223,7 +223,7 @@ import sys, time
 from pathlib import Path
 from safle.encoders import load_encoder
 from safle.errors import StoreError
-from safle.server.contribution import Contribution
+from safle.wire.contribution import Contribution
 from safle.server.store import Store
 folder, who = Path(sys.argv[1]), sys.argv[2]
 data, encoder = (folder / "new.stats").read_bytes(), load_encoder(folder / "encoder.safetensors")

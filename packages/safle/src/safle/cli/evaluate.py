@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from safle.encoders.features import ClassName
     from safle.evaluation.report import Report
     from safle.model import Model
-    from safle.server.contribution import Entry
     from safle.site.counting import Counts
     from safle.statistics.evaluation import Evaluation
+    from safle.wire.contribution import Entry
 
 
 FILES = "A model and a labelled table; or counts that --counts wrote, of one or several sites."
@@ -207,9 +207,9 @@ def card(
 def _sites(session: Session, model: Model, store: Path | None, total: Path | None) -> list[Entry]:
     """Who contributed; an error if the model was not solved from that."""
     from safle.errors import InvalidInput
-    from safle.server.contribution import Contribution
     from safle.server.store import Store
     from safle.solver.solution import digest_of_sum
+    from safle.wire.contribution import Contribution
 
     if store is not None:
         with (

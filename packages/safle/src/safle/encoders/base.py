@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from safle.basics import atomic
 from safle.basics.tensors import Arrays, write_tensors
 from safle.encoders.calibration import Calibration
+from safle.encoders.code_space import Made, require_same
 from safle.encoders.codes import Codes, Layout
 from safle.encoders.encoder_file import encoder_arrays, encoder_header, read_encoder
 from safle.encoders.features import ClassName, as_class_names, as_features
 from safle.encoders.frames import arrange_frame
-from safle.encoders.made import Made, require_same
 from safle.encoders.names import as_names
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
 from safle.encoders.outside import Ranges, as_ranges

@@ -1,8 +1,9 @@
-"""What an encoder made carries its fingerprint and layout: the one check that two agree."""
+"""The code space of what an encoder made: fingerprint and layout, and the check that two agree."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from safle.encoders.codes import Layout
 from safle.errors import EncoderMismatch
@@ -17,8 +18,13 @@ class Made(Protocol):
     def layout(self) -> Layout: ...
 
 
-class Declared(NamedTuple):
-    """An encoder that a file names, or some columns of one."""
+@dataclass(frozen=True)
+class CodeSpace:
+    """Fingerprint and layout: what two values must share to be added.
+
+    >>> CodeSpace("0" * 64, Layout((4, 4))).layout.embedding_dim
+    8
+    """
 
     fingerprint: str
     layout: Layout

@@ -12,10 +12,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from safle.encoders.code_space import Made
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.encoders.histogram import MAX_SAMPLES, Grid
-from safle.encoders.made import Made
 from safle.encoders.names import as_names
 from safle.errors import FederationError, SafleError, SettingsError, WireError
 from safle.private.counts_space import EvaluationSpace, HistogramSpace

@@ -11,9 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
+from safle.encoders.code_space import require_same
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
-from safle.encoders.made import require_same
 from safle.errors import CountOverflow, InvariantError
 from safle.private.vector import (
     MOST_NARROW,

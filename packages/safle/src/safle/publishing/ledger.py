@@ -15,8 +15,8 @@ from typing import Any
 
 from safle.basics.log import now
 from safle.basics.sealed import SealedFile
+from safle.encoders.code_space import Made
 from safle.encoders.features import ClassName
-from safle.encoders.made import Made
 from safle.errors import InvalidInput, PrivacyBudgetSpent
 from safle.publishing.noise import (
     Draw,

@@ -36,7 +36,7 @@ def _add_shard(rules: Rules, *sources: str) -> tuple[list[Entry], Statistics]:
 
 def _add_partials(rules: Rules, *partials: Statistics) -> tuple[list[Entry], Statistics]:
     _limit_threads()
-    total = Accumulator(rules)
+    total = Accumulator(rules.space)
     for partial in partials:
         total.add(partial)
     return [], total.snapshot()
@@ -72,7 +72,7 @@ def add_in_shards(
         while len(partials) > FAN_IN:
             groups = _split(partials, FAN_IN)
             partials = [partial for _, partial in cluster.run(_add_partials, rules, groups)]
-    total = Accumulator(rules)
+    total = Accumulator(rules.space)
     for partial in partials:
         total.add(cluster.fetch(partial))
     return total

@@ -14,10 +14,9 @@ from typing import Any
 
 from safle.basics.atomic import write_bytes
 from safle.basics.places import BESIDE, StrPath, as_path, find_files, naming
-from safle.encoders.codes import Layout
+from safle.encoders.code_space import CodeSpace, Made
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Grid
-from safle.encoders.made import Made
 from safle.errors import InvalidInput
 from safle.server.admission import Admission
 from safle.server.limits import Limits
@@ -27,7 +26,7 @@ from safle.wire.contribution import Contribution, Entry
 from safle.wire.evaluation import EVALUATIONS
 from safle.wire.files import FileKind
 from safle.wire.histogram import HISTOGRAMS
-from safle.wire.statistics import STATISTICS, read_declared
+from safle.wire.statistics import STATISTICS, read_space
 
 Progress = Callable[[float], None]
 """Called with the finished share, 0 to 1."""
@@ -59,18 +58,18 @@ class Summed:
 class Rules:
     """What the files of a sum must obey: one encoder, these limits, and none twice.
 
-    >>> Rules("0" * 64, Layout((4,))).limits.most_classes
+    >>> from safle.encoders.codes import Layout
+    >>> Rules(CodeSpace("0" * 64, Layout((4,)))).limits.most_classes
     1000
     """
 
-    fingerprint: str
-    layout: Layout
+    space: CodeSpace
     limits: Limits = field(default_factory=Limits)
     allow_duplicates: bool = False
 
     def admission(self) -> Admission:
         """Nobody has joined yet."""
-        return Admission(self.limits, most_samples=self.layout.most_samples)
+        return Admission(self.limits, most_samples=self.space.layout.most_samples)
 
 
 def sum_files(
@@ -108,8 +107,8 @@ def sum_files(
     sources = find_files(paths, except_for=BESIDE)
     if not sources:
         raise InvalidInput("nothing to sum; expected at least one statistics file")
-    declared = (made.fingerprint, made.layout) if made else read_declared(sources[0])
-    rules = Rules(*declared, limits or Limits(), allow_duplicates)
+    space = CodeSpace(made.fingerprint, made.layout) if made else read_space(sources[0])
+    rules = Rules(space, limits or Limits(), allow_duplicates)
     if ray is None:
         total, _ = add_sources(rules, sources, progress)
     else:
@@ -126,11 +125,11 @@ def add_sources(
     rules: Rules, sources: Sequence[str], progress: Progress
 ) -> tuple[Accumulator, list[Entry]]:
     """Add up statistics files in this process; their sum, and an entry for each."""
-    total, admission, entries = Accumulator(rules), rules.admission(), list[Entry]()
+    total, admission, entries = Accumulator(rules.space), rules.admission(), list[Entry]()
     for done, source in enumerate(sources, start=1):
         with naming(source):
             contribution = Contribution.read(source)
-            statistics, entry = contribution.open(rules, admission.check_classes)
+            statistics, entry = contribution.open(rules.space, admission.check_classes)
             admission.check(entry, allow_duplicates=rules.allow_duplicates)
             total.add(statistics)
         admission.join(entry)

@@ -16,9 +16,9 @@ from safle.basics.arguments import refuse_type, require_type
 from safle.basics.memory import require
 from safle.basics.texts import name_some
 from safle.encoders import Encoder
+from safle.encoders.code_space import CodeSpace, Made, require_same
 from safle.encoders.codes import Codes, Layout
 from safle.encoders.features import ClassName, as_class_names, as_labels, as_weights
-from safle.encoders.made import Declared, Made, require_same
 from safle.encoders.outside import Outside
 from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics.gram import Triangle
@@ -200,7 +200,7 @@ class Accumulator:
             advice="count fewer classes, fewer features, or not by class (by_class)",
         )
         for name in new:
-            self._by_class[name] = Accumulator(Declared(self.fingerprint, block))
+            self._by_class[name] = Accumulator(CodeSpace(self.fingerprint, block))
 
     def _combine(self, other: Statistics, sign: int) -> None:
         """Add or take back everything of ``other``, unchecked."""

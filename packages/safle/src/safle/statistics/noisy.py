@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.memory import require
+from safle.encoders.code_space import Made
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
-from safle.encoders.made import Made
 from safle.errors import CountOverflow
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.gram import Triangle

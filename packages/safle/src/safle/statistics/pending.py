@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.encoders.code_space import Made
 from safle.encoders.codes import Codes
 from safle.encoders.features import ClassName, as_class_names
-from safle.encoders.made import Made
 from safle.statistics import counting
 from safle.statistics.samples import Samples
 from safle.statistics.value import Margins

@@ -15,9 +15,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.encoders.code_space import Made
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
-from safle.encoders.made import Made
 from safle.statistics.gram import Gram
 from safle.statistics.invariants import verify
 from safle.statistics.kernels import triangle

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from safle.basics.places import StrPath, as_path
+from safle.encoders.code_space import Made
 from safle.encoders.features import ClassName, as_class_names
-from safle.encoders.made import Made
 from safle.errors import InvalidInput
 from safle.statistics import Statistics
 from safle.wire import container

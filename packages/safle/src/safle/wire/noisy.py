@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from safle.basics.places import StrPath
-from safle.encoders.made import Declared, Made
+from safle.encoders.code_space import CodeSpace, Made
 from safle.errors import WireError
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.noisy import NoisyStatistics, noisy_bytes
@@ -57,8 +57,8 @@ def _restore(opened: container.Container, made: Made | None = None) -> NoisyStat
     if (released[free.counts] < 1).any():
         raise WireError("a class counts less than one sample; expected at least 1")
     sections.finish()
-    declared = Declared(header["fingerprint"], layout)
-    return NoisyStatistics.of(declared, classes, released, privacy)
+    space = CodeSpace(header["fingerprint"], layout)
+    return NoisyStatistics.of(space, classes, released, privacy)
 
 
 NOISY = FileKind(container.NOISY, _describe, _restore)

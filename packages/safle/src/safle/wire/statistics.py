@@ -15,9 +15,9 @@ import numpy as np
 
 from safle.basics.arguments import require_type
 from safle.basics.places import StrPath, naming
+from safle.encoders.code_space import CodeSpace, Made, require_encoder
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName, as_class_names
-from safle.encoders.made import Made, require_encoder
 from safle.errors import WireError
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.factor import Factor
@@ -151,11 +151,11 @@ def open_statistics(
     return STATISTICS.open(data, made=made, limit=limit, admit=admit, multiply_out=False)
 
 
-def read_declared(path: StrPath) -> tuple[str, Layout]:
-    """Fingerprint and layout of the encoder that a statistics file declares; no sums are read."""
+def read_space(path: StrPath) -> CodeSpace:
+    """The code space that a statistics file names; no sums are read."""
     opened = container.read_file(path, kind=container.STATISTICS)
     with naming(path), typed_errors():
-        return str(opened.header["fingerprint"]), _check_header(opened, None)
+        return CodeSpace(str(opened.header["fingerprint"]), _check_header(opened, None))
 
 
 def add_contribution(
