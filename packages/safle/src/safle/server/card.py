@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from safle.basics.templates import templates_of
 from safle.errors import InvalidInput
-from safle.model import Model
 from safle.wire.contribution import Entry
+
+if TYPE_CHECKING:
+    from safle.model import Model
 
 Mode = Literal["plain", "masked"]
 
@@ -36,7 +38,7 @@ def write_card(
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count, solve
+    >>> from safle import DeclaredRange, LinearEncoder, Model, count, solve
     >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
     >>> total = count(encoder, [[0.1], [0.2], [0.8], [0.9]], ["low"] * 2 + ["high"] * 2)
     >>> card = write_card(Model(encoder, solve(total)), mode="masked", figures={"accuracy": "98 %"})

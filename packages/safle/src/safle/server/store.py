@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from safle.basics import atomic
 from safle.basics.texts import name_some
@@ -35,7 +35,6 @@ from safle.errors import (
     SolveError,
     StoreError,
 )
-from safle.model import Model
 from safle.server.admission import Admission
 from safle.server.database import (
     DATABASE,
@@ -48,9 +47,11 @@ from safle.server.database import (
 from safle.server.kept_files import KeptFiles
 from safle.server.limits import Limits
 from safle.server.store_facts import check_unused, make_store, read_facts, write_limits
-from safle.solver.solution import digest_of_sum
 from safle.statistics import Accumulator, Statistics
 from safle.wire.contribution import Contribution, Entry
+
+if TYPE_CHECKING:
+    from safle.model import Model
 
 _log = logging.getLogger(__name__)
 
@@ -275,6 +276,9 @@ class Store:
 
     def check_origin(self, model: Model, progress: Progress | None = None) -> None:
         """`StoreError` unless the model was solved from the sum of exactly those who are in."""
+        # Only here: taking contributions in needs no solver.
+        from safle.solver.solution import digest_of_sum
+
         found = digest_of_sum(self.total(progress).snapshot())
         if model.sum_digest != found:
             raise StoreError(
