@@ -176,7 +176,7 @@ def test_model_headers_must_make_sense(models, path, kind):
             with pytest.raises(WireError):
                 load_model(path)
         if name == "temperature":
-            # Without it, it is a model that is not calibrated.
+            # Without it, it is a model without a temperature.
             continue
         path.write_bytes(put_together({k: v for k, v in header.items() if k != name}, arrays))
         with pytest.raises(WireError):

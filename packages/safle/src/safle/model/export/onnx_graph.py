@@ -129,22 +129,19 @@ class OnnxOperations:
 
     def product(self, x: str, matrix: Array) -> str:
         narrow = self.graph.add("Cast", x, to=TensorProto.FLOAT)
-        sums = self.graph.add("MatMul", narrow, self._unfold(matrix))
-        return self.graph.add("Cast", sums, to=TensorProto.DOUBLE)
-
-    def _unfold(self, matrix: Array) -> str:
-        """A float32 matrix; runtimes make it once, when they load the graph."""
         found = few_entries(matrix)
         if found is None:
-            return self.graph.constant(matrix, np.float32)
-        zero = numpy_helper.from_array(np.zeros(1, np.float32))
-        shape = self.graph.constant(found.shape, np.int64)
-        zeros = self.graph.add("ConstantOfShape", shape, value=zero)
-        rows = self.graph.constant(found.rows, np.int16)
-        values = self.graph.constant(found.values, np.int8)
-        rows = self.graph.add("Cast", rows, to=TensorProto.INT64)
-        values = self.graph.add("Cast", values, to=TensorProto.FLOAT)
-        return self.graph.add("ScatterElements", zeros, rows, values, axis=0)
+            sums = self.graph.add("MatMul", narrow, self.graph.constant(matrix, np.float32))
+        else:
+            terms = [self._term(narrow, *term) for term in zip(*found, strict=True)]
+            sums = self.graph.add("Sum", *terms)
+        return self.graph.add("Cast", sums, to=TensorProto.DOUBLE)
+
+    def _term(self, x: str, rows: Array, values: Array) -> str:
+        """The columns of ``x`` that ``rows`` names, times ``values``."""
+        places = self.graph.add("Cast", self.graph.constant(rows, np.int16), to=TensorProto.INT64)
+        factors = self.graph.add("Cast", self.graph.constant(values, np.int8), to=TensorProto.FLOAT)
+        return self.graph.add("Mul", self.graph.add("Gather", x, places, axis=1), factors)
 
     def integer_product(self, x: str, matrix: Array) -> str:
         factors = self.graph.constant(matrix, np.int16)

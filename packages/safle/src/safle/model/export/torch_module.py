@@ -90,16 +90,14 @@ class TorchOperations:
         return (self.multiply(x, most) / length).trunc()
 
     def product(self, x: Value, matrix: Array) -> Value:
-        return (x.to(torch.float32) @ self._unfold(matrix)).to(torch.float64)
-
-    def _unfold(self, matrix: Array) -> Value:
-        """A float32 matrix, made of few entries where it has few."""
-        found = few_entries(matrix)
+        narrow, found = x.to(torch.float32), few_entries(matrix)
         if found is None:
-            return self.buffer(matrix, np.float32)
-        rows = self.buffer(found.rows, np.int16).to(torch.int64)
-        values = self.buffer(found.values, np.int8).to(torch.float32)
-        return values.new_zeros(found.shape).scatter(0, rows, values)
+            return (narrow @ self.buffer(matrix, np.float32)).to(torch.float64)
+        total = 0.0
+        for rows, values in zip(*found, strict=True):
+            places = self.buffer(rows, np.int16).to(torch.int64)
+            total = total + narrow.index_select(1, places) * self.buffer(values, np.int8)
+        return total.to(torch.float64)
 
     def integer_product(self, x: Value, matrix: Array) -> Value:
         return x @ self.buffer(matrix, np.int16).to(torch.float64)
