@@ -93,7 +93,7 @@ class TorchOperations:
         narrow, found = x.to(torch.float32), few_entries(matrix)
         if found is None:
             return (narrow @ self.buffer(matrix, np.float32)).to(torch.float64)
-        total = 0.0
+        total: Value = 0.0
         for rows, values in zip(*found, strict=True):
             places = self.buffer(rows, np.int16).to(torch.int64)
             total = total + narrow.index_select(1, places) * self.buffer(values, np.int8)
