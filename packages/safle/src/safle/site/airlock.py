@@ -18,6 +18,7 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import shlex
 import stat
 from collections.abc import Iterator, Mapping
@@ -190,8 +191,8 @@ class Airlock:
                 (scratch / name).write_bytes(data)
             with contextlib.suppress(FileExistsError):
                 scratch.replace(place)
-        # A refusal that is older than this is no answer to it.
-        atomic.write_bytes(place / ASKED, b"")
+        # A refusal repeats this token: one of an earlier time is no answer to this one.
+        atomic.write_text(place / ASKED, secrets.token_hex(16))
 
     def find_answer(self, question: Question) -> bytes | None:
         """The answer, if the site has given one; `Refused` if it has said that it gives none."""
@@ -199,9 +200,8 @@ class Airlock:
             data = read_regular(self.place(question))
             question.check(data)
             return data
-        refusal = self._refusal(question)
-        if refusal is not None and refusal.stat().st_mtime_ns >= self._asked(question):
-            reason = read_regular(refusal, most=1 << 16).decode(errors="replace")
+        reason = self._refusal(question)
+        if reason is not None:
             raise Refused(printable(reason, " ").strip()[:LONGEST_REASON])
         return None
 
@@ -227,29 +227,33 @@ class Airlock:
                 continue
             try:
                 question = self._read(place)
-                refusal, asked = self._refusal(question), self._asked(question)
+                refused = self._refusal(question) is not None
             except (OSError, ValueError, KeyError, TypeError, RecursionError):
                 # Half written, or written by somebody who means harm: no question of ours.
                 continue
-            if refusal is not None and refusal.stat().st_mtime_ns >= asked:
-                continue
-            if not self.place(question).exists():
+            if not refused and not self.place(question).exists():
                 yield question
 
     def refuse(self, question: Question, reason: str) -> None:
         """Say that the site does not answer; ``reason`` is what the asker may know."""
-        atomic.write_text(self.outbox / (question.name + REFUSED), f"{reason}\n")
+        text = f"{self._token(question)}\n{reason}\n"
+        atomic.write_text(self.outbox / (question.name + REFUSED), text)
 
     def answered(self, kind: str) -> list[Path]:
         """The answers to questions of one kind that lie in the outbox."""
         return sorted(self.outbox.glob(f"{kind}-*{ANSWERS[kind][0]}"))
 
-    def _refusal(self, question: Question) -> Path | None:
-        place = self.outbox / (question.name + REFUSED)
-        return place if place.exists() else None
+    def _refusal(self, question: Question) -> str | None:
+        """Why the question was refused since it was asked last; None if it was not."""
+        try:
+            text = read_regular(self.outbox / (question.name + REFUSED), most=1 << 16)
+        except FileNotFoundError:
+            return None
+        token, _, reason = text.decode(errors="replace").partition("\n")
+        return reason if token == self._token(question) else None
 
-    def _asked(self, question: Question) -> int:
-        return (self.inbox / question.name / ASKED).stat().st_mtime_ns
+    def _token(self, question: Question) -> str:
+        return read_regular(self.inbox / question.name / ASKED, most=64).decode()
 
     def _read(self, place: Path) -> Question:
         about = json.loads(read_regular(place / ABOUT, most=container.MAX_HEADER_BYTES))
