@@ -23,7 +23,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --no-compile
 demo: $(VENV)/.demo
 	$(BIN)/safle demo --out demo-report
 
-# A file at a time to a worker, in the order of tests/conftest.py: what its tests share is made once.
+# A file at a time to a worker, in the order of packages/conftest.py: what its tests share is made once.
 WORKERS := --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.dev

@@ -31,7 +31,11 @@ def on_files(files: Files, config: Any) -> Files:
 def _describe_all(app: click.Group) -> Iterator[str]:
     yield INTRODUCTION
     panels: dict[str, list[tuple[str, click.Command]]] = {}
-    for name, command in app.commands.items():
+    context = click.Context(app)
+    # Not app.commands, which lacks those that other packages add.
+    for name in app.list_commands(context):
+        command = app.get_command(context, name)
+        assert command is not None
         panels.setdefault(getattr(command, "panel", None) or "More", []).append((name, command))
     for panel, commands in panels.items():
         yield f"## {panel}\n"
