@@ -57,7 +57,11 @@ def statistics(place: Path, digits: Digits) -> Callable[[str, slice], None]:
     features, labels = digits
     encoder = safle.make_encoder(safle.DeclaredRange(0, 16, feature_dim=64), "linear")
     encoder.save(place / "encoder.safetensors")
-    return lambda path, part: safle.count(encoder, features[part], labels[part]).save(path)
+
+    def write(path: str, part: slice) -> None:
+        safle.write_statistics(path, safle.count(encoder, features[part], labels[part]))
+
+    return write
 
 
 def test_every_page_with_code_is_in_some_test() -> None:
