@@ -1,0 +1,155 @@
+"""Calls of the library: nothing reaches C that was not checked, at any instruction level."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safle import _native
+from safle._native import Kernel, build
+
+LABELS = Kernel(
+    "count_labels",
+    "columns i4[experts, samples] <codes",
+    "samples",
+    "labels i8[samples] <classes",
+    "classes",
+    "cross i8[codes, classes]!",
+    pieces="experts",
+)
+COLUMNS, CLASSES = np.array([[0, 1, 1]], np.int32), np.array([0, 0, 1])
+
+
+def counted(columns=COLUMNS, labels=CLASSES, cross=None) -> np.ndarray:
+    cross = np.zeros((2, 2), np.int64) if cross is None else cross
+    LABELS(columns, labels, cross)
+    return cross
+
+
+@pytest.mark.usefixtures("kernel_level")
+def test_a_call_that_fits() -> None:
+    assert counted().tolist() == [[1, 0], [1, 1]]
+    assert counted(np.repeat(COLUMNS, 2, axis=1)[:, ::2]).tolist() == [[1, 0], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"columns": COLUMNS.astype(np.int64)}, TypeError, "columns has type int64; expected i4"),
+        ({"columns": COLUMNS[0]}, ValueError, "columns has 1 axes; expected 2"),
+        ({"labels": CLASSES[:2]}, ValueError, "labels has 2 entries along samples; expected 3"),
+        ({"columns": COLUMNS + np.int32(1)}, IndexError, "columns has an entry outside 0 to 1"),
+        ({"columns": COLUMNS - np.int32(1)}, IndexError, "columns has an entry outside 0 to 1"),
+        ({"labels": CLASSES + 1}, IndexError, "labels has an entry outside 0 to 1"),
+        ({"cross": np.zeros((2, 4), np.int64)[:, ::2]}, ValueError, "cross is not contiguous"),
+        ({"labels": [0, 0, 1]}, TypeError, "labels has type list"),
+    ],
+)
+def test_what_does_not_fit_never_reaches_the_library(arguments, error, message) -> None:
+    with pytest.raises(error, match=message):
+        counted(**arguments)
+
+
+def test_what_is_read_only_is_not_written() -> None:
+    cross = np.zeros((2, 2), np.int64)
+    cross.setflags(write=False)
+    with pytest.raises(ValueError, match="cannot be written to"):
+        counted(cross=cross)
+    assert not cross.any()
+
+
+def test_an_argument_too_few() -> None:
+    with pytest.raises(TypeError, match="count_labels takes 3 arguments; found 2"):
+        LABELS(COLUMNS, CLASSES)
+
+
+def test_pieces_are_each_done_once_on_any_number_of_threads() -> None:
+    columns = np.random.default_rng(0).integers(0, 7, (97, 500)).astype(np.int32)
+    labels = np.random.default_rng(1).integers(0, 3, 500)
+    expected = np.zeros((7, 3), np.int64)
+    np.add.at(expected, (columns, labels[None].repeat(97, axis=0)), 1)
+    for threads in (1, 2, 5):
+        # Experts share codes here, so threads add to the same places: one piece at a time.
+        cross = np.zeros((97, 7, 3), np.int64)
+        with _native.use_threads(threads):
+            for expert in range(97):
+                LABELS(columns[expert : expert + 1], labels, cross[expert])
+        assert np.array_equal(cross.sum(axis=0), expected)
+
+
+def test_programs_may_call_from_many_threads() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: counted().tolist(), range(200)))
+    assert found == [[[1, 0], [1, 1]]] * 200
+
+
+def test_a_library_that_is_missing_says_what_to_do() -> None:
+    program = "from safle._native import level; level()"
+    environment = {**os.environ, "SAFLE_LIBRARY": "/nowhere/libsafle.so"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert "ImportError: the compiled kernels of safle cannot be loaded" in done.stderr
+    assert "safle._native.build" in done.stderr
+
+
+def test_an_unknown_level_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(_native.VARIABLE, "avx3")
+    with pytest.raises(ValueError, match="'avx3'; expected one of portable, avx2, avx512"):
+        _native.level.__wrapped__()
+
+
+@pytest.mark.slow
+def test_the_library_is_built_by_the_compiler_that_is_a_package(tmp_path) -> None:
+    """Where there is no other: the same integers come out of it."""
+    pytest.importorskip("ziglang")
+    made = build.build(tmp_path / build.library().name, build.zig())
+    test = "packages/safle/tests/statistics/test_products.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
+    root = build.HERE.parents[4]
+    environment = {**os.environ, "SAFLE_LIBRARY": str(made)}
+    done = subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2_000:]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(build.find_compiler() is None, reason="no C compiler with sanitizers")
+def test_kernels_under_sanitizers(tmp_path) -> None:
+    """Address and undefined-behaviour sanitizers stop the process at the first fault."""
+    runtime = subprocess.run(
+        [*build.find_compiler(), "-print-file-name=libasan.so"],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    if not Path(runtime).is_absolute():
+        pytest.skip("the compiler has no address sanitizer")
+    options = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    made = build.build(tmp_path / build.library().name, extra=options)
+    tests = [
+        "packages/safle/tests/statistics/test_kernels.py",
+        "packages/safle/tests/statistics/test_products.py",
+        "packages/safle/tests/theorems/test_counting.py",
+    ]
+    environment = {
+        **os.environ,
+        "SAFLE_LIBRARY": str(made),
+        "LD_PRELOAD": runtime,
+        "ASAN_OPTIONS": "detect_leaks=0",
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(
+        command,
+        cwd=build.HERE.parents[4],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4_000:]
