@@ -12,6 +12,7 @@ from flower_support.rounds import Deployment, with_data
 from safle.encoders import LinearEncoder
 from safle.errors import SolveError
 from safle.statistics import count
+from safle.statistics.gram import Triangle
 from safle.tables import open_table, write_table
 from safle.wire import encode_statistics
 
@@ -35,9 +36,9 @@ def impossible(federation, name):
     """Two equal columns whose product is one more than their squares."""
     table = open_table(federation.table(name))
     statistics = count(federation.encoder, table.features, table.labels)
-    gram = statistics.gram.copy()
-    gram[1] += 1
-    return encode_statistics(replace(statistics, gram=gram))
+    packed = statistics.gram.packed.copy()
+    packed[1] += 1
+    return encode_statistics(replace(statistics, gram=Triangle(packed, statistics.dim)))
 
 
 def test_sums_that_no_data_have_are_refused_before_anything_is_solved(twins, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.encoders import DeclaredRange, make_encoder
+from safle import DeclaredRange, make_encoder
 from safle.encoders.random_features import suits_by_class
 from safle.model import Model
 from safle.solver import solve

@@ -16,6 +16,7 @@ from safle.encoders import LinearEncoder
 from safle.errors import SolveError
 from safle.solver import least_squares, panels, solve
 from safle.statistics import count, sum_statistics
+from safle.statistics.gram import Triangle
 from support.data_sets import KINDS, data_sets, fixed_data, model_bytes, repeated
 from support.reference import phi
 
@@ -117,8 +118,9 @@ def test_weights_are_the_rational_solution_or_refused(bits, features, times, rid
     encoder = LinearEncoder(np.zeros(2), np.ones(2), fraction_bits=bits)
     labels = np.arange(len(features)) % 2
     statistics = count(encoder, np.array(features), labels)
-    statistics = replace(statistics, gram=statistics.gram.astype(np.int64))
-    largest = int(max(statistics.gram.max(), 1)).bit_length()
+    wide = Triangle(statistics.gram.packed.astype(np.int64), statistics.dim)
+    statistics = replace(statistics, gram=wide)
+    largest = int(max(wide.packed.max(), 1)).bit_length()
     statistics = repeated(statistics, 1 << min(times, 60 - largest))
     try:
         solution = solve(statistics, ridge=2.0**ridge, head="least-squares")
@@ -136,7 +138,8 @@ def test_class_sums_that_no_gram_bounds_do_not_wrap(bits, ridge):
     square, cross = statistics.gram_square(), statistics.cross.copy()
     square[:3] = square[:, :3] = 0
     cross[:3] = [[32767, -32767], [7, -7], [-32767, 32767]]
-    gram = square[np.triu_indices(len(square))].astype(statistics.gram.dtype)
+    packed = square[np.triu_indices(len(square))].astype(statistics.gram.packed.dtype)
+    gram = Triangle(packed, statistics.dim)
     statistics = replace(statistics, gram=gram, cross=cross)
     try:
         solution = solve(statistics, ridge=ridge, head="least-squares")

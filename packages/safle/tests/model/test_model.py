@@ -197,7 +197,7 @@ def test_no_features_give_no_predictions(make_model):
 def test_tables_that_do_not_fit_are_refused(make_model, monkeypatch):
     model, data, _ = make_model("embedding")
     monkeypatch.setattr(
-        "safle.basics.memory.psutil.virtual_memory",
+        "psutil.virtual_memory",
         lambda: type("Memory", (), {"available": 10}),
     )
     with pytest.raises(NotEnoughMemory, match="tables of"):

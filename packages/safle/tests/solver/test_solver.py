@@ -7,6 +7,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 
 from safle.basics import memory
@@ -14,6 +15,7 @@ from safle.errors import InvalidInput, NotEnoughMemory, SolveError
 from safle.model import Model
 from safle.solver import facade, heads, least_squares, panels, solve, solve_bytes, spectrum
 from safle.statistics import Statistics
+from safle.statistics.gram import Triangle
 from support.data_sets import KINDS, fixed_data, fixed_encoder, repeated
 
 RIDGES = [0, 0.5, 100.0, "auto"]
@@ -77,9 +79,7 @@ def test_one_class_only_is_predicted_everywhere(kind, ridge):
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    monkeypatch.setattr(
-        memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=1_000_000)
-    )
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1_000_000))
 
 
 @pytest.mark.usefixtures("little_memory")
@@ -117,8 +117,9 @@ def test_more_classes_than_declared_are_refused_and_many_take_least_squares(monk
 
 def test_impossible_statistics_are_named_as_such():
     statistics = fixed_data("linear").count()
-    gram = statistics.gram.copy()
-    gram[1] = 2 * gram.max()
+    packed = statistics.gram.packed.copy()
+    packed[1] = 2 * packed.max()
+    gram = Triangle(packed, statistics.dim)
     with pytest.raises(SolveError, match=r"not those of real samples.*safle store verify"):
         solve(replace(statistics, gram=gram), ridge=1.0)
 

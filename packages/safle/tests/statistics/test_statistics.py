@@ -125,7 +125,7 @@ def test_a_gram_that_does_not_fit_is_refused_with_advice(monkeypatch):
     data = fixed_data("embedding", samples=500, feature_dim=20)
     halves = [data.part(slice(0, 250)).count(), data.part(slice(250, None)).count()]
     monkeypatch.setattr(
-        "safle.basics.memory.psutil.virtual_memory",
+        "psutil.virtual_memory",
         lambda: type("Memory", (), {"available": 1000}),
     )
     for work in (lambda: data.count().gram.packed, lambda: halves[0] + halves[1]):

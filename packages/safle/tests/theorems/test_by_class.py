@@ -119,7 +119,7 @@ def test_another_class_s_gram_is_found(kind):
 
 def test_memory_is_stated_before_it_is_taken(monkeypatch):
     data = fixed_data("linear by class")
-    monkeypatch.setattr("safle.basics.memory.psutil.virtual_memory", lambda: NoMemory)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: NoMemory)
     with pytest.raises(NotEnoughMemory, match=r"grams of 7 rows for each of 3 classes.*by_class"):
         data.count()
 

@@ -33,7 +33,7 @@ def test_decoding_gives_back_the_same_statistics(data):
     decoded = decode_statistics(encoded, made=statistics)
     assert decoded == statistics
     assert decoded.layout == statistics.layout
-    assert decoded.gram.dtype == statistics.gram.dtype
+    assert decoded.gram.packed.dtype == statistics.gram.packed.dtype
     assert encode_statistics(decoded) == encoded
     decoded.verify()
 
@@ -123,7 +123,7 @@ def test_another_encoders_statistics_are_refused_naming_both():
 def test_the_limit_holds_for_the_file_its_content_and_its_gram(tmp_path):
     statistics = fixed_data("table", samples=300, feature_dim=20).count()
     encoded = encode_statistics(statistics)
-    gram_bytes = statistics.gram.nbytes
+    gram_bytes = statistics.gram.packed.nbytes
     assert len(encoded) < gram_bytes
     for limit in (1, len(encoded) - 1, len(encoded) + 10, gram_bytes - 1):
         with pytest.raises(WireError, match="limit"):
