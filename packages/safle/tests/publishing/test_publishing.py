@@ -291,7 +291,7 @@ def test_noisy_statistics_are_not_added(total):
         lambda: exact - noisy,
         lambda: noisy - exact,
     ):
-        with pytest.raises((InvalidInput, TypeError), match="sums of no samples|unsupported"):
+        with pytest.raises((InvalidInput, TypeError), match=r"sums of no samples|unsupported"):
             wrong()
     with pytest.raises(InvalidInput, match="exact sums, that have no noise yet"):
         publish(noisy, noisy.privacy, ["ill", "well"])
