@@ -18,5 +18,5 @@ print(f"wine, three-fold cross-validation: {scores.mean():.1%} right")
 
 pipeline.fit(features, labels)
 statistics = pipeline[-1].get_statistics()
-megabytes = statistics.gram.nbytes / 1e6
+megabytes = statistics.gram.packed.nbytes / 1e6
 print(f"the fit is {statistics.sample_count} samples in {megabytes:.1f} MB of counts")
