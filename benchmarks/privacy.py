@@ -21,14 +21,20 @@ from benchmarks.federation import Stopwatch
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import Encoder, Model, PublicSample, Statistics, count, make_encoder, solve
-from safle.private.answer import KeyholderAnswer
-from safle.private.gathering import Gathering, Request
-from safle.private.history import History
-from safle.private.keyholder import answer_request
-from safle.private.keys import PrivateKey
-from safle.private.masked import Masked, mask
+from safle.private import (
+    Gathering,
+    History,
+    KeyholderAnswer,
+    Masked,
+    PrivateKey,
+    PrivateRound,
+    Request,
+    answer_request,
+    declare_round,
+    mask,
+    statistics_space,
+)
 from safle.private.masks import add_masks
-from safle.private.round import PrivateRound, declare_round, statistics_space
 from safle.private.vector import Sizes
 from safle.statistics import Accumulator
 from safle.wire import add_contribution, encode_statistics

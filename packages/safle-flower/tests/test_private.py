@@ -11,7 +11,7 @@ import pytest
 from flower_support.clients import node_with_airlock, site_app
 from safle.errors import FederationError, SettingsError
 from safle.model import Model
-from safle.private.round import statistics_space
+from safle.private import statistics_space
 from safle.site.log import LOG, read_log
 from safle.solver import solve
 from safle.statistics import sum_statistics

@@ -14,8 +14,6 @@ import pytest
 
 PACKAGES = Path(__file__).parents[2]
 HOUSES = ("safle-images", "safle-flower", "safle-lab")
-NOT_YET = {"safle-flower": "safle.private."}
-"""What a house still takes from inside a room: it goes when the room has its door."""
 
 
 def core_imports(path: Path) -> Iterator[tuple[str, str]]:
@@ -43,12 +41,11 @@ def is_public(module: str, name: str) -> bool:
 
 @pytest.mark.parametrize("house", HOUSES)
 def test_a_house_takes_from_the_core_what_its_front_doors_give(house):
-    allowed = NOT_YET.get(house, "nothing")
     strangers = [
         f"{path.relative_to(PACKAGES)}: {module} {name}"
         for path in sorted((PACKAGES / house / "src").rglob("*.py"))
         for module, name in core_imports(path)
-        if not is_public(module, name) and not f"{module}.{name}".startswith(allowed)
+        if not is_public(module, name)
     ]
     assert strangers == []
 

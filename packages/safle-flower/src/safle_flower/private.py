@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 from safle.basics import atomic
 from safle.encoders import Encoder
 from safle.errors import EncoderMismatch, SettingsError
-from safle.private import answer as opening
-from safle.private.gathering import Gathering, MaskedSum
-from safle.private.keys import PublicKey
-from safle.private.masked import Masked
-from safle.private.round import PrivateRound
-from safle.private.statistics_space import StatisticsSpace
+from safle.private import (
+    Gathering,
+    KeyholderAnswer,
+    Masked,
+    MaskedSum,
+    PrivateRound,
+    PublicKey,
+    StatisticsSpace,
+)
 from safle.site import LOG, airlock, write_log
 from safle.statistics import Statistics
 from safle_flower.report import Report
@@ -60,14 +63,14 @@ class RequestTask:
         files = {airlock.REQUEST: total.request.to_bytes(), airlock.ROUND: total.private_round.data}
         expects = {"round": total.private_round.digest, "request": total.digest}
         self.question = airlock.Question(airlock.OPEN, files, expects)
-        self.answers: dict[str, opening.KeyholderAnswer] = {}
+        self.answers: dict[str, KeyholderAnswer] = {}
 
     def names(self) -> Collection[str]:
         return list(self.answers)
 
     def take(self, client: str, data: bytes) -> tuple[int, str]:
         del client
-        answered = opening.KeyholderAnswer.from_bytes(data, self._total.private_round)
+        answered = KeyholderAnswer.from_bytes(data, self._total.private_round)
         answered.require(self._total.private_round, self._total.digest)
         self.answers[answered.keyholder] = answered
         return 0, answered.request_digest

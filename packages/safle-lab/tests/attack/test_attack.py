@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from safle import count, make_encoder
 from safle.encoders.calibration import DeclaredRange
 from safle.errors import SafleError, WireError
-from safle.private.masked import Masked
-from safle.private.statistics_space import StatisticsSpace
+from safle.private import Masked, StatisticsSpace
 from safle.private.vector import unpack
 from safle.server import Contribution
 from safle_lab.attack import attack

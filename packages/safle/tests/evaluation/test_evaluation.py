@@ -22,8 +22,7 @@ from safle.errors import (
 )
 from safle.evaluation import Report
 from safle.model.probabilities import exponential, odds, probabilities
-from safle.private.counts_space import EvaluationSpace
-from safle.private.rehearsal import add_privately
+from safle.private import EvaluationSpace, add_privately
 from safle.server.summing import sum_evaluations
 from safle.site.policy import Policy
 from safle.site.release import Release

@@ -15,13 +15,18 @@ import pytest
 from safle import DeclaredRange, LinearEncoder, Model, count, evaluate, solve
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import SafleError
-from safle.private.answer import KeyholderAnswer
-from safle.private.counts_space import EvaluationSpace, HistogramSpace
-from safle.private.gathering import MaskedSum, Request
-from safle.private.keyholder import answer_request
-from safle.private.masked import Masked
-from safle.private.noisy_space import NoisySpace
-from safle.private.round import PrivateRound, statistics_space
+from safle.private import (
+    EvaluationSpace,
+    HistogramSpace,
+    KeyholderAnswer,
+    Masked,
+    MaskedSum,
+    NoisySpace,
+    PrivateRound,
+    Request,
+    answer_request,
+    statistics_space,
+)
 from safle.private.signed import SignedHead
 from safle.wire import container, decode_noisy, encode_noisy
 from support.data_sets import fixed_data

@@ -29,14 +29,22 @@ from safle.errors import (
     StoreError,
     WireError,
 )
-from safle.private.answer import KeyholderAnswer
-from safle.private.counts_space import HistogramSpace
-from safle.private.gathering import MaskedSum, Request
+from safle.private import (
+    HistogramSpace,
+    KeyholderAnswer,
+    Masked,
+    MaskedSum,
+    PrivateKey,
+    PrivateRound,
+    PublicKey,
+    Request,
+    answer_request,
+    declare_round,
+    explain,
+    mask,
+    statistics_space,
+)
 from safle.private.history import History, check_apart, told_apart
-from safle.private.keyholder import answer_request, explain
-from safle.private.keys import PrivateKey, PublicKey
-from safle.private.masked import Masked, mask
-from safle.private.round import PrivateRound, declare_round, statistics_space
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.statistics import sum_statistics
@@ -462,10 +470,10 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from safle.private import keyholder
-from safle.private.gathering import Request
-from safle.private.history import History
-from safle.private.keys import PrivateKey, PublicKey
-from safle.private.round import PrivateRound
+from safle.private import Request
+from safle.private import History
+from safle.private import PrivateKey, PublicKey
+from safle.private import PrivateRound
 folder = Path(sys.argv[1])
 private_round = PrivateRound.load((folder / "round").read_bytes(), PublicKey.load(folder / "o.pub"))
 request = Request.from_bytes((folder / "request").read_bytes(), private_round)

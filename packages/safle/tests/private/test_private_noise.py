@@ -16,11 +16,14 @@ from safle.errors import (
     SafleError,
     SettingsError,
 )
-from safle.private.answer import KeyholderAnswer
-from safle.private.history import History
-from safle.private.keyholder import explain
-from safle.private.noisy_space import NoisySpace
-from safle.private.round import PrivateRound, statistics_space
+from safle.private import (
+    History,
+    KeyholderAnswer,
+    NoisySpace,
+    PrivateRound,
+    explain,
+    statistics_space,
+)
 from safle.private.vector import Sizes, pack, unpack
 from safle.publishing.noise import draw_noise, epsilon_of
 from safle.site.policy import Policy

@@ -14,9 +14,7 @@ import safle as library
 from safle.encoders.histogram import Grid
 from safle.errors import FederationError, WireError
 from safle.model import Model
-from safle.private.gathering import Gathering
-from safle.private.masked import Masked
-from safle.private.round import statistics_space
+from safle.private import Gathering, Masked, statistics_space
 from safle.site.airlock import Airlock, Question, Refused
 from safle.site.log import read_log
 from safle.solver import solve

@@ -12,13 +12,18 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from safle.private.answer import KeyholderAnswer
-from safle.private.gathering import Gathering, Request
-from safle.private.history import History
-from safle.private.keyholder import answer_request
-from safle.private.keys import PrivateKey
-from safle.private.masked import Masked, mask
-from safle.private.round import PrivateRound, declare_round
+from safle.private import (
+    Gathering,
+    History,
+    KeyholderAnswer,
+    Masked,
+    PrivateKey,
+    PrivateRound,
+    Request,
+    answer_request,
+    declare_round,
+    mask,
+)
 
 
 @dataclass

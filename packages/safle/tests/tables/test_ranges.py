@@ -100,8 +100,7 @@ def test_features_that_fall_into_one_or_two_bins_are_named(safle, tmp_path):
 
 def test_a_private_round_of_histograms_takes_its_grids_from_a_file(safle, tmp_path):
     pytest.importorskip("cryptography")
-    from safle.private.keys import PublicKey
-    from safle.private.round import PrivateRound
+    from safle.private import PrivateRound, PublicKey
 
     (tmp_path / "ranges.csv").write_text(CSV)
     for name in ("operator", "a", "b", "board"):

@@ -8,9 +8,8 @@ from itertools import combinations
 import pytest
 
 from safle.errors import FederationError
-from safle.private.answer import KeyholderAnswer
+from safle.private import KeyholderAnswer, statistics_space
 from safle.private.history import check_apart
-from safle.private.round import statistics_space
 from safle.statistics import sum_statistics
 from support.data_sets import fixed_data
 from support.private_rounds import Cast

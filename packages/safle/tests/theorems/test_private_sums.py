@@ -13,9 +13,8 @@ from safle.encoders import make_encoder
 from safle.encoders.histogram import Grid, Histogram
 from safle.encoders.registry import kind_named
 from safle.errors import CountOverflow
-from safle.private.counts_space import HistogramSpace
+from safle.private import HistogramSpace, statistics_space
 from safle.private.masks import add_masks, derive_key
-from safle.private.round import statistics_space
 from safle.private.vector import Sizes, pack, unpack
 from safle.statistics import count, sum_statistics
 from safle.wire import encode_histogram, encode_statistics

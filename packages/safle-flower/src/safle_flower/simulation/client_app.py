@@ -14,12 +14,15 @@ from numpy.typing import NDArray
 
 from safle.encoders import Encoder, check_source
 from safle.errors import TableError
-from safle.private.gathering import Request
-from safle.private.history import History
-from safle.private.keyholder import answer_on_record
-from safle.private.keys import PrivateKey, PublicKey
-from safle.private.masked import mask
-from safle.private.round import PrivateRound
+from safle.private import (
+    History,
+    PrivateKey,
+    PrivateRound,
+    PublicKey,
+    Request,
+    answer_on_record,
+    mask,
+)
 from safle.site import LOG, airlock
 from safle.statistics import Statistics, count
 from safle.tables import Table, open_table

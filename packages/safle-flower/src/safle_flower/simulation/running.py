@@ -9,8 +9,7 @@ from pathlib import Path
 from safle.basics import atomic
 from safle.encoders import load_encoder
 from safle.errors import FederationError, SettingsError
-from safle.private.keys import PrivateKey
-from safle.private.round import declare_round, statistics_space
+from safle.private import PrivateKey, declare_round, statistics_space
 from safle.server import Limits, count_members
 from safle.tables import Table, open_table
 from safle_flower import processes

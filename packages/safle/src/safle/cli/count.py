@@ -64,8 +64,7 @@ def release(
 def _release_masked(
     session: Session, counted: Counted, output: Path, policy: Policy | None, plain: Release
 ) -> bytes:
-    from safle.private.keys import PrivateKey
-    from safle.private.masked import mask
+    from safle.private import PrivateKey, mask
     from safle.site.sheet import write_release
 
     paths = session.masking

@@ -49,7 +49,7 @@ def keys(session: Session, /, name: str, output: Path) -> None:
     operator by a way on which nobody can change it. A keyholder makes new keys for every round
     and deletes them after it: whoever steals them later opens nothing.
     """
-    from safle.private.keys import PrivateKey
+    from safle.private import PrivateKey
 
     key, public = PrivateKey.new(name), output.with_suffix(".pub")
     for path in (output, public):
@@ -132,10 +132,7 @@ def answer(
     """
     from safle.basics.places import naming
     from safle.errors import FederationError
-    from safle.private import keyholder
-    from safle.private.gathering import Request
-    from safle.private.history import History
-    from safle.private.keys import PrivateKey
+    from safle.private import History, PrivateKey, Request, keyholder
     from safle.wire import container
 
     refuse_overwriting(output, request, round_path, operator_path, key_path, history_path)
@@ -187,8 +184,7 @@ def open_total(
     """
     from safle.basics.places import naming
     from safle.cli.describe import counts_facts
-    from safle.private.answer import KeyholderAnswer
-    from safle.private.gathering import MaskedSum
+    from safle.private import KeyholderAnswer, MaskedSum
     from safle.site.log import write_log
     from safle.wire import container, kind_for
 

@@ -12,7 +12,7 @@ from safle.cli.options import COUNT, FILE, POSITIVE, Decorator, command, option,
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
-    from safle.private.round import PrivateRound
+    from safle.private import PrivateRound
     from safle.private.vector import Space
 
 PARTIES = (
@@ -95,8 +95,7 @@ def declare(
     --columns or --features), or of evaluation counts (--model). Clients who stay away cost nothing.
     """
     from safle.basics.memory import readable
-    from safle.private.keys import PrivateKey, PublicKey
-    from safle.private.round import declare_round
+    from safle.private import PrivateKey, PublicKey, declare_round
     from safle.wire import container
 
     if model_path is not None and not any(summed.values()):
@@ -130,8 +129,7 @@ def _with_noise(
     calibration: str | None,
     keyholders: int,
 ) -> Space:
-    from safle.private.noisy_space import NoisySpace
-    from safle.private.statistics_space import StatisticsSpace
+    from safle.private import NoisySpace, StatisticsSpace
 
     if epsilon and delta and calibration and isinstance(space, StatisticsSpace):
         return NoisySpace(space, epsilon, delta, calibration, keyholders)
@@ -142,7 +140,7 @@ def _with_noise(
 
 def _evaluation_space(model: Path, most_total_samples: int) -> Space:
     from safle.model import load_model
-    from safle.private.counts_space import EvaluationSpace
+    from safle.private import EvaluationSpace
 
     loaded = load_model(model)
     return EvaluationSpace(loaded.digest, loaded.class_names, most_total_samples)
@@ -161,8 +159,7 @@ def _space(
     from safle.cli.reading import declared_classes, declared_grid
     from safle.encoders import load_encoder
     from safle.encoders.names import as_names
-    from safle.private.counts_space import HistogramSpace
-    from safle.private.round import statistics_space
+    from safle.private import HistogramSpace, statistics_space
     from safle.tables import read_ranges
 
     names = declared_classes(classes)
@@ -195,8 +192,7 @@ def round_options(*, key: bool = True, **settings: Any) -> Decorator:
 def load_round(round_path: Path, operator_path: Path) -> PrivateRound:
     """The round, if this operator has signed it; errors name the file."""
     from safle.basics.places import naming
-    from safle.private.keys import PublicKey
-    from safle.private.round import PrivateRound
+    from safle.private import PrivateRound, PublicKey
     from safle.wire import container
 
     operator = PublicKey.load(operator_path)

@@ -25,8 +25,7 @@ from safle.encoders.calibration import DeclaredRange
 from safle.encoders.registry import DEFAULT_KIND
 from safle.evaluation import pictures
 from safle.model import Model
-from safle.private.rehearsal import add_privately
-from safle.private.round import statistics_space
+from safle.private import add_privately, statistics_space
 from safle.server.limits import Limits
 from safle.server.summing import sum_files
 from safle.solver import RidgeCurve, solve
