@@ -7,9 +7,10 @@ counts and solves one linear system. Names are imported where they are first use
 
 from __future__ import annotations
 
-import importlib
 import logging
 from typing import TYPE_CHECKING, Any
+
+from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
     from safle.encoders import (
@@ -44,42 +45,8 @@ if TYPE_CHECKING:
         write_statistics,
     )
 
-_HOMES = {
-    "safle.encoders.bucketing": ("BinaryOverlap", "Integer", "OneHot"),
-    "safle.encoders.calibration": ("DeclaredMoments", "DeclaredRange", "PublicSample"),
-    "safle.statistics": ("Accumulator", "Statistics", "count", "sum_statistics"),
-    "safle.encoders": (
-        "EmbeddingEncoder",
-        "Encoder",
-        "TableEncoder",
-        "LinearEncoder",
-        "RandomFeatureEncoder",
-        "load_encoder",
-    ),
-    "safle.encoders.registry": ("make_encoder",),
-    "safle.encoders.schema": ("Column", "Schema", "merge_schemas"),
-    "safle.errors": ("SafleError",),
-    "safle.model.estimator": ("SafleClassifier",),
-    "safle.encoders.histogram": ("Grid", "Histogram"),
-    "safle.model.model": ("Model", "load_model"),
-    "safle.server": ("Store",),
-    "safle.solver": ("Solution", "solve"),
-    "safle.statistics.evaluation": ("Evaluation",),
-    "safle.evaluation.temperature": ("fit_temperature",),
-    "safle.evaluation.evaluating": ("evaluate",),
-    "safle.evaluation.figures": ("Figures",),
-    "safle.wire": (
-        "read_evaluation",
-        "read_histogram",
-        "read_statistics",
-        "write_evaluation",
-        "write_histogram",
-        "write_statistics",
-    ),
-}
 # What goes on is said to the logger "safle": it is silent until a program asks for it.
 logging.getLogger("safle").addHandler(logging.NullHandler())
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Accumulator",
@@ -124,14 +91,15 @@ __all__ = [
 ]
 
 
+_find = front_door(__name__)
+
+
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
         return version("safle")
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'safle' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
+    return _find(name)
 
 
 def __dir__() -> list[str]:

@@ -1,12 +1,17 @@
 """Small things that every room and house may use: files written whole, texts, optional packages."""
 
-from safle.basics import atomic
-from safle.basics.memory import readable
-from safle.basics.optional import require
-from safle.basics.settings import Setting, as_settings, describe, to_mapping
-from safle.basics.spreadsheet import neutralise
-from safle.basics.texts import printable, reason_of, split_names
-from safle.basics.toml import parse_toml, read_toml
+from typing import TYPE_CHECKING
+
+from safle.basics.doors import front_door
+
+if TYPE_CHECKING:
+    from safle.basics import atomic
+    from safle.basics.memory import readable
+    from safle.basics.optional import require
+    from safle.basics.settings import Setting, as_settings, describe, to_mapping
+    from safle.basics.spreadsheet import neutralise
+    from safle.basics.texts import printable, reason_of, split_names
+    from safle.basics.toml import parse_toml, read_toml
 
 __all__ = [
     "Setting",
@@ -23,3 +28,5 @@ __all__ = [
     "split_names",
     "to_mapping",
 ]
+
+__getattr__ = front_door(__name__)

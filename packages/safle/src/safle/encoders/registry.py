@@ -1,10 +1,12 @@
 """The registry of kinds: every class of encoder by its name, and the verb that makes one.
 
-A kind registers itself when its module is imported (see `Encoder.__init_subclass__`).
+A kind registers itself when its module is imported (see `Encoder.__init_subclass__`); our own are
+imported when they are asked for.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from safle.basics.arguments import refuse_type
@@ -17,6 +19,13 @@ if TYPE_CHECKING:
 DEFAULT_KIND = "random-features"
 """The strongest head of one round: see docs/heads.md."""
 
+_OWN = {
+    "random-features": "safle.encoders.random_features",
+    "embedding": "safle.encoders.embedding",
+    "linear": "safle.encoders.linear",
+    "table": "safle.encoders.table",
+}
+"""Kind -> its module."""
 _kinds: dict[str, type[Encoder]] = {}
 
 
@@ -34,11 +43,16 @@ def kinds() -> dict[str, type[Encoder]]:
     >>> [*kinds()][:4]
     ['random-features', 'embedding', 'linear', 'table']
     """
-    return {DEFAULT_KIND: _kinds[DEFAULT_KIND], **_kinds}
+    for module in _OWN.values():
+        import_module(module)
+    own = {name: _kinds[name] for name in _OWN}
+    return own | _kinds
 
 
 def kind_named(name: Any) -> type[Encoder]:
     """The kind of a name; `SettingsError` if there is none."""
+    if isinstance(name, str) and name in _OWN:
+        import_module(_OWN[name])
     if not isinstance(name, str) or name not in _kinds:
         raise SettingsError(f"unknown encoder kind {name!r}; expected one of {', '.join(kinds())}")
     return _kinds[name]

@@ -5,14 +5,19 @@ and `fit_temperature` makes a model's probabilities fit them. Pages are made of 
 and `Mix`, which `draw` turns into pictures.
 """
 
-from safle.basics.templates import render_page
-from safle.evaluation.blocks import Cell, Chart, Mix, Series, Table
-from safle.evaluation.charts import draw
-from safle.evaluation.evaluating import evaluate
-from safle.evaluation.figures import Figure, Figures
-from safle.evaluation.pictures import require_matplotlib
-from safle.evaluation.report import Report
-from safle.evaluation.temperature import fit_temperature
+from typing import TYPE_CHECKING
+
+from safle.basics.doors import front_door
+
+if TYPE_CHECKING:
+    from safle.basics.templates import render_page
+    from safle.evaluation.blocks import Cell, Chart, Mix, Series, Table
+    from safle.evaluation.charts import draw
+    from safle.evaluation.evaluating import evaluate
+    from safle.evaluation.figures import Figure, Figures
+    from safle.evaluation.pictures import require_matplotlib
+    from safle.evaluation.report import Report
+    from safle.evaluation.temperature import fit_temperature
 
 __all__ = [
     "Cell",
@@ -29,3 +34,5 @@ __all__ = [
     "render_page",
     "require_matplotlib",
 ]
+
+__getattr__ = front_door(__name__)

@@ -5,6 +5,13 @@ A `Model` is an encoder and solved weights: it predicts, saves and loads itself 
 scikit-learn, from features to predictions.
 """
 
-from safle.model.model import Model, load_model
+from typing import TYPE_CHECKING
+
+from safle.basics.doors import front_door
+
+if TYPE_CHECKING:
+    from safle.model.model import Model, load_model
 
 __all__ = ["Model", "load_model"]
+
+__getattr__ = front_door(__name__)

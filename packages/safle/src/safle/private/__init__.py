@@ -6,17 +6,22 @@ the same clients, and the difference is the exact sum: the very bytes that plain
 up to.
 """
 
-from safle.private.answer import KeyholderAnswer
-from safle.private.counts_space import EvaluationSpace, HistogramSpace
-from safle.private.gathering import Gathering, MaskedSum, Request
-from safle.private.history import History
-from safle.private.keyholder import answer_on_record, answer_request, explain
-from safle.private.keys import PrivateKey, PublicKey
-from safle.private.masked import Masked, mask
-from safle.private.noisy_space import NoisySpace
-from safle.private.rehearsal import Parties, add_privately
-from safle.private.round import PrivateRound, declare_round, statistics_space
-from safle.private.statistics_space import StatisticsSpace
+from typing import TYPE_CHECKING
+
+from safle.basics.doors import front_door
+
+if TYPE_CHECKING:
+    from safle.private.answer import KeyholderAnswer
+    from safle.private.counts_space import EvaluationSpace, HistogramSpace
+    from safle.private.gathering import Gathering, MaskedSum, Request
+    from safle.private.history import History
+    from safle.private.keyholder import answer_on_record, answer_request, explain
+    from safle.private.keys import PrivateKey, PublicKey
+    from safle.private.masked import Masked, mask
+    from safle.private.noisy_space import NoisySpace
+    from safle.private.rehearsal import Parties, add_privately
+    from safle.private.round import PrivateRound, declare_round, statistics_space
+    from safle.private.statistics_space import StatisticsSpace
 
 __all__ = [
     "EvaluationSpace",
@@ -41,3 +46,5 @@ __all__ = [
     "mask",
     "statistics_space",
 ]
+
+__getattr__ = front_door(__name__)

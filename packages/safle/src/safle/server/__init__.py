@@ -1,12 +1,17 @@
 """At the server: the store of contributions, what it admits, and sums of many."""
 
-from safle.server.admission import Admission
-from safle.server.card import write_card
-from safle.server.database import DATABASE, Member, count_members
-from safle.server.limits import Limits
-from safle.server.store import Store
-from safle.server.summing import sum_evaluations, sum_files, sum_histograms
-from safle.wire.contribution import Contribution, Entry, check_client
+from typing import TYPE_CHECKING
+
+from safle.basics.doors import front_door
+
+if TYPE_CHECKING:
+    from safle.server.admission import Admission
+    from safle.server.card import write_card
+    from safle.server.database import DATABASE, Member, count_members
+    from safle.server.limits import Limits
+    from safle.server.store import Store
+    from safle.server.summing import sum_evaluations, sum_files, sum_histograms
+    from safle.wire.contribution import Contribution, Entry, check_client
 
 __all__ = [
     "DATABASE",
@@ -23,3 +28,5 @@ __all__ = [
     "sum_histograms",
     "write_card",
 ]
+
+__getattr__ = front_door(__name__)

@@ -1,13 +1,18 @@
 """At a client's house: count and judge, rehearse, policy, release sheet, log."""
 
-from safle.site import airlock
-from safle.site.counting import Counts, count_blocks, evaluate_blocks
-from safle.site.disclosure import FEW, disclosures
-from safle.site.log import LOG, log_refusal, read_log, write_log
-from safle.site.policy import Policy, let_out, warning_of
-from safle.site.rehearsal import rehearse
-from safle.site.release import Counted, Release
-from safle.site.sheet import Sheet, write_release
+from typing import TYPE_CHECKING
+
+from safle.basics.doors import front_door
+
+if TYPE_CHECKING:
+    from safle.site import airlock
+    from safle.site.counting import Counts, count_blocks, evaluate_blocks
+    from safle.site.disclosure import FEW, disclosures
+    from safle.site.log import LOG, log_refusal, read_log, write_log
+    from safle.site.policy import Policy, let_out, warning_of
+    from safle.site.rehearsal import rehearse
+    from safle.site.release import Counted, Release
+    from safle.site.sheet import Sheet, write_release
 
 __all__ = [
     "FEW",
@@ -29,3 +34,5 @@ __all__ = [
     "write_log",
     "write_release",
 ]
+
+__getattr__ = front_door(__name__)

@@ -5,10 +5,17 @@ put on it. Where the ridge is chosen, its `RidgeCurve` says why; `solve_bytes` s
 much memory it takes.
 """
 
-from safle.solver.facade import solve
-from safle.solver.heads import HEADS
-from safle.solver.least_squares import solve_bytes
-from safle.solver.ridge import RidgeCurve
-from safle.solver.solution import Solution
+from typing import TYPE_CHECKING
+
+from safle.basics.doors import front_door
+
+if TYPE_CHECKING:
+    from safle.solver.facade import solve
+    from safle.solver.heads import HEADS
+    from safle.solver.least_squares import solve_bytes
+    from safle.solver.ridge import RidgeCurve
+    from safle.solver.solution import Solution
 
 __all__ = ["HEADS", "RidgeCurve", "Solution", "solve", "solve_bytes"]
+
+__getattr__ = front_door(__name__)

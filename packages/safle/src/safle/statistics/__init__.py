@@ -1,9 +1,14 @@
 """Statistics: codes and labels -> (Phi'Phi, Phi'Y, class counts), exact integers."""
 
-from safle.statistics.accumulator import Accumulator
-from safle.statistics.evaluation import Evaluation, require_answers
-from safle.statistics.sums import count, sum_statistics
-from safle.statistics.value import Statistics
+from typing import TYPE_CHECKING
+
+from safle.basics.doors import front_door
+
+if TYPE_CHECKING:
+    from safle.statistics.accumulator import Accumulator
+    from safle.statistics.evaluation import Evaluation, require_answers
+    from safle.statistics.sums import count, sum_statistics
+    from safle.statistics.value import Statistics
 
 __all__ = [
     "Accumulator",
@@ -13,3 +18,5 @@ __all__ = [
     "require_answers",
     "sum_statistics",
 ]
+
+__getattr__ = front_door(__name__)

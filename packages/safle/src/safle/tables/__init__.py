@@ -15,14 +15,19 @@ Labels are optional everywhere: a table without them can be predicted, not count
 Nothing here ever unpickles.
 """
 
-from safle.tables.common import choose_split, existing_file, listed
-from safle.tables.features_file import write_features_file
-from safle.tables.labels import parse_labels
-from safle.tables.moments import read_moments, write_moments
-from safle.tables.ranges import read_ranges
-from safle.tables.reading import open_table
-from safle.tables.table import Rows, Table
-from safle.tables.writing import write_table
+from typing import TYPE_CHECKING
+
+from safle.basics.doors import front_door
+
+if TYPE_CHECKING:
+    from safle.tables.common import choose_split, existing_file, listed
+    from safle.tables.features_file import write_features_file
+    from safle.tables.labels import parse_labels
+    from safle.tables.moments import read_moments, write_moments
+    from safle.tables.ranges import read_ranges
+    from safle.tables.reading import open_table
+    from safle.tables.table import Rows, Table
+    from safle.tables.writing import write_table
 
 __all__ = [
     "Rows",
@@ -38,3 +43,5 @@ __all__ = [
     "write_moments",
     "write_table",
 ]
+
+__getattr__ = front_door(__name__)

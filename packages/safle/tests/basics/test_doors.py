@@ -1,0 +1,28 @@
+"""A front door imports a name when it is asked for, and nothing else of its room."""
+
+import subprocess
+import sys
+
+import pytest
+
+import safle.site
+
+PROGRAM = """
+import sys
+from safle.wire import container
+from safle.encoders import DEFAULT_KIND
+from safle.site import write_log
+print(*[name for name in sys.modules if name.startswith(("safle.solver", "safle.site.air"))])
+"""
+
+
+def test_one_name_does_not_import_the_room():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
+
+
+def test_a_name_that_is_not_there_is_named():
+    with pytest.raises(AttributeError, match=r"'safle\.site' has no attribute 'nosuch'"):
+        _ = safle.site.nosuch
