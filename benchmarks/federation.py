@@ -213,7 +213,7 @@ def prepare(paths: Sequence[Path], solving: bool) -> Work:
         load_solver()
 
     def work() -> None:
-        total = Accumulator(first)
+        total = Accumulator(first.space)
         for path in paths:
             add_contribution(total, path.read_bytes())
         if solving:

@@ -111,7 +111,7 @@ def _federate(
         for part in parts:
             data = encode_statistics(count(encoder, train.features[part], train.labels[part]))
             sizes.append(len(data))
-            yield decode_statistics(data, made=encoder)
+            yield decode_statistics(data, space=encoder.space)
 
     total: Statistics = sum_statistics(received())
     if total != count(encoder, train.features, train.labels):

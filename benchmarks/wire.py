@@ -80,7 +80,7 @@ def _client(statistics: Statistics, *, repeats: int) -> _Client:
     times = race(
         ("encode", partial(encode_statistics, statistics)),
         {
-            "decode": partial(decode_statistics, sent, made=statistics),
+            "decode": partial(decode_statistics, sent, space=statistics.space),
             "zstd": partial(zstandard.compress, triangle, 3),
         },
         same=same,

@@ -126,13 +126,11 @@ def test_masked_contributions_give_nothing(kind):
     """A file that is one sample, in the plain; under masks it is refused, and no sums either."""
     data = fixed_data(kind, 1)
     statistics = data.count()
-    space = StatisticsSpace(
-        statistics.fingerprint, statistics.layout, statistics.class_names, most_total_samples=100
-    )
+    space = StatisticsSpace(statistics.space, statistics.class_names, most_total_samples=100)
     cast = Cast.of(space, 2)
     sent = cast.mask(0, statistics)
     with pytest.raises(WireError, match="masked"):
-        Contribution("a", sent).open(data.encoder)
+        Contribution("a", sent).open(data.encoder.space)
     try:
         garbled = unpack(space, Masked.from_bytes(sent, cast.private_round).vector)
         found = attack(garbled)

@@ -60,7 +60,7 @@ MIXED_UP = {
     "statistics is a str": lambda: safle.write_statistics(STATISTICS, "x.stats"),
     "contributions is a Statistics": lambda: safle.sum_statistics(STATISTICS),
     "contribution is a Histogram": lambda: safle.sum_statistics([STATISTICS, HISTOGRAM]),
-    "made is a ndarray": lambda: safle.Accumulator(FEATURES),
+    "encoder is a ndarray": lambda: safle.Accumulator(FEATURES),
     "expected a calibration, such as Pub": lambda: safle.make_encoder(FEATURES),
     "unknown encoder kind": lambda: safle.make_encoder("linear", safle.DeclaredRange(0, 1, 2)),
     "grid is a ndarray; expected Grid": lambda: safle.Histogram.of(GRID, FEATURES),
@@ -98,7 +98,7 @@ def test_a_file_of_another_kind_is_a_typed_error_for_every_reader(tmp_path):
 
 def test_statistics_come_back_equal(tmp_path):
     safle.write_statistics(tmp_path / "a.stats", STATISTICS)
-    assert safle.read_statistics(tmp_path / "a.stats", made=ENCODER) == STATISTICS
+    assert safle.read_statistics(tmp_path / "a.stats", space=ENCODER.space) == STATISTICS
 
 
 @pytest.mark.parametrize("labels", [LABELS, LABELS == "ill", np.where(LABELS == "ill", 1.0, 2.0)])

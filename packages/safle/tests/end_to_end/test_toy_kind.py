@@ -122,7 +122,7 @@ def test_the_theorems_hold(drawn, seed):
     assert np.array_equal(whole.gram_square(), columns.T @ columns)
     owner = np.random.default_rng(seed).integers(0, 3, len(drawn))
     parts = [drawn.part(owner == client).count() for client in range(3)]
-    assert sum(parts, Statistics.empty(drawn.encoder)) == whole
+    assert sum(parts, Statistics.empty(drawn.encoder.space)) == whole
     assert decode_statistics(encode_statistics(whole)) == whole
 
 

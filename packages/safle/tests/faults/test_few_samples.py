@@ -47,7 +47,7 @@ def refused(data, lie, match=None):
         add_contribution(total, lie)
     assert encode_statistics(total.snapshot()) == before
     with pytest.raises(WireError, match=match):
-        decode_statistics(lie, made=data.encoder)
+        decode_statistics(lie, space=data.encoder.space)
 
 
 def traded(data):
@@ -87,7 +87,7 @@ def test_one_other_number_is_refused_or_of_other_samples(data, true, forge):
 
         lie = changed(forge(true), "sums", change)
         try:
-            accepted = decode_statistics(lie, made=data.encoder)
+            accepted = decode_statistics(lie, space=data.encoder.space)
         except WireError:
             refused(data, lie)
         else:
@@ -136,7 +136,7 @@ def test_what_is_almost_dependent_falls_back_to_the_whole_gram(monkeypatch):
     monkeypatch.setattr("safle.wire.columns.TOLERANCE", 0.0)
     whole = encode_statistics(data.count())
     assert b'"form":"whole"' in whole
-    assert decode_statistics(whole, made=data.encoder) == data.count()
+    assert decode_statistics(whole, space=data.encoder.space) == data.count()
 
 
 def test_a_failure_in_the_last_tile_takes_all_others_back(monkeypatch, forge):

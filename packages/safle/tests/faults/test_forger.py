@@ -167,7 +167,7 @@ def test_the_oracle_knows_what_is_impossible():
 def accepted(encoder, data):
     """The statistics, or None if they are refused as they should be."""
     try:
-        return decode_statistics(data, made=encoder)
+        return decode_statistics(data, space=encoder.space)
     except (WireError, EncoderMismatch):
         return None
 
@@ -196,7 +196,7 @@ def check_adding(encoder, data, found):
         add_contribution(total, data)
     except (WireError, EncoderMismatch):
         assert found is None
-        assert total.snapshot() == Statistics.empty(encoder)
+        assert total.snapshot() == Statistics.empty(encoder.space)
     else:
         assert total.snapshot() == found
 
@@ -337,7 +337,7 @@ def test_noisy_sums_that_are_accepted_follow_from_the_free_ones(forge, kind):
                 forge_numbers(generator, forged)
         data = forged.to_bytes()
         try:
-            found = decode_noisy(data, made=encoder)
+            found = decode_noisy(data, space=encoder.space)
         except (WireError, EncoderMismatch):
             continue
         taken += 1

@@ -38,7 +38,7 @@ def bases():
         fixed_data("embedding", 20, feature_dim=3).count(),
         fixed_data("linear", 20, feature_dim=3).count(),
         fixed_data("table", 20, feature_dim=3).count(),
-        Statistics.empty(fixed_encoder("table")),
+        Statistics.empty(fixed_encoder("table").space),
         count(fixed_encoder("embedding", 2), np.zeros((1, 2)), ["só"]),
     ]
     histogram = Histogram.of(

@@ -31,7 +31,7 @@ def wide(columns, samples=0):
     dense = np.zeros((1, columns), np.int16)
     dense[0, -1] = 256
     sums = np.empty(0, np.int64), dense.T.astype(np.int64), ("a",), np.array([1])
-    margins = Margins("0" * 64, layout, *sums)
+    margins = Margins(CodeSpace("0" * 64, layout), *sums)
     return encode_statistics(
         margins.with_gram(Samples(np.zeros((0, 1), np.int32), dense, np.zeros(1, np.int64)))
     )

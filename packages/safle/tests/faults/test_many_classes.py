@@ -79,7 +79,7 @@ def comparisons_of_summing(classes):
     part = of_classes(encoder, [*range(classes)])
     names = tuple(map(Counted, part.class_names))
     fields = (part.codes, part.cross, names, part.class_counts, part.gram)
-    renamed = Statistics(part.fingerprint, part.layout, *fields)
+    renamed = Statistics(part.space, *fields)
     total = Accumulator(encoder)
     total.add(part)
     Counted.comparisons = 0

@@ -49,7 +49,7 @@ def resealed(data, change):
 def test_files_hold_all_of_it(published):
     encoder, _, noisy = published
     data = encode_noisy(noisy)
-    assert decode_noisy(data, made=encoder) == noisy
+    assert decode_noisy(data, space=encoder.space) == noisy
     assert encode_noisy(decode_noisy(data)) == data
     assert decode_noisy(data).privacy.calibration == "public"
     read, kept = (Model(encoder, solve(value)) for value in (decode_noisy(data), noisy))
@@ -68,7 +68,7 @@ def test_noisy_statistics_are_not_taken_for_others(published, tmp_path):
         assert not store.members
     other = LinearEncoder.publishable(CALIBRATION, norm_clip=2)
     with pytest.raises(EncoderMismatch):
-        decode_noisy(encode_noisy(noisy), made=other)
+        decode_noisy(encode_noisy(noisy), space=other.space)
 
 
 def test_another_promise_is_another_digest(published):
@@ -144,7 +144,7 @@ def test_sums_that_would_wrap_are_refused(published):
 def test_a_layout_too_large_to_unfold_is_refused_first():
     encoder = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=300))
     plan = plan_noise(encoder.layout, 1, 1e-5)
-    data = encode_noisy(publish(Statistics.empty(encoder), plan, ["a"], draw=draw))
+    data = encode_noisy(publish(Statistics.empty(encoder.space), plan, ["a"], draw=draw))
     assert decode_noisy(data, limit=10**7).dim == 301
     with pytest.raises(WireError, match=r"301 rows takes 1.5 MB; the limit is 1.0 MB"):
         decode_noisy(data, limit=10**6)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from safle.encoders import make_encoder
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.errors import EncoderMismatch, WireError
 from safle.statistics import Accumulator, Statistics, count
@@ -49,7 +50,7 @@ def test_reading_takes_what_was_checked_and_not_more(kind, samples, repeats):
     features = encoder.plausible_features(samples // repeats, np.random.default_rng(0))
     statistics = count(encoder, np.repeat(features, repeats, axis=0), np.arange(samples) % 7)
     data = encode_statistics(statistics)
-    peak = peak_of(lambda: decode_statistics(data, made=encoder))
+    peak = peak_of(lambda: decode_statistics(data, space=encoder.space))
     # Kernels and LAPACK work in arrays of ours; a few small ones come on top.
     assert peak <= said_of(statistics, data) + MILLION / 2
     assert said_of(statistics, data) <= 4 * peak + 2**24
@@ -66,7 +67,7 @@ def test_a_whole_gram_of_few_samples_is_refused_within_what_was_checked(kind, mo
 
     def read():
         with pytest.raises(WireError, match="form that the format prescribes"):
-            decode_statistics(data, made=encoder)
+            decode_statistics(data, space=encoder.space)
 
     assert b'"form":"whole"' in data
     assert peak_of(read) <= said_of(statistics, data) + MILLION
@@ -97,7 +98,7 @@ def test_grams_of_classes_take_what_was_checked_and_not_more(samples, at_most, m
         return checked[-1]
 
     def read(limit=None):
-        found, _ = open_statistics(data, made=encoder, limit=limit)
+        found, _ = open_statistics(data, space=encoder.space, limit=limit)
         Accumulator(encoder).add(found)
 
     monkeypatch.setattr("safle.wire.classes.class_bytes", note)
@@ -127,13 +128,7 @@ def test_a_number_of_more_digits_than_python_reads_is_a_lie_too(forge, refuses):
 def wide(columns):
     """A file of no samples and of so many dense columns."""
     layout = Layout((), (256,) * columns)
-    made = Statistics.empty(fixed_encoder("linear"))
-    return type(made).empty(_Made(made.fingerprint, layout))
-
-
-class _Made:
-    def __init__(self, fingerprint, layout):
-        self.fingerprint, self.layout = fingerprint, layout
+    return Statistics.empty(CodeSpace(fixed_encoder("linear").fingerprint, layout))
 
 
 def test_many_columns_and_no_samples_take_nothing_of_who_knows_the_encoder(at_most):
@@ -142,7 +137,7 @@ def test_many_columns_and_no_samples_take_nothing_of_who_knows_the_encoder(at_mo
     assert len(data) < 3_500
     started = time.process_time()
     with at_most(MILLION), pytest.raises(EncoderMismatch, match="another layout"):
-        decode_statistics(data, made=encoder)
+        decode_statistics(data, space=encoder.space)
     with at_most(5 * MILLION), pytest.raises(WireError, match="the limit is"):
         decode_statistics(data, limit=10**8)
     said = unfolded_bytes(wide(14_000).layout, 0, 0, 0, form="whole")
@@ -159,7 +154,7 @@ def test_layouts_are_compared_before_anything_unfolds(forge, at_most, monkeypatc
 
     monkeypatch.setattr("zstandard.ZstdDecompressor", unfold)
     with at_most(MILLION), pytest.raises(EncoderMismatch, match="another layout"):
-        decode_statistics(forged.to_bytes(), made=fixed_encoder("linear"))
+        decode_statistics(forged.to_bytes(), space=fixed_encoder("linear").space)
 
 
 def test_a_header_of_16_megabytes_is_not_read(forge, at_most):

@@ -28,7 +28,7 @@ def total():
 
 
 def test_releases_add_up_as_in_opendp(path):
-    made = [Ledger(path).spend(ENCODER, epsilon, DELTA) for epsilon in (1, 2)]
+    made = [Ledger(path).spend(ENCODER.space, epsilon, DELTA) for epsilon in (1, 2)]
     assert [privacy.releases for privacy in made] == [1, 2]
     assert made[0].total_epsilon == 1
     bound, parts = Sensitivity.of(ENCODER.layout), []
@@ -47,12 +47,12 @@ def test_releases_add_up_as_in_opendp(path):
 
 def test_no_more_is_spent_than_allowed(path):
     ledger = Ledger(path)
-    ledger.spend(ENCODER, 1, DELTA, most_epsilon=1)
+    ledger.spend(ENCODER.space, 1, DELTA, most_epsilon=1)
     with pytest.raises(PrivacyBudgetSpent, match="before this one: 1"):
-        ledger.spend(ENCODER, 1, DELTA, most_epsilon=1.3)
+        ledger.spend(ENCODER.space, 1, DELTA, most_epsilon=1.3)
     # What was refused was not spent.
     assert len(ledger.releases()) == 1
-    assert ledger.spend(ENCODER, 1, DELTA, most_epsilon=1.5).releases == 2
+    assert ledger.spend(ENCODER.space, 1, DELTA, most_epsilon=1.5).releases == 2
     spent = sum(release.rho for release in ledger.releases())
     assert epsilon_of(spent, DELTA) <= 1.5
 
@@ -87,14 +87,14 @@ def test_a_release_that_dies_before_its_noise_is_drawn_is_spent(path, total):
 def test_a_changed_ledger_is_refused(path, change):
     ledger = Ledger(path)
     for _ in range(2):
-        ledger.spend(ENCODER, 1, DELTA)
+        ledger.spend(ENCODER.space, 1, DELTA)
     with sqlite3.connect(path) as connection:
         connection.executescript(change)
     with pytest.raises(StoreError, match="is not what was written"):
-        ledger.spend(ENCODER, 1, DELTA)
+        ledger.spend(ENCODER.space, 1, DELTA)
 
 
 def test_what_is_no_ledger_is_refused(path):
     path.write_bytes(b"not a database, but long enough to be looked at as one" * 40)
     with pytest.raises(StoreError, match=r"releases\.sqlite"):
-        Ledger(path).spend(ENCODER, 1, DELTA)
+        Ledger(path).spend(ENCODER.space, 1, DELTA)

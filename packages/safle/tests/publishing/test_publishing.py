@@ -16,6 +16,7 @@ from hypothesis import assume, given, settings
 from scipy.stats import chi2
 
 from safle import DeclaredRange, LinearEncoder, Model, Statistics, count, make_encoder, solve
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.errors import InvalidInput, SettingsError
 from safle.publishing.noise import (
@@ -63,7 +64,8 @@ def whole_statistics(layout, symbols, dense, label, classes=2):
     counts = np.eye(classes, dtype=np.int64)[label]
     gram = Triangle(np.outer(row, row)[np.triu_indices(len(row))], len(row))
     names = tuple(range(classes))
-    return Statistics("0" * 64, layout, np.arange(layout.code_count), cross, names, counts, gram)
+    space = CodeSpace("0" * 64, layout)
+    return Statistics(space, np.arange(layout.code_count), cross, names, counts, gram)
 
 
 def samples_of(layout):
@@ -101,7 +103,7 @@ def test_without_noise_the_free_sums_are_all_the_sums(data):
     assume(counted.layout.embedding_dim <= 400)
     free = FreeSums(counted.layout, len(counted.class_names))
     released = free.take(counted, counted.class_names)
-    whole = NoisyStatistics.of(counted, counted.class_names, released, ANY)
+    whole = NoisyStatistics.of(counted.space, counted.class_names, released, ANY)
     rows = np.concatenate([counted.codes, np.arange(counted.layout.code_count, whole.dim)])
     assert np.array_equal(whole.gram_square()[np.ix_(rows, rows)], counted.gram_square())
     assert np.array_equal(whole.cross[rows], counted.cross)

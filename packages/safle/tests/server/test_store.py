@@ -499,4 +499,4 @@ def test_limits_that_make_no_sense_are_refused(wrong):
 
 
 def test_an_empty_store_sums_to_nothing(data, store):
-    assert store.total().snapshot() == Statistics.empty(data.encoder)
+    assert store.total().snapshot() == Statistics.empty(data.encoder.space)

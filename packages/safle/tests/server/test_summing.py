@@ -136,7 +136,7 @@ def test_nothing_to_sum_and_a_declared_encoder(folder: Path) -> None:
     with pytest.raises(InvalidInput, match="nothing to sum"):
         sum_files([], folder / "total")
     with pytest.raises(EncoderMismatch, match="/a: counted with"):
-        sum_files([folder / "a"], folder / "total", made=fixed_encoder("linear"))
+        sum_files([folder / "a"], folder / "total", space=fixed_encoder("linear").space)
     assert not (folder / "total").exists()
 
 

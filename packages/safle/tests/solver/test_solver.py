@@ -41,7 +41,7 @@ def test_options_that_make_no_sense_are_refused(options, found):
 @pytest.mark.parametrize("kind", KINDS)
 def test_statistics_without_samples_cannot_be_solved(kind):
     with pytest.raises(InvalidInput, match="no samples"):
-        solve(Statistics.empty(fixed_encoder(kind)))
+        solve(Statistics.empty(fixed_encoder(kind).space))
 
 
 @pytest.mark.parametrize("ridge", [1e-30, 1e-12, 1e30])

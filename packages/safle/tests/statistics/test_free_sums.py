@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.errors import InvariantError
 from safle.statistics import Statistics, sum_statistics
@@ -37,9 +38,10 @@ def test_vectors_add_up_as_statistics_do(kind):
     free = FreeSums(data.encoder.layout, len(NAMES))
     total = sum(free.take(part, NAMES) for part in parts)
     assert free.value(data.encoder.fingerprint, NAMES, total) == sum_statistics(parts)
-    nothing = free.take(Statistics.empty(data.encoder), NAMES)
+    nothing = free.take(Statistics.empty(data.encoder.space), NAMES)
     assert not nothing.any()
-    assert free.value(data.encoder.fingerprint, NAMES, nothing) == Statistics.empty(data.encoder)
+    empty = Statistics.empty(data.encoder.space)
+    assert free.value(data.encoder.fingerprint, NAMES, nothing) == empty
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *BY_CLASS])
@@ -53,8 +55,7 @@ def test_no_entry_of_the_vector_follows_from_the_others(kind):
         changed[at] += 1
         sums = free.restore(changed)
         value = Statistics(
-            data.encoder.fingerprint,
-            data.encoder.layout,
+            data.encoder.space,
             np.arange(data.encoder.layout.code_count),
             sums.cross,
             (0, 1, 2),
@@ -62,8 +63,7 @@ def test_no_entry_of_the_vector_follows_from_the_others(kind):
             Triangle(sums.gram, free.dim),
             tuple(
                 Statistics(
-                    data.encoder.fingerprint,
-                    data.encoder.layout.class_layout,
+                    CodeSpace(data.encoder.fingerprint, data.encoder.layout.class_layout),
                     np.empty(0, np.int64),
                     sums.cross[free.block, k : k + 1],
                     (k,),
@@ -95,12 +95,7 @@ def test_squares_stand_where_the_vector_says():
 
 def test_products_so_large_that_sums_of_them_would_wrap_are_refused():
     free = FreeSums(Layout((2, 2)), 1)
-    vector = free.take(Statistics.empty(_Space("0" * 64, free.layout)), ["a"])
+    vector = free.take(Statistics.empty(CodeSpace("0" * 64, free.layout)), ["a"])
     vector[free.products] = -(2**63)
     with pytest.raises(InvariantError, match="larger than"):
         free.restore(vector)
-
-
-class _Space:
-    def __init__(self, fingerprint, layout):
-        self.fingerprint, self.layout = fingerprint, layout

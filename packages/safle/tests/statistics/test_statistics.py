@@ -82,7 +82,7 @@ def test_nothing_that_statistics_hold_can_be_changed():
 def test_only_an_encoder_counts_samples():
     data = fixed_data()
     with pytest.raises(InvalidInput, match="need an encoder"):
-        Accumulator(data.count()).add_samples(data.features, data.labels)
+        Accumulator(data.encoder.space).add_samples(data.features, data.labels)
 
 
 def peak_of(work):
@@ -135,7 +135,7 @@ def test_a_gram_that_does_not_fit_is_refused_with_advice(monkeypatch):
 
 def test_empty_statistics_are_the_zero_of_their_encoder():
     data = fixed_data("table")
-    zero = Statistics.empty(data.encoder)
+    zero = Statistics.empty(data.encoder.space)
     zero.verify()
     assert (zero.sample_count, zero.class_names) == (0, ())
     assert zero + zero == zero

@@ -54,7 +54,7 @@ def test_any_partition_in_any_order_has_the_grams_of_the_classes(kind, cuts, ord
     assert whole == total == streamed.snapshot() == added.snapshot()
     assert len({encode_statistics(x) for x in (whole, total, added.snapshot())}) == 1
     total.verify()
-    assert sum_statistics(parts[1:] or [Statistics.empty(whole)]) == total - parts[0]
+    assert sum_statistics(parts[1:] or [Statistics.empty(whole.space)]) == total - parts[0]
 
 
 @pytest.mark.parametrize("kind", BY_CLASS)
@@ -69,7 +69,7 @@ def test_few_samples_one_class_and_more_features_than_samples(kind, samples, cla
     labels = np.arange(samples) % classes
     statistics = count(encoder, features, labels)
     assert same_grams(statistics, grams_of(encoder, features, labels) if samples else [])
-    assert decode_statistics(encode_statistics(statistics), made=encoder) == statistics
+    assert decode_statistics(encode_statistics(statistics), space=encoder.space) == statistics
     statistics.verify()
     assert [part.dim for part in statistics.by_class] == [17] * len(set(labels))
 

@@ -135,8 +135,8 @@ def test_a_total_that_has_seen_nothing_gives_the_empty_statistics():
         total = Accumulator(encoder)
         total.add_samples(np.empty((0, 6)), [])
         total.add_samples(np.empty((0, 6), np.float32), np.empty(0, str))
-        assert total.snapshot() == Statistics.empty(encoder)
-        assert Statistics.empty(encoder).sample_count == 0
+        assert total.snapshot() == Statistics.empty(encoder.space)
+        assert Statistics.empty(encoder.space).sample_count == 0
 
 
 def test_labels_may_be_of_any_integer_type_or_whole_floats_or_objects():

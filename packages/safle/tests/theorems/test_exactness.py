@@ -79,7 +79,7 @@ def test_taking_a_client_away_gives_the_model_that_never_saw_it(data, ridge):
 def test_statistics_are_an_abelian_group_under_plus_and_minus(data):
     drawn = data.draw(data_sets())
     a, b, c = (part.count() for part in draw_parts(data, drawn, 3))
-    zero = Statistics.empty(drawn.encoder)
+    zero = Statistics.empty(drawn.encoder.space)
     assert a + b == b + a
     assert (a + b) + c == a + (b + c)
     assert a + zero == a

@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from safle.encoders import EmbeddingEncoder, LinearEncoder
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.errors import InvariantError, SafleError
 from safle.statistics import Statistics, count
@@ -328,7 +329,8 @@ def test_sums_of_as_many_samples_as_there_can_be_are_checked_exactly():
     row = np.array([32767, -32767, 1], object)
     gram = (n * np.outer(row, row)).astype(np.int64)[np.triu_indices(3)]
     sums = (n * row[:, None]).astype(np.int64), (0,), np.array([n])
-    counted = Statistics("0" * 64, layout, np.empty(0, np.int64), *sums, Triangle(gram, 3))
+    space = CodeSpace("0" * 64, layout)
+    counted = Statistics(space, np.empty(0, np.int64), *sums, Triangle(gram, 3))
     counted.verify()
     for i, j in ((0, 1), (0, 2), (1, 2)):
         for change in (1, -1):

@@ -48,7 +48,7 @@ def attack(
         session.facts(f"{contribution}: attacked", {"worked out": nothing})
         return
     encoder = load_encoder(encoder_path)
-    found = run_attack(read_statistics(contribution, made=encoder), most_reduced=most)
+    found = run_attack(read_statistics(contribution, space=encoder.space), most_reduced=most)
     if output is not None:
         found.save(output)
     session.facts(f"{contribution}: attacked", facts_of(found))

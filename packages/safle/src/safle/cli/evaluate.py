@@ -220,7 +220,7 @@ def _sites(session: Session, model: Model, store: Path | None, total: Path | Non
             return list(opened.members.values())
     if total is None:
         return []
-    statistics, entry = Contribution.read(total).open(model.encoder)
+    statistics, entry = Contribution.read(total).open(model.encoder.space)
     if digest_of_sum(statistics) != model.sum_digest:
         raise InvalidInput(f"{total}: the model was solved from another sum; name that one")
     return [entry]

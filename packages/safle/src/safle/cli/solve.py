@@ -111,7 +111,7 @@ def solve(
     opt.refuse_overwriting(output, total, encoder_path)
     encoder = load_encoder(encoder_path)
     noisy = total.exists() and peek_kind(total) == "noisy statistics"
-    statistics = (read_noisy if noisy else read_statistics)(total, made=encoder)
+    statistics = (read_noisy if noisy else read_statistics)(total, space=encoder.space)
     blame = "a sum does not tell whose contribution it was: 'safle store solve' checks each"
     solve_and_save(session, encoder, statistics, output, lambda _solving: blame, curve=curve, **how)
 
@@ -322,8 +322,8 @@ def add_up(
             declared = declared_grid(grid, ranges)
             summed = sum_histograms(sources, output, features=features, grid=declared, **options)
         else:
-            made = load_encoder(encoder_path) if encoder_path else None
-            summed = sum_files(sources, output, made=made, ray=ray, **options)
+            space = load_encoder(encoder_path).space if encoder_path else None
+            summed = sum_files(sources, output, space=space, ray=ray, **options)
     session.facts(f"{output}: sum of {summed.kind}", _sum_facts(summed))
     warn_of_classes(session, summed.classes)
     if kind == "histogram":

@@ -201,7 +201,7 @@ def _sum_and_solve(
 ) -> tuple[Model, RidgeCurve]:
     total = base.with_suffix(".stats")
     # A split may leave clients without samples.
-    sum_files(sent, total, made=encoder, limits=Limits(allow_empty=True))
+    sum_files(sent, total, space=encoder.space, limits=Limits(allow_empty=True))
     solution = solve(read_statistics(total), head=head)
     model = Model(encoder, solution)
     model.save(base.with_suffix(".safetensors"))

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from safle.basics import atomic
 from safle.basics.tensors import Arrays, write_tensors
 from safle.encoders.calibration import Calibration
-from safle.encoders.code_space import Made, require_same
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Codes, Layout
 from safle.encoders.encoder_file import encoder_arrays, encoder_header, read_encoder
 from safle.encoders.features import ClassName, as_class_names, as_features
@@ -237,16 +237,10 @@ class Encoder(ABC):
             digest.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
         return digest.hexdigest()
 
-    def require(self, made: Made) -> None:
-        """Raise `EncoderMismatch` unless ``made``, statistics mostly, is of this encoder.
-
-        Examples
-        --------
-        >>> from safle import DeclaredRange, LinearEncoder, Statistics
-        >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
-        >>> encoder.require(Statistics.empty(encoder))
-        """
-        require_same(self, made)
+    @property
+    def space(self) -> CodeSpace:
+        """Fingerprint and layout: what statistics of this encoder share."""
+        return CodeSpace(self.fingerprint, self.layout)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Encoder) and self.fingerprint == other.fingerprint

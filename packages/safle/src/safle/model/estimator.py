@@ -105,7 +105,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         statistics.
         """
         require_type("encoder", encoder, Encoder)
-        encoder.require(statistics)
+        encoder.space.require(statistics.space)
         estimator = cls(encoder=encoder, **params)
         estimator.n_features_in_ = encoder.feature_dim
         estimator._start(encoder, np.array(statistics.class_names), declared=False)

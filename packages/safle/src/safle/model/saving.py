@@ -67,7 +67,7 @@ def from_bytes(data: bytes, kind: type[SafleClassifier]) -> SafleClassifier:
         classifier.n_features_in_ = model.encoder.feature_dim
         if header["columns"]:
             classifier.feature_names_in_ = np.array(header["columns"], object)
-        statistics = decode_statistics(arrays["statistics"].tobytes(), made=model.encoder)
+        statistics = decode_statistics(arrays["statistics"].tobytes(), space=model.encoder.space)
         if statistics.class_names != model.class_names:
             raise WireError("the model is not one of the statistics: they name other classes")
         if not {*model.class_names} <= {*header["classes"]}:

@@ -136,6 +136,6 @@ def answer_request(request: Request, key: PrivateKey, history: History) -> Keyho
     if not isinstance(private_round.space, NoisySpace):
         return made
     space = private_round.space
-    history.ledger.spend(space.exact, space.epsilon, space.delta)
+    history.ledger.spend(space.exact.space, space.epsilon, space.delta)
     space.hide(masks)
     return KeyholderAnswer.from_bytes(history.keep(request, made.to_bytes(key)), private_round)

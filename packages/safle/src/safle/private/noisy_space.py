@@ -108,7 +108,7 @@ class NoisySpace:
         more = math.sqrt(self.keyholders)
         noise = {name: getattr(self.privacy, name) * more for name in ("gram", "cross", "counts")}
         privacy = replace(self.privacy, **noise)
-        return NoisyStatistics.of(exact, exact.class_names, entries, privacy)
+        return NoisyStatistics.of(exact.space, exact.class_names, entries, privacy)
 
     def hide(self, masks: Bytes, draw: Draw = draw_discrete_gaussian) -> None:
         """Take one keyholder's noise off the sum of its masks, in place: what opens has it."""

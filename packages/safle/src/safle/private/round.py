@@ -12,7 +12,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from safle.encoders.code_space import Made
+from safle.encoders import Encoder
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.encoders.histogram import MAX_SAMPLES, Grid
@@ -192,13 +193,13 @@ def declare_round(
 
 
 def statistics_space(
-    made: Made, classes: Sequence[ClassName], most_total_samples: int
+    encoder: Encoder, classes: Sequence[ClassName], most_total_samples: int
 ) -> StatisticsSpace:
     """What a round of statistics adds up.
 
     Parameters
     ----------
-    made : the encoder that all clients share
+    encoder : the one that all clients share
     classes : every class that any client may have
     most_total_samples : of all clients together
 
@@ -209,9 +210,7 @@ def statistics_space(
     >>> statistics_space(encoder, ["well", "ill"], 1000).class_names
     ('ill', 'well')
     """
-    return StatisticsSpace(
-        made.fingerprint, made.layout, as_class_names(classes), most_total_samples
-    )
+    return StatisticsSpace(encoder.space, as_class_names(classes), most_total_samples)
 
 
 def _check(
@@ -273,8 +272,7 @@ def _read_space(content: Any, most_total_samples: int, keyholders: int) -> Space
         if not is_digest(content["fingerprint"]) or as_class_names(classes) != classes:
             raise WireError("expected an encoder's fingerprint, and classes in ascending order")
         exact = (
-            content["fingerprint"],
-            Layout.from_json(content["layout"]),
+            CodeSpace(content["fingerprint"], Layout.from_json(content["layout"])),
             classes,
             most_total_samples,
         )

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from safle.encoders.code_space import require_same
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.errors import CountOverflow, InvariantError
@@ -37,13 +37,12 @@ class StatisticsSpace:
     >>> from safle.private.vector import pack, unpack
     >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
     >>> sent = count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"])
-    >>> space = StatisticsSpace(encoder.fingerprint, encoder.layout, ("ill", "well"), 1000)
+    >>> space = StatisticsSpace(encoder.space, ("ill", "well"), 1000)
     >>> unpack(space, pack(space, space.entries(sent))) == sent
     True
     """
 
-    fingerprint: str
-    layout: Layout
+    space: CodeSpace
     class_names: tuple[ClassName, ...]
     most_total_samples: int
 
@@ -53,6 +52,14 @@ class StatisticsSpace:
                 f"at most {self.most_total_samples} samples; expected 1 to "
                 f"{self.layout.most_samples}"
             )
+
+    @property
+    def fingerprint(self) -> str:
+        return self.space.fingerprint
+
+    @property
+    def layout(self) -> Layout:
+        return self.space.layout
 
     @cached_property
     def free(self) -> FreeSums:
@@ -74,7 +81,7 @@ class StatisticsSpace:
         return int(self.free.largest.max(initial=1)) * self.most_sum
 
     def entries(self, value: Statistics) -> Integers:
-        require_same(self, value)
+        self.space.require(value.space)
         check_samples(value.sample_count, self.most_total_samples)
         if unknown := sorted({*value.class_names} - {*self.class_names}, key=str):
             raise InvariantError(f"class {unknown[0]!r} is not among those that the round declares")

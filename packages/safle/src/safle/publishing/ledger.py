@@ -15,7 +15,7 @@ from typing import Any
 
 from safle.basics.log import now
 from safle.basics.sealed import SealedFile
-from safle.encoders.code_space import Made
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput, PrivacyBudgetSpent
 from safle.publishing.noise import (
@@ -53,8 +53,8 @@ class Ledger:
     >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2), norm_clip=1)
     >>> with TemporaryDirectory() as folder:
     ...     ledger = Ledger(f"{folder}/releases.sqlite")
-    ...     first = ledger.spend(encoder, 1.0, 1e-5)
-    ...     second = ledger.spend(encoder, 1.0, 1e-5)
+    ...     first = ledger.spend(encoder.space, 1.0, 1e-5)
+    ...     second = ledger.spend(encoder.space, 1.0, 1e-5)
     >>> second.releases, 1.4 < second.total_epsilon < 1.5
     (2, True)
     """
@@ -71,7 +71,7 @@ class Ledger:
 
     def spend(
         self,
-        made: Made,
+        space: CodeSpace,
         epsilon: float,
         delta: float,
         *,
@@ -82,7 +82,7 @@ class Ledger:
 
         Parameters
         ----------
-        made : statistics, or their encoder
+        space : of the statistics
         most_epsilon : of all releases together, for this delta
         facts : what else `Privacy` records
 
@@ -91,7 +91,7 @@ class Ledger:
         PrivacyBudgetSpent
             All releases together would promise less than ``most_epsilon``.
         """
-        planned = plan_noise(made.layout, epsilon, delta)
+        planned = plan_noise(space.layout, epsilon, delta)
         # Two at a time would each miss the other's release.
         with SealedFile(self._path, _TABLE) as file, file.transaction():
             before = [Spent(*row) for row in file.rows("releases")]
@@ -104,7 +104,7 @@ class Ledger:
                     "with a smaller epsilon"
                 )
             cost = planned.epsilon, planned.delta, planned.rho
-            file.append("releases", now(), made.fingerprint, *cost)
+            file.append("releases", now(), space.fingerprint, *cost)
         fields = planned.to_json() | {"releases": len(before) + 1, "total_epsilon": total} | facts
         return Privacy.from_json(fields)
 
@@ -133,6 +133,6 @@ class Ledger:
             )
         names = check_classes(total, classes)
         privacy = self.spend(
-            total, epsilon, delta, most_epsilon=most_epsilon, calibration=calibration
+            total.space, epsilon, delta, most_epsilon=most_epsilon, calibration=calibration
         )
         return publish(total, privacy, names, draw=draw)

@@ -161,7 +161,7 @@ def publish(
     names = check_classes(total, classes)
     noise = draw_noise(total.layout, len(names), privacy, draw or draw_discrete_gaussian)
     exact = FreeSums(total.layout, len(names)).take(total, names)
-    return NoisyStatistics.of(total, names, exact + noise, privacy)
+    return NoisyStatistics.of(total.space, names, exact + noise, privacy)
 
 
 def check_classes(total: Statistics, classes: Sequence[ClassName]) -> tuple[ClassName, ...]:

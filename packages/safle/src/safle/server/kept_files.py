@@ -48,7 +48,7 @@ class KeptFiles:
                 f"{path}: the contribution of {client!r} is missing; get it from the client again "
                 f"('safle store remove', then 'safle store add')"
             )
-        statistics, entry = Contribution.read(path, client).open(self._encoder)
+        statistics, entry = Contribution.read(path, client).open(self._encoder.space)
         if (entry.digest, entry.samples) != (expected.digest, expected.samples):
             raise WireError("not the content that the database names")
         return statistics

@@ -191,7 +191,7 @@ class Store:
         """
         database, sent = self._writable(), hashlib.sha256(contribution.data).hexdigest()
         try:
-            statistics, entry = contribution.open(self.encoder, self._admission.check_classes)
+            statistics, entry = contribution.open(self.encoder.space, self._admission.check_classes)
             if (before := self._sent_before(entry)) is not None:
                 return before
             self._admission.check(entry, allow_duplicates=allow_duplicates)

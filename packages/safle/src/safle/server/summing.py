@@ -14,7 +14,7 @@ from typing import Any
 
 from safle.basics.atomic import write_bytes
 from safle.basics.places import BESIDE, StrPath, as_path, find_files, naming
-from safle.encoders.code_space import CodeSpace, Made
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Grid
 from safle.errors import InvalidInput
@@ -76,7 +76,7 @@ def sum_files(
     paths: Iterable[StrPath],
     output: StrPath,
     *,
-    made: Made | None = None,
+    space: CodeSpace | None = None,
     allow_duplicates: bool = False,
     limits: Limits | None = None,
     progress: Progress = lambda _share: None,
@@ -87,7 +87,7 @@ def sum_files(
     Parameters
     ----------
     paths : at least one file, folder or address that fsspec understands
-    made : the encoder they must have been counted with; None for the first file's
+    space : of the encoder they must have been counted with; None for the first file's
     allow_duplicates : add the same contribution twice
     limits : of every contribution; the defaults of `Limits` if None
     progress : called with the finished share, 0 to 1
@@ -107,8 +107,7 @@ def sum_files(
     sources = find_files(paths, except_for=BESIDE)
     if not sources:
         raise InvalidInput("nothing to sum; expected at least one statistics file")
-    space = CodeSpace(made.fingerprint, made.layout) if made else read_space(sources[0])
-    rules = Rules(space, limits or Limits(), allow_duplicates)
+    rules = Rules(space or read_space(sources[0]), limits or Limits(), allow_duplicates)
     if ray is None:
         total, _ = add_sources(rules, sources, progress)
     else:

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.solver.noise import privacy_of
@@ -113,6 +114,11 @@ class Solution:
             sum_digest=digest_of_sum(statistics),
             **solved,
         )
+
+    @property
+    def space(self) -> CodeSpace:
+        """Of the statistics that were solved."""
+        return CodeSpace(self.fingerprint, self.layout)
 
     @property
     def sample_count(self) -> int:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.basics.arguments import refuse_type, require_type
+from safle.basics.arguments import require_type
 from safle.basics.memory import require
 from safle.basics.texts import name_some
 from safle.encoders import Encoder
-from safle.encoders.code_space import CodeSpace, Made, require_same
-from safle.encoders.codes import Codes, Layout
+from safle.encoders.code_space import CodeSpace
+from safle.encoders.codes import Codes
 from safle.encoders.features import ClassName, as_class_names, as_labels, as_weights
 from safle.encoders.outside import Outside
 from safle.errors import CountOverflow, InvalidInput, InvariantError
@@ -38,8 +38,7 @@ class Accumulator:
 
     Parameters
     ----------
-    made : the encoder; or statistics (or anything else with a fingerprint and a layout) whose
-        like will be added, where no samples are
+    encoder : what samples are counted with; its code space is enough to add statistics alone
     classes : the only names that labels may have
     allow_outside : count samples although more than a tenth of a feature's values lie outside the
         range or the levels that the encoder expects
@@ -57,15 +56,15 @@ class Accumulator:
 
     def __init__(
         self,
-        made: Made,
+        encoder: Encoder | CodeSpace,
         *,
         classes: Sequence[ClassName] | None = None,
         allow_outside: bool = False,
     ) -> None:
-        if not isinstance(getattr(made, "layout", None), Layout):
-            refuse_type("made", made, "an encoder, or statistics of one")
-        self.fingerprint, self.layout = made.fingerprint, made.layout
-        self._encoder = made if isinstance(made, Encoder) else None
+        require_type("encoder", encoder, Encoder, CodeSpace)
+        self.space = encoder.space if isinstance(encoder, Encoder) else encoder
+        self.layout = self.space.layout
+        self._encoder = encoder if isinstance(encoder, Encoder) else None
         self._outside = None if self._encoder is None else Outside(self._encoder)
         self._allow_outside = allow_outside
         own: Sequence[ClassName] = () if self._encoder is None else self._encoder.classes
@@ -83,7 +82,7 @@ class Accumulator:
     def __repr__(self) -> str:
         return (
             f"<Accumulator: {self.sample_count:,} samples, {len(self._sums.class_names)} classes, "
-            f"{self._sums.dim:,} columns, encoder {self.fingerprint[:12]}…>"
+            f"{self._sums.dim:,} columns, encoder {self.space.fingerprint[:12]}…>"
         )
 
     @property
@@ -123,7 +122,7 @@ class Accumulator:
     def add(self, other: Statistics) -> None:
         """Add a contribution."""
         require_type("contribution", other, Statistics, advice=EXACT)
-        self.require(other)
+        self.space.require(other.space)
         self._count_pending()
         self.reserve(other.sample_count)
         self._widen(other)
@@ -137,7 +136,7 @@ class Accumulator:
     def subtract(self, other: Statistics) -> None:
         """Take a contribution back; `InvariantError` if it cannot have been part."""
         require_type("contribution", other, Statistics, advice=EXACT)
-        self.require(other)
+        self.space.require(other.space)
         self._count_pending()
         known = set(other.class_names) <= set(self._sums.class_names)
         if not known or not np.isin(other.codes, self._sums.codes).all():
@@ -165,15 +164,11 @@ class Accumulator:
         if self._outside is not None:
             self._outside.judge(allowed=self._allow_outside)
         if self._pending and not self._sums.class_names:
-            margins, few = self._pending.as_few(self)
+            margins, few = self._pending.as_few(self.space)
             if 2 * margins.sample_count <= margins.dim:
                 return margins.with_gram(few, self._class_values(margins.class_names))
         self._count_pending()
         return self._as_value()
-
-    def require(self, made: Made) -> None:
-        """Raise `EncoderMismatch` unless ``made`` comes from the same encoder."""
-        require_same(self, made)
 
     def reserve(self, samples: int) -> None:
         """Refuse ``samples`` more if a count could then overflow."""
@@ -200,7 +195,7 @@ class Accumulator:
             advice="count fewer classes, fewer features, or not by class (by_class)",
         )
         for name in new:
-            self._by_class[name] = Accumulator(CodeSpace(self.fingerprint, block))
+            self._by_class[name] = Accumulator(CodeSpace(self.space.fingerprint, block))
 
     def _combine(self, other: Statistics, sign: int) -> None:
         """Add or take back everything of ``other``, unchecked."""
@@ -268,8 +263,7 @@ class Accumulator:
         sums.share()
         by_class = self._class_values(sums.class_names)
         margins = Margins(
-            self.fingerprint,
-            self.layout,
+            self.space,
             sums.codes,
             sums.cross,
             sums.class_names,

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.errors import InvariantError
@@ -248,8 +249,7 @@ class FreeSums:
         occurring = np.ones(self.dim, np.bool_)
         occurring[: len(self._codes)] = sums.cross[: len(self._codes)].any(axis=1)
         margins = Margins(
-            fingerprint,
-            self.layout,
+            CodeSpace(fingerprint, self.layout),
             self._codes[occurring[: len(self._codes)]],
             np.ascontiguousarray(sums.cross[np.ix_(occurring, classes)]),
             tuple(names[at] for at in classes.tolist()),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.memory import require
-from safle.encoders.code_space import Made
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.errors import CountOverflow
@@ -41,7 +41,7 @@ class NoisyStatistics(Sums):
 
     @staticmethod
     def of(
-        made: Made, classes: Sequence[ClassName], released: Integers, privacy: Privacy
+        space: CodeSpace, classes: Sequence[ClassName], released: Integers, privacy: Privacy
     ) -> NoisyStatistics:
         """All sums from the free ones; a class has at least one sample, whatever the noise.
 
@@ -49,19 +49,20 @@ class NoisyStatistics(Sums):
         ----------
         released : the vector of `FreeSums` of the whole layout and these classes, with noise
         """
+        layout = space.layout
         require(
-            noisy_bytes(made.layout),
-            purpose=f"noise for the products of {made.layout.embedding_dim:,} columns",
+            noisy_bytes(layout),
+            purpose=f"noise for the products of {layout.embedding_dim:,} columns",
             advice="publish sums of a small linear encoder: noise grows with the columns anyway",
         )
-        free = FreeSums(made.layout, len(classes))
+        free = FreeSums(layout, len(classes))
         _check_sizes(free, released)
         vector = released.copy()
         vector[free.counts] = np.maximum(vector[free.counts], 1)
         sums = free.restore(vector)
-        codes = np.arange(made.layout.code_count)
-        whole = made.fingerprint, made.layout, codes, sums.cross, tuple(classes), sums.counts
-        gram = Triangle(sums.gram, made.layout.embedding_dim)
+        codes = np.arange(layout.code_count)
+        whole = space, codes, sums.cross, tuple(classes), sums.counts
+        gram = Triangle(sums.gram, layout.embedding_dim)
         return NoisyStatistics(*whole, gram, privacy=privacy)
 
     @cached_property

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.code_space import Made
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Codes
 from safle.encoders.features import ClassName, as_class_names
 from safle.statistics import counting
@@ -36,16 +36,16 @@ class Pending:
         self._parts, self._samples = [], 0
         return gathered
 
-    def as_few(self, made: Made) -> tuple[Margins, Samples]:
+    def as_few(self, space: CodeSpace) -> tuple[Margins, Samples]:
         """What follows from these samples alone, and they themselves in place of their gram."""
-        codes, names, labels = self._gather()
-        seen = counting.seen_codes(codes.symbols, made.layout)
-        rows = counting.rows_of(codes.symbols, made.layout, seen)
-        cross = np.zeros((len(seen) + made.layout.dense_dim, len(names)), np.int64)
+        layout, (codes, names, labels) = space.layout, self._gather()
+        seen = counting.seen_codes(codes.symbols, layout)
+        rows = counting.rows_of(codes.symbols, layout, seen)
+        cross = np.zeros((len(seen) + layout.dense_dim, len(names)), np.int64)
         counting.add_cross(cross, rows, codes.dense, labels)
         counts = np.bincount(labels, minlength=len(names))
         classes = as_class_names(names)
-        margins = Margins(made.fingerprint, made.layout, seen, cross, classes, counts)
+        margins = Margins(space, seen, cross, classes, counts)
         return margins, Samples(rows, codes.dense, margins.offsets)
 
     def _gather(self) -> tuple[Codes, list[ClassName], NDArray[np.int64]]:

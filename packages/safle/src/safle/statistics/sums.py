@@ -10,7 +10,7 @@ from safle.basics.arguments import require_type
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
-from safle.statistics.accumulator import Accumulator
+from safle.statistics.accumulator import EXACT, Accumulator
 from safle.statistics.value import Statistics
 
 
@@ -55,7 +55,8 @@ def sum_statistics(contributions: Iterable[Statistics]) -> Statistics:
     require_type("contributions", contributions, Iterable, advice="several statistics")
     total: Accumulator | None = None
     for contribution in contributions:
-        total = total or Accumulator(contribution)
+        require_type("contribution", contribution, Statistics, advice=EXACT)
+        total = total or Accumulator(contribution.space)
         total.add(contribution)
     if total is None:
         raise InvalidInput("nothing to sum; expected at least one contribution")

@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.code_space import Made
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.statistics.gram import Gram
@@ -30,16 +30,14 @@ class Margins:
 
     Attributes
     ----------
-    fingerprint : of the encoder that made the codes
-    layout : of the code space
+    space : the code space
     codes : int64, (seen,), ascending columns of the codes that occurred
     cross : int64, (seen + dense_dim, class_count)
     class_names : ascending, all int or all str
     class_counts : int64, (class_count,), positive
     """
 
-    fingerprint: str
-    layout: Layout
+    space: CodeSpace
     codes: NDArray[np.int64]
     cross: NDArray[np.int64]
     class_names: tuple[ClassName, ...]
@@ -48,6 +46,16 @@ class Margins:
     def __post_init__(self) -> None:
         for array in (self.codes, self.cross, self.class_counts):
             array.setflags(write=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the encoder that made the codes."""
+        return self.space.fingerprint
+
+    @property
+    def layout(self) -> Layout:
+        """Of the codes."""
+        return self.space.layout
 
     @property
     def dim(self) -> int:
@@ -73,8 +81,7 @@ class Margins:
         assert self.layout.class_layout is not None, "nothing is counted by class"
         rows = slice(*(len(self.codes) + column for column in self.layout.by_class))
         return Margins(
-            self.fingerprint,
-            self.layout.class_layout,
+            CodeSpace(self.fingerprint, self.layout.class_layout),
             np.empty(0, np.int64),
             self.cross[rows, place : place + 1],
             self.class_names[place : place + 1],
@@ -84,7 +91,7 @@ class Margins:
     def with_gram(self, gram: Gram, by_class: tuple[Statistics, ...] = ()) -> Statistics:
         """These margins with the grams that belong to them."""
         sums = self.codes, self.cross, self.class_names, self.class_counts, gram
-        return Statistics(self.fingerprint, self.layout, *sums, by_class)
+        return Statistics(self.space, *sums, by_class)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -162,17 +169,15 @@ class Statistics(Sums):
     """
 
     @classmethod
-    def empty(cls, made: Made) -> Self:
+    def empty(cls, space: CodeSpace) -> Self:
         """The statistics of no samples: the zero of `+`."""
-        dense = made.layout.dense_dim
         return cls(
-            made.fingerprint,
-            made.layout,
+            space,
             np.empty(0, np.int64),
-            np.zeros((dense, 0), np.int64),
+            np.zeros((space.layout.dense_dim, 0), np.int64),
             (),
             np.zeros(0, np.int64),
-            Samples.none(made.layout),
+            Samples.none(space.layout),
         )
 
     def multiply_out(self) -> None:
@@ -196,7 +201,7 @@ class Statistics(Sums):
             return NotImplemented
         from safle.statistics.accumulator import Accumulator
 
-        total = Accumulator(self)
+        total = Accumulator(self.space)
         total.add(self)
         total.subtract(other)
         return total.snapshot()

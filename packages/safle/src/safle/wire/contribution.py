@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from safle.basics.places import StrPath, as_path
-from safle.encoders.code_space import Made
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvalidInput
 from safle.statistics import Statistics
@@ -36,7 +36,7 @@ class Contribution:
         return Contribution(client or as_path(path).name, container.read_limited(path))
 
     def open(
-        self, made: Made | None = None, admit: Admit = lambda _classes: None
+        self, space: CodeSpace | None = None, admit: Admit = lambda _classes: None
     ) -> tuple[Statistics, Entry]:
         """The statistics, and the entry that lists them; a `SafleError` for bad ones.
 
@@ -44,11 +44,11 @@ class Contribution:
 
         Parameters
         ----------
-        made : the encoder they must have been counted with, or other statistics of it
+        space : the code space that is expected
         admit : raises `LimitExceeded` for classes that are not wanted, before anything unfolds
         """
         client = check_client(self.client)
-        statistics, digest = open_statistics(self.data, made=made, admit=admit)
+        statistics, digest = open_statistics(self.data, space=space, admit=admit)
         samples, classes = statistics.sample_count, statistics.class_names
         return statistics, Entry(client, digest, samples, len(self.data), classes)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from safle.basics.places import StrPath
-from safle.encoders.code_space import CodeSpace, Made
+from safle.encoders.code_space import CodeSpace
 from safle.errors import WireError
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.noisy import NoisyStatistics, noisy_bytes
@@ -18,7 +18,7 @@ from safle.statistics.privacy import Privacy
 from safle.wire import container
 from safle.wire.files import FileKind
 from safle.wire.sections import Sections
-from safle.wire.statistics import check_made
+from safle.wire.statistics import check_space
 
 FIELDS = {"fingerprint", "layout", "classes", "planes", "privacy"}
 
@@ -38,11 +38,12 @@ def _describe(statistics: NoisyStatistics, sections: Sections) -> dict[str, Any]
     }
 
 
-def _restore(opened: container.Container, made: Made | None = None) -> NoisyStatistics:
+def _restore(opened: container.Container, space: CodeSpace | None = None) -> NoisyStatistics:
     header = opened.header
     if set(header) != FIELDS or not header["classes"]:
         raise WireError("the header does not hold exactly the fields of noisy statistics")
-    layout = check_made(header, made)
+    found = check_space(header, space)
+    layout = found.layout
     classes, privacy = tuple(header["classes"]), Privacy.from_json(header["privacy"])
     # Two texts of one promise would be two identities of one release.
     if container.canonical(privacy.to_json()) != container.canonical(header["privacy"]):
@@ -57,19 +58,18 @@ def _restore(opened: container.Container, made: Made | None = None) -> NoisyStat
     if (released[free.counts] < 1).any():
         raise WireError("a class counts less than one sample; expected at least 1")
     sections.finish()
-    space = CodeSpace(header["fingerprint"], layout)
-    return NoisyStatistics.of(space, classes, released, privacy)
+    return NoisyStatistics.of(found, classes, released, privacy)
 
 
 NOISY = FileKind(container.NOISY, _describe, _restore)
 encode_noisy, decode_noisy = NOISY.encode, NOISY.decode
 
 
-def read_noisy(path: StrPath, *, made: Made | None = None) -> NoisyStatistics:
-    """Read a file of noisy statistics; those of another encoder than ``made`` are refused.
+def read_noisy(path: StrPath, *, space: CodeSpace | None = None) -> NoisyStatistics:
+    """Read a file of noisy statistics; those of another code space are refused.
 
     >>> read_noisy("nowhere.stats")
     Traceback (most recent call last):
     FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.stats'
     """
-    return NOISY.read(path, made=made)
+    return NOISY.read(path, space=space)

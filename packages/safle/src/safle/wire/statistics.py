@@ -15,7 +15,7 @@ import numpy as np
 
 from safle.basics.arguments import require_type
 from safle.basics.places import StrPath, naming
-from safle.encoders.code_space import CodeSpace, Made, require_encoder
+from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import WireError
@@ -68,13 +68,13 @@ def _choose_form(statistics: Statistics) -> tuple[str, columns.Chosen | None]:
 
 def _restore(
     opened: container.Container,
-    made: Made | None = None,
+    space: CodeSpace | None = None,
     admit: Admit = lambda _classes: None,
     multiply_out: bool = True,
 ) -> Statistics:
-    layout = _check_header(opened, made)
+    found = _check_header(opened, space)
     admit(tuple(opened.header["classes"]))
-    statistics = _unfold(opened, layout)
+    statistics = _unfold(opened, found)
     if multiply_out:
         statistics.multiply_out()
     return statistics
@@ -95,20 +95,20 @@ def write_statistics(path: StrPath, statistics: Statistics) -> None:
     >>> sent = count(encoder, [[0.2], [0.7]], ["ill", "well"])
     >>> with tempfile.NamedTemporaryFile(suffix=".stats") as file:
     ...     write_statistics(file.name, sent)
-    ...     read_statistics(file.name, made=encoder) == sent
+    ...     read_statistics(file.name, space=encoder.space) == sent
     True
     """
     STATISTICS.write(path, statistics)
 
 
 def decode_statistics(
-    data: bytes | memoryview, *, made: Made | None = None, limit: int | None = None
+    data: bytes | memoryview, *, space: CodeSpace | None = None, limit: int | None = None
 ) -> Statistics:
     """Statistics from bytes, verified; `WireError` and nothing else for bad ones.
 
     Parameters
     ----------
-    made : the encoder (or statistics of it); others are refused before anything unfolds
+    space : the code space that is expected; others are refused before anything unfolds
     limit : most bytes that reading may take; 2 GiB, or what ``SAFLE_MOST_MEMORY`` says
 
     Examples
@@ -116,16 +116,16 @@ def decode_statistics(
     >>> from safle import DeclaredRange, LinearEncoder, count
     >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
     >>> data = encode_statistics(count(encoder, [[0.1, 0.9]], ["ill"]))
-    >>> decode_statistics(data, made=encoder).class_names
+    >>> decode_statistics(data, space=encoder.space).class_names
     ('ill',)
     """
-    return STATISTICS.decode(data, made=made, limit=limit)
+    return STATISTICS.decode(data, space=space, limit=limit)
 
 
 def open_statistics(
     data: bytes | memoryview,
     *,
-    made: Made | None = None,
+    space: CodeSpace | None = None,
     limit: int | None = None,
     admit: Admit = lambda _classes: None,
 ) -> tuple[Statistics, str]:
@@ -136,7 +136,7 @@ def open_statistics(
 
     Parameters
     ----------
-    made, limit : as of `decode_statistics`
+    space, limit : as of `decode_statistics`
     admit : raises `LimitExceeded` for classes that are not wanted, before anything unfolds
 
     Examples
@@ -148,14 +148,14 @@ def open_statistics(
     >>> statistics.sample_count, len(digest)
     (1, 64)
     """
-    return STATISTICS.open(data, made=made, limit=limit, admit=admit, multiply_out=False)
+    return STATISTICS.open(data, space=space, limit=limit, admit=admit, multiply_out=False)
 
 
 def read_space(path: StrPath) -> CodeSpace:
     """The code space that a statistics file names; no sums are read."""
     opened = container.read_file(path, kind=container.STATISTICS)
     with naming(path), typed_errors():
-        return CodeSpace(str(opened.header["fingerprint"]), _check_header(opened, None))
+        return _check_header(opened, None)
 
 
 def add_contribution(
@@ -181,14 +181,14 @@ def add_contribution(
     >>> len(add_contribution(total, data)), total.sample_count
     (64, 1)
     """
-    statistics, digest = open_statistics(data, made=total, limit=limit)
+    statistics, digest = open_statistics(data, space=total.space, limit=limit)
     with typed_errors():
         total.add(statistics)
     return digest
 
 
 def read_statistics(
-    path: StrPath, *, made: Made | None = None, limit: int | None = None
+    path: StrPath, *, space: CodeSpace | None = None, limit: int | None = None
 ) -> Statistics:
     """Read a statistics file, verified; see `decode_statistics` and the example of its twin.
 
@@ -196,17 +196,17 @@ def read_statistics(
     Traceback (most recent call last):
     FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.stats'
     """
-    return STATISTICS.read(path, made=made, limit=limit)
+    return STATISTICS.read(path, space=space, limit=limit)
 
 
-def _unfold(opened: container.Container, layout: Layout) -> Statistics:
+def _unfold(opened: container.Container, space: CodeSpace) -> Statistics:
     """Statistics whose margins are verified, and their gram as far as it is there."""
-    header, limit = opened.header, opened.limit
+    header, limit, layout = opened.header, opened.limit, space.layout
     sizes = header["seen"], len(header["classes"]), opened.raw_bytes
     taken = unfolded_bytes(layout, *sizes, form=header["form"])
     container.check_memory(taken, header["seen"] + layout.dense_dim, limit)
     sections = Sections(opened, planes=header["planes"])
-    margins = _read_margins(sections, header, layout)
+    margins = _read_margins(sections, header, space)
     if columns.are_few(margins):
         # Whatever the form, the columns that the format prescribes are found.
         container.check_memory(taken + columns.working_bytes(margins), margins.dim, limit)
@@ -223,7 +223,7 @@ def _unfold(opened: container.Container, layout: Layout) -> Statistics:
 def _read_grams(margins: Margins, sections: Sections, form: str, limit: int) -> Statistics:
     """Margins with their gram, and with those of the classes."""
     if margins.sample_count == 0 and form == WHOLE:
-        return Statistics.empty(margins)
+        return Statistics.empty(margins.space)
     by_class = read_classes(margins, sections, limit) if margins.layout.class_layout else ()
     if form == COLUMNS:
         return margins.with_gram(_read_columns(margins, sections), by_class)
@@ -232,26 +232,27 @@ def _read_grams(margins: Margins, sections: Sections, form: str, limit: int) -> 
     return margins.with_gram(products.read(margins, values, own), by_class)
 
 
-def _check_header(opened: container.Container, made: Made | None) -> Layout:
-    """The layout, once everything in the header is as it should be."""
+def _check_header(opened: container.Container, space: CodeSpace | None) -> CodeSpace:
+    """The code space, once everything in the header is as it should be."""
     header = opened.header
     if set(header) != FIELDS or header["form"] not in (WHOLE, COLUMNS):
         raise WireError("the header does not hold exactly the fields of statistics")
-    layout, seen = check_made(header, made), header["seen"]
-    if type(seen) is not int or not 0 <= seen <= layout.code_count:
-        raise WireError(f"{seen!r} seen codes of {layout.code_count}")
-    return layout
+    found, seen = check_space(header, space), header["seen"]
+    if type(seen) is not int or not 0 <= seen <= found.layout.code_count:
+        raise WireError(f"{seen!r} seen codes of {found.layout.code_count}")
+    return found
 
 
-def check_made(header: dict[str, Any], made: Made | None) -> Layout:
-    """The layout that a header declares, once encoder, classes and planes are as they should be."""
+def check_space(header: dict[str, Any], space: CodeSpace | None) -> CodeSpace:
+    """The code space of a header, once encoder, classes and planes are as they should be."""
     found = header["fingerprint"]
     if type(found) is not str or len(found) != 64 or set(found) - set("0123456789abcdef"):
         raise WireError("the fingerprint is not 64 hexadecimal digits")
-    if made is not None:
+    if space is not None:
+        require_type("space", space, CodeSpace, advice="such as encoder.space")
         # Compared as they are written, before anything of the file's own size is unfolded.
-        require_encoder(made, found, same_layout=header["layout"] == made.layout.to_json())
-    layout = made.layout if made is not None else Layout.from_json(header["layout"])
+        space.require_encoder(found, same_layout=header["layout"] == space.layout.to_json())
+    layout = space.layout if space is not None else Layout.from_json(header["layout"])
     if layout.to_json() != header["layout"]:
         raise WireError("the layout is not written in its shortest form")
     classes = header["classes"]
@@ -259,7 +260,7 @@ def check_made(header: dict[str, Any], made: Made | None) -> Layout:
         raise WireError("the class names are not a list in ascending order")
     if not isinstance(header["planes"], dict):
         raise WireError("the header's planes are not valid")
-    return layout
+    return CodeSpace(found, layout)
 
 
 def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, form: str) -> int:
@@ -274,7 +275,8 @@ def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, f
     return margins + gram + checking
 
 
-def _read_margins(sections: Sections, header: dict[str, Any], layout: Layout) -> Margins:
+def _read_margins(sections: Sections, header: dict[str, Any], space: CodeSpace) -> Margins:
+    layout = space.layout
     bitmap = np.frombuffer(sections.read_raw("codes", -(-layout.code_count // 8)), np.uint8)
     # Counted first: the header's number is within the limit, the bitmap's might not be.
     if int(np.bitwise_count(bitmap).sum(dtype=np.int64)) != header["seen"]:
@@ -285,7 +287,7 @@ def _read_margins(sections: Sections, header: dict[str, Any], layout: Layout) ->
     classes = header["classes"]
     counts = sections.read("counts", (len(classes),))
     cross = sections.read("cross", (len(codes) + layout.dense_dim, len(classes)))
-    margins = Margins(header["fingerprint"], layout, codes, cross, tuple(classes), counts)
+    margins = Margins(space, codes, cross, tuple(classes), counts)
     verify_margins(margins)
     return margins
 
