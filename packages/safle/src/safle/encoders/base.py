@@ -168,9 +168,10 @@ class Encoder(ABC):
     def check(self, features: ArrayLike) -> NDArray[Any]:
         """Features as `encode_checked` takes them, (samples, feature_dim).
 
-        The columns of a frame (pandas, polars, pyarrow) are matched by name.
+        The columns of a frame (pandas, polars, pyarrow) are matched by name, and read as the
+        encoder's schema says, if it has one.
         """
-        arranged = arrange_frame(features, self.feature_names)
+        arranged = arrange_frame(features, self.feature_names, self.schema)
         return as_features(arranged, self.feature_dim, gaps=self.gaps)
 
     def with_source(self, source: str) -> Self:

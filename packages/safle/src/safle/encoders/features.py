@@ -39,6 +39,12 @@ def as_features(
     >>> as_features([[1, 2], [3, 4]]).dtype
     dtype('float64')
     """
+    if hasattr(features, "toarray"):
+        raise InvalidInput(
+            "features are a sparse matrix; expected an array: give features.toarray(), a part of "
+            "the samples at a time if it is large. Codes of zeros are counted like any others, so "
+            "there is nothing to spare"
+        )
     array = np.asarray(features)
     if array.ndim != 2:
         raise InvalidInput(
@@ -106,7 +112,8 @@ def as_weights(weights: ArrayLike, sample_count: int) -> NDArray[np.int64]:
     if wrong.any():
         raise InvalidInput(
             f"weight {array[wrong][0]} of sample {int(np.argmax(wrong))}; expected whole numbers "
-            f"from 0 to {MOST_WEIGHT:,}: a sample of weight w is counted w times"
+            f"from 0 to {MOST_WEIGHT:,}: a sample of weight w is counted w times. Multiply "
+            "fractions by one factor and round them, as np.rint(100 * weights)"
         )
     return array.astype(np.int64)
 

@@ -22,14 +22,13 @@ from safle.basics import atomic
 from safle.basics.places import naming
 from safle.basics.toml import read_toml
 from safle.encoders.calibration import DeclaredRange, Vector
+from safle.encoders.cells import MISSING
 from safle.encoders.codes import MAX_TABLE_SIZE
 from safle.encoders.features import ClassName, as_class_names
 from safle.encoders.names import LONGEST, as_names
 from safle.encoders.outside import Ranges
 from safle.errors import SettingsError
 
-MISSING = ("", "NA", "N/A", "NaN", "null", "?")
-"""What stands for a value that is missing, in any case, where a schema does not say otherwise."""
 MOST_COLUMNS = 1 << 16
 MOST_LEVELS = MAX_TABLE_SIZE - 2
 LABEL_COLUMN = "label"

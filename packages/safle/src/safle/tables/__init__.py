@@ -21,6 +21,7 @@ from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
     from safle.tables.common import choose_split, existing_file, listed
+    from safle.tables.drafting import Draft, draft_schema
     from safle.tables.features_file import write_features_file
     from safle.tables.labels import parse_labels
     from safle.tables.moments import read_moments, write_moments
@@ -30,9 +31,11 @@ if TYPE_CHECKING:
     from safle.tables.writing import write_table
 
 __all__ = [
+    "Draft",
     "Rows",
     "Table",
     "choose_split",
+    "draft_schema",
     "existing_file",
     "listed",
     "open_table",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.encoders.cells import NotANumber, read_cells, read_series
 from safle.encoders.features import MOST_WEIGHT
-from safle.encoders.names import find_places
+from safle.encoders.frames import absent_columns
 from safle.encoders.schema import Schema
-from safle.errors import SafleWarning, TableError
-from safle.tables.cells import NotANumber, read_cells
+from safle.errors import TableError
 from safle.tables.common import listed
 from safle.tables.labels import parse_labels
 from safle.tables.selection import Selection
@@ -45,7 +44,8 @@ def read_column_table(path: Path, selection: Selection) -> Table:
         features = SheetRows(len(sheet), lists.shape[1], lists.dtype, lambda: lists)
     elif selection.schema is not None:
         schema, names = selection.schema, selection.schema.names
-        absent = _absent(sheet, schema, [sheet.names[at] for at in places])
+        found = [sheet.names[at] for at in places]
+        absent = absent_columns(schema, found, where=str(sheet.path))
         read = partial(_by_schema, sheet, schema, absent)
         features = SheetRows(len(sheet), len(names), np.dtype(np.float64), read)
     else:
@@ -79,20 +79,6 @@ class SheetRows(Rows):
         return self._whole[start:stop]
 
 
-def _absent(sheet: Sheet, schema: Schema, found: list[str]) -> list[str]:
-    """Optional columns of a schema that a sheet lacks; it must have all others."""
-    absent = [c.name for c in schema.columns if c.optional and c.name not in found]
-    wanted = [name for name in schema.names if name not in absent]
-    find_places(wanted, found, where=str(sheet.path))
-    if absent:
-        warnings.warn(
-            f"{sheet.path}: no column {listed(absent)}: all values are taken for missing",
-            SafleWarning,
-            stacklevel=4,
-        )
-    return absent
-
-
 def _by_schema(sheet: Sheet, schema: Schema, absent: list[str]) -> NDArray[np.float64]:
     """The columns that a schema declares, whatever their types; float64, (rows, feature_dim)."""
     matrix = np.full((len(sheet), schema.feature_dim), np.nan)
@@ -100,12 +86,9 @@ def _by_schema(sheet: Sheet, schema: Schema, absent: list[str]) -> NDArray[np.fl
         if column.name in absent:
             continue
         place = sheet.names.index(column.name)
-        held = sheet.columns[place]
-        if held.dtype.is_numeric() and not column.is_category:
-            matrix[:, at] = held.cast(float).to_numpy()
-            continue
+        held = sheet.texts(place) if sheet.is_text else sheet.columns[place]
         try:
-            matrix[:, at] = read_cells(sheet.texts(place), column, schema.missing)
+            matrix[:, at] = read_series(held, column, schema.missing)
         except NotANumber as error:
             _refuse_cell(sheet, error.row, column.name, error.advice)
     return matrix

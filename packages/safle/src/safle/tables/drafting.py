@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from safle.encoders.schema import MISSING, Column, Schema
+from safle.encoders.cells import MISSING, as_texts, is_date, is_number, marks, normal, split_unit
+from safle.encoders.frames import as_series, frame_names
+from safle.encoders.schema import Column, Schema
 from safle.errors import TableError
-from safle.tables.cells import is_date, is_number, marks, normal, split_unit
 from safle.tables.common import LABEL_COLUMN, existing_file, find_label
 from safle.tables.labels import parse_labels
 from safle.tables.sheets import read_sheet
@@ -44,7 +46,7 @@ class Draft:
 
 
 def draft_schema(
-    path: str | os.PathLike[str],
+    table: Any,
     *,
     label_column: str = LABEL_COLUMN,
     ignore: Sequence[str] = (),
@@ -52,7 +54,7 @@ def draft_schema(
     categories: Collection[str] = (),
     least: int = LEAST,
 ) -> Draft:
-    r"""Draft a schema from a .csv or .parquet table.
+    r"""Draft a schema from a table: a .csv or .parquet file, or a pandas, polars or pyarrow frame.
 
     A range leaves out the ``least - 1`` smallest and largest values and is rounded outwards;
     a level or class that fewer than ``least`` samples have is not named.
@@ -70,11 +72,7 @@ def draft_schema(
     >>> draft_schema(path).schema.to_json()["columns"]
     {'age': {'low': 43.0, 'high': 61.0}, 'sex': {'levels': ['f', 'm']}}
     """
-    file = existing_file(path, TableError)
-    sheet = read_sheet(file)
-    columns: dict[str, list[str]] = {
-        name: sheet.texts(at).to_list() for at, name in enumerate(sheet.names)
-    }
+    file, columns = _columns(table)
     wanted = None if label_column == LABEL_COLUMN else label_column
     label = find_label(file, wanted, [*columns], TableError)
     labels = [] if label is None else [cell.strip() for cell in columns.pop(label)]
@@ -103,6 +101,15 @@ def draft_schema(
         sparse=tuple(sparse),
     )
     return Draft(schema, gaps, left_out)
+
+
+def _columns(table: Any) -> tuple[Path | str, dict[str, list[str]]]:
+    """What the table is called, and the texts of its columns."""
+    if names := frame_names(table):
+        return "the frame", {name: as_texts(as_series(table[name])).to_list() for name in names}
+    file = existing_file(table, TableError)
+    sheet = read_sheet(file)
+    return file, {name: sheet.texts(at).to_list() for at, name in enumerate(sheet.names)}
 
 
 def _draft_column(name: str, present: Sequence[str], *, category: bool, least: int) -> Column | str:

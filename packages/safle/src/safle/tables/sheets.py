@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from safle.encoders.cells import COMMA, POINT, as_texts, is_number, with_points
 from safle.errors import TableError
-from safle.tables.cells import COMMA, POINT, is_number, with_points
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
@@ -54,12 +54,7 @@ class Sheet:
 
     def texts(self, at: int) -> Series:
         """The cells of a column as text, fractions with a point; empty where there is no value."""
-        import polars as pl
-
-        column = self.columns[at]
-        if column.dtype == pl.Boolean:
-            column = column.replace_strict([False, True], ["False", "True"], return_dtype=pl.String)
-        texts = column.cast(pl.String).fill_null("")
+        texts = as_texts(self.columns[at])
         return with_points(texts) if self.decimal_comma else texts
 
     def refuse(self, row: int, problem: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Cells of text -> feature values, as a schema says; what else they look like, for errors."""
+"""Cells of a column -> feature values, as a schema says; what else they look like, for errors."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.schema import MISSING, Column
-
 if TYPE_CHECKING:
     from polars import Series
 
+    from safle.encoders.schema import Column
+
+MISSING = ("", "NA", "N/A", "NaN", "null", "?")
+"""What stands for a value that is missing, in any case, where a schema does not say otherwise."""
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _WITH_UNIT = re.compile(rf"({_NUMBER})\s*([^\W\d_%][^\d]*|%|°\w*)")
 _AFTER = r"(\d+(?:[eE][+-]?\d+)?(?:\s*[^\W\d_]\D*)?\s*)$"
@@ -31,6 +33,37 @@ class NotANumber(ValueError):
         self.row, self.advice = row, advice
 
 
+def as_texts(column: Series) -> Series:
+    """The cells of a column as text; empty where there is no value."""
+    import polars as pl
+
+    if column.dtype == pl.Boolean:
+        column = column.replace_strict([False, True], ["False", "True"], return_dtype=pl.String)
+    return column.cast(pl.String).fill_null("")
+
+
+def read_series(held: Series, column: Column, missing: Iterable[str]) -> NDArray[np.float64]:
+    """As `read_cells`, of a column of any type: numbers need not be text in between.
+
+    >>> import polars
+    >>> from safle import Column
+    >>> stage = Column("stage", levels=("1", "2"))
+    >>> read_series(polars.Series([2.0, None, 3.0]), stage, ()).tolist()
+    [1.0, nan, 2.0]
+    """
+    if not held.dtype.is_numeric():
+        return read_cells(as_texts(held), column, missing)
+    values = np.array(held.cast(float).to_numpy(), np.float64)
+    if not column.is_category:
+        return values
+    # Whole numbers with gaps are floats in most frames: "2" is 2.0.
+    places = np.where(np.isnan(values), np.nan, float(len(column.levels)))
+    for place, level in enumerate(column.levels):
+        if is_number(level):
+            places[values == float(level)] = place
+    return places
+
+
 def read_cells(
     texts: Series, column: Column | None = None, missing: Iterable[str] = ()
 ) -> NDArray[np.float64]:
@@ -39,6 +72,7 @@ def read_cells(
     `NotANumber` for the first cell that is none. Numbers are those of Python's ``float``.
 
     >>> import polars
+    >>> from safle import Column
     >>> size = Column("size", 0, 90, "mm")
     >>> read_cells(polars.Series(["7 mm", " 8", "?"]), size, ["?"]).tolist()
     [7.0, 8.0, nan]
