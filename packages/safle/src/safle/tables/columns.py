@@ -44,8 +44,8 @@ def read_column_table(path: Path, selection: Selection) -> Table:
         features = SheetRows(len(sheet), lists.shape[1], lists.dtype, lambda: lists)
     elif selection.schema is not None:
         schema, names = selection.schema, selection.schema.names
-        found = [sheet.names[at] for at in places]
-        absent = absent_columns(schema, found, where=str(sheet.path))
+        present = [sheet.names[at] for at in places]
+        absent = absent_columns(schema, present, where=str(sheet.path))
         read = partial(_by_schema, sheet, schema, absent)
         features = SheetRows(len(sheet), len(names), np.dtype(np.float64), read)
     else:
