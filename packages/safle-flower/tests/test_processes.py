@@ -87,7 +87,7 @@ def test_nodes_that_die_lie_or_sleep_are_left_behind(network, federation, tmp_pa
     if "d" not in network.nodes:
         network.start_node("d")
     # Time enough for those who answer, on this machine as busy as it is.
-    deadline = max(30.0, 3 * network.pace)
+    deadline = max(60.0, 3 * network.pace)
     run = network.start("dying", expected="a,b,c,d,e", deadline=deadline)
     eventually(lambda: "b" in network.notes("asked"))
     network.kill_node("b")

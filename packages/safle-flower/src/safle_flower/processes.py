@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -47,10 +48,15 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of this machine that nobody listens on.
+
+    Below those that outgoing connections are given: none of them takes it before it is used.
+    """
+    while True:
+        port = random.SystemRandom().randrange(16_384, 32_768)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def name_connection(home: Path, address: str) -> None:

@@ -133,7 +133,7 @@ class Network:
     def kill_superlink(self) -> None:
         """-9, and nothing else: what it has started notices by itself."""
         self.superlink.kill()
-        self.superlink.wait(30)
+        self.superlink.wait(PATIENCE)
 
     def start_node(self, name: str, *, through: int | None = None) -> None:
         settings = {
@@ -152,10 +152,13 @@ class Network:
 
     def kill_node(self, name: str) -> None:
         """With its ClientApp: -9, and no time to say anything."""
+        # A dead parent has no children that could be found.
+        children = psutil.Process(self.nodes[name].pid).children(recursive=True)
         os.killpg(self.nodes[name].pid, signal.SIGKILL)
-        for child in psutil.Process(self.nodes[name].pid).children(recursive=True):
-            child.kill()
-        self.nodes[name].wait(30)
+        for child in children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        self.nodes[name].wait(PATIENCE)
 
     def order(self, **orders: str) -> None:
         """What each client shall do from now on; what was noted before is forgotten."""

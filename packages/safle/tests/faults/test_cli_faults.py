@@ -214,7 +214,7 @@ def test_a_stopped_command_cleans_up(folder: Path, number: int, code: int, said:
     before = contents(folder)
     process = writing(folder)
     process.send_signal(number)
-    shown, told = process.communicate(timeout=60)
+    shown, told = process.communicate(timeout=300)
     assert process.returncode == code
     assert shown == ""
     assert told.split("\n")[-2:] == [f"error: {said}", ""]
@@ -232,7 +232,7 @@ def test_ctrl_c_while_solving(folder: Path) -> None:
     while not first.startswith("solving"):
         first = process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=120)
+    _, told = process.communicate(timeout=300)
     assert process.returncode == 130
     assert told.strip() == "error: interrupted"
     assert contents(folder) == before
@@ -242,7 +242,7 @@ def test_a_killed_command_leaves_the_old_file(folder: Path) -> None:
     before = contents(folder)
     process = writing(folder)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
     # Nobody was left to clean up: a hidden scratch file remains, and nothing reads it.
     for scratch in folder.glob(".old.*.part"):

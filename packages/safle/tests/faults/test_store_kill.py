@@ -185,7 +185,7 @@ def test_a_real_kill_from_outside_loses_nothing_that_was_acknowledged(killed, tm
         lines = [child.stdout.readline() for _ in range(5 + 3 * turn)]
         child.kill()
         lines += child.stdout.readlines()
-        child.wait(timeout=30)
+        child.wait(timeout=300)
         child.stdout.close()
         acknowledged += [line.strip() for line in lines if line.endswith("\n")]
         members = members_after(place)
@@ -210,7 +210,7 @@ def test_adding_many_files_can_be_killed_and_called_again(tmp_path):
     while child.poll() is None and count_members(store) < 3:
         time.sleep(0.001)
     child.kill()
-    child.wait(timeout=30)
+    child.wait(timeout=300)
     there = members_after(store)
     assert there == [file.stem for file in files[: len(there)]]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)

@@ -243,7 +243,7 @@ def killing_readers(path: Path, *, times: int) -> Iterator[list[int]]:
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
     yield killed
-    killer.join(1)
+    killer.join(300)
 
 
 @pytest.mark.slow
