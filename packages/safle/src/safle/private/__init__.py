@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from safle.private.noisy_space import NoisySpace
     from safle.private.rehearsal import Parties, add_privately
     from safle.private.round import PrivateRound, declare_round, statistics_space
-    from safle.private.statistics_space import StatisticsSpace
+    from safle.private.spaces import StatisticsSpace
 
 __all__ = [
     "EvaluationSpace",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from safle.errors import CountOverflow
-from safle.private.statistics_space import StatisticsSpace, wide_sums
+from safle.private.spaces import StatisticsSpace, wide_sums
 from safle.private.vector import (
     MOST_NARROW,
     MOST_WIDE,

@@ -23,7 +23,7 @@ from safle.private.counts_space import EvaluationSpace, HistogramSpace
 from safle.private.keys import PrivateKey, PublicKey
 from safle.private.noisy_space import NoisySpace
 from safle.private.signed import Signed, SignedHead
-from safle.private.statistics_space import StatisticsSpace
+from safle.private.spaces import StatisticsSpace
 from safle.private.vector import Sizes, Space
 from safle.wire import container
 
