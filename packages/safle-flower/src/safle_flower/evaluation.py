@@ -8,12 +8,16 @@ from pathlib import Path
 
 from safle.basics import atomic
 from safle.errors import FederationError
-from safle.evaluation import Report
+from safle.evaluation import (
+    Evaluation,
+    Report,
+    decode_evaluation,
+    require_answers,
+    write_evaluation,
+)
 from safle.model import Model
 from safle.server import Limits
 from safle.site import airlock
-from safle.statistics import Evaluation, require_answers
-from safle.wire import decode_evaluation, write_evaluation
 
 log = logging.getLogger("flwr")
 COUNTS, PAGE = "evaluation.eval", "evaluation.html"

@@ -11,10 +11,10 @@ import pytest
 from safle.cli.main import run
 from safle.encoders import Encoder
 from safle.encoders.histogram import Grid, Histogram
+from safle.site import kind_for
 from safle.site.airlock import COUNT, HISTOGRAM, Airlock, Refused
 from safle.statistics import count
 from safle.tables import open_table
-from safle.wire import encode
 from safle_flower import messages
 from safle_flower.apps import make_client_app
 from safle_flower.client import answer_from_outbox, client_name
@@ -38,7 +38,7 @@ def answer_directly(context, asked, settings):
         encoder = Encoder.from_bytes(asked.files["encoder.safetensors"])
         features = np.asarray(table.arranged(encoder.feature_names, where=name).features)
         counted = count(encoder, features, table.labels)
-    return Answer(name, messages.SENT, data=encode(counted))
+    return Answer(name, messages.SENT, data=kind_for(counted).encode(counted))
 
 
 direct_app = make_client_app(answer_directly)

@@ -27,20 +27,17 @@ if TYPE_CHECKING:
     from safle.encoders.registry import make_encoder
     from safle.encoders.schema import Column, Schema, merge_schemas
     from safle.errors import SafleError
-    from safle.evaluation.evaluating import evaluate
+    from safle.evaluation.counts import Evaluation, read_evaluation, write_evaluation
+    from safle.evaluation.evaluating import evaluate, fit_temperature
     from safle.evaluation.figures import Figures
-    from safle.evaluation.temperature import fit_temperature
     from safle.model import Model, load_model
     from safle.model.estimator import SafleClassifier
     from safle.server import Store
     from safle.solver import Solution, solve
     from safle.statistics import Accumulator, Statistics, count, sum_statistics
-    from safle.statistics.evaluation import Evaluation
     from safle.wire import (
-        read_evaluation,
         read_histogram,
         read_statistics,
-        write_evaluation,
         write_histogram,
         write_statistics,
     )

@@ -20,13 +20,13 @@ from safle.errors import (
     PolicyRefused,
     WireError,
 )
-from safle.evaluation import Report
+from safle.evaluation import Report, decode_evaluation, encode_evaluation
 from safle.model.probabilities import exponential, odds, probabilities
 from safle.private import EvaluationSpace, add_privately
 from safle.server.summing import sum_evaluations
 from safle.site.policy import Policy
 from safle.site.release import Release
-from safle.wire import container, decode_evaluation, encode_evaluation
+from safle.wire import container
 from safle.wire.sections import Sections
 
 Answered = tuple[safle.Model, np.ndarray, np.ndarray]

@@ -11,9 +11,9 @@ import pytest
 from faults.test_private_forger import change
 from safle import DeclaredRange, LinearEncoder, Model, count, evaluate, solve
 from safle.errors import SafleError, WireError
+from safle.evaluation import decode_evaluation, encode_evaluation
 from safle.publishing.noise import plan_noise, publish
 from safle.wire import decode_noisy, encode_noisy
-from safle.wire.evaluation import decode_evaluation, encode_evaluation
 from support.forging import forge_numbers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_threads")]

@@ -13,13 +13,14 @@ import pytest
 import safle as library
 from safle.encoders.histogram import Grid
 from safle.errors import FederationError, WireError
+from safle.evaluation import decode_evaluation
 from safle.model import Model
 from safle.private import Gathering, Masked, statistics_space
 from safle.site.airlock import Airlock, Question, Refused
 from safle.site.log import read_log
 from safle.solver import solve
 from safle.tables import write_table
-from safle.wire import decode_evaluation, decode_histogram, decode_statistics
+from safle.wire import decode_histogram, decode_statistics
 from support.data_sets import fixed_data
 from support.private_rounds import Cast
 

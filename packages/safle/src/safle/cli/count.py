@@ -46,15 +46,15 @@ def release(
     `PolicyRefused` if the policy does not let it out. ``encoder`` is the fingerprint of an
     evaluated model's.
     """
+    from safle.site.files import kind_for
     from safle.site.policy import Policy, warning_of
     from safle.site.release import Release
     from safle.site.sheet import write_release
-    from safle.wire import encode
 
     found, rules = Release.of(counts.once, encoder), Policy.find(policy)
     if session.masking:
         return _release_masked(session, counts.total, output, rules, found)
-    data = encode(counts.total)
+    data = kind_for(counts.total).encode(counts.total)
     write_release(output, data, found, rules)
     if warning := warning_of(found, rules):
         session.warn(warning)

@@ -14,10 +14,10 @@ from safle.cli.session import Session
 
 if TYPE_CHECKING:
     from safle.encoders.features import ClassName
+    from safle.evaluation.counts import Evaluation
     from safle.evaluation.report import Report
     from safle.model import Model
     from safle.site.counting import Counts
-    from safle.statistics.evaluation import Evaluation
     from safle.wire.contribution import Entry
 
 
@@ -115,7 +115,7 @@ def _count(
 
 def _read_sites(files: tuple[Path, ...]) -> dict[str, Evaluation]:
     from safle.basics.places import naming
-    from safle.wire import read_evaluation
+    from safle.evaluation.counts import read_evaluation
 
     sites: dict[str, Evaluation] = {}
     for path in files:

@@ -170,11 +170,11 @@ def _counts(session: Session, path: Path) -> None:
     """Noisy statistics, histograms or evaluation counts."""
     from safle.basics.places import naming
     from safle.cli.describe import counts_facts
-    from safle.wire import container, kind_named
+    from safle.site.files import FILE_KINDS
+    from safle.wire import container
 
     kind, data = kind_of(path), container.read_limited(path)
-    reader = kind_named(kind)
-    assert reader is not None, "the others have functions of their own"
+    reader = next(reader for reader in FILE_KINDS.values() if reader.name == kind)
     with naming(path):
         value, digest = reader.open(data)
     facts = counts_facts(value, size=len(data), digest=digest)

@@ -126,9 +126,9 @@ def fit_temperature(
     too often, and the temperature would make it too sure: evaluate on others.
     """
     from safle.cli.describe import temperature_of
-    from safle.evaluation.temperature import fit_temperature as fit
+    from safle.evaluation.counts import read_evaluation
+    from safle.evaluation.evaluating import fit_temperature as fit
     from safle.model import load_model
-    from safle.wire import read_evaluation
 
     opt.refuse_overwriting(output, *counts)
     before = load_model(model)

@@ -185,8 +185,9 @@ def open_total(
     from safle.basics.places import naming
     from safle.cli.describe import counts_facts
     from safle.private import KeyholderAnswer, MaskedSum
+    from safle.site.files import kind_for
     from safle.site.log import write_log
-    from safle.wire import container, kind_for
+    from safle.wire import container
 
     refuse_overwriting(output, masked_sum, *answers)
     private_round = load_round(round_path, operator_path)

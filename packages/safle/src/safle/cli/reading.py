@@ -16,9 +16,9 @@ from safle.encoders.histogram import Grid
 from safle.encoders.outside import Outside
 from safle.encoders.source import check_source
 from safle.errors import InvalidInput, TableError
+from safle.evaluation.counts import Evaluation
 from safle.model import Model
 from safle.site.counting import Block, Counts, evaluate_blocks
-from safle.statistics.evaluation import Evaluation
 from safle.tables import Table, open_table, read_ranges
 from safle.tables.labels import parse_labels
 

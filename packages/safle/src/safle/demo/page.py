@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.templates import render_page
-from safle.evaluation.blocks import Chart, Mix, Series
-from safle.evaluation.charts import draw
+from safle.evaluation.charts import Chart, Mix, Series, draw
 
 if TYPE_CHECKING:
     from safle.demo.demo import Result

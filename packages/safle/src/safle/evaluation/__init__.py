@@ -11,28 +11,40 @@ from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
     from safle.basics.templates import render_page
-    from safle.evaluation.blocks import Cell, Chart, Mix, Series, Table
-    from safle.evaluation.charts import draw
-    from safle.evaluation.evaluating import evaluate
+    from safle.evaluation.charts import Cell, Chart, Mix, Series, Table, draw
+    from safle.evaluation.counts import (
+        Evaluation,
+        decode_evaluation,
+        encode_evaluation,
+        read_evaluation,
+        require_answers,
+        write_evaluation,
+    )
+    from safle.evaluation.evaluating import evaluate, fit_temperature
     from safle.evaluation.figures import Figure, Figures
     from safle.evaluation.pictures import require_matplotlib
     from safle.evaluation.report import Report
-    from safle.evaluation.temperature import fit_temperature
 
 __all__ = [
     "Cell",
     "Chart",
+    "Evaluation",
     "Figure",
     "Figures",
     "Mix",
     "Report",
     "Series",
     "Table",
+    "decode_evaluation",
     "draw",
+    "encode_evaluation",
     "evaluate",
     "fit_temperature",
+    "read_evaluation",
     "render_page",
+    "require_answers",
     "require_matplotlib",
+    "write_evaluation",
 ]
 
 __getattr__ = front_door(__name__)

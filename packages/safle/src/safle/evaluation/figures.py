@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
-from safle.statistics.evaluation import Evaluation, bin_probabilities
+from safle.evaluation.counts import Evaluation, bin_probabilities
 
 DRAWS = 200
 Z = 1.959963984540054

@@ -15,6 +15,7 @@ import numpy as np
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import InvariantError
+from safle.evaluation.counts import Evaluation, shapes
 from safle.private.vector import (
     MOST_NARROW,
     Integers,
@@ -23,7 +24,6 @@ from safle.private.vector import (
     check_samples,
     require_vector,
 )
-from safle.statistics.evaluation import Evaluation, shapes
 
 
 def _wide(counts: int, most_total_samples: int) -> Mask:

@@ -18,12 +18,12 @@ from safle.encoders.code_space import CodeSpace
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Grid
 from safle.errors import InvalidInput
+from safle.evaluation.counts import EVALUATIONS
 from safle.server.admission import Admission
 from safle.server.limits import Limits
 from safle.statistics import Accumulator
 from safle.wire import container
 from safle.wire.contribution import Contribution, Entry
-from safle.wire.evaluation import EVALUATIONS
 from safle.wire.files import FileKind
 from safle.wire.histogram import HISTOGRAMS
 from safle.wire.statistics import STATISTICS, read_space

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from safle.site import airlock
     from safle.site.counting import Counts, count_blocks, evaluate_blocks
     from safle.site.disclosure import FEW, disclosures
+    from safle.site.files import kind_for
     from safle.site.log import LOG, log_refusal, read_log, write_log
     from safle.site.policy import Policy, let_out, warning_of
     from safle.site.rehearsal import rehearse
@@ -26,6 +27,7 @@ __all__ = [
     "count_blocks",
     "disclosures",
     "evaluate_blocks",
+    "kind_for",
     "let_out",
     "log_refusal",
     "read_log",

@@ -18,10 +18,10 @@ from safle.encoders import Encoder
 from safle.encoders.features import ClassName
 from safle.encoders.outside import Outside
 from safle.errors import InvalidInput, TableError
+from safle.evaluation.counts import Evaluation
 from safle.evaluation.evaluating import evaluate_each
 from safle.model import Model
 from safle.statistics import Accumulator, Statistics
-from safle.statistics.evaluation import Evaluation
 
 T = TypeVar("T")
 Block = tuple[NDArray[Any], NDArray[Any] | None]

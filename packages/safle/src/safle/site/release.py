@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Histogram
+from safle.evaluation.counts import Evaluation
 from safle.site.disclosure import name_given_away
 from safle.statistics import Statistics
-from safle.statistics.evaluation import Evaluation
 
 if TYPE_CHECKING:
     from safle.private.round import PrivateRound
