@@ -183,7 +183,7 @@ def test_weights_are_no_feature_of_a_histogram(answer, tmp_path):
 
 def test_an_answer_to_another_question_is_not_sent(airlock):
     other = fixed_data("embedding", 60)
-    data = library.wire.encode(other.count())
+    data = library.wire.encode_statistics(other.count())
     airlock.ask(COUNT)
     airlock.place(COUNT).write_bytes(data)
     with pytest.raises(FederationError, match="another fingerprint"):
