@@ -91,3 +91,7 @@ def test_an_error_never_carries_a_value(tmp_path):
     with pytest.raises(TableError, match="line 4 has a weight that is no whole number") as refused:
         open_table(tmp_path / "t.csv", weight_column="w")
     assert "many" not in str(refused.value)
+    np.savez(tmp_path / "t.npz", features=np.zeros((2, 1)), labels=[1.0, 61.25])
+    with pytest.raises(TableError, match="label at sample 1") as refused:
+        open_table(tmp_path / "t.npz")
+    assert "61" not in str(refused.value)

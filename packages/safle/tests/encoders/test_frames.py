@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import numpy as np
+import polars
 import pytest
 
 from safle import (
+    Column,
     DeclaredRange,
     Grid,
     Histogram,
     Model,
     PublicSample,
     SafleClassifier,
+    Schema,
     count,
     make_encoder,
     solve,
 )
 from safle.errors import InvalidInput, SafleWarning
+from safle.tables import draft_schema, open_table
 
 NAMES = ("age", "dose", "pulse")
 ROWS = np.random.default_rng(0).uniform(0, 100, (60, 3))
@@ -78,7 +82,6 @@ def test_an_encoder_without_names_warns(library):
 
 
 def test_text_is_refused_with_the_name_of_its_column():
-    polars = pytest.importorskip("polars")
     frame = frame_of("polars").with_columns(dose=polars.lit("two"))
     with pytest.raises(InvalidInput, match="column 'dose' holds something else than numbers"):
         count(ENCODER, frame, LABELS)
@@ -87,3 +90,58 @@ def test_text_is_refused_with_the_name_of_its_column():
 def test_numbered_columns_are_an_array():
     pandas = pytest.importorskip("pandas")
     assert count(ENCODER, pandas.DataFrame(ROWS), LABELS) == count(ENCODER, ROWS, LABELS)
+
+
+PATIENTS = {
+    "age": [61.0, None, 43.0, 50.0] * 5,
+    "ward": ["a", "b", None, "?"] * 5,
+    "room": [1, None, 3, 1] * 5,
+    "size": ["7 mm", "8", "NA", "9"] * 5,
+}
+DIAGNOSES = ["ill", "well", "ill", "well"] * 5
+
+
+@libraries
+def test_text_and_gaps_are_read_as_from_a_file(library, tmp_path):
+    """The same schema, and the same bytes of sums, as those of a CSV file."""
+    module = pytest.importorskip(library)
+    frame = module.table(PATIENTS) if library == "pyarrow" else module.DataFrame(PATIENTS)
+    labelled = polars.DataFrame(PATIENTS | {"label": DIAGNOSES})
+    labelled.write_csv(tmp_path / "a.csv")
+    drafts = {"least": 3, "categories": ["room"]}
+    schema = draft_schema(frame, DIAGNOSES, **drafts).schema
+    assert schema == draft_schema(tmp_path / "a.csv", **drafts).schema
+    assert schema.columns[1].levels == ("1", "3")
+    encoder = make_encoder(schema, "table")
+    table = open_table(tmp_path / "a.csv", schema=schema)
+    expected = count(encoder, np.asarray(table.features), table.labels)
+    assert count(encoder, frame, DIAGNOSES) == expected
+    opened = open_table(frame, labels=DIAGNOSES, schema=schema)
+    assert count(encoder, opened.features[:], opened.labels) == expected
+    turned = frame.select([*PATIENTS][::-1]) if library != "pandas" else frame[[*PATIENTS][::-1]]
+    model = Model(encoder, solve(expected, ridge=1.0))
+    assert np.array_equal(model.predict(turned), model.predict(opened.features[:]))
+
+
+def test_objects_of_several_types_are_read_as_texts():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"ward": np.array([1, "b", None, 1.5], object)})
+    schema = Schema((Column("ward", levels=("1", "b")),))
+    read = np.asarray(open_table(frame, schema=schema).features)
+    np.testing.assert_array_equal(read, [[0], [1], [np.nan], [2]])
+
+
+def test_a_frame_that_does_not_suit_the_schema_says_where(tmp_path):
+    schema = Schema((Column("age", 0, 90), Column("dose", 0, 9, optional=True)))
+    encoder = make_encoder(schema, "table")
+    with pytest.raises(InvalidInput, match="row 1, column 'age' is no number") as refused:
+        count(encoder, polars.DataFrame({"age": ["61", "Meier"], "dose": [1, 2]}), [0, 1])
+    assert "Meier" not in str(refused.value)
+    with pytest.raises(InvalidInput, match="missing columns: age"):
+        count(encoder, polars.DataFrame({"dose": [1, 2]}), [0, 1])
+    with pytest.raises(InvalidInput, match="does not know: name"):
+        count(encoder, polars.DataFrame({"age": [1, 2], "name": ["a", "b"]}), [0, 1])
+    with pytest.raises(InvalidInput, match="column 'age' holds List"):
+        count(encoder, polars.DataFrame({"age": [[1], [2]], "dose": [1, 2]}), [0, 1])
+    with pytest.warns(SafleWarning, match="no column dose"):
+        assert np.isnan(encoder.check(polars.DataFrame({"age": [1, 2]}))[:, 1]).all()

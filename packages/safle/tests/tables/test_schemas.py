@@ -184,3 +184,27 @@ def test_drafts_that_call_the_label_otherwise_do_not_merge():
     column = Column("age", 0, 90)
     with pytest.raises(SettingsError, match="the column of labels is 'dx' and 'label'"):
         merge_schemas([Schema((column,)), Schema((column,), label_column="dx")])
+
+
+@pytest.mark.parametrize("least", [5, 20])
+def test_a_draft_is_counted_by_its_own_table(safle, tmp_path, least):
+    """Rare levels, and the ends of ranges that stay unnamed, are no sign of another spelling."""
+    wards = [f"w{at}" if at < 30 else "abc"[at % 3] for at in range(120)]
+    rows = [f"{at},{ward},{'ill' if at % 2 else 'well'}" for at, ward in enumerate(wards)]
+    (tmp_path / "a.csv").write_text("\n".join(["age,ward,label", *rows]))
+    draft = ("schema", "draft", tmp_path / "a.csv", "--least", least)
+    safle(*draft, "-o", tmp_path / "a.toml")
+    schema = Schema.read(tmp_path / "a.toml")
+    assert schema.columns[1] == Column("ward", levels=("a", "b", "c"), others=least == 5)
+    merged = merge_schemas([Schema((schema.columns[1],)), schema])
+    assert (merged.columns[1].others, merged.least) == (least == 5, least)
+    safle("encoder", "make", "--schema", tmp_path / "a.toml", "-o", tmp_path / "e.safetensors")
+    count = ("count", tmp_path / "a.csv", "--encoder", tmp_path / "e.safetensors")
+    safle(*count, "-o", tmp_path / "a.stats")
+
+
+def test_a_draft_says_which_samples_its_count_refuses(tmp_path):
+    rows = [*["1,ill"] * 9, *["2,well"] * 9, *["3,odd"] * 2]
+    (tmp_path / "a.csv").write_text("\n".join(["age,label", *rows]))
+    with pytest.warns(SafleWarning, match="fewer than 5 samples .* refuses their 2 samples"):
+        assert draft_schema(tmp_path / "a.csv").schema.classes == ("ill", "well")

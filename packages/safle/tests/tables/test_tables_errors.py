@@ -173,7 +173,7 @@ def test_safetensors_shape_type_and_classes(tmp_path):
         save_file({"features": FEATURES, "labels": LABELS}, path, {"classes": classes})
         refuses(path, "different names separated by commas")
     save_file({"features": FEATURES, "labels": LABELS}, path, {"classes": "only"})
-    refuses(path, "labels from 0 to 1, but its metadata names 1 classes")
+    refuses(path, "a label at sample 1 that is no class, its metadata names 1 classes")
     for names, found in ((b"[1]", "JSON list"), (b'["\\ud800"]', "JSON"), (b'["a"]', "names 1 s")):
         tensors = {"features": FEATURES, "sample_names": np.frombuffer(names, np.uint8)}
         save_file(tensors, path)
@@ -189,10 +189,10 @@ def test_safetensors_shape_type_and_classes(tmp_path):
         (LABELS[:3], "3 labels for 4 rows"),
         (np.arange(5), "5 labels for 4 rows.*header"),
         (np.eye(4), r"shape \(4, 4\)"),
-        (np.array([0.0, 1.5, 2.5, 3.0]), "label 1.5 at sample 1.*not measurements"),
-        (np.array([0.0, np.nan, 1.0, 2.0]), "label nan at sample 1"),
-        (np.array([0.0, 1.0, np.inf, 2.0]), "label inf at sample 2"),
-        (np.array([0.0, 1.0, 1e300, 2.0]), "label 1e\\+300 at sample 2"),
+        (np.array([0.0, 1.5, 2.5, 3.0]), "label at sample 1 that is no whole.*not measurements"),
+        (np.array([0.0, np.nan, 1.0, 2.0]), "label at sample 1"),
+        (np.array([0.0, 1.0, np.inf, 2.0]), "label at sample 2"),
+        (np.array([0.0, 1.0, 1e300, 2.0]), "label at sample 2"),
         (np.array([0, 1, 2, 2**64 - 1], np.uint64), "int64"),
         (np.array([1j] * 4), "complex128"),
         (np.array([b"\xff"] * 4), "not UTF-8"),
@@ -244,6 +244,7 @@ def test_label_files_that_are_not_text_or_not_there(tmp_path):
         (",a\n0,1\n", r"column without a name.*index=False"),
         ("label\n1\n", "no column but label"),
         ("label,a,label\n1,2,3\n", "2 columns are called 'label'"),
+        ("a,b,a,label\n1,2,3,x\n", "2 columns are called 'a'"),
         ('a,b\n1,"2\n', "line 2: unexpected end of data"),
         ("a;b\n1;2\n1,5;2.5\n", "',' in line 3 and '.' in line 3; expected one of them"),
         ("a,b\n1,NA\n", "column 'b' is no number.*value is missing.*'safle schema'"),
@@ -277,7 +278,7 @@ def test_csv_column_and_encoding(tmp_path):
         ({"features": [[1.0], None]}, {}, "row 1, column 'features' has no value"),
         ({"features": [None, [1.0]]}, {}, "no first row"),
         ({"a": [1.0], "label": [None]}, {}, "row 0 has no label"),
-        ({"a": [1.0], "label": [0.5]}, {}, "label 0.5"),
+        ({"a": [1.0], "label": [0.5]}, {}, "label at sample 0 that is no whole number"),
         ({"a": [1.0]}, {"label_column": "b"}, "no column 'b'; it has a"),
         ({"a": [1.0]}, {"features_key": "b"}, "no column 'b' of lists.*only a"),
     ],

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.errors import TableError
+
 if TYPE_CHECKING:
     from polars import Series
 
@@ -34,12 +36,20 @@ class NotANumber(ValueError):
 
 
 def as_texts(column: Series) -> Series:
-    """The cells of a column as text; empty where there is no value."""
+    """The cells of a column as text; empty where there is no value.
+
+    A whole number is written without a point: with gaps, pandas' integers are floats.
+    """
     import polars as pl
 
+    if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object):
+        raise TableError(
+            f"column {column.name!r} holds {column.dtype}; expected numbers or text: leave it out"
+        )
     if column.dtype == pl.Boolean:
         column = column.replace_strict([False, True], ["False", "True"], return_dtype=pl.String)
-    return column.cast(pl.String).fill_null("")
+    texts = column.cast(pl.String).fill_null("")
+    return texts.str.strip_suffix(".0") if column.dtype.is_float() else texts
 
 
 def read_series(held: Series, column: Column, missing: Iterable[str]) -> NDArray[np.float64]:

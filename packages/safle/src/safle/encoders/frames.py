@@ -105,12 +105,16 @@ def absent_columns(schema: Schema, found: Sequence[str], *, where: str, **advice
     return absent
 
 
-def as_series(column: Any) -> Series:
+def as_series(column: Any, name: str = "") -> Series:
     """A frame's column as polars has it: numbers, or whatever else it holds as text.
 
     >>> as_series(np.array([1.5, 2.5])).to_list()
     [1.5, 2.5]
     """
+    return _as_series(column).alias(name)
+
+
+def _as_series(column: Any) -> Series:
     import polars as pl
 
     if isinstance(column, pl.Series):
@@ -144,12 +148,15 @@ def _by_schema(features: Any, found: Sequence[str], schema: Schema) -> NDArray[n
         if column.name in absent:
             continue
         try:
-            matrix[:, at] = read_series(as_series(features[column.name]), column, schema.missing)
+            held = as_series(features[column.name], column.name)
+            matrix[:, at] = read_series(held, column, schema.missing)
         except NotANumber as error:
             raise InvalidInput(
                 f"{WHERE}: row {error.row}, column {column.name!r} is no number; expected one"
                 f"{error.advice}: correct or drop it"
             ) from None
+        except TableError as error:
+            raise InvalidInput(f"{WHERE}: {error}") from None
     return matrix
 
 

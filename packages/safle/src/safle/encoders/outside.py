@@ -21,8 +21,7 @@ Ranges = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Lowest and highest values, (feature_dim,) each."""
 MOST_SHARE = 0.1
 SPARED = 8
-"""The draft of a schema leaves out the 4 smallest and the 4 largest values of a column: so many are
-no sign of another unit, however short the table is."""
+"""So many values are no sign of another unit, however short the table is."""
 ADVICE = (
     "are they in the units, and written as the levels, that the encoder was made for? Correct the "
     "table or the schema, or allow it with --allow-outside (allow_outside=True in Python)"
@@ -39,6 +38,17 @@ def as_ranges(low: ArrayLike, high: ArrayLike, feature_dim: int) -> Ranges:
     if not np.isfinite(ends).all() or (ends[0] > ends[1]).any():
         raise SettingsError("ranges must be finite, with low not above high")
     return ends
+
+
+def most_outside(present: NDArray[np.int64] | int, least: int) -> NDArray[np.float64]:
+    """Values outside that are let pass, of those ``present``.
+
+    The draft of a schema leaves out the ``least - 1`` smallest and largest values of a column.
+
+    >>> most_outside(1_000, least=5).tolist(), most_outside(60, least=20).tolist()
+    (100.0, 38.0)
+    """
+    return np.maximum(MOST_SHARE * np.asarray(present), max(SPARED, 2 * (least - 1)))
 
 
 class Outside:
@@ -92,7 +102,8 @@ class Outside:
     @property
     def too_many(self) -> NDArray[np.int64]:
         """Features of which so many values lie outside that they must be something else."""
-        many = (self.counts > MOST_SHARE * self.present) & (self.counts > SPARED)
+        schema = self._encoder.schema
+        many = self.counts > most_outside(self.present, 1 if schema is None else schema.least)
         return np.flatnonzero(many | (self.counts == self.present) & (self.counts > 0))
 
     def judge(self, *, allowed: bool) -> None:

@@ -32,6 +32,8 @@ from safle.errors import SettingsError
 MOST_COLUMNS = 1 << 16
 MOST_LEVELS = MAX_TABLE_SIZE - 2
 LABEL_COLUMN = "label"
+LEAST = 5
+"""Samples that a drafted end of a range, level or class stands for, where nobody says otherwise."""
 LISTS = {"levels", "missing", "ignore", "classes", "sparse"}
 """What a schema gives as lists."""
 
@@ -51,14 +53,18 @@ class Column:
     levels: tuple[str, ...] = ()
     optional: bool = False
     """Whether a table may lack the column: all its values are then missing."""
+    others: bool = False
+    """Whether levels beside those named are expected: too rare to be named, one by one."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", tuple(sorted(_texts(self, "levels", self.levels))))
         if len(self.levels) > MOST_LEVELS:
             raise SettingsError(f"column {self.name!r} has more than {MOST_LEVELS} levels")
         _texts(self, "unit", [self.unit])
-        if not isinstance(self.optional, bool):
-            raise SettingsError(f"column {self.name!r}: optional is neither true nor false")
+        if {type(self.optional), type(self.others)} != {bool}:
+            raise SettingsError(
+                f"column {self.name!r}: optional or others is neither true nor false"
+            )
         bounds = [self.low, self.high]
         if not all(map(_is_finite, bounds)):
             raise SettingsError(f"column {self.name!r} has a low or high that is no finite number")
@@ -92,6 +98,8 @@ class Schema:
     label_column : the column of labels
     sparse : columns that are ignored because one table has too few values in them to say what they
         are; a merge keeps those that another table knows
+    least : samples that each end of a range, level and class stood for when it was drafted: as many
+        values of a number, but for one, may lie below its range, and above it
 
     Examples
     --------
@@ -107,8 +115,11 @@ class Schema:
     classes: tuple[ClassName, ...] = ()
     label_column: str = LABEL_COLUMN
     sparse: tuple[str, ...] = ()
+    least: int = LEAST
 
     def __post_init__(self) -> None:
+        if type(self.least) is not int or self.least < 1:
+            raise SettingsError(f"least = {str(self.least)[:40]}; expected an integer above 0")
         if not 1 <= len(self.columns) <= MOST_COLUMNS:
             raise SettingsError(f"{len(self.columns)} columns; expected 1..{MOST_COLUMNS}")
         as_names(self.names, len(self.columns))
@@ -149,7 +160,10 @@ class Schema:
     def ranges(self) -> Ranges:
         """What values are expected, float64, (feature_dim,) each; of a category, its levels."""
         # Any other level is the place behind the last.
-        ends = [(0, len(c.levels) - 1) if c.is_category else (c.low, c.high) for c in self.columns]
+        ends = [
+            (0, len(c.levels) - 1 + c.others) if c.is_category else (c.low, c.high)
+            for c in self.columns
+        ]
         low, high = np.array(ends, np.float64).T
         return low, high
 
@@ -237,6 +251,7 @@ def merge_schemas(drafts: Sequence[Schema]) -> Schema:
         tuple(ignored | {name for draft in drafts for name in draft.sparse} - {*kept}),
         as_class_names([*{name for draft in drafts for name in draft.classes}]),
         labels[0],
+        least=max(draft.least for draft in drafts),
     )
 
 
@@ -256,7 +271,8 @@ def _merge_columns(columns: Sequence[Column], drafts: int) -> Column:
         )
     if first.is_category:
         levels = {level for column in columns for level in column.levels}
-        return Column(first.name, levels=tuple(levels), optional=optional)
+        others = any(column.others for column in columns)
+        return Column(first.name, levels=tuple(levels), optional=optional, others=others)
     ends = min(column.low for column in columns), max(column.high for column in columns)
     return Column(first.name, *ends, "".join(units), optional=optional)
 

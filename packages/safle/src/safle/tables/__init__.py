@@ -9,6 +9,7 @@ suffix         what is read
 .safetensors   as .npz; a ``classes`` entry in the metadata names the integer labels
 .parquet       every numeric column but the label column, or one list column ``features``
 .csv           a header line, then every column but the label column is a feature
+(a frame)      of pandas, polars or pyarrow: as .parquet
 =============  ==========================================================================
 
 Labels are optional everywhere: a table without them can be predicted, not counted.
@@ -20,13 +21,13 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.tables.common import choose_split, existing_file, listed
     from safle.tables.drafting import Draft, draft_schema
     from safle.tables.features_file import write_features_file
     from safle.tables.labels import parse_labels
     from safle.tables.moments import read_moments, write_moments
     from safle.tables.ranges import read_ranges
     from safle.tables.reading import open_table
+    from safle.tables.selection import choose_split, existing_file, listed
     from safle.tables.table import Rows, Table
     from safle.tables.writing import write_table
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import zipfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,18 +78,10 @@ DTYPES: dict[str, type] = {
 } | {"BOOL": np.bool_}
 
 
-class TensorRows(Rows):
-    """One matrix of a safetensors file."""
-
-    def __init__(self, path: Path, key: str, shape: tuple[int, int], dtype: type) -> None:
-        super().__init__(shape, dtype)
-        self._path = path
-        self._key = key
-
-    def _read(self, start: int, stop: int) -> NDArray[Any]:
-        with _opened(self._path) as file:
-            rows: NDArray[Any] = file.get_slice(self._key)[start:stop]
-            return rows
+def _read_rows(path: Path, key: str, start: int, stop: int) -> NDArray[Any]:
+    with _opened(path) as file:
+        rows: NDArray[Any] = file.get_slice(key)[start:stop]
+        return rows
 
 
 def read_safetensors_table(path: Path, selection: Selection) -> Table:
@@ -116,7 +109,7 @@ def read_safetensors_table(path: Path, selection: Selection) -> Table:
         named = features_key == "features" and SAMPLE_NAMES in file.keys()  # noqa: SIM118
         ids = _sample_names(file, path, shape[0]) if named else None
     names = _class_names(metadata.get("classes"), path)
-    rows = TensorRows(path, features_key, shape, dtype)
+    rows = Rows(shape, dtype, partial(_read_rows, path, features_key))
     return Table(rows, labels, names, metadata.get("source", ""), ids=ids)
 
 

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections import Counter
+import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from safle.encoders.cells import MISSING, as_texts, is_date, is_number, marks, normal, split_unit
-from safle.encoders.frames import as_series, frame_names
-from safle.encoders.schema import Column, Schema
-from safle.errors import TableError
-from safle.tables.common import LABEL_COLUMN, existing_file, find_label
-from safle.tables.labels import parse_labels
-from safle.tables.sheets import read_sheet
+from safle.encoders.cells import MISSING, is_date, is_number, marks, split_unit
+from safle.encoders.features import ClassName
+from safle.encoders.frames import frame_names
+from safle.encoders.outside import most_outside
+from safle.encoders.schema import LABEL_COLUMN, LEAST, Column, Schema
+from safle.errors import SafleWarning, TableError
+from safle.tables.labels import as_labels, parse_labels
+from safle.tables.selection import existing_file, find_label
+from safle.tables.sheets import Sheet, frame_sheet, read_sheet
 
-LEAST = 5
+if TYPE_CHECKING:
+    from polars import Series
+
 MOST_DISTINCT = 100
 """Of the levels of a category: text with more is a name, a number or a remark."""
 MOST_UNITS = 4
@@ -38,6 +43,11 @@ class Draft:
     schema : to be looked at, merged with those of others, and declared
     gaps : how many values are missing, by column
     left_out : why a column is no feature, by column
+
+    Examples
+    --------
+    >>> Draft(Schema((Column("age", 0, 90),)), gaps={"age": 2}, left_out={}).schema.names
+    ('age',)
     """
 
     schema: Schema
@@ -46,7 +56,8 @@ class Draft:
 
 
 def draft_schema(
-    table: Any,
+    source: str | os.PathLike[str] | Any,
+    labels: ArrayLike | None = None,
     *,
     label_column: str = LABEL_COLUMN,
     ignore: Sequence[str] = (),
@@ -54,96 +65,121 @@ def draft_schema(
     categories: Collection[str] = (),
     least: int = LEAST,
 ) -> Draft:
-    r"""Draft a schema from a table: a .csv or .parquet file, or a pandas, polars or pyarrow frame.
+    """Draft a schema from a .csv or .parquet table, or from a pandas, polars or pyarrow frame.
 
     A range leaves out the ``least - 1`` smallest and largest values and is rounded outwards;
     a level or class that fewer than ``least`` samples have is not named.
 
     Parameters
     ----------
+    labels : one for each sample, if they are no column of the table
     categories : columns that are categories though they look like numbers
 
     Examples
     --------
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "visits.csv")
-    >>> rows = ["age,sex,label", *["61,f,ill"] * 9, *["43,m,well"] * 6, "NA,d,ill"]
-    >>> _ = path.write_text("\n".join(rows))
-    >>> draft_schema(path).schema.to_json()["columns"]
+    >>> import polars
+    >>> frame = polars.DataFrame({"age": [61] * 9 + [43] * 6, "sex": ["f"] * 9 + ["m"] * 6})
+    >>> draft_schema(frame, ["ill"] * 9 + ["well"] * 6).schema.to_json()["columns"]
     {'age': {'low': 43.0, 'high': 61.0}, 'sex': {'levels': ['f', 'm']}}
     """
-    file, columns = _columns(table)
+    is_frame = bool(frame_names(source))
+    sheet = frame_sheet(source) if is_frame else read_sheet(existing_file(source, TableError))
     wanted = None if label_column == LABEL_COLUMN else label_column
-    label = find_label(file, wanted, [*columns], TableError)
-    labels = [] if label is None else [cell.strip() for cell in columns.pop(label)]
-    ignored = {*ignore, *([id_column] if id_column else [])}
-    found, gaps, left_out = [], {}, dict[str, str]()
-    sparse = []
-    for name, cells in columns.items():
-        if name in ignored:
+    label = find_label(sheet.where, wanted, sheet.names) if labels is None else None
+    ignored = {*ignore, *([id_column] if id_column else [])} & {*sheet.names}
+    found: list[Column] = []
+    gaps: dict[str, int] = {}
+    left_out: dict[str, str] = {}
+    for name in sheet.names:
+        if name == label or name in ignored:
             continue
-        present = [cell.strip() for cell in cells if normal(cell) not in marks(MISSING)]
+        if sheet.frame[name].dtype.is_nested():
+            left_out[name] = "holds lists"
+            continue
+        cells = sheet.texts(name).str.strip_chars()
+        present = cells.filter(~cells.str.to_lowercase().is_in([*marks(MISSING)]))
         drafted = _draft_column(name, present, category=name in categories, least=least)
         if isinstance(drafted, Column):
             found.append(drafted)
             gaps[name] = len(cells) - len(present)
         else:
             left_out[name] = drafted
-            sparse += [name] if drafted.startswith(TOO_LITTLE) else []
     if not found:
-        raise TableError(f"{file}: no column that could be a feature; {left_out or 'it has none'}")
-    classes = _frequent([*filter(None, labels)], least)
+        raise TableError(
+            f"{sheet.where}: no column that could be a feature; {left_out or 'it has none'}"
+        )
+    sparse = {name for name, why in left_out.items() if why.startswith(TOO_LITTLE)}
     schema = Schema(
         tuple(found),
-        ignore=tuple({*left_out, *(ignored & {*columns})} - {*sparse}),
-        classes=tuple(parse_labels(classes, where=str(file)).tolist()),
+        ignore=tuple({*left_out, *ignored} - sparse),
+        classes=_draft_classes(_labels(sheet, label, labels), sheet.where, least),
         label_column=label_column,
         sparse=tuple(sparse),
+        least=least,
     )
     return Draft(schema, gaps, left_out)
 
 
-def _columns(table: Any) -> tuple[Path | str, dict[str, list[str]]]:
-    """What the table is called, and the texts of its columns."""
-    if names := frame_names(table):
-        return "the frame", {name: as_texts(as_series(table[name])).to_list() for name in names}
-    file = existing_file(table, TableError)
-    sheet = read_sheet(file)
-    return file, {name: sheet.texts(at).to_list() for at, name in enumerate(sheet.names)}
+def _labels(sheet: Sheet, label: str | None, labels: ArrayLike | None) -> NDArray[Any]:
+    if labels is not None:
+        return as_labels(labels, where="the array of labels")
+    cells = [] if label is None else sheet.texts(label).str.strip_chars().to_list()
+    return parse_labels([*filter(None, cells)], where=sheet.where)
 
 
-def _draft_column(name: str, present: Sequence[str], *, category: bool, least: int) -> Column | str:
+def _draft_classes(labels: NDArray[Any], where: str, least: int) -> tuple[ClassName, ...]:
+    names, times = np.unique(labels, return_counts=True)
+    rare = times < least
+    if rare.any():
+        warnings.warn(
+            f"{where}: classes that fewer than {least} samples have are not named: the schema's "
+            f"encoder refuses their {times[rare].sum()} samples. Add the names to 'classes' in the "
+            "schema, or drop the samples",
+            SafleWarning,
+            stacklevel=3,
+        )
+    classes: list[ClassName] = names[~rare].tolist()
+    return tuple(classes)
+
+
+def _draft_column(name: str, present: Series, *, category: bool, least: int) -> Column | str:
     """A column from its cells that are not missing, or why it is none."""
     if len(present) < 2 * least:
         return f"{TOO_LITTLE[0]} in fewer than {2 * least} samples"
+    distinct, places, times = np.unique(
+        np.array(present.to_list()), return_inverse=True, return_counts=True
+    )
     if not category:
-        values, units = _numbers(present)
+        numbers, units = _numbers(distinct)
         if len(units) == 1:
-            return _draft_number(name, values, *units, least=least)
+            return _draft_number(name, numbers[places], *units, least=least)
         if 1 < len(units) <= MOST_UNITS:
             return f"is in several units: {', '.join(sorted(units))}"
-        if sum(map(is_date, present)) > len(present) / 2:
+        if times[[is_date(text) for text in distinct]].sum() > len(present) / 2:
             return "holds dates: turn them into an age or a number of days"
-    if len({*present}) > MOST_DISTINCT:
+    if len(distinct) > MOST_DISTINCT:
         return f"holds text of more than {MOST_DISTINCT} kinds: names, numbers or remarks?"
-    levels = _frequent(present, least)
-    return Column(name, levels=tuple(levels)) if levels else "has no level that is frequent enough"
+    levels = tuple(distinct[times >= least].tolist())
+    if not levels:
+        return "has no level that is frequent enough"
+    others = bool(times[times < least].sum() > most_outside(len(present), least))
+    return Column(name, levels=levels, others=others)
 
 
-def _numbers(present: Sequence[str]) -> tuple[list[float], set[str]]:
+def _numbers(distinct: NDArray[np.str_]) -> tuple[NDArray[np.float64], set[str]]:
     """The cells as numbers, and the units behind them; no units if they are no numbers."""
     values, units = [], set()
-    for cell in present:
+    for cell in distinct.tolist():
         value, unit = (float(cell), "") if is_number(cell) else split_unit(cell)
         if not (unit or is_number(cell)) or not math.isfinite(value):
-            return [], set()
+            return np.array([]), set()
         values.append(value)
         units.add(unit)
     # Where some say it, the others mean it.
-    return values, units - {""} or units
+    return np.array(values), units - {""} or units
 
 
-def _draft_number(name: str, values: Sequence[float], unit: str, *, least: int) -> Column | str:
+def _draft_number(name: str, values: NDArray[np.float64], unit: str, *, least: int) -> Column | str:
     inner = np.sort(values)[least - 1 : len(values) - least + 1]
     low, high = float(inner[0]), float(inner[-1])
     if low == high:
@@ -155,7 +191,3 @@ def _draft_number(name: str, values: Sequence[float], unit: str, *, least: int) 
     )
     in_name = _UNIT_IN_NAME.fullmatch(name)
     return Column(name, low, high, unit or (in_name[1] if in_name else ""))
-
-
-def _frequent(texts: Sequence[str], least: int) -> list[str]:
-    return [text for text, times in Counter(texts).items() if times >= least]

@@ -42,8 +42,8 @@ def as_labels(values: ArrayLike, *, where: str) -> NDArray[Any]:
         if not fits.all():
             sample = int(np.argmin(fits))
             raise TableError(
-                f"{where} has label {array[sample]!s} at sample {sample}; expected classes, "
-                "not measurements: save the labels as integers or strings"
+                f"{where} has a label at sample {sample} that is no whole number; expected "
+                "classes, not measurements: save the labels as integers or strings"
             )
     if array.dtype.kind == "S":
         try:
@@ -86,10 +86,12 @@ def name_labels(labels: NDArray[Any], names: tuple[str, ...], *, where: str) -> 
     """
     if labels.dtype.kind == "U":
         return labels
-    if labels.size and not 0 <= labels.min() <= labels.max() < len(names):
+    unknown = (labels < 0) | (labels >= len(names))
+    if unknown.any():
         raise TableError(
-            f"{where} has labels from {labels.min()} to {labels.max()}, but its metadata names "
-            f"{len(names)} classes, 0 to {len(names) - 1}; correct 'classes' or the labels"
+            f"{where} has a label at sample {int(np.argmax(unknown))} that is no class, its "
+            f"metadata names {len(names)} classes, 0 to {len(names) - 1}; correct 'classes' or the "
+            "labels"
         )
     named: NDArray[np.str_] = np.array(names, dtype=np.str_)[labels]
     return named

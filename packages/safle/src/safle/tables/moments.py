@@ -18,7 +18,7 @@ from safle.basics import atomic
 from safle.encoders.calibration import DeclaredMoments
 from safle.encoders.source import as_source
 from safle.errors import InvalidInput, SettingsError, TableError
-from safle.tables.common import existing_file
+from safle.tables.selection import existing_file
 
 
 def write_moments(

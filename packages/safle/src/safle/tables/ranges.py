@@ -31,7 +31,7 @@ def read_ranges(path: str | os.PathLike[str]) -> DeclaredRange:
     if file.suffix.lower() == ".toml":
         return _from_schema(Schema.read(file), file)
     sheet = read_csv(file)
-    columns = {name: sheet.texts(at).to_list() for at, name in enumerate(sheet.names)}
+    columns = {name: sheet.texts(name).to_list() for name in sheet.names}
     with naming(file):
         return _from_columns(columns)
 

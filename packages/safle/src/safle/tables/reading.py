@@ -1,4 +1,4 @@
-"""A path -> a table: picks the reader by suffix and joins features with labels."""
+"""A path or a frame -> a table: picks the reader by suffix and joins features with labels."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -6,33 +6,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from safle.encoders.frames import frame_names
 from safle.encoders.schema import Schema
 from safle.errors import TableError
 from safle.tables.arrays import read_npy_table, read_npz_table, read_safetensors_table
 from safle.tables.columns import read_column_table
-from safle.tables.common import existing_file
 from safle.tables.labels import as_labels, name_labels, read_label_file
-from safle.tables.selection import Selection
+from safle.tables.selection import Selection, existing_file
+from safle.tables.sheets import frame_sheet, read_sheet
 from safle.tables.table import Table, check_features
 
-# A reader gives labels as the file has them.
-_READERS: dict[str, Callable[[Path, Selection], Table]] = {
-    ".npz": read_npz_table,
-    ".npy": read_npy_table,
-    ".safetensors": read_safetensors_table,
-    ".parquet": read_column_table,
-    ".csv": read_column_table,
-}
 _ARCHIVES = frozenset({".zip", ".tar", ".tgz", ".tbz2", ".txz"})
 """Endings of collections of images, as safle-images reads them."""
 
 
 def open_table(
-    path: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Any,
     *,
-    labels: str | os.PathLike[str] | None = None,
+    labels: str | os.PathLike[str] | ArrayLike | None = None,
     split: str | None = None,
     features_key: str | None = None,
     labels_key: str | None = None,
@@ -42,35 +35,30 @@ def open_table(
     weight_column: str | None = None,
     schema: Schema | None = None,
 ) -> Table:
-    """Open a file of features, with labels if there are any.
+    """Open a file or a frame of features, with labels if there are any.
 
     Parameters
     ----------
-    path : .npz, .npy, .safetensors, .parquet or .csv
+    source
+        A .npz, .npy, .safetensors, .parquet or .csv file, or a pandas, polars or pyarrow frame.
     labels
-        A second file with the labels, used instead of any in ``path``: a .npy array, or a
-        .txt or .csv file with one label a line and no header.
+        Instead of any in ``source``: an array, a .npy file, or a .txt or .csv file with one label
+        a line and no header.
     split
         Which ``<split>_features`` and ``<split>_labels`` (.npz, .safetensors), if several.
-    features_key
-        The array (.npz, .safetensors) or list column (.parquet) of features, if it is not
-        called ``features`` or ``X``.
-    labels_key
-        The array of labels (.npz, .safetensors), if it is not called ``labels`` or ``y``.
+    features_key, labels_key
+        The arrays (.npz, .safetensors) of features and labels, if they are not called ``features``
+        and ``labels``, or ``X`` and ``y``; or the column of lists (.parquet).
     label_column
-        The column of labels (.parquet, .csv). By default it is the schema's, or ``label``, and
-        may be missing.
+        The column of labels. By default it is the schema's, or ``label``, and may be missing.
     ignore
-        Columns (.parquet, .csv) that are not read, if they are there.
-    id_column
-        The column that says what each sample is called (.parquet, .csv): no feature, kept
-        as the table's ``ids``.
-    weight_column
-        The column that says how often each sample is counted (.parquet, .csv), in whole numbers:
-        no feature, kept as the table's ``weights``.
+        Columns that are not read, if they are there.
+    id_column, weight_column
+        The columns that say what each sample is called, and how often it is counted: no features,
+        kept as the table's ``ids`` and ``weights``.
     schema
-        What the columns (.parquet, .csv) are, as an encoder of kind ``table`` declares it:
-        levels become numbers, and what is missing NaN.
+        What the columns are, as an encoder of kind ``table`` declares it: levels become numbers,
+        and what is missing NaN.
 
     Returns
     -------
@@ -79,38 +67,54 @@ def open_table(
         file whose metadata has ``classes`` become those names, and a .csv column in which
         every label is an integer is one of integers.
 
-    Raises
-    ------
-    TableError
-        The file cannot be used.
-
     Examples
     --------
-    >>> import tempfile, pathlib
-    >>> from safle.tables import write_table
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "pets.csv")
-    >>> write_table(path, [[46.0, 4.5], [60.0, 23.0]], ["cat", "dog"])
-    >>> table = open_table(path)
+    >>> import polars
+    >>> frame = polars.DataFrame({"length": [46.0, 60.0], "label": ["cat", "dog"]})
+    >>> table = open_table(frame)
     >>> table.features[:].tolist(), table.labels.tolist()
-    ([[46.0, 4.5], [60.0, 23.0]], ['cat', 'dog'])
+    ([[46.0], [60.0]], ['cat', 'dog'])
     """
-    names = label_column, tuple(ignore), id_column, weight_column
-    selection = Selection(split, features_key, labels_key, *names, schema)
+    columns = label_column, tuple(ignore), id_column, weight_column
+    selection = Selection(split, features_key, labels_key, *columns, schema)
+    if frame_names(source):
+        where, table = "the frame", read_column_table(frame_sheet(source), selection)
+    else:
+        where, table = str(source), _read_file(source, selection)
+    check_features(table.features, where=f"{where}: the array of features")
+    found: Any = table.labels if labels is None else labels
+    if isinstance(found, str | os.PathLike):
+        where = str(found)
+        found = read_label_file(existing_file(found, TableError))
+    return table if found is None else replace(table, labels=_labels(found, table, where=where))
+
+
+def _read_file(path: str | os.PathLike[str], selection: Selection) -> Table:
     _refuse_images(path)
     file = existing_file(path, TableError)
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
         raise TableError(f"{file}: unknown kind of file; expected one of {', '.join(_READERS)}")
     try:
-        table = reader(file, selection)
-        label_file = None if labels is None else existing_file(labels, TableError)
-        found = table.labels if label_file is None else read_label_file(label_file)
+        return reader(file, selection)
     except OSError as error:
         raise TableError(f"{file}: cannot be read: {error}") from error
-    check_features(table.features, where=f"{file}: the array of features")
-    if found is None:
-        return table
-    return replace(table, labels=_labels(found, table, where=str(label_file or file)))
+
+
+def _read_column_file(path: Path, selection: Selection) -> Table:
+    csv_only = () if path.suffix.lower() == ".parquet" else ("features_key",)
+    selection.refuse(path, "split", "labels_key", *csv_only)
+    return read_column_table(read_sheet(path), selection)
+
+
+# A reader gives labels as the file has them.
+_READERS: dict[str, Callable[[Path, Selection], Table]] = {
+    ".npz": read_npz_table,
+    ".npy": read_npy_table,
+    ".safetensors": read_safetensors_table,
+    ".parquet": _read_column_file,
+    ".csv": _read_column_file,
+}
 
 
 def _refuse_images(path: str | os.PathLike[str]) -> None:
@@ -125,7 +129,7 @@ def _refuse_images(path: str | os.PathLike[str]) -> None:
         )
 
 
-def _labels(found: NDArray[Any], table: Table, *, where: str) -> NDArray[Any]:
+def _labels(found: ArrayLike, table: Table, *, where: str) -> NDArray[Any]:
     labels = as_labels(found, where=f"{where}: the array of labels")
     rows = len(table)
     if len(labels) != rows:

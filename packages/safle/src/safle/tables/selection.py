@@ -1,12 +1,12 @@
-"""Which arrays of a file are the features and the labels."""
+"""What a caller asked for: which file, which arrays or columns of it."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from safle.encoders.schema import Schema
-from safle.errors import TableError
-from safle.tables.common import LABEL_COLUMN, choose_split, find_label, listed, refuse_options
+from safle.encoders.schema import LABEL_COLUMN, Schema
+from safle.errors import SafleError, TableError
 
 COLUMN_OPTIONS = ("label_column", "ignore", "id_column", "weight_column")
 """What applies only to files whose columns have names."""
@@ -29,7 +29,13 @@ class Selection:
 
     def refuse(self, path: Path, *options: str) -> None:
         """Raise if one of ``options``, which this kind of file has no use for, was given."""
-        refuse_options(path, f"{path.suffix} files", self, *options, error=TableError)
+        for option in options:
+            value = getattr(self, option)
+            if value != getattr(type(self), option):
+                raise TableError(
+                    f"{path}: {option}={str(value)!r} does not apply to {path.suffix} files; "
+                    "leave it out"
+                )
 
     def keys(self, path: Path, available: Iterable[str]) -> tuple[str, str | None]:
         """The keys of the features and of the labels, the latter None if there are none."""
@@ -40,17 +46,17 @@ class Selection:
             return features_key, _existing(path, self.labels_key, present, "labels_key")
         return features_key, next((k for k in _partners(features_key) if k in present), None)
 
-    def passed_over(self, path: Path, names: list[str]) -> set[str]:
+    def passed_over(self, where: str, names: list[str]) -> set[str]:
         """Columns that are neither features nor labels."""
         own = {"id_column": self.id_column, "weight_column": self.weight_column}
-        given = [_existing(path, key, names, name) for name, key in own.items() if key is not None]
+        given = [_existing(where, key, names, name) for name, key in own.items() if key is not None]
         declared = () if self.schema is None else (*self.schema.ignore, *self.schema.sparse)
         return {*self.ignore, *declared, *given}
 
-    def label_in(self, path: Path, names: list[str]) -> str | None:
+    def label_in(self, where: str, names: list[str]) -> str | None:
         """The column of labels among ``names``; it may be missing unless it was asked for."""
         usual = LABEL_COLUMN if self.schema is None else self.schema.label_column
-        return find_label(path, self.label_column, names, TableError, usual)
+        return find_label(where, self.label_column, names, usual)
 
     def _features_key(self, path: Path, present: list[str]) -> str:
         if self.features_key is not None:
@@ -95,9 +101,72 @@ def _partners(features_key: str) -> list[str]:
     return [partner for _, partner in _PAIRS]
 
 
-def _existing(path: Path, key: str, present: list[str], option: str) -> str:
+def _existing(where: object, key: str, present: list[str], option: str) -> str:
     if key not in present:
         raise TableError(
-            f"{path}: {option} is {key!r}, but it has {listed(present) or 'no arrays'}"
+            f"{where}: {option} is {key!r}, but it has {listed(present) or 'no arrays'}"
         )
     return key
+
+
+def find_label(
+    where: object, wanted: str | None, names: list[str], usual: str = LABEL_COLUMN
+) -> str | None:
+    """The column of labels among ``names``; the ``usual`` one may be missing, a wanted one not."""
+    if wanted is None:
+        return usual if usual in names else None
+    if wanted not in names:
+        raise TableError(f"{where}: no column {wanted!r}; it has {listed(names)}")
+    return wanted
+
+
+def existing_file(path: str | os.PathLike[str], error: type[SafleError]) -> Path:
+    """``path``, if it is a regular file with something in it.
+
+    >>> existing_file("nowhere.csv", SafleError)
+    Traceback (most recent call last):
+    safle.errors.SafleError: nowhere.csv: no such file or folder
+    """
+    file = Path(path)
+    if file.is_dir():
+        raise error(f"{file}: is a directory; expected a file in it")
+    if not file.exists():
+        raise error(f"{file}: no such file or folder")
+    if not file.is_file():
+        raise error(f"{file}: not a regular file; copy its contents into one")
+    if file.stat().st_size == 0:
+        raise error(f"{file}: is empty; copy or export it again")
+    return file
+
+
+def choose_split(
+    where: object,
+    wanted: str | None,
+    available: Iterable[str | None],
+    error: type[SafleError],
+    instead: str = "no splits: leave it out",
+) -> str | None:
+    """The split to read; None if there are none. ``instead`` says what else there is.
+
+    >>> choose_split("data", "test", ["train", "test"], SafleError)
+    'test'
+    """
+    names = sorted({name for name in available if name is not None})
+    if wanted is None and len(names) > 1:
+        raise error(
+            f"{where}: has the splits {listed(names)}; say which with --split NAME "
+            "(split= in Python)"
+        )
+    if wanted is not None and wanted not in names:
+        raise error(f"{where}: no split {wanted!r}; it has {listed(names) or instead}")
+    return wanted if wanted is not None else next(iter(names), None)
+
+
+def listed(names: Iterable[str], most: int = 20) -> str:
+    """Names separated by commas, the first ``most`` of them.
+
+    >>> listed("abc", most=2)
+    'a, b, ...'
+    """
+    known = list(names)
+    return ", ".join(known[:most]) + (", ..." if len(known) > most else "")

@@ -1,18 +1,20 @@
-"""Sheets: the columns of a CSV or Parquet file, by name, as polars holds them."""
+"""Sheets: columns with names, from a CSV file, a Parquet file or a frame, as polars holds them."""
 
 from __future__ import annotations
 
 import csv
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from safle.encoders.cells import COMMA, POINT, as_texts, is_number, with_points
+from safle.encoders.frames import WHERE, as_series, frame_names
 from safle.errors import TableError
 
 if TYPE_CHECKING:
@@ -36,32 +38,36 @@ class Sheet:
 
     Attributes
     ----------
-    names, columns : as they stand in the file; texts, if it is a CSV file
+    where : what errors call it
+    frame : its columns; texts, if it is a CSV file
     is_text : whether all columns are texts
-    decimal_comma : whether fractions have a comma
     line_of : where a row stands in the file
+    decimal_comma : whether fractions have a comma
     """
 
-    path: Path
-    names: list[str]
-    columns: list[Series]
-    is_text: bool
-    line_of: Callable[[int], int]
+    where: str
+    frame: DataFrame
+    is_text: bool = False
+    line_of: Callable[[int], int] = int
     decimal_comma: bool = False
 
-    def __len__(self) -> int:
-        return len(self.columns[0])
+    @property
+    def names(self) -> list[str]:
+        return self.frame.columns
 
-    def texts(self, at: int) -> Series:
+    def __len__(self) -> int:
+        return self.frame.height
+
+    def texts(self, name: str) -> Series:
         """The cells of a column as text, fractions with a point; empty where there is no value."""
-        texts = as_texts(self.columns[at])
+        texts = as_texts(self.frame[name])
         return with_points(texts) if self.decimal_comma else texts
 
     def refuse(self, row: int, problem: str) -> NoReturn:
         """`TableError` about what stands in a row."""
         line = self.line_of(row)
         kind = "line" if self.is_text else "row"
-        raise TableError(f"{self.path}: {kind} {line}{problem}", line=line)
+        raise TableError(f"{self.where}: {kind} {line}{problem}", line=line)
 
 
 def read_sheet(path: Path) -> Sheet:
@@ -73,27 +79,31 @@ def read_sheet(path: Path) -> Sheet:
     return reader(path)
 
 
+def frame_sheet(frame: Any) -> Sheet:
+    """The columns of a pandas, polars or pyarrow frame."""
+    import polars as pl
+
+    return Sheet(WHERE, pl.DataFrame([as_series(frame[name], name) for name in frame_names(frame)]))
+
+
 def read_csv(path: Path) -> Sheet:
     """All cells of a CSV file, as texts; its header tells the delimiter."""
     import polars as pl
 
     delimiter, header = _find_header(path)
-    columns = _read_fast(path, delimiter, len(header))
-    if columns is None:
+    frame = _read_fast(path, delimiter, header)
+    if frame is None:
         rows = [row for _, row in _rows(path, delimiter)]
-        cells: list[Any] = [*zip(*rows, strict=True)] if rows else [() for _ in header]
-        columns = [pl.Series(column, dtype=pl.String) for column in cells]
+        frame = pl.DataFrame(rows, dict.fromkeys(header, pl.String), orient="row")
 
     def line_of(row: int) -> int:
         return next(islice(_rows(path, delimiter), row, None))[0]
 
-    sheet = Sheet(path, header, columns, is_text=True, line_of=line_of)
-    if delimiter == "," or not _has_decimal_commas(sheet):
-        return sheet
-    return Sheet(path, header, columns, is_text=True, line_of=line_of, decimal_comma=True)
+    sheet = Sheet(str(path), frame, is_text=True, line_of=line_of)
+    return replace(sheet, decimal_comma=delimiter != "," and _has_decimal_commas(sheet))
 
 
-def _read_fast(path: Path, delimiter: str, width: int) -> list[Series] | None:
+def _read_fast(path: Path, delimiter: str, header: list[str]) -> DataFrame | None:
     """The cells by polars; None if a row is odd, which Python's reader explains, or can read."""
     import polars as pl
 
@@ -107,32 +117,32 @@ def _read_fast(path: Path, delimiter: str, width: int) -> list[Series] | None:
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
-    columns = frame.get_columns()
     # In a blank line, and in one that is cut short, the last cell is empty.
-    odd = len(columns) != width or (columns[-1] == "").any()
-    return None if odd else columns
+    if frame.width != len(header) or (frame.get_columns()[-1] == "").any():
+        return None
+    frame.columns = header
+    return frame
 
 
 def _has_decimal_commas(sheet: Sheet) -> bool:
-    found: dict[str, int] = {}
-    for mark, pattern in ((",", COMMA), (".", POINT)):
-        rows = [column.str.contains(pattern).arg_max() for column in sheet.columns if len(column)]
-        held = [
-            row
-            for row, column in zip(rows, sheet.columns, strict=False)
-            if row is not None and column.str.contains(pattern)[row]
-        ]
-        if held:
-            found[mark] = min(held)
-    if len(found) > 1:
-        comma, point = (sheet.line_of(row) for row in found.values())
+    comma, point = (_first_row(sheet.frame, pattern) for pattern in (COMMA, POINT))
+    if comma is not None and point is not None:
+        lines = sheet.line_of(comma), sheet.line_of(point)
         raise TableError(
-            f"{sheet.path}: fractions have ',' in line {comma} and '.' in line {point}; expected "
-            "one of them: is the comma a decimal comma, or does it separate thousands? Write "
-            "numbers one way",
-            line=max(comma, point),
+            f"{sheet.where}: fractions have ',' in line {lines[0]} and '.' in line {lines[1]}; "
+            "expected one of them: is the comma a decimal comma, or does it separate thousands? "
+            "Write numbers one way",
+            line=max(lines),
         )
-    return "," in found
+    return comma is not None
+
+
+def _first_row(frame: DataFrame, pattern: str) -> int | None:
+    """The first row in which a cell matches."""
+    import polars as pl
+
+    found = frame.select(pl.any_horizontal(pl.all().str.contains(pattern))).to_series()
+    return found.arg_max() if found.any() else None
 
 
 def _find_header(path: Path) -> tuple[str, list[str]]:
@@ -150,6 +160,9 @@ def _find_header(path: Path) -> tuple[str, list[str]]:
             f"{path}: line 1 has a column without a name; expected a header that names every "
             "column (pandas: to_csv(..., index=False))"
         )
+    name, times = Counter(header).most_common(1)[0]
+    if times > 1:
+        raise TableError(f"{path}: {times} columns are called {name!r}; expected one")
     # Columns called 0, 1, 2, ... are what pandas writes for a plain matrix.
     if all(map(is_number, header)) and header != [str(at) for at in range(len(header))]:
         raise TableError(
@@ -204,11 +217,10 @@ def _decoded(path: Path, lines: Iterator[str]) -> Iterator[str]:
 def read_parquet(path: Path) -> Sheet:
     """All columns of a Parquet file, of whatever types."""
     frame = _read_parquet(path)
-    names = [name for name in frame.columns if not name.startswith(_INDEX_PREFIX)]
-    if not names:
+    frame = frame.select(name for name in frame.columns if not name.startswith(_INDEX_PREFIX))
+    if not frame.width:
         raise TableError(f"{path}: has no columns; expected features")
-    columns = [frame.get_column(name) for name in names]
-    return Sheet(path, names, columns, is_text=False, line_of=lambda row: row)
+    return Sheet(str(path), frame)
 
 
 def _read_parquet(path: Path) -> DataFrame:

@@ -1,8 +1,7 @@
 """A table: features (samples, feature_dim) with or without labels, in memory or on disk."""
 
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -13,7 +12,7 @@ from safle.encoders.names import find_places
 from safle.errors import InvalidInput, SafleWarning, TableError
 
 
-class Rows(ABC):
+class Rows:
     """Features that stay in their file until they are sliced.
 
     An array-like: ``rows[10:20]`` and ``rows[indices]`` read what they need,
@@ -23,27 +22,31 @@ class Rows(ABC):
     ----------
     shape : (sample_count, feature_dim)
     dtype : what every read returns
+    read : gives rows ``start`` to ``stop``, at least one
+
+    Examples
+    --------
+    >>> rows = Rows((9, 1), float, lambda start, stop: np.arange(start, stop, dtype=float)[:, None])
+    >>> rows[[3, 5]].tolist()
+    [[3.0], [5.0]]
     """
 
     ndim = 2
 
-    def __init__(self, shape: tuple[int, int], dtype: DTypeLike) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        dtype: DTypeLike,
+        read: Callable[[int, int], NDArray[Any]],
+    ) -> None:
         self.shape = shape
         self.dtype: np.dtype[Any] = np.dtype(dtype)
-
-    @abstractmethod
-    def _read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows ``start`` to ``stop``, at least one."""
+        self._read = read
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows ``start`` to ``stop``, shape (stop - start, feature_dim)."""
         # Libraries disagree on slices of nothing.
         return self._read(start, stop) if start < stop else np.empty((0, self.shape[1]), self.dtype)
-
-    def blocks(self, size: int) -> Iterator[NDArray[Any]]:
-        """All rows in order, ``size`` at a time, the last block perhaps fewer."""
-        for start in range(0, len(self), size):
-            yield self.read(start, min(start + size, len(self)))
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -146,20 +149,11 @@ class Table:
         """
         if size < 1:
             raise InvalidInput(f"a batch of {size} samples; expected at least 1")
-        start = 0
-        for block in _blocks(self.features, size):
-            stop = start + len(block)
-            yield block, None if self.labels is None else self.labels[start:stop]
-            start = stop
-
-
-def _blocks(features: NDArray[Any] | Rows, size: int) -> Iterator[NDArray[Any]]:
-    if isinstance(features, Rows):
-        yield from features.blocks(size)
-        return
-    native = features.dtype.newbyteorder("=")
-    for start in range(0, len(features), size):
-        yield np.ascontiguousarray(features[start : start + size], dtype=native)
+        native = self.features.dtype.newbyteorder("=")
+        for start in range(0, len(self), size):
+            part = slice(start, start + size)
+            block = np.ascontiguousarray(self.features[part], dtype=native)
+            yield block, None if self.labels is None else self.labels[part]
 
 
 def check_features(

@@ -11,9 +11,9 @@ from safetensors.numpy import save_file
 
 from safle.basics.atomic import replacing
 from safle.encoders.features import as_labels
+from safle.encoders.schema import LABEL_COLUMN
 from safle.errors import InvalidInput, TableError
 from safle.tables.arrays import class_names_text
-from safle.tables.common import LABEL_COLUMN
 from safle.tables.table import check_features
 
 _ROWS_AT_ONCE = 1024
