@@ -1,16 +1,19 @@
 """Every command and every snippet of README and docs runs, as pasted.
 
-The guides are in `test_guides`, the pages that go on with the demo's files in `test_demo_and_docs`,
-and what no test can run is in `support.pages.NOT_RUN`, with the reason.
+The four hospitals of the first guide go through README and the pages of `STORY`, each on a copy of the
+guide's folder. The guides themselves are in `test_guides`, and what no test can run is in
+`support.pages.NOT_RUN`, with the reason.
 """
 
 from __future__ import annotations
 
 import io
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,14 +22,12 @@ import numpy as np
 import pytest
 
 import safle
+from safle.site.airlock import Airlock, Question
 from support.pages import NOT_RUN, PAGES, ROOT, blocks, commands, run_line, run_python
 from support.pages import runs_here as runs
 
 GUIDES = {f"docs/guides/{name}.md" for name in ("build", "hospital", "research")}
-OF_THE_DEMO = {
-    *("README.md", "docs/file-federation.md", "docs/private-sums.md"),
-    "docs/differential-privacy.md",
-}
+STORY = ("file-federation", "private-sums", "differential-privacy")
 OF_ITS_OWN = {"docs/exporting.md"}
 """In tests/equivalence, which compares what the blocks print."""
 SHORT = """
@@ -35,12 +36,6 @@ table1 = {methods = ["afl", "safle"], scenarios = ["iid"]}
 """
 
 Digits = tuple[np.ndarray, np.ndarray]
-
-
-def write_table(path: Path, features: np.ndarray, labels: np.ndarray) -> None:
-    names = [f"f{at}" for at in range(features.shape[1])]
-    rows = [",".join([*map(str, row), label]) for row, label in zip(features, labels, strict=True)]
-    path.write_text("\n".join([",".join([*names, "label"]), *rows]) + "\n")
 
 
 @pytest.fixture
@@ -64,6 +59,26 @@ def statistics(place: Path, digits: Digits) -> Callable[[str, slice], None]:
     return write
 
 
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the first guide leaves behind."""
+    folder = tmp_path_factory.mktemp("hospitals")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("SAFLE_LOG", str(folder / "log.sqlite"))
+        for block in blocks(ROOT / "docs/guides/hospital.md", "sh"):
+            for line in block.splitlines():
+                run_line(line, monkeypatch)
+    return folder
+
+
+@pytest.fixture
+def hospitals(walked: Path, place: Path) -> Path:
+    """A copy of that folder, in which a page goes on."""
+    shutil.copytree(walked, place, dirs_exist_ok=True)
+    return place
+
+
 def test_every_page_with_code_is_in_some_test() -> None:
     pages = {
         str(page.relative_to(ROOT))
@@ -71,8 +86,8 @@ def test_every_page_with_code_is_in_some_test() -> None:
         if any(map(runs, commands(page))) or blocks(page, "python")
     }
     here = {f"docs/{name}.md" for name in ("backbones", "deployment", "release", "scale")}
-    here |= {f"docs/{name}.md" for name in ("experiments", "reproduction", "heads")}
-    assert pages == here | GUIDES | OF_THE_DEMO | OF_ITS_OWN
+    here |= {f"docs/{name}.md" for name in ("experiments", "reproduction", "heads", *STORY)}
+    assert pages == here | GUIDES | OF_ITS_OWN | {"README.md"}
 
 
 def test_what_is_not_run_is_still_there() -> None:
@@ -120,22 +135,37 @@ def test_backbones(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", STORY)
+def test_the_story_goes_on(name: str, hospitals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = list(filter(runs, commands(ROOT / f"docs/{name}.md")))
+    assert len(lines) > 5
+    for line in lines:
+        run_line(line, monkeypatch)
+    assert lines[0].startswith("safle ")
+
+
+@pytest.mark.slow
+def test_readme(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = list(filter(runs, commands(ROOT / "README.md")))
+    assert len(lines) > 5
+    for line in lines:
+        run_line(line, monkeypatch)
+
+
+@pytest.mark.slow
 def test_release(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    hospitals: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    features = np.random.default_rng(0).random((80, 3)).round(2)
-    labels = np.array(["rare"] * 3 + ["well"] * 77)
-    write_table(place / "hospital_a.csv", features, labels)
-    safle.make_encoder(safle.PublicSample(features), "linear").save(place / "encoder.safetensors")
-    Path("policy.toml").write_text("least_per_class = 5\n")
     if shutil.which("ssh-keygen") is None:
         pytest.skip("needs ssh-keygen")
     page = ROOT / "docs/release.md"
+    Path("policy.toml").write_text(blocks(page, "toml")[0])
+    Path("c.stats").unlink()
     refused, *lines = commands(page)
     run_line(refused, monkeypatch, code=1)
     shown = re.search(r"^error: .*$", page.read_text(), re.MULTILINE)[0]
     assert shown in capsys.readouterr().err
-    assert not Path("a.stats").exists()
+    assert not Path("c.stats").exists()
     run_line(refused.replace("--policy policy.toml ", ""), monkeypatch)
     for line in lines:
         monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
@@ -159,27 +189,41 @@ def test_scale(
     assert Path("total.stats").read_bytes() == Path("whole.stats").read_bytes()
 
 
+def watch_until_answered(line: str) -> None:
+    """Run a command that does not end, ask what it watches for, and stop it after the answer."""
+    airlock = Airlock(Path("inbox"), Path("outbox"))
+    airlock.inbox.mkdir()
+    airlock.outbox.mkdir()
+    encoder = Path("encoder.safetensors")
+    expects = {"fingerprint": safle.load_encoder(encoder).fingerprint}
+    question = Question("count", {encoder.name: encoder.read_bytes()}, expects)
+    airlock.ask(question)
+    program, *arguments = shlex.split(line)
+    watching = subprocess.Popen([Path(sys.executable).parent / program, *arguments])
+    try:
+        deadline = time.monotonic() + 120
+        while (found := airlock.find_answer(question)) is None:
+            assert watching.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    finally:
+        watching.kill()
+        watching.wait()
+    assert found == Path("a.stats").read_bytes()
+
+
 @pytest.mark.slow
-def test_deployment(
-    place: Path,
-    digits: Digits,
-    statistics: Callable[[str, slice], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_deployment(hospitals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("flwr")
-    features, labels = digits
-    np.savez("train.npz", features=features[:400], labels=labels[:400])
-    for at, name in enumerate(("hospital-a", "hospital-b", "late")):
-        statistics(f"{name}.stats", slice(100 * at, 100 * at + 100))
-    run_line(
-        "safle store add store --encoder encoder.safetensors hospital-a.stats hospital-b.stats",
-        monkeypatch,
-    )
+    Path("policy.toml").write_text(blocks(ROOT / "docs/release.md", "toml")[0])
     for line in filter(runs, commands(ROOT / "docs/deployment.md")):
-        run_line(line, monkeypatch)
+        if line.endswith(" --watch"):
+            watch_until_answered(line)
+        else:
+            run_line(line, monkeypatch)
     assert Path("simulation/model.safetensors").exists()
     assert Path("federation/nodes/hospital-c/node/start.sh").exists()
-    assert Path("model.safetensors").exists()
+    assert Path("model-with-d.safetensors").exists()
 
 
 @pytest.mark.slow

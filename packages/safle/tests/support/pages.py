@@ -20,7 +20,6 @@ NOT_RUN = {
     r"python -m benchmarks ": "takes minutes; test_benchmarks.py runs every benchmark in small",
     r"safle experiment all ": "takes hours; test_experiments.py runs it on digits",
     r"safle experiment .* hf:": "downloads; safle-lab's test_images.py has images of its own",
-    r"safle airlock .* --watch": "does not end; safle-flower's test_deployment.py starts watch.sh",
     r"safle sum s3:": "needs a bucket; test_summing.py has other addresses and clusters",
 }
 """All commands of the docs that no test runs as they stand, and why."""
