@@ -1,6 +1,6 @@
 """Every command and every snippet of README and docs runs, as pasted.
 
-The four hospitals of the first guide go through README and the pages of `STORY`, each on a copy of the
+The four hospitals of the first guide go through the pages of `STORY`, each on a copy of the
 guide's folder. The guides themselves are in `test_guides`, and what no test can run is in
 `support.pages.NOT_RUN`, with the reason.
 """
