@@ -22,7 +22,7 @@ from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from benchmarks.timing import Contestant, Times, race
 from safle import Accumulator, Statistics
-from safle.statistics.kernels.triangle import start
+from safle.statistics.triangle import start
 
 SAMPLES = 5_000
 SHAPES = {"512x16": (4, 4), "1024x16": (8, 4), "341x64": (4, 6), "2048x4": (8, 2)}

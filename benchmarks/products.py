@@ -24,8 +24,8 @@ from benchmarks.report import Bar, Disagreement, Outcome
 from benchmarks.settings import Settings
 from benchmarks.timing import race
 from safle import PublicSample, make_encoder
-from safle.statistics.kernels.triangle import packed_size
 from safle.statistics.products import MOST_BYTE, add_products
+from safle.statistics.triangle import packed_size
 
 SAMPLES = 4_096
 REPEATS = 5

@@ -21,7 +21,7 @@ from safle.model.export import PRIVACY_FILE, export_onnx, export_torch, to_onnx,
 from safle.publishing.noise import plan_noise, publish
 from safle.solver import solve
 from safle.statistics import count
-from safle.statistics.privacy import Privacy
+from safle.statistics.noisy import Privacy
 from support.data_sets import KINDS, data_sets, declared_settings
 
 PARTS = "embedding,linear,random-features"

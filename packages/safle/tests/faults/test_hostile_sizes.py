@@ -15,7 +15,7 @@ from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.errors import NotEnoughMemory, SettingsError, WireError
 from safle.statistics import Accumulator, Statistics
-from safle.statistics.samples import Samples
+from safle.statistics.gram import Samples
 from safle.statistics.value import Margins
 from safle.wire import decode_statistics, encode_statistics
 

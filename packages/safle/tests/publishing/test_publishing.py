@@ -33,8 +33,7 @@ from safle.site.log import read_log
 from safle.solver.noise import noise_ridge
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.gram import Triangle
-from safle.statistics.noisy import NoisyStatistics
-from safle.statistics.privacy import Privacy
+from safle.statistics.noisy import NoisyStatistics, Privacy
 from safle.tables import write_table
 from safle.wire import encode_noisy, write_statistics
 from support.data_sets import KINDS, data_sets, fixed_encoder

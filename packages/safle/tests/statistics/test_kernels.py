@@ -15,7 +15,7 @@ from safle.encoders.kernels import fixed_point, units
 from safle.model import dense as dense_scores
 from safle.model.kernels import tables
 from safle.statistics import counting
-from safle.statistics.kernels.triangle import packed_size
+from safle.statistics.triangle import packed_size
 
 THEOREMS = (
     "test_counting.py::test_statistics_are_the_products_of_the_one_hot_codes",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from safle.statistics import counting, products
-from safle.statistics.kernels.triangle import packed_size
+from safle.statistics.triangle import packed_size
 
 pytestmark = pytest.mark.usefixtures("kernel_level")
 

@@ -14,9 +14,8 @@ from safle.encoders.calibration import Calibration
 from safle.encoders.registry import kind_named
 from safle.model import Model
 from safle.solver import solve
-from safle.statistics import Statistics, count
+from safle.statistics import Statistics, count, triangle
 from safle.statistics.gram import Triangle
-from safle.statistics.kernels import triangle
 
 KINDS = [*kinds()]
 """Every kind there is, the default first."""

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from safle._native import use_threads
 from safle.errors import CountOverflow, InvalidInput
 from safle.statistics import Accumulator, Statistics, count, counting
-from safle.statistics.kernels import count as kernels
 from safle.wire import encode_statistics
 from support.data_sets import (
     BY_CLASS,
@@ -119,13 +118,13 @@ def test_both_counting_kernels_agree_beyond_their_totals(experts, share):
     columns = np.minimum(generator.geometric(share, (experts, 1_000)), 12) - 1
     columns = (columns + 12 * np.arange(experts)[:, None]).astype(np.int32)
     offsets = 12 * np.arange(experts + 1)
-    order, starts = kernels.group_samples(columns, offsets)
+    order, starts = counting.group_samples(columns, offsets)
     Phi = np.zeros((1_000, 12 * experts), np.int64)
     Phi[np.arange(1_000), columns] = 1
     expected = np.triu(Phi.T @ Phi, 1)
-    for counted in (kernels.count_single_pairs, kernels.count_block_pairs):
+    for single in (True, False):
         gram = np.zeros(6 * experts * (12 * experts + 1), np.int32)
-        counted(columns, offsets, order, starts, 12 * experts, gram)
+        counting.count_pairs(columns, offsets, order, starts, 12 * experts, gram, single=single)
         assert np.array_equal(gram, expected[np.triu_indices(12 * experts)])
 
 

@@ -13,9 +13,8 @@ from safle.encoders import EmbeddingEncoder, LinearEncoder
 from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.errors import InvariantError, SafleError
-from safle.statistics import Statistics, count
+from safle.statistics import Statistics, count, triangle
 from safle.statistics.gram import Triangle
-from safle.statistics.kernels import triangle
 from support.data_sets import data_sets, fixed_data, repeated
 
 

@@ -32,7 +32,7 @@ from safle.model.model_file import MAX_FILE_BYTES, read_model, write_model
 from safle.model.probabilities import probabilities
 from safle.model.squares import Squares
 from safle.solver import Solution
-from safle.statistics.privacy import Privacy
+from safle.statistics.noisy import Privacy
 
 BATCH, SMALLEST_BATCH = 8_192, 256
 DENSE_BATCH = 1 << 22

@@ -25,7 +25,7 @@ from safle.model.kernels.tables import MOST_BITS
 from safle.solver import Solution
 from safle.solver.heads import HEADS
 from safle.solver.solution import Quadratic
-from safle.statistics.privacy import Privacy
+from safle.statistics.noisy import Privacy
 
 if TYPE_CHECKING:
     from safle.model.model import Model

@@ -25,8 +25,7 @@ from safle.private.vector import (
 )
 from safle.publishing.noise import Draw, draw_discrete_gaussian, draw_noise, plan_noise
 from safle.statistics import Statistics
-from safle.statistics.noisy import NoisyStatistics
-from safle.statistics.privacy import Privacy
+from safle.statistics.noisy import NoisyStatistics, Privacy
 
 REACH = 16
 """Scales of the noise that the moduli have room for: beyond them lies less than 1e-50 of it."""

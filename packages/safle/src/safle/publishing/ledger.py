@@ -27,8 +27,7 @@ from safle.publishing.noise import (
     publish,
 )
 from safle.statistics import Statistics
-from safle.statistics.noisy import NoisyStatistics
-from safle.statistics.privacy import CALIBRATIONS, Privacy
+from safle.statistics.noisy import CALIBRATIONS, NoisyStatistics, Privacy
 
 _TABLE = {"releases": ("time", "encoder", "epsilon", "delta", "rho")}
 

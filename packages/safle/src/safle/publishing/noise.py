@@ -26,8 +26,7 @@ from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvalidInput, MissingExtra, SettingsError
 from safle.statistics import Statistics
 from safle.statistics.free_sums import FreeSums
-from safle.statistics.noisy import NoisyStatistics
-from safle.statistics.privacy import Privacy
+from safle.statistics.noisy import NoisyStatistics, Privacy
 
 SHARES = {"gram": 0.49, "cross": 0.49, "counts": 0.02}
 """Of rho: few counts, of many samples each, need little of it."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from safle.statistics import Statistics
-from safle.statistics.kernels import triangle
+from safle.statistics import Statistics, triangle
 
 FEW = 5
 """Samples below which the sums of a class say much about each of them."""

@@ -28,8 +28,7 @@ from safle.errors import InvalidInput, SafleWarning, SettingsError
 from safle.model import Model
 from safle.site.disclosure import disclosures, name_given_away
 from safle.solver import solve
-from safle.statistics import count
-from safle.statistics.kernels import triangle
+from safle.statistics import count, triangle
 from safle.wire import encode_statistics
 
 MARGIN = 1.1

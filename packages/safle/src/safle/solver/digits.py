@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from safle.errors import SolveError
 from safle.solver.kernels import absolute_row_sums
-from safle.statistics.kernels import triangle
+from safle.statistics import triangle
 from safle.statistics.value import Sums
 
 DIGIT_BITS = 20

@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 
 from safle.statistics.free_sums import FreeSums
-from safle.statistics.noisy import NoisyStatistics
-from safle.statistics.privacy import Privacy
+from safle.statistics.noisy import NoisyStatistics, Privacy
 from safle.statistics.value import Sums
 
 SCATTER = 2.0

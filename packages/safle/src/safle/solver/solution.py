@@ -15,7 +15,7 @@ from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.solver.noise import privacy_of
 from safle.solver.ridge import RidgeCurve
-from safle.statistics.privacy import Privacy
+from safle.statistics.noisy import Privacy
 from safle.statistics.value import Sums
 
 OFFSET_BITS = 12

@@ -32,7 +32,7 @@ from safle.solver.noise import privacy_of
 from safle.solver.panels import Progress
 from safle.solver.reduction import Reduction
 from safle.solver.root import Root, root_of
-from safle.statistics.kernels import triangle
+from safle.statistics import triangle
 from safle.statistics.value import Sums
 
 DECOMPOSE_UP_TO = 1_500

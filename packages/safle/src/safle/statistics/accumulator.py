@@ -21,10 +21,9 @@ from safle.encoders.codes import Codes
 from safle.encoders.features import ClassName, as_class_names, as_labels, as_weights
 from safle.encoders.outside import Outside
 from safle.errors import CountOverflow, InvalidInput, InvariantError
+from safle.statistics import triangle
 from safle.statistics.gram import Triangle
-from safle.statistics.growing import GrowingSums
-from safle.statistics.kernels import triangle
-from safle.statistics.pending import Pending
+from safle.statistics.growing import GrowingSums, Pending
 from safle.statistics.value import Margins, Statistics
 
 GATHERED = 8_192

@@ -3,7 +3,8 @@
 Some columns of a gram of rank r determine all of it. With A the columns B, of which r are
 independent, and ``L L' = A_B`` the (pivoted) Cholesky factor of their own rows,
 ``Z = inverse(L) A'``. Sums of integers come back as integers but for rounding, which is
-checked entry by entry: what is not close to an integer was never a gram.
+checked entry by entry: what is not close to an integer was never a gram. Kernels in
+``_native/check.c`` and ``_native/triangle.c``.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
-from safle._native import use_threads
+from safle._native import Kernel, use_threads
 from safle.errors import InvariantError
 from safle.statistics.gram import EVERY, Implied, Integers, Packed
 from safle.statistics.invariants import Bounds, fail
-from safle.statistics.kernels.rounding import add_integers, round_tile
 
 if TYPE_CHECKING:
     from safle.statistics.value import Margins
@@ -45,6 +45,44 @@ Hoeffding, together they reach t with probability ``2 exp(-t**2 / 2 b**2)`` at m
 what `FLOAT32_ROUNDING` says. With b up to 0.0125, what is a tenth from an integer passes for
 one (t = 0.09) in fewer than 1 of 1e11 cases, and no entry rounds to another integer (t = 0.49).
 """
+PRIME = (1 << 31) - 1
+"""A Mersenne prime: a product of two residues fits 62 bits, and is reduced by a shift."""
+_first_independent = Kernel(
+    "first_independent",
+    "gram i8[size, size]!",
+    "size",
+    "limit",
+    "chosen i8[limit]!",
+    "count i8[1]!",
+)
+_round_tile = Kernel(
+    "round_tile",
+    "tile f4|f8[height, width]!",
+    "width",
+    "top",
+    "left",
+    "low i8[dim]",
+    "high i8[dim]",
+    "total i8[dim]",
+    "expert i4[dim]",
+    "n",
+    "tolerance",
+    "faults i8[height]!",
+    pieces="height",
+)
+_add_integers = Kernel(
+    "add_integers",
+    "gram i4|i8[packed(dim)]!",
+    "dim",
+    "positions i8[size] <dim",
+    "top",
+    "left",
+    "tile f4|f8[height, width]",
+    "width",
+    "sign",
+    "together",
+    pieces="height",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,12 +164,12 @@ class Factor(Implied):
                     # Made again, a tile has the same integers: so the others come off.
                     for place in done:
                         tile, _ = self._tile(*place, lengths)
-                        add_integers(target, dim, positions, *place, tile, -sign)
+                        _add_tile(target, dim, positions, *place, tile, -sign)
                     raise InvariantError(
                         "the sums that follow from those sent are no integers or not possible; "
                         "these are not sums of any data set"
                     )
-                add_integers(target, dim, positions, top, left, tile, sign)
+                _add_tile(target, dim, positions, top, left, tile, sign)
                 done.append((top, left))
 
     def _tile(self, top: int, left: int, lengths: Matrix) -> tuple[NDArray[Any], bool]:
@@ -141,10 +179,10 @@ class Factor(Implied):
         rounding = FLOAT32_ROUNDING * np.sqrt(len(self.root)) * length
         if rounding <= FLOAT32_MOST:
             tile: NDArray[Any] = self._narrow[:, rows].T @ self._narrow[:, columns]
-            if round_tile(tile, top, left, self.bounds, min(rounding, ROUNDING)):
+            if _round(tile, top, left, self.bounds, min(rounding, ROUNDING)):
                 return tile, True
         tile = self.root[:, rows].T @ self.root[:, columns]
-        return tile, round_tile(tile, top, left, self.bounds, ROUNDING)
+        return tile, _round(tile, top, left, self.bounds, ROUNDING)
 
     def verify(self, margins: Margins) -> None:
         """What a root makes certain is not checked; what it does not, at its own low cost."""
@@ -163,3 +201,75 @@ class Factor(Implied):
         shares = labels.T @ labels / np.outer(counts, counts)
         if not np.linalg.eigvalsh(shares).max(initial=0.0) <= 1 + 1e-6:
             fail("the class sums fit the class counts", "they are too large")
+
+
+def _round(
+    tile: NDArray[np.floating[Any]],
+    top: int,
+    left: int,
+    bounds: Bounds,
+    tolerance: float,
+) -> bool:
+    """Round rows ``top`` and on, columns ``left`` and on, of a gram in place.
+
+    Returns whether all of it are integers but for ``tolerance``, possible as products of two
+    columns (see `triangle.find_impossible`), and zero for two different codes of one expert. Only
+    what lies on or above the diagonal counts.
+    """
+    _require_within(tile, top, left, len(bounds.low))
+    if bounds.samples >= 1 << 29:
+        raise ValueError(f"{bounds.samples} samples: a bound on their products may not fit 64 bits")
+    faults = np.zeros(len(tile), np.int64)
+    _round_tile(
+        tile,
+        top,
+        left,
+        bounds.low,
+        bounds.high,
+        bounds.total,
+        bounds.expert,
+        bounds.samples,
+        float(tolerance),
+        faults,
+        nanoseconds=3 * tile.size,
+    )
+    return not faults.any()
+
+
+def _add_tile(
+    packed: NDArray[np.signedinteger[Any]],
+    dim: int,
+    positions: NDArray[np.int64],
+    top: int,
+    left: int,
+    tile: NDArray[np.floating[Any]],
+    sign: int,
+) -> None:
+    """``packed[positions_i, positions_j] += sign * tile[i - top, j - left]`` for i <= j."""
+    _require_within(tile, top, left, len(positions))
+    last = left + tile.shape[1] - 1
+    together = positions[last] - positions[left] == last - left
+    _add_integers(
+        packed, dim, positions, top, left, tile, sign, int(together), nanoseconds=tile.size
+    )
+
+
+def _require_within(tile: NDArray[Any], top: int, left: int, dim: int) -> None:
+    height, width = tile.shape
+    if not (top >= 0 and left >= 0 and width > 0 and max(top + height, left + width) <= dim):
+        raise IndexError(f"a tile of {tile.shape} at {top}, {left} is not within {dim} columns")
+
+
+def first_independent(gram: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """The lexicographically first independent columns of a symmetric matrix, at most ``most``.
+
+    Modulo `PRIME`, so that no rounding decides; ascending, int64.
+
+    Examples
+    --------
+    >>> first_independent(np.array([[1, 2, 0], [2, 4, 0], [0, 0, 3]]), 3).tolist()
+    [0, 2]
+    """
+    chosen, count = np.zeros(min(len(gram), most), np.int64), np.zeros(1, np.int64)
+    _first_independent(gram % PRIME, chosen, count)
+    return chosen[: count[0]]

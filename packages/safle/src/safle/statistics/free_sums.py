@@ -25,8 +25,8 @@ from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.errors import InvariantError
+from safle.statistics import triangle
 from safle.statistics.gram import Triangle
-from safle.statistics.kernels import triangle
 from safle.statistics.value import Margins, Statistics, Sums
 
 Integers = NDArray[np.int64]

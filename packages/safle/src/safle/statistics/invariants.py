@@ -35,9 +35,7 @@ from scipy.linalg import lapack
 from safle.basics.memory import require
 from safle.encoders.features import as_class_names
 from safle.errors import InvariantError
-from safle.statistics.kernels import triangle
-from safle.statistics.kernels.invariants import find_broken_pair, find_impossible
-from safle.statistics.kernels.rounding import gather_columns
+from safle.statistics import triangle
 
 if TYPE_CHECKING:
     from safle.statistics.value import Margins, Statistics
@@ -192,7 +190,7 @@ def _check_products(
     if packed.dtype != triangle.entry_type(diagonal):
         fail("shape", f"gram is {packed.dtype}, too wide or too narrow for its squares")
     if seen:
-        row, column = find_broken_pair(s.offsets, packed, diagonal)
+        row, column = triangle.find_broken_pair(s.offsets, packed, diagonal)
         if row >= 0:
             fail(
                 "a block's margins are its experts' diagonals, its own block is diagonal "
@@ -201,7 +199,7 @@ def _check_products(
             )
     if not s.layout.dense_dim:
         return
-    row, column = find_impossible(
+    row, column = triangle.find_impossible(
         packed, seen, bounds.low, bounds.high, bounds.total, diagonal, bounds.samples
     )
     if row >= 0:
@@ -232,7 +230,7 @@ def _check_semidefinite(
     )
     singular = min(SINGULAR, 4 * (size + len(s.class_names)) ** 2 * 2.0**-53)
     power = diagonal.astype(np.float64)
-    if gather_columns(packed, size, np.flatnonzero(power <= 0)).any():
+    if triangle.gather_columns(packed, size, np.flatnonzero(power <= 0)).any():
         fail("a column without power has no products", "one has")
     scale = 1 / np.sqrt(np.where(power > 0, power, 1.0))
     means = s.cross * scale[:, None] / np.sqrt(s.class_counts.astype(np.float64))

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
-from safle.statistics.gram import Gram
+from safle.statistics import triangle
+from safle.statistics.gram import Gram, Samples
 from safle.statistics.invariants import verify
-from safle.statistics.kernels import triangle
-from safle.statistics.samples import Samples
 
 
 @dataclass(frozen=True, eq=False, repr=False)

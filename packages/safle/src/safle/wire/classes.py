@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import WireError
-from safle.statistics.kernels import triangle
+from safle.statistics import triangle
 from safle.statistics.value import Margins, Statistics
 from safle.wire import columns, container, products
 from safle.wire.sections import Sections

@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 
 from safle.encoders.shuffle import hashes
 from safle.errors import InvariantError, WireError
-from safle.statistics import Statistics
-from safle.statistics.factor import Factor
+from safle.statistics import Statistics, triangle
+from safle.statistics.factor import Factor, first_independent
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.invariants import Bounds
-from safle.statistics.kernels import triangle
-from safle.statistics.kernels.elimination import first_independent
 from safle.statistics.value import Margins
 
 SPARE, BASIS_PER_SPARE = 8, 1

@@ -13,8 +13,7 @@ from safle.basics.places import StrPath
 from safle.encoders.code_space import CodeSpace
 from safle.errors import WireError
 from safle.statistics.free_sums import FreeSums
-from safle.statistics.noisy import NoisyStatistics, noisy_bytes
-from safle.statistics.privacy import Privacy
+from safle.statistics.noisy import NoisyStatistics, Privacy, noisy_bytes
 from safle.wire import container
 from safle.wire.files import FileKind
 from safle.wire.sections import Sections

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import WireError
+from safle.statistics import triangle
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.gram import Triangle
-from safle.statistics.kernels import triangle
 from safle.statistics.value import Margins, Statistics
 
 Packed = NDArray[np.signedinteger[Any]]

@@ -19,10 +19,9 @@ from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import WireError
-from safle.statistics import Accumulator, Statistics
+from safle.statistics import Accumulator, Statistics, triangle
 from safle.statistics.factor import Factor
 from safle.statistics.invariants import verify, verify_margins
-from safle.statistics.kernels import triangle
 from safle.statistics.value import Margins
 from safle.wire import columns, container, products
 from safle.wire.classes import read_classes, write_classes

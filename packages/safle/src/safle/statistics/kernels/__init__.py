@@ -1,1 +1,0 @@
-"""The tight loops of counting and of packed triangles (Numba)."""
