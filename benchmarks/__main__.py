@@ -25,6 +25,7 @@ NAMES = (
     "backbones",
     "flower",
     "privacy",
+    "tables",
 )
 LONG = ("images_end_to_end", "frontier", "soak", "private_accuracy")
 """Minutes to half an hour: run by name only."""
