@@ -25,9 +25,8 @@ NAMES = (
     "backbones",
     "flower",
     "privacy",
-    "tables",
 )
-LONG = ("images_end_to_end", "frontier", "soak", "private_accuracy")
+LONG = ("images_end_to_end", "frontier", "soak", "private_accuracy", "tables")
 """Minutes to half an hour: run by name only."""
 
 

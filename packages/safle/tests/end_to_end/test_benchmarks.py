@@ -125,6 +125,19 @@ def test_the_frontier_has_every_head_of_every_encoder_and_a_picture():
 
 
 @pytest.mark.slow
+def test_tables_have_a_row_each_beside_logistic_regression_and_boosting():
+    found = last_object("tables", "--quick", "--json")
+    (row,) = found["rows"]
+    for who in ("", "logistic_", "boosting_"):
+        # What was learned is better than guessing.
+        assert row[f"{who}auc"] > 0.6
+        assert row[f"{who}log_loss"] < 0.75
+    assert found["auc_over_logistic"] == row["auc"] - row["logistic_auc"] == found["worst_auc"]
+    assert found["log_loss_ratio"] == row["log_loss"] / row["logistic_log_loss"]
+    assert len(found["bars"]) == 4
+
+
+@pytest.mark.slow
 def test_a_soak_kills_and_loses_nothing():
     found = last_object("soak", "--quick", "--json")
     assert found["equal"] is True
