@@ -18,8 +18,6 @@ from safle.errors import EncoderMismatch, SettingsError, SourceMismatch, WireErr
 from safle.model import Model, load_model
 from safle.solver import solve
 from safle.statistics import count
-from safle.tables import open_table
-from safle.tables.arrays import class_names_text
 from support.data_sets import KINDS, fixed_data, fixed_encoder
 
 OURS, THEIRS = f"resnet18 weights={'a' * 64} crop=224", f"resnet18 weights={'b' * 64} crop=224"
@@ -168,14 +166,3 @@ def test_a_model_refuses_another_backbones_features(tmp_path: Path, found: str, 
     features = table(tmp_path / "f.safetensors", found)
     assert safle("evaluate", place["model"], features) == code
     assert safle("predict", place["model"], features, "-o", tmp_path / "p.csv") == code
-
-
-@pytest.mark.parametrize(
-    "names", [("a", "b"), ("tench, Tinca tinca", "b"), (" a", "b"), ("[x]", 'say "y"'), ("[", "]")]
-)
-def test_class_names_may_hold_anything(tmp_path: Path, names: tuple[str, str]) -> None:
-    tensors = {"features": np.ones((2, 1)), "labels": np.array([1, 0])}
-    save_file(tensors, tmp_path / "f.safetensors", {"classes": class_names_text(names)})
-    labels = open_table(tmp_path / "f.safetensors").labels
-    assert labels is not None
-    assert labels.tolist() == [names[1], names[0]]

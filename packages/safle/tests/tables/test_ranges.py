@@ -45,7 +45,7 @@ def test_ranges_without_names_are_in_the_order_of_the_features(tmp_path):
         ("r.csv", "name,low\na,1\n", "expected name, low and high"),
         ("r.csv", "name,low,high,mean\na,1,2,3\n", "expected name, low and high"),
         ("r.csv", "name,low,high\n", "has no ranges"),
-        ("r.csv", "name,low,high\na,1,two\n", "expected a number in every line"),
+        ("r.csv", "name,low,high\na,1,two\n", "line 2, column 'high' is no number; expected one"),
         ("r.csv", "name,low,high\na,2,1\n", "expected finite low < high"),
         ("r.csv", "name,low,high\na,0,1\na,0,2\n", "a name of its own"),
         ("r.toml", "[columns.sex]\nlevels = ['f', 'm']\n", "sex have levels"),

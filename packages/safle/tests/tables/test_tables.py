@@ -253,7 +253,9 @@ def test_writing_replaces_all_or_nothing(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["t.safetensors"]
 
 
-@pytest.mark.parametrize("names", [["a,b", "c"], [" a ", "b"], ['"', "[x]"], ["a", "b"]])
+@pytest.mark.parametrize(
+    "names", [["a,b", "c"], [" a ", "b"], ['"', "[x]"], ["[", "]"], ['say "y"', "z"], ["a", "b"]]
+)
 def test_any_class_name_can_be_written_as_safetensors(tmp_path, names):
     write_table(tmp_path / "t.safetensors", FEATURES[:2], names)
     assert open_table(tmp_path / "t.safetensors").labels.tolist() == names

@@ -21,15 +21,13 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
+    from safle.tables.calibrations import read_moments, read_ranges, write_moments
     from safle.tables.drafting import Draft, draft_schema
-    from safle.tables.features_file import write_features_file
     from safle.tables.labels import parse_labels
-    from safle.tables.moments import read_moments, write_moments
-    from safle.tables.ranges import read_ranges
     from safle.tables.reading import open_table
     from safle.tables.selection import choose_split, existing_file, listed
     from safle.tables.table import Rows, Table
-    from safle.tables.writing import write_table
+    from safle.tables.writing import write_features_file, write_table
 
 __all__ = [
     "Draft",

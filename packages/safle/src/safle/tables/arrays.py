@@ -3,7 +3,7 @@
 import contextlib
 import json
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,11 +113,6 @@ def read_safetensors_table(path: Path, selection: Selection) -> Table:
     return Table(rows, labels, names, metadata.get("source", ""), ids=ids)
 
 
-def sample_names_bytes(names: Sequence[str]) -> bytes:
-    """Names of samples as the tensor ``sample_names`` has them; the inverse is in the reader."""
-    return json.dumps(list(names), ensure_ascii=False, separators=(",", ":")).encode()
-
-
 def _sample_names(file: Any, path: Path, rows: int) -> NDArray[Any]:
     try:
         names = json.loads(file.get_tensor(SAMPLE_NAMES).tobytes())
@@ -133,15 +128,6 @@ def _sample_names(file: Any, path: Path, rows: int) -> NDArray[Any]:
         )
     # As objects: one long name among many would make all of them as wide.
     return np.array(names, object)
-
-
-def class_names_text(names: Sequence[str]) -> str:
-    """Class names as the metadata entry ``classes``; the inverse is in the reader."""
-    if "" in names:
-        raise TableError("a class without a name; expected a name for every class: give it one")
-    if all(name == name.strip() and not {*name} & {*',[]"'} for name in names):
-        return ",".join(names)
-    return json.dumps(list(names))
 
 
 def _dtype(file: Any, key: str, path: Path) -> type:

@@ -17,19 +17,10 @@ _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
 
 
 def as_labels(values: ArrayLike, *, where: str) -> NDArray[Any]:
-    """Labels as int64 or str.
+    """Labels, (samples,) or (samples, 1), as int64 or str, (samples,).
 
     Integers and strings stay what they are, booleans become 0 and 1, floats
     with integral values become integers; everything else is refused.
-
-    Parameters
-    ----------
-    values : (samples,) or (samples, 1)
-    where : what the values are, for the message
-
-    Returns
-    -------
-    labels : int64 or str, (samples,)
     """
     array = np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
@@ -48,8 +39,8 @@ def as_labels(values: ArrayLike, *, where: str) -> NDArray[Any]:
     if array.dtype.kind == "S":
         try:
             array = np.strings.decode(array, "utf-8")
-        except UnicodeDecodeError as error:
-            raise TableError(f"{where} has bytes that are not UTF-8 ({error}); save text") from None
+        except UnicodeDecodeError:
+            raise TableError(f"{where} has bytes that are not UTF-8; save text") from None
     if array.dtype.kind == "U":
         # Spaces around it would make a class of its own.
         array = np.strings.strip(array)
@@ -77,13 +68,7 @@ def parse_labels(texts: Sequence[str], *, where: str) -> NDArray[Any]:
 
 
 def name_labels(labels: NDArray[Any], names: tuple[str, ...], *, where: str) -> NDArray[Any]:
-    """Class names for class numbers; labels that are names already stay.
-
-    Parameters
-    ----------
-    labels : int64 or str, (samples,)
-    names : the name of class 0, 1, ...
-    """
+    """The ``names`` of class 0, 1, ... for class numbers; labels that are names already stay."""
     if labels.dtype.kind == "U":
         return labels
     unknown = (labels < 0) | (labels >= len(names))
@@ -108,25 +93,16 @@ def read_label_file(path: Path) -> NDArray[Any]:
             "expected .npy, or .txt or .csv with one label a line"
         )
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise TableError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from None
-    lines = text.splitlines()
-    if suffix == ".csv":
-        lines = _single_cells(lines, path)
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            raise TableError(f"{path}: line {number} is empty; expected one label a line")
-    return parse_labels(lines, where=str(path))
-
-
-def _single_cells(lines: list[str], path: Path) -> list[str]:
-    cells = []
-    for number, row in enumerate(csv.reader(lines), start=1):
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise TableError(f"{path}: not UTF-8 text; save it as UTF-8") from None
+    rows = [*csv.reader(lines)] if suffix == ".csv" else [[line] for line in lines]
+    for number, row in enumerate(rows, start=1):
         if len(row) > 1:
             raise TableError(
                 f"{path}: line {number} has {len(row)} cells; expected one label a line "
                 "and no header (a table of features is given as the first file)"
             )
-        cells.append("".join(row))
-    return cells
+        if not "".join(row).strip():
+            raise TableError(f"{path}: line {number} is empty; expected one label a line")
+    return parse_labels([row[0] for row in rows], where=str(path))

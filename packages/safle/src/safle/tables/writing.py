@@ -1,7 +1,11 @@
-"""A table -> a file, whole or not at all."""
+"""A table -> a file, whole or not at all; `safle.tables.open_table` reads it back."""
+
+from __future__ import annotations
 
 import csv
+import json
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +16,9 @@ from safetensors.numpy import save_file
 from safle.basics.atomic import replacing
 from safle.encoders.features import as_labels
 from safle.encoders.schema import LABEL_COLUMN
+from safle.encoders.source import as_source
 from safle.errors import InvalidInput, TableError
-from safle.tables.arrays import class_names_text
+from safle.tables.arrays import SAMPLE_NAMES
 from safle.tables.table import check_features
 
 _ROWS_AT_ONCE = 1024
@@ -22,19 +27,17 @@ _ROWS_AT_ONCE = 1024
 def write_table(
     path: str | os.PathLike[str], features: ArrayLike, labels: ArrayLike | None = None
 ) -> None:
-    """Write features and labels so that :func:`safle.tables.open_table` reads them back.
+    """Write features and labels.
+
+    Numbers keep their exact values, and their type except in .csv, which is read as float64. A
+    .csv does not tell the string ``"7"`` from the integer 7: if all labels look like integers, they
+    are read as integers.
 
     Parameters
     ----------
     path : .npz, .safetensors, .npy (features only) or .csv
     features : numbers, (sample_count, feature_dim)
     labels : integers or strings, (sample_count,), optional
-
-    Notes
-    -----
-    Numbers keep their exact values everywhere, and their type except in .csv,
-    which is read as float64. A .csv does not tell the string ``"7"`` from the
-    integer 7: if all labels look like integers, they are read as integers.
 
     Examples
     --------
@@ -75,12 +78,8 @@ def _write_npy(path: Path, features: NDArray[Any], labels: NDArray[Any] | None) 
 
 
 def _write_safetensors(path: Path, features: NDArray[Any], labels: NDArray[Any] | None) -> None:
-    tensors, metadata = {"features": features}, {}
-    if labels is not None and labels.dtype.kind == "U":
-        names, labels = np.unique(labels, return_inverse=True)
-        metadata["classes"] = class_names_text([str(name) for name in names])
-    if labels is not None:
-        tensors["labels"] = labels.astype(np.int64)
+    numbers, metadata = _numbered(labels)
+    tensors = {"features": features} | ({} if numbers is None else {"labels": numbers})
     save_file(tensors, path, metadata)
 
 
@@ -106,3 +105,67 @@ _WRITERS = {
     ".safetensors": _write_safetensors,
     ".csv": _write_csv,
 }
+
+
+def write_features_file(
+    path: str | os.PathLike[str],
+    rows: Iterable[bytes],
+    feature_dim: int,
+    *,
+    names: Sequence[str],
+    labels: ArrayLike | None = None,
+    source: str = "",
+) -> None:
+    """Write a .safetensors file of more features than memory holds.
+
+    Parameters
+    ----------
+    rows : the bytes of float32 features, little-endian, any number of rows at a time
+    names : of the samples, in order
+    labels : integers or strings, one for each sample
+    source : what made the features
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from safle.tables import open_table
+    >>> rows = [np.array([46.0, 4.5], "<f4").tobytes()]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = f"{folder}/features.safetensors"
+    ...     write_features_file(place, rows, 2, names=["1.png"], labels=["cat"])
+    ...     table = open_table(place)
+    ...     table.features[:].tolist(), table.labels.tolist(), table.ids.tolist()
+    ([[46.0, 4.5]], ['cat'], ['1.png'])
+    """
+    count = len(names)
+    numbers, metadata = _numbered(None if labels is None else as_labels(labels, count))
+    parts = [("features", "F32", [count, feature_dim], 4 * count * feature_dim)]
+    tail = b""
+    if numbers is not None:
+        tail = numbers.astype("<i8").tobytes()
+        parts.append(("labels", "I64", [count], len(tail)))
+    called = json.dumps(list(names), ensure_ascii=False, separators=(",", ":")).encode()
+    parts.append((SAMPLE_NAMES, "U8", [len(called)], len(called)))
+    header: dict[str, object] = {"__metadata__": {"source": as_source(source), **metadata}}
+    end = 0
+    for name, dtype, shape, size in parts:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
+    text += b" " * (-len(text) % 8)
+    with replacing(path) as scratch, scratch.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.writelines(rows)
+        file.write(tail + called)
+
+
+def _numbered(labels: NDArray[Any] | None) -> tuple[NDArray[np.int64] | None, dict[str, str]]:
+    """Labels as class numbers, and the metadata that names the classes."""
+    if labels is None or labels.dtype.kind != "U":
+        return labels, {}
+    classes, numbers = np.unique(labels, return_inverse=True)
+    names = classes.tolist()
+    if "" in names:
+        raise TableError("a class without a name; expected a name for every class: give it one")
+    plain = all(name == name.strip() and not {*name} & {*',[]"'} for name in names)
+    return numbers.astype(np.int64), {"classes": ",".join(names) if plain else json.dumps(names)}
