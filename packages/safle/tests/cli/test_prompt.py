@@ -103,7 +103,7 @@ def test_statistics_come_back_equal(tmp_path):
 
 @pytest.mark.parametrize("labels", [LABELS, LABELS == "ill", np.where(LABELS == "ill", 1.0, 2.0)])
 def test_a_classifier_comes_back_whole(tmp_path, labels):
-    fitted = safle.SafleClassifier(settings={"units": 8}, ridge=2.0)
+    fitted = safle.SafleClassifier(units=8, ridge=2.0)
     fitted.partial_fit(FEATURES[:30], labels[:30], classes=np.unique(labels))
     fitted.save(tmp_path / "c.safetensors")
     loaded = safle.SafleClassifier.load(tmp_path / "c.safetensors")

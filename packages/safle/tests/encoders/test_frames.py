@@ -19,7 +19,8 @@ from safle import (
     make_encoder,
     solve,
 )
-from safle.errors import InvalidInput, SafleWarning
+from safle.encoders.frames import frame_names, reorder_frame
+from safle.errors import InvalidInput, SafleWarning, SettingsError
 from safle.tables import draft_schema, open_table
 
 NAMES = ("age", "dose", "pulse")
@@ -145,3 +146,110 @@ def test_a_frame_that_does_not_suit_the_schema_says_where(tmp_path):
         count(encoder, polars.DataFrame({"age": [[1], [2]], "dose": [1, 2]}), [0, 1])
     with pytest.warns(SafleWarning, match="no column dose"):
         assert np.isnan(encoder.check(polars.DataFrame({"age": [1, 2]}))[:, 1]).all()
+
+
+MIXED = "age,stage,sex,pulse\n" + "\n".join(
+    f"{age},{stage},{sex},{pulse}"
+    for age, stage, sex, pulse in zip(
+        [61, "", 43, 57, 35, 70] * 10,
+        [1, 2, "", 2, 1, 3] * 10,
+        ["f", "m", "f", "", "m", "f"] * 10,
+        [80.5, 71, "", 66, 90, 59.5] * 10,
+        strict=True,
+    )
+)
+OUTCOME = ["ill", "well", "ill", "well", "well", "ill"] * 10
+
+
+def mixed_frame(library, path):
+    """What a library reads of a file with text and gaps; pandas turns stages into floats."""
+    if library == "pandas":
+        return pytest.importorskip("pandas").read_csv(path)
+    if library == "polars":
+        return polars.read_csv(path)
+    return pytest.importorskip("pyarrow.csv").read_csv(path)
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    path = tmp_path / "visits.csv"
+    path.write_text(MIXED, "utf-8")
+    return path
+
+
+@libraries
+def test_a_classifier_reads_by_a_schema(library, mixed):
+    """The schema that is given, and one model, from a frame of any library or the file."""
+    schema = draft_schema(mixed, categories=["stage"]).schema
+    encoder = make_encoder(schema, "table", units=8)
+    table = open_table(mixed, schema=schema)
+    model = Model(encoder, solve(count(encoder, table.features[:], OUTCOME)))
+    given = SafleClassifier(schema=schema, units=8).fit(mixed_frame(library, mixed), OUTCOME)
+    assert given.model_.digest == model.digest
+
+
+@libraries
+def test_a_classifier_drafts_what_it_needs(library, mixed, tmp_path, recwarn):
+    frame = mixed_frame(library, mixed)
+    fitted = SafleClassifier(units=8).fit(frame, OUTCOME)
+    assert not [str(told.message) for told in recwarn if told.category is SafleWarning]
+    assert fitted.encoder_.kind == "table"
+    assert fitted.encoder_.schema == draft_schema(mixed).schema
+    assert [*fitted.feature_names_in_] == [*fitted.encoder_.feature_names]
+    turned = reorder_frame(frame, frame_names(frame)[::-1])
+    assert np.array_equal(fitted.predict_proba(turned), fitted.model_.predict_proba(frame))
+    with pytest.raises(InvalidInput, match="missing columns: sex"):
+        fitted.predict(reorder_frame_without(frame, "sex"))
+    fitted.save(tmp_path / "classifier")
+    loaded = SafleClassifier.load(tmp_path / "classifier")
+    assert np.array_equal(loaded.predict(frame), fitted.predict(frame))
+    assert loaded.partial_fit(frame, OUTCOME).statistics_.sample_count == 2 * len(OUTCOME)
+
+
+def reorder_frame_without(frame, name):
+    return frame.drop(columns=[name]) if hasattr(frame, "iloc") else frame.drop([name])
+
+
+def test_a_schema_is_saved_with_a_classifier(mixed, tmp_path):
+    schema = draft_schema(mixed).schema
+    fitted = SafleClassifier(schema=schema, units=8).fit(polars.read_csv(mixed), OUTCOME)
+    fitted.save(tmp_path / "classifier")
+    assert SafleClassifier.load(tmp_path / "classifier").get_params() == fitted.get_params()
+
+
+def test_text_needs_a_kind_that_knows_it(mixed):
+    frame = polars.read_csv(mixed)
+    with pytest.raises(SettingsError, match=r"kind linear knows no text.*encoder='table'"):
+        SafleClassifier(encoder="linear").fit(frame, OUTCOME)
+
+
+def test_columns_that_are_left_out_are_named(mixed):
+    frame = polars.read_csv(mixed).with_columns(day=polars.lit("2024-05-17"))
+    with pytest.warns(SafleWarning, match="column 'day' is left out: it holds dates"):
+        fitted = SafleClassifier(units=8).fit(frame, OUTCOME)
+    assert len(fitted.predict(frame)) == len(fitted.predict(frame.drop("day")))
+
+
+def test_a_cell_that_is_no_number_is_named_without_its_value(mixed):
+    frame = polars.read_csv(mixed)
+    encoder = make_encoder(draft_schema(frame).schema, "table")
+    wrong = frame.with_columns(pulse=polars.Series(["80", "secret"] * 30))
+    with pytest.raises(InvalidInput, match=r"row 1, column 'pulse' is no number") as refused:
+        count(encoder, wrong, OUTCOME)
+    assert "secret" not in str(refused.value)
+
+
+@libraries
+def test_gaps_alone_need_no_schema(library):
+    """Numbers with gaps: quantiles leave them out, and a table has a symbol for them."""
+    rows = ROWS.copy()
+    rows[::7, 0] = np.nan
+    frame = frame_of(library, rows=rows)
+    by_array = SafleClassifier(units=8).fit(rows, LABELS)
+    assert by_array.encoder_.kind == "table"
+    assert np.array_equal(
+        by_array.model_.weights, SafleClassifier(units=8).fit(frame, LABELS).model_.weights
+    )
+    assert by_array.score(rows, LABELS) > 0.9
+    with pytest.raises(ValueError, match="NaN"):
+        SafleClassifier(encoder="linear").fit(rows, LABELS)

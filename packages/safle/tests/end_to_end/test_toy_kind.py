@@ -98,7 +98,7 @@ def test_it_goes_through_the_commands(folder, digits):
 
 def test_it_goes_through_the_estimator_and_torch(digits):
     torch = pytest.importorskip("torch")
-    estimator = clone(SafleClassifier(encoder="toy", settings={"reach": 1}))
+    estimator = clone(SafleClassifier(encoder="toy", reach=1))
     fitted = estimator.fit(digits[0][:600], digits[1][:600])
     assert fitted.encoder_.settings.reach == 1
     features = digits[0][600:800].astype(np.float32)

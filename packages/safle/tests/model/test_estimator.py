@@ -7,6 +7,7 @@ import doctest
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -22,18 +23,23 @@ from safle import (
     SafleClassifier,
     count,
 )
+from safle.encoders import kinds
 from safle.errors import EncoderMismatch, InvalidInput, SettingsError
 
-SMALL = {"encoder": "embedding", "settings": {"buckets": 3, "group_size": 3}}
+SMALL = {"encoder": "embedding", "buckets": 3, "group_size": 3}
+FEW = {"units": 64, "buckets": 3}
+
+
+def small(kind):
+    """A classifier of a kind, with few columns."""
+    declared = {} if kind == "auto" else kinds()[kind].declared({})
+    return SafleClassifier(encoder=kind, **{n: v for n, v in FEW.items() if n in declared})
 
 
 @parametrize_with_checks(
     [
-        SafleClassifier(settings={"units": 64}),
-        SafleClassifier(encoder="linear"),
-        SafleClassifier(
-            encoder="embedding", settings={"bucketing": "integer"}, criterion="evidence"
-        ),
+        *map(small, ["auto", *kinds()]),
+        SafleClassifier(encoder="embedding", bucketing="integer", criterion="evidence"),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
@@ -160,17 +166,42 @@ def test_from_statistics_of_another_encoder(encoder, train):
 
 
 def test_pipeline_and_grid_search(train, split):
-    pipeline = make_pipeline(StandardScaler(), SafleClassifier(encoder="linear"))
-    kinds = {"linear": None, "random-features": {"units": 512, "seed": np.int64(3)}}
+    """Grids reach the settings of every kind by their names."""
+    pipeline = make_pipeline(StandardScaler(), SafleClassifier(encoder="linear", ridge=10.0))
     grid = [
-        {"encoder": [kind], "settings": [settings], "ridge": ["auto", 10.0]}
-        for kind, settings in kinds.items()
+        {"encoder": ["linear"], "ridge": ["auto", 10.0]},
+        {"encoder": ["random-features"], "units": [64, 512], "seed": [np.int64(3)]},
     ]
     prefixed = [{f"safleclassifier__{name}": row[name] for name in row} for row in grid]
     search = GridSearchCV(pipeline, prefixed, cv=2)
     search.fit(*train)
-    assert search.best_params_["safleclassifier__encoder"] == "random-features"
+    best = search.best_estimator_[-1]
+    assert (best.encoder, best.encoder_.settings.units) == ("random-features", 512)
+    assert best.encoder_.settings.seed == 3
     assert search.score(split[1], split[3]) > 0.9
+
+
+def test_settings_are_parameters():
+    estimator = SafleClassifier(encoder="embedding", seed=7)
+    assert {"seed": 7, "units": None}.items() <= estimator.get_params().items()
+    assert {name for kind in kinds().values() for name in kind.declared({})} <= {
+        *estimator.get_params()
+    }
+    assert clone(estimator).get_params() == estimator.get_params()
+    assert estimator.set_params(seed=None, buckets=3).settings == {"buckets": 3}
+    with pytest.raises(ValueError, match="Invalid parameter 'bucket'"):
+        estimator.set_params(bucket=3)
+
+
+def test_sparse_features_and_fractional_weights_are_refused_with_advice(encoder, train):
+    X, y = train
+    sparse = csr_array(X)
+    fitted = SafleClassifier(encoder=encoder).fit(X, y)
+    for call in (fitted.predict, fitted.model_.predict, lambda given: fitted.fit(given, y)):
+        with pytest.raises(InvalidInput, match=r"sparse matrix.*toarray"):
+            call(sparse)
+    with pytest.raises(InvalidInput, match=r"weight 0.5 of sample 0.*np.rint\(100 \* weights\)"):
+        fitted.fit(X, y, sample_weight=np.full(len(X), 0.5))
 
 
 def test_cross_validation_with_a_given_encoder(encoder, train):
@@ -264,12 +295,12 @@ def test_a_refused_batch_changes_nothing(encoder, train):
     [
         ({"encoder": "quadratic"}, "unknown encoder kind"),
         ({"encoder": ["linear"]}, "unknown encoder kind"),
-        ({"settings": {"units": 0}}, "units 0"),
-        ({"settings": {"buckets": 4}}, "unknown setting 'buckets'"),
-        ({"encoder": "embedding", "settings": {"bucketing": "fuzzy"}}, "bucketing 'fuzzy'"),
-        ({"encoder": "embedding", "settings": {"buckets": 0}}, "buckets"),
-        ({"encoder": "embedding", "settings": {"group_size": 40}}, "group_size"),
-        ({"encoder": "embedding", "settings": {"group_size": 17, "buckets": 9}}, r"2\^17"),
+        ({"units": 0}, "units 0"),
+        ({"buckets": 4}, "unknown setting 'buckets'"),
+        ({"encoder": "embedding", "bucketing": "fuzzy"}, "bucketing 'fuzzy'"),
+        ({"encoder": "embedding", "buckets": 0}, "buckets"),
+        ({"encoder": "embedding", "group_size": 40}, "group_size"),
+        ({"encoder": "embedding", "group_size": 17, "buckets": 9}, r"2\^17"),
         ({"ridge": -1}, "ridge"),
         ({"head": "two"}, "head"),
         ({"criterion": "aic"}, "criterion"),
@@ -294,7 +325,7 @@ def test_an_encoder_for_other_features(encoder):
 @pytest.mark.parametrize("feature_dim", [1, 2, 13_000])
 def test_defaults_suit_any_number_of_features(bucketing, feature_dim):
     X = np.random.default_rng(0).normal(size=(30, feature_dim))
-    fitted = SafleClassifier(encoder="embedding", settings={"bucketing": bucketing}, ridge=1.0)
+    fitted = SafleClassifier(encoder="embedding", bucketing=bucketing, ridge=1.0)
     fitted.partial_fit(X, np.arange(30) % 2)
     assert fitted.encoder_.feature_dim == feature_dim
 

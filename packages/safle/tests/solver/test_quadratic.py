@@ -234,10 +234,10 @@ def test_the_estimator_counts_by_class_by_itself():
 @pytest.mark.parametrize(("classes", "apart"), [(19, False), (20, True)])
 def test_many_classes_are_counted_apart_unless_it_is_refused(classes, apart):
     features, labels = draw(2 * classes, features=4, classes=classes)
-    fitted = SafleClassifier(settings={"units": 8}).fit(features, labels)
+    fitted = SafleClassifier(units=8).fit(features, labels)
     assert fitted.encoder_.settings.by_class is apart
     assert fitted.score(features, labels) > 1 / classes
-    told = SafleClassifier(settings={"units": 8, "by_class": False}).fit(features, labels)
+    told = SafleClassifier(units=8, by_class=False).fit(features, labels)
     assert told.encoder_.settings.by_class is False
 
 

@@ -148,7 +148,7 @@ class DeclaredMoments:
 class PublicSample:
     """Quantiles and moments of features that everyone may see; ``names`` if they have some.
 
-    A frame's columns have names.
+    A frame's columns have names. What is missing, NaN, is left out.
 
     >>> PublicSample([[1.0], [2.0], [9.0]]).thresholds(1).tolist()
     [[2.0]]
@@ -156,11 +156,13 @@ class PublicSample:
 
     def __init__(self, features: ArrayLike, *, names: Sequence[str] = ()) -> None:
         names = names or frame_names(features)
-        sample = as_features(arrange_frame(features, names))
+        sample = as_features(arrange_frame(features, names), gaps=True)
         self.names = as_names(names, sample.shape[1])
         if not sample.size:
             raise InvalidInput("the public sample is empty; expected at least one sample")
-        self._sample = sample.astype(np.float64)
+        # A column of gaps alone is a constant one.
+        self._sample = np.where(np.isnan(sample).all(axis=0), 0.0, sample.astype(np.float64))
+        self._gaps = bool(np.isnan(self._sample).any())
 
     @property
     def feature_dim(self) -> int:
@@ -170,10 +172,12 @@ class PublicSample:
         return f"<PublicSample: {len(self._sample):,} samples, {self.feature_dim:,} features>"
 
     def thresholds(self, count: int) -> Vector:
-        return np.quantile(self._sample, _levels(count), axis=0)
+        quantile = np.nanquantile if self._gaps else np.quantile
+        return quantile(self._sample, _levels(count), axis=0)
 
     def moments(self) -> tuple[Vector, Vector]:
+        mean, std = (np.nanmean, np.nanstd) if self._gaps else (np.mean, np.std)
         # Rounding of the mean would give a constant feature a deviation of 1e-17.
-        varies = self._sample.max(axis=0) > self._sample.min(axis=0)
-        deviation = np.where(varies, self._sample.std(axis=0), 0.0)
-        return self._sample.mean(axis=0), positive(deviation)
+        varies = np.nanmax(self._sample, axis=0) > np.nanmin(self._sample, axis=0)
+        deviation = np.where(varies, std(self._sample, axis=0), 0.0)
+        return mean(self._sample, axis=0), positive(deviation)

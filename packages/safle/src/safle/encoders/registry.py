@@ -58,6 +58,15 @@ def kind_named(name: Any) -> type[Encoder]:
     return _kinds[name]
 
 
+def setting_names() -> list[str]:
+    """The settings of all kinds, each once.
+
+    >>> {"units", "seed", "group_size"} <= {*setting_names()}
+    True
+    """
+    return [*dict.fromkeys(name for kind in kinds().values() for name in kind.declared({}))]
+
+
 def make_encoder(calibration: Calibration, kind: str = DEFAULT_KIND, **settings: Any) -> Encoder:
     """An encoder of a kind; what is not set suits the calibrated features.
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle.basics.memory import require
 from safle.encoders.features import as_class_names, as_labels, as_weights
+from safle.encoders.schema import Schema
 from safle.errors import InvalidInput
 
 
@@ -18,18 +19,25 @@ class Batch(NamedTuple):
     features: NDArray[Any]
     labels: NDArray[Any]
     weights: NDArray[np.int64] | None = None
+    schema: Schema | None = None
+    """What the features are, where they were the columns of a mixed frame."""
 
     @staticmethod
-    def of(features: NDArray[Any], labels: NDArray[Any], weights: ArrayLike | None) -> Batch:
+    def of(
+        features: NDArray[Any],
+        labels: NDArray[Any],
+        weights: ArrayLike | None,
+        schema: Schema | None,
+    ) -> Batch:
         """Samples whose weight is not zero; refused here, before anything is counted."""
         as_labels(labels, len(labels))
         if weights is None:
-            return Batch(features, labels)
+            return Batch(features, labels, None, schema)
         times = as_weights(weights, len(labels))
         counted = times > 0
         if not counted.any():
             raise InvalidInput("all sample weights are zero; expected a positive one")
-        return Batch(features[counted], labels[counted], times[counted])
+        return Batch(features[counted], labels[counted], times[counted], schema)
 
     def repeated(self) -> NDArray[Any]:
         """The features, each as often as it is counted."""

@@ -8,33 +8,39 @@ and `SafleClassifier.from_statistics` gives the classifier of the pooled data.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Literal, Self
+from inspect import Parameter, Signature, signature
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from safle.basics import atomic
-from safle.basics.arguments import require_type
+from safle.basics.arguments import refuse_type, require_type
 from safle.basics.places import naming, read_capped
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
 from safle.encoders.features import as_features
-from safle.encoders.frames import reorder_frame
+from safle.encoders.frames import arrange_frame, frame_names, holds_text, reorder_frame
 from safle.encoders.random_features import suits_by_class
-from safle.encoders.registry import DEFAULT_KIND, kind_named
-from safle.errors import SettingsError
+from safle.encoders.registry import DEFAULT_KIND, kind_named, setting_names
+from safle.encoders.schema import Schema
+from safle.errors import SafleWarning, SettingsError
 from safle.model import Model
 from safle.model.batches import Batch, class_names, known_classes
 from safle.solver import Solution, solve
 from safle.solver.facade import Criterion, Head
 from safle.solver.priors import Priors
 from safle.statistics import Accumulator, Statistics
+from safle.tables.drafting import draft_schema
 
+AUTO = "auto"
 _FLOATS = (np.float64, np.float32)
 
 
@@ -43,11 +49,15 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    encoder : an `Encoder`, or the kind that `fit` calibrates from the quantiles of X, one of
+    encoder : an `Encoder`, or the kind that `fit` calibrates from X, one of
         `safle.encoders.kinds`: "random-features" (the strongest), "embedding" (the paper's),
-        "linear" or "table". Members of a federation must be given the same `Encoder`:
+        "linear" or "table" (text and gaps). "auto" is "table" where X has text or gaps or there is
+        a schema, else "random-features". Members of a federation must be given the same `Encoder`:
         their own quantiles differ.
-    settings : of that kind, by name, as for `safle.make_encoder`; not for an `Encoder`
+    schema : what the columns of a frame are; without one, `safle.tables.draft_schema` drafts it
+        where a frame holds text
+    settings : of that kind, as for `safle.make_encoder`; not for an `Encoder`. Each is a parameter
+        of its own name as well: ``SafleClassifier(units=512)``, ``set_params(seed=1)``, grids.
     ridge : a positive number; 0 = minimum norm; "auto" = chosen by ``criterion``
     head : "auto", "least-squares", "discriminant", "averaged" or "quadratic", for which the
         kinds that can count by class do
@@ -72,8 +82,17 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     >>> X, y = load_digits(return_X_y=True)
     >>> SafleClassifier().fit(X[:1000], y[:1000]).predict(X[1000:1003])
     array([1, 4, 0])
+
+    Tables with text and gaps are frames of pandas, polars or pyarrow, matched by name:
+
+    >>> import polars
+    >>> age, drug = [61, 43, None, 57] * 9, ["a", "b", "a", None] * 9
+    >>> frame, outcome = polars.DataFrame({"age": age, "drug": drug}), ["ill", "well"] * 18
+    >>> SafleClassifier(units=8).fit(frame, outcome).predict(frame[["drug", "age"]])[:2]
+    array(['ill', 'well'], dtype='<U4')
     """
 
+    __signature__: ClassVar[Signature]
     classes_: NDArray[Any]
     encoder_: Encoder
     _earlier: Statistics | None
@@ -81,21 +100,42 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        encoder: Encoder | str = DEFAULT_KIND,
+        encoder: Encoder | str = AUTO,
+        schema: Schema | None = None,
         settings: Mapping[str, Any] | None = None,
         ridge: float | Literal["auto"] = "auto",
         head: Head = "auto",
         criterion: Criterion = "gcv",
         priors: Priors | None = None,
         allow_outside: bool = False,
+        **named: Any,
     ) -> None:
         self.encoder = encoder
+        self.schema = schema
+        if named and isinstance(settings, Mapping | None):
+            settings = {**(settings or {}), **named}
         self.settings = settings
         self.ridge = ridge
         self.head = head
         self.criterion = criterion
         self.priors = priors
         self.allow_outside = allow_outside
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; with ``deep`` every setting of any kind, None where it is not set."""
+        params: dict[str, Any] = super().get_params(deep)
+        # Whatever it is: `fit` refuses, nothing before.
+        settings = self.settings if isinstance(self.settings, Mapping) else {}
+        return params | {name: settings.get(name) for name in setting_names() if deep}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, and settings by their own names; None leaves one to the kind."""
+        named = {name: params.pop(name) for name in setting_names() if name in params}
+        super().set_params(**params)
+        if named and isinstance(self.settings, Mapping | None):
+            held = {**(self.settings or {}), **named}
+            self.settings = {name: value for name, value in held.items() if value is not None}
+        return self
 
     @classmethod
     def from_statistics(cls, encoder: Encoder, statistics: Statistics, **params: Any) -> Self:
@@ -117,7 +157,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : finite numbers, (samples, feature_dim)
+        X : finite numbers, (samples, feature_dim), or a frame, whose columns may hold text and gaps
         y : labels, (samples,): integers, strings, booleans or integral floats
         sample_weight : whole numbers, (samples,); a sample of weight w counts exactly as if it
             stood there w times
@@ -125,7 +165,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         batch = self._checked(X, y, sample_weight, reset=True)
         known = np.unique(batch.labels)
         self._start(self._make_encoder(batch, len(known)), known, declared=False)
-        self._counter.add_samples(*batch)
+        self._counter.add_samples(*batch[:3])
         return self._solved()
 
     def partial_fit(
@@ -161,7 +201,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         elif "statistics_" in vars(self):
             self._counter = Accumulator(self.encoder_, allow_outside=self.allow_outside)
             self._counter.add(self.statistics_)
-        self._counter.add_samples(*batch)
+        self._counter.add_samples(*batch[:3])
         self.classes_, self._declared = known, declared
         self._forget()
         return self
@@ -223,7 +263,11 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     @cached_property
     def statistics_(self) -> Statistics:
         check_is_fitted(self)
-        return self._counter.snapshot()
+        with warnings.catch_warnings():
+            if self.schema is None and not isinstance(self.encoder, Encoder):
+                # A draft leaves out the smallest and largest values: they are no surprise here.
+                warnings.simplefilter("ignore", SafleWarning)
+            return self._counter.snapshot()
 
     @cached_property
     def solution_(self) -> Solution:
@@ -244,18 +288,64 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "encoder_")
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._gaps
+        return tags
+
+    @property
+    def _gaps(self) -> bool:
+        """Whether values may be missing."""
+        if self.__sklearn_is_fitted__():
+            return self.encoder_.gaps
+        if isinstance(self.encoder, Encoder):
+            return self.encoder.gaps
+        return self.encoder == AUTO or kind_named(self.encoder).gaps
+
     def _checked(
         self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None, *, reset: bool
     ) -> Batch:
-        features, labels = validate_data(self, self._by_name(X), y, reset=reset, dtype=_FLOATS)
+        """Samples as they are counted; ``reset`` where nothing was counted before."""
+        if reset:
+            self.__dict__.pop("encoder_", None)
+        schema = self._find_schema(X) if reset else self.encoder_.schema
+        if schema is None or not frame_names(X):
+            features, labels = validate_data(self, self._by_name(X), y, reset=reset, **self._takes)
+        else:
+            features, labels = check_X_y(arrange_frame(X, (), schema), y, **self._takes)
+            self.n_features_in_ = schema.feature_dim
+            self.feature_names_in_ = np.array(schema.names, object)
         check_classification_targets(labels)
-        return Batch.of(features, labels, weights)
+        return Batch.of(features, labels, weights, schema)
+
+    @property
+    def _takes(self) -> dict[str, Any]:
+        """What scikit-learn checks of features."""
+        return {"dtype": _FLOATS, "ensure_all_finite": "allow-nan" if self._gaps else True}
+
+    def _find_schema(self, X: Any) -> Schema | None:
+        if isinstance(self.encoder, Encoder):
+            return self.encoder.schema
+        schema = self.schema
+        if schema is None and holds_text(X):
+            draft = draft_schema(X)
+            schema = draft.schema
+            for name, why in draft.left_out.items():
+                warnings.warn(f"column {name!r} is left out: it {why}", SafleWarning, stacklevel=4)
+        if schema is not None and not self._gaps:
+            raise SettingsError(
+                f"an encoder of kind {self.encoder} knows no text and no schema; take "
+                "encoder='table', or turn text into numbers"
+            )
+        return schema
 
     def _by_name(self, X: Any) -> Any:
         """A frame with the columns that a given `Encoder` knows, in its order.
 
         Without one, scikit-learn compares the names with those of the first call.
         """
+        if hasattr(X, "toarray"):
+            as_features(X)
         names = self.encoder.feature_names if isinstance(self.encoder, Encoder) else ()
         return reorder_frame(X, names) if names else X
 
@@ -280,16 +370,23 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
                 raise SettingsError("an Encoder has its settings: leave out settings=")
             as_features(batch.features[:0], self.encoder.feature_dim)
             return self.encoder
-        settings = dict(self.settings or {})
-        declared = kind_named(self.encoder).declared(settings).get("by_class")
+        if not isinstance(self.settings, Mapping | None):
+            refuse_type("settings", self.settings, "settings by name, such as {'units': 512}")
+        settings, kind = dict(self.settings or {}), self.encoder
+        if kind == AUTO:
+            mixed = batch.schema is not None or bool(np.isnan(batch.features).any())
+            kind = "table" if mixed else DEFAULT_KIND
+        declared = kind_named(kind).declared(settings).get("by_class")
         if declared is not None and self.head == "quadratic":
             settings.setdefault("by_class", True)
         elif declared is not None and declared.default is None:
             settings.setdefault("by_class", suits_by_class(batch.features.shape[1], classes))
+        if batch.schema is not None:
+            return make_encoder(batch.schema, kind, **settings)
         names: list[str] = [*getattr(self, "feature_names_in_", ())]
         told_apart = names if len({*names}) == len(names) else ()
         sample = PublicSample(batch.repeated(), names=told_apart)
-        return make_encoder(sample, self.encoder, **settings)
+        return make_encoder(sample, kind, **settings)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         return self._spread(X, self.model_.decision_function, missing=-np.inf)
@@ -298,9 +395,23 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         self, X: ArrayLike, method: Callable[[Any], NDArray[np.float64]], *, missing: float
     ) -> NDArray[np.float64]:
         """The model's columns, one per class with samples, as columns of `classes_`."""
-        columns = method(validate_data(self, self._by_name(X), reset=False, dtype=_FLOATS))
+        by_schema = self.encoder_.schema is not None and frame_names(X)
+        if not by_schema:
+            X = validate_data(self, self._by_name(X), reset=False, **self._takes)
+        columns = method(X)
         if columns.shape[1] == len(self.classes_):
             return columns
         spread = np.full((len(columns), len(self.classes_)), missing)
         spread[:, np.isin(class_names(self.classes_), self.model_.class_names)] = columns
         return spread
+
+
+def _signature() -> Signature:
+    """The constructor's parameters, with every setting by its name."""
+    own = [*signature(SafleClassifier.__init__).parameters.values()][1:-1]
+    named = [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in setting_names()]
+    return Signature([*own, *named])
+
+
+# scikit-learn, and whoever asks for help, would see no settings behind ``**named``.
+SafleClassifier.__signature__ = _signature()

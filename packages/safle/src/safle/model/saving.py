@@ -19,6 +19,7 @@ from safle.basics.tensors import (
 )
 from safle.encoders import Encoder
 from safle.encoders.features import as_class_names, as_labels
+from safle.encoders.schema import Schema
 from safle.errors import WireError
 from safle.model.model import Model
 from safle.wire import decode_statistics, encode_statistics
@@ -39,6 +40,7 @@ def to_bytes(classifier: SafleClassifier) -> bytes:
     # A given encoder is the model's own.
     params["encoder"] = None if isinstance(params["encoder"], Encoder) else params["encoder"]
     params["settings"] = None if params["settings"] is None else dict(params["settings"])
+    params["schema"] = None if params["schema"] is None else params["schema"].to_json()
     classes = classifier.classes_
     header = {
         "format": FORMAT,
@@ -61,6 +63,8 @@ def from_bytes(data: bytes, kind: type[SafleClassifier]) -> SafleClassifier:
         header = read_header(text, FORMAT, "a safle classifier")
         model = Model.from_bytes(arrays["model"].tobytes())
         classifier = kind(**header["params"])
+        if classifier.schema is not None:
+            classifier.schema = Schema.from_json(classifier.schema)
         classifier.encoder = classifier.encoder or model.encoder
         classes = _restore_classes(header["classes"], header["type"])
         classifier._start(model.encoder, classes, declared=bool(header["declared"]))
