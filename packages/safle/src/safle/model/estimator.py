@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from inspect import Parameter, Signature, signature
+from types import NoneType
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -22,7 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from safle.basics import atomic
-from safle.basics.arguments import refuse_type, require_type
+from safle.basics.arguments import require_type
 from safle.basics.places import naming, read_capped
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
@@ -365,13 +366,12 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
             self.__dict__.pop(name, None)
 
     def _make_encoder(self, batch: Batch, classes: int) -> Encoder:
+        require_type("settings", self.settings, Mapping, NoneType)
         if isinstance(self.encoder, Encoder):
             if self.settings:
                 raise SettingsError("an Encoder has its settings: leave out settings=")
             as_features(batch.features[:0], self.encoder.feature_dim)
             return self.encoder
-        if not isinstance(self.settings, Mapping | None):
-            refuse_type("settings", self.settings, "settings by name, such as {'units': 512}")
         settings, kind = dict(self.settings or {}), self.encoder
         if kind == AUTO:
             mixed = batch.schema is not None or bool(np.isnan(batch.features).any())
