@@ -100,10 +100,18 @@ def test_the_type_of_a_public_sample_does_not_matter():
         lambda: PublicSample(np.empty((0, 3))),
         lambda: PublicSample(np.empty((3, 0))),
         lambda: PublicSample(np.zeros(3)),
-        lambda: PublicSample(np.array([[1.0, np.nan]])),
+        lambda: PublicSample(np.array([[1.0, np.inf]])),
         lambda: PublicSample([["a"]]),
     ],
 )
 def test_what_cannot_be_a_calibration_is_refused(make):
     with pytest.raises(InvalidInput):
         make()
+
+
+def test_gaps_are_left_out_of_quantiles_and_moments():
+    """Of each column on its own; a column of gaps alone is a constant one."""
+    values = np.array([[1.0, np.nan, 5.0], [2.0, np.nan, np.nan], [9.0, np.nan, 7.0]])
+    sample = PublicSample(values)
+    assert np.array_equal(sample.thresholds(1), [[2.0, 0.0, 6.0]])
+    assert np.array_equal(sample.moments(), [[4.0, 0.0, 6.0], [np.std([1, 2, 9]), 1.0, 1.0]])
