@@ -34,8 +34,7 @@ from safle.private import (
     mask,
     statistics_space,
 )
-from safle.private.masks import add_masks
-from safle.private.vector import Sizes
+from safle.private.vector import Sizes, add_masks
 from safle.statistics import Accumulator
 from safle.wire import add_contribution, encode_statistics
 

@@ -71,7 +71,7 @@ class RequestTask:
     def take(self, client: str, data: bytes) -> tuple[int, str]:
         del client
         answered = KeyholderAnswer.from_bytes(data, self._total.private_round)
-        answered.require(self._total.private_round, self._total.digest)
+        answered.require(self._total)
         self.answers[answered.keyholder] = answered
         return 0, answered.request_digest
 

@@ -27,7 +27,7 @@ from safle.private import (
     answer_request,
     statistics_space,
 )
-from safle.private.signed import SignedHead
+from safle.private.keys import SignedHead
 from safle.wire import container, decode_noisy, encode_noisy
 from support.data_sets import fixed_data
 from support.private_rounds import Cast, new_history

@@ -14,8 +14,7 @@ from safle.encoders.histogram import Grid, Histogram
 from safle.encoders.registry import kind_named
 from safle.errors import CountOverflow
 from safle.private import HistogramSpace, statistics_space
-from safle.private.masks import add_masks, derive_key
-from safle.private.vector import Sizes, pack, unpack
+from safle.private.vector import Sizes, add_masks, derive_key, pack, unpack
 from safle.statistics import count, sum_statistics
 from safle.wire import encode_histogram, encode_statistics
 from support.data_sets import (

@@ -185,8 +185,8 @@ def _private(session: Session, path: Path) -> None:
     """What a file of a private round says of itself, without the keys that could check it."""
     from safle.basics.memory import readable
     from safle.basics.places import naming
+    from safle.private.keys import Signed
     from safle.private.round import MOST_BYTES
-    from safle.private.signed import Signed
     from safle.wire import container, peek_kind
 
     name = str(peek_kind(path))

@@ -116,7 +116,7 @@ def declare(
         "clients": ", ".join(private_round.clients),
         "keyholders": ", ".join(private_round.keyholders),
         "needed to open": f"all keyholders, at least {private_round.fewest} clients",
-        "a client sends": readable(private_round.vector_bytes),
+        "a client sends": readable(private_round.sizes.bytes),
         "round": private_round.digest,
     }
     session.facts(f"{output}: private round", facts)

@@ -9,19 +9,17 @@ up to.
 from typing import TYPE_CHECKING
 
 from safle.basics.doors import front_door
+from safle.basics.optional import require
 
 if TYPE_CHECKING:
-    from safle.private.answer import KeyholderAnswer
-    from safle.private.counts_space import EvaluationSpace, HistogramSpace
-    from safle.private.gathering import Gathering, MaskedSum, Request
+    from safle.private.gathering import Gathering, KeyholderAnswer, MaskedSum, Request
     from safle.private.history import History
     from safle.private.keyholder import answer_on_record, answer_request, explain
     from safle.private.keys import PrivateKey, PublicKey
     from safle.private.masked import Masked, mask
-    from safle.private.noisy_space import NoisySpace
     from safle.private.rehearsal import Parties, add_privately
     from safle.private.round import PrivateRound, declare_round, statistics_space
-    from safle.private.spaces import StatisticsSpace
+    from safle.private.spaces import EvaluationSpace, HistogramSpace, NoisySpace, StatisticsSpace
 
 __all__ = [
     "EvaluationSpace",
@@ -47,4 +45,5 @@ __all__ = [
     "statistics_space",
 ]
 
+require("cryptography.hazmat.primitives.hpke", "safle[private]", "a private sum")
 __getattr__ = front_door(__name__)

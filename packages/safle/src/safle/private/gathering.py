@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 
 from safle.basics.places import BESIDE, StrPath, find_files, naming
+from safle.encoders.features import is_digest
 from safle.errors import DuplicateContribution, FederationError, SafleError, WireError
-from safle.private.answer import KeyholderAnswer
+from safle.private.keys import PrivateKey, Signed, SignedHead
 from safle.private.masked import LARGEST_HEAD, Masked, check_head
 from safle.private.round import PrivateRound
-from safle.private.signed import SignedHead
 from safle.private.vector import Bytes, unpack
 from safle.site.log import log_refusal, write_log
 from safle.wire import container
+
+ANSWER = "answer"
 
 
 @dataclass(frozen=True)
@@ -32,16 +34,11 @@ class Request:
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> from safle.private import Parties, Gathering, mask, statistics_space
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
-    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
-    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
-    >>> gathering = Gathering(parties.private_round)
-    >>> for key, part in zip(parties.clients, parts):
-    ...     gathering.add(mask(parties.private_round, key, part))
-    >>> asked = Request.from_bytes(gathering.finish().request.to_bytes(), parties.private_round)
-    >>> [*asked.heads]
+    >>> from safle.private import EvaluationSpace, Parties
+    >>> from safle.evaluation import Evaluation
+    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
+    >>> total = parties.gather([Evaluation.none("0" * 64, ["ill"])] * 2)
+    >>> [*Request.from_bytes(total.request.to_bytes(), parties.private_round).heads]
     ['a', 'b']
     """
 
@@ -85,11 +82,12 @@ class Request:
         if size > most:
             raise WireError(f"heads of {size} bytes; those of all clients have at most {most}")
         try:
-            content = json.loads(opened.section("heads", size))
-            heads = [SignedHead.from_json(head) for head in content]
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            if isinstance(error, SafleError):
-                raise
+            heads = [
+                SignedHead.from_json(head) for head in json.loads(opened.section("heads", size))
+            ]
+        except SafleError:
+            raise
+        except (ValueError, TypeError, RecursionError) as error:
             raise WireError(f"the heads of the clients are not valid: {error}") from error
         found = {check_head(head, private_round): head for head in heads}
         if [*found] != sorted(found) or len(found) != len(heads):
@@ -98,27 +96,77 @@ class Request:
 
 
 @dataclass(frozen=True)
+class KeyholderAnswer:
+    """The sum of a keyholder's masks over the clients of one request, signed by it.
+
+    Attributes
+    ----------
+    round_digest, request_digest : what was asked
+    masks : uint8, their sum over all clients of the request
+
+    Examples
+    --------
+    >>> from safle.private import EvaluationSpace, Parties
+    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
+    >>> masks, digest = parties.private_round.sizes.zeros(), parties.private_round.digest
+    >>> made = KeyholderAnswer("keyholder-1", digest, "0" * 64, masks)
+    >>> data = made.to_bytes(parties.keyholders[0])
+    >>> KeyholderAnswer.from_bytes(data, parties.private_round).keyholder
+    'keyholder-1'
+    """
+
+    keyholder: str
+    round_digest: str
+    request_digest: str
+    masks: Bytes = field(repr=False)
+
+    def to_bytes(self, key: PrivateKey) -> bytes:
+        """The bytes of the answer's file, the same every time."""
+        payload = self.masks.tobytes()
+        said = {"round": self.round_digest, "request": self.request_digest}
+        head = SignedHead.sign(key, ANSWER, payload, keyholder=self.keyholder, **said)
+        return head.to_bytes(container.ANSWER, payload)
+
+    @staticmethod
+    def from_bytes(data: bytes | memoryview, private_round: PrivateRound) -> KeyholderAnswer:
+        """Read an answer; a `SafleError` unless a keyholder of this round has signed it."""
+        signed = Signed.read(data, container.ANSWER)
+        fields = signed.head.fields
+        if set(fields) != {"kind", "payload", "round", "request", "keyholder"}:
+            raise WireError("the head does not hold exactly the fields of an answer")
+        name, request = fields["keyholder"], fields["request"]
+        if not isinstance(name, str) or name not in private_round.keyholders:
+            raise FederationError(f"{str(name)[:80]!r} is not a keyholder of this round")
+        signed.head.check(private_round.keyholders[name], ANSWER)
+        private_round.require(fields["round"])
+        if not is_digest(request):
+            raise WireError("the answer does not say what was asked")
+        vector = private_round.unfold_vector(signed, name)
+        masks = np.frombuffer(vector, np.uint8)
+        return KeyholderAnswer(name, private_round.digest, request, masks)
+
+    def require(self, request: Request) -> None:
+        """Refuse an answer to another question."""
+        request.private_round.require(self.round_digest)
+        if self.request_digest != request.digest:
+            raise FederationError(
+                f"{self.keyholder} answers request {self.request_digest[:12]}…; this sum's is "
+                f"{request.digest[:12]}…: it is of other clients"
+            )
+
+
+@dataclass(frozen=True)
 class MaskedSum(Request):
     """The sum of masked vectors, still under the sum of their masks.
 
     Examples
     --------
-    >>> from tempfile import TemporaryDirectory
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> from safle.private import Gathering, History, Parties
-    >>> from safle.private import answer_request, mask, statistics_space
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
-    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
-    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
-    >>> gathering = Gathering(parties.private_round)
-    >>> for key, part in zip(parties.clients, parts):
-    ...     gathering.add(mask(parties.private_round, key, part))
-    >>> total, answers = gathering.finish(), []
-    >>> for key in parties.keyholders:
-    ...     with TemporaryDirectory() as folder, History(f"{folder}/history.sqlite") as history:
-    ...         answers.append(answer_request(total.request, key, history))
-    >>> total.open(answers) == parts[0] + parts[1]
-    True
+    >>> from safle.private import EvaluationSpace, Parties
+    >>> from safle.evaluation import Evaluation
+    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
+    >>> total = parties.gather([Evaluation.none("0" * 64, ["ill"])] * 2)
+    >>> total.open(parties.answers(total)).sample_count
+    0
     """
 
     vector: Bytes = field(repr=False)
@@ -132,7 +180,7 @@ class MaskedSum(Request):
         """Read the server's own file."""
         opened = container.from_bytes(data, kind=container.MASKED_SUM)
         request = Request._read(opened, private_round)
-        vector = np.frombuffer(opened.section("sum", private_round.vector_bytes), np.uint8)
+        vector = np.frombuffer(opened.section("sum", private_round.sizes.bytes), np.uint8)
         opened.finish()
         return MaskedSum(private_round, request.heads, vector)
 
@@ -145,7 +193,7 @@ class MaskedSum(Request):
         """The value of the sum, verified: statistics, a histogram or evaluation counts."""
         given: dict[str, KeyholderAnswer] = {}
         for answer in answers:
-            answer.require(self.private_round, self.digest)
+            answer.require(self)
             if answer.keyholder in given:
                 raise FederationError(f"two answers of {answer.keyholder}; name one of them")
             given[answer.keyholder] = answer
@@ -160,34 +208,18 @@ class MaskedSum(Request):
         return unpack(self.private_round.space, vector)
 
 
-def gather_files(
-    private_round: PrivateRound,
-    places: Iterable[StrPath],
-    progress: Callable[[float], None] = lambda _share: None,
-) -> MaskedSum:
-    """Add up masked files, or folders of them, one in memory at a time; errors name the file."""
-    gathering = Gathering(private_round)
-    sources = find_files(places, except_for=BESIDE)
-    for done, source in enumerate(sources, start=1):
-        with naming(source):
-            gathering.add(gathering.receive(container.read_limited(source)))
-        progress(done / len(sources))
-    return gathering.finish()
-
-
 class Gathering:
     """Adds up masked contributions, one in memory at a time; none of a client twice.
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> from safle.private import Parties, mask, statistics_space
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
-    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
-    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
+    >>> from safle.private import EvaluationSpace, Parties, mask
+    >>> from safle.evaluation import Evaluation
+    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
     >>> gathering = Gathering(parties.private_round)
-    >>> for key, part in zip(parties.clients, parts):
-    ...     gathering.add(mask(parties.private_round, key, part))
+    >>> for key in parties.clients:
+    ...     value = Evaluation.none("0" * 64, ["ill"])
+    ...     gathering.add(mask(parties.private_round, key, value))
     >>> gathering.clients
     ['a', 'b']
     """
@@ -238,3 +270,18 @@ class Gathering:
                 f"{self.private_round.fewest} of this round's {len(self.private_round.clients)}"
             )
         return MaskedSum(self.private_round, dict(sorted(self._heads.items())), self._total)
+
+
+def gather_files(
+    private_round: PrivateRound,
+    places: Iterable[StrPath],
+    progress: Callable[[float], None] = lambda _share: None,
+) -> MaskedSum:
+    """Add up masked files, or folders of them, one in memory at a time; errors name the file."""
+    gathering = Gathering(private_round)
+    sources = find_files(places, except_for=BESIDE)
+    for done, source in enumerate(sources, start=1):
+        with naming(source):
+            gathering.add(gathering.receive(container.read_limited(source)))
+        progress(done / len(sources))
+    return gathering.finish()

@@ -19,7 +19,7 @@ from safle.basics.places import StrPath
 from safle.basics.sealed import SealedFile
 from safle.errors import FederationError
 from safle.private.gathering import Request
-from safle.private.noisy_space import NoisySpace
+from safle.private.spaces import NoisySpace
 from safle.publishing.ledger import Ledger
 
 _TABLES = {

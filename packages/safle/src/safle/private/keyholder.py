@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from safle.errors import FederationError
-from safle.private.answer import KeyholderAnswer
-from safle.private.gathering import Request
+from safle.private.gathering import KeyholderAnswer, Request
 from safle.private.history import History, Opened, warnings_across_rounds
 from safle.private.keys import PrivateKey
 from safle.private.masked import open_mask_key
-from safle.private.masks import add_masks
-from safle.private.noisy_space import NoisySpace
+from safle.private.spaces import NoisySpace
+from safle.private.vector import add_masks
 from safle.publishing.noise import epsilon_of
 from safle.site.log import log_refusal, write_log
 
@@ -26,15 +25,10 @@ def explain(request: Request, history: History) -> list[str]:
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> from safle.private import Parties, Gathering, mask, statistics_space
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
-    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
-    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
-    >>> gathering = Gathering(parties.private_round)
-    >>> for key, part in zip(parties.clients, parts):
-    ...     gathering.add(mask(parties.private_round, key, part))
-    >>> request, key = gathering.finish().request, parties.keyholders[0]
+    >>> from safle.private import EvaluationSpace, Parties
+    >>> from safle.evaluation import Evaluation
+    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
+    >>> request = parties.gather([Evaluation.none("0" * 64, ["ill"])] * 2).request
     >>> with TemporaryDirectory() as folder, History(f"{folder}/history.sqlite") as history:
     ...     print(explain(request, history)[-1])
     What opens is the sum of all these clients, and of none of them alone.
@@ -75,18 +69,13 @@ def answer_on_record(
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> from safle.private import Parties, Gathering, mask, statistics_space
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
-    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
-    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
-    >>> gathering = Gathering(parties.private_round)
-    >>> for key, part in zip(parties.clients, parts):
-    ...     gathering.add(mask(parties.private_round, key, part))
-    >>> request, key = gathering.finish().request, parties.keyholders[0]
+    >>> from safle.private import EvaluationSpace, Parties
+    >>> from safle.evaluation import Evaluation
+    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
+    >>> request = parties.gather([Evaluation.none("0" * 64, ["ill"])] * 2).request
+    >>> key = parties.keyholders[0]
     >>> with TemporaryDirectory() as folder, History(f"{folder}/history.sqlite") as history:
-    ...     log = Path(folder) / "log.sqlite"
-    ...     answered = answer_on_record(request, key, history, place=log)
+    ...     answered = answer_on_record(request, key, history, place=Path(folder, "log.sqlite"))
     >>> answered.keyholder
     'keyholder-1'
     """
@@ -109,15 +98,11 @@ def answer_request(request: Request, key: PrivateKey, history: History) -> Keyho
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> from safle.private import Parties, Gathering, mask, statistics_space
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
-    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
-    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
-    >>> gathering = Gathering(parties.private_round)
-    >>> for key, part in zip(parties.clients, parts):
-    ...     gathering.add(mask(parties.private_round, key, part))
-    >>> request, key = gathering.finish().request, parties.keyholders[0]
+    >>> from safle.private import EvaluationSpace, Parties
+    >>> from safle.evaluation import Evaluation
+    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
+    >>> request = parties.gather([Evaluation.none("0" * 64, ["ill"])] * 2).request
+    >>> key = parties.keyholders[0]
     >>> with TemporaryDirectory() as folder, History(f"{folder}/history.sqlite") as history:
     ...     once, again = (answer_request(request, key, history) for _ in range(2))
     >>> once.to_bytes(key) == again.to_bytes(key)

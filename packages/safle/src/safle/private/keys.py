@@ -1,35 +1,56 @@
-"""Keys of a private round: Ed25519 to sign, X25519 (HPKE) to seal boxes for a keyholder.
+"""Keys of a private round, and files that they sign.
 
-Everybody has both, in one file; the other file, ``.pub``, is for the others.
+Everybody has two keys in one file: Ed25519 to sign, X25519 (HPKE) to open boxes. The other file,
+``.pub``, is for the others. A signed file holds a head, which its maker signs, and the payload
+whose digest the head holds, in the container of docs/wire-format.md. A head without its payload
+still proves who sent which bytes: requests to keyholders hold nothing else of a client's file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from safle.basics import atomic
 from safle.basics.places import read_capped
-from safle.errors import FederationError, MissingExtra, WireError
+from safle.encoders.features import is_digest
+from safle.errors import FederationError, WireError
+from safle.wire import container
 from safle.wire.contribution import check_client
 
-try:
-    from cryptography.exceptions import InvalidSignature, InvalidTag
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-        Ed25519PrivateKey,
-        Ed25519PublicKey,
-    )
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-    from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-except ImportError:
-    raise MissingExtra("cryptography", "safle[private]", "a private sum") from None
-
-PRIVATE, PUBLIC = "safle-private-key-1", "safle-public-key-1"
 MAX_FILE_BYTES = 4096
+Hexadecimal = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+"""32 bytes: a key, or a digest."""
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+F = TypeVar("F", bound="PublicKeyFile | _PrivateKeyFile")
+
+
+class PublicKeyFile(
+    msgspec.Struct, tag_field="format", tag="safle-public-key-1", forbid_unknown_fields=True
+):
+    """A public key as JSON."""
+
+    name: str
+    signing: Hexadecimal
+    sealing: Hexadecimal
+
+
+class _PrivateKeyFile(
+    msgspec.Struct, tag_field="format", tag="safle-private-key-1", forbid_unknown_fields=True
+):
+    name: str
+    signing: Hexadecimal
+    opening: Hexadecimal
 
 
 @dataclass(frozen=True)
@@ -70,24 +91,24 @@ class PublicKey:
         except ValueError as error:
             raise FederationError(f"{self.name}'s key cannot be sealed for: {error}") from error
 
-    def to_json(self) -> dict[str, str]:
-        """The key as JSON values."""
-        keys = {"signing": self.signing.hex(), "sealing": self.sealing.hex()}
-        return {"format": PUBLIC, "name": self.name, **keys}
+    def to_file(self) -> PublicKeyFile:
+        """What its file says."""
+        return PublicKeyFile(self.name, self.signing.hex(), self.sealing.hex())
 
     @staticmethod
-    def from_json(content: Any) -> PublicKey:
-        """Read `to_json` back; `WireError` if it is not a public key."""
-        return PublicKey(*_fields(content, PUBLIC))
+    def from_file(file: PublicKeyFile) -> PublicKey:
+        """The inverse of `to_file`."""
+        keys = bytes.fromhex(file.signing), bytes.fromhex(file.sealing)
+        return PublicKey(check_client(file.name), *keys)
 
     def save(self, path: Path) -> None:
         """Write the key's file."""
-        atomic.write_text(path, json.dumps(self.to_json(), indent=1) + "\n")
+        atomic.write_text(path, _text(self.to_file()))
 
     @staticmethod
     def load(path: Path) -> PublicKey:
         """Read a public key's file."""
-        return PublicKey.from_json(_read(path))
+        return PublicKey.from_file(_read(path, PublicKeyFile))
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,33 +157,123 @@ class PrivateKey:
 
     def save(self, path: Path) -> None:
         """Write the key's file, for its owner alone; never over another key."""
-        keys = {"signing": self.signing.hex(), "opening": self.opening.hex()}
-        text = json.dumps({"format": PRIVATE, "name": self.name, **keys}, indent=1) + "\n"
         path.touch(mode=0o600, exist_ok=False)
-        path.write_text(text)
+        path.write_text(_text(_PrivateKeyFile(self.name, self.signing.hex(), self.opening.hex())))
 
     @staticmethod
     def load(path: Path) -> PrivateKey:
         """Read a private key's file."""
-        return PrivateKey(*_fields(_read(path), PRIVATE))
+        file = _read(path, _PrivateKeyFile)
+        keys = bytes.fromhex(file.signing), bytes.fromhex(file.opening)
+        return PrivateKey(check_client(file.name), *keys)
 
 
-def _read(path: Path) -> Any:
-    data = read_capped(path, MAX_FILE_BYTES, "a key")
+def _text(file: PublicKeyFile | _PrivateKeyFile) -> str:
+    return json.dumps(msgspec.to_builtins(file), indent=1) + "\n"
+
+
+def _read(path: Path, form: type[F]) -> F:
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise WireError(f"{path} is not a key of safle: {error}") from error
+        return msgspec.json.decode(read_capped(path, MAX_FILE_BYTES, "a key"), type=form)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # What is wrong is not said: it may be the secret.
+        raise WireError(
+            f"{path} is not a key of format {form.__struct_config__.tag}; make one with: "
+            "safle private keys"
+        ) from None
 
 
-def _fields(content: Any, form: str) -> tuple[str, bytes, bytes]:
-    other = "opening" if form == PRIVATE else "sealing"
-    try:
-        if content["format"] != form or set(content) != {"format", "name", "signing", other}:
-            raise WireError(f"expected a key of format {form}")
-        first, second = (bytes.fromhex(content[name]) for name in ("signing", other))
-        if len(first) != 32 or len(second) != 32:
-            raise WireError("expected keys of 32 bytes")
-        return check_client(content["name"]), first, second
-    except (KeyError, TypeError, ValueError) as error:
-        raise WireError(f"not a key: {error}; make one with: safle private keys") from error
+@dataclass(frozen=True)
+class SignedHead:
+    """What a party says of a payload, and its signature.
+
+    >>> key = PrivateKey.new("hospital-a")
+    >>> head = SignedHead.sign(key, "masked", b"payload", round="...")
+    >>> head.check(key.public, "masked")
+    >>> head.fields["round"]
+    '...'
+    """
+
+    fields: Mapping[str, Any]
+    signature: bytes
+
+    @staticmethod
+    def sign(key: PrivateKey, kind: str, payload: bytes | memoryview, **fields: Any) -> SignedHead:
+        """The head of a payload."""
+        said = {**fields, "kind": kind, "payload": hashlib.sha256(payload).hexdigest()}
+        return SignedHead(said, key.sign(container.canonical(said)))
+
+    @property
+    def payload_digest(self) -> str:
+        return str(self.fields["payload"])
+
+    def check(self, key: PublicKey, kind: str) -> None:
+        """Refuse a head of another kind, and one that the owner of the key has not signed."""
+        if self.fields.get("kind") != kind:
+            raise FederationError(f"a head of kind {self.fields.get('kind')!r}; expected {kind!r}")
+        key.check(container.canonical(self.fields), self.signature)
+
+    def digest(self) -> str:
+        """Identity of what was signed."""
+        return hashlib.sha256(container.canonical(self.fields)).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """The head as JSON values."""
+        return {"head": dict(self.fields), "signature": self.signature.hex()}
+
+    @staticmethod
+    def from_json(content: Any) -> SignedHead:
+        """Read `to_json` back; nothing of it is verified yet."""
+        try:
+            fields, signature = content["head"], bytes.fromhex(content["signature"])
+            if set(content) != {"head", "signature"} or not isinstance(fields, dict):
+                raise WireError("expected a head and its signature")
+            if len(signature) != 64 or not is_digest(fields["payload"]):
+                raise WireError("expected a signature of 64 bytes, and the payload's digest")
+            # What has no canonical text was signed by nobody.
+            container.canonical(fields)
+            return SignedHead(fields, signature)
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise WireError(f"not a signed head: {error}") from error
+
+    def to_bytes(self, kind: int, payload: bytes) -> bytes:
+        """The bytes of a signed file."""
+        return container.to_bytes(kind, self.to_json(), {"payload": payload})
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A file whose payload is still folded: whoever reads it checks head and size first.
+
+    >>> key = PrivateKey.new("hospital-a")
+    >>> data = SignedHead.sign(key, "masked", b"payload").to_bytes(container.MASKED, b"payload")
+    >>> Signed.read(data, container.MASKED).unfold(most=7)
+    b'payload'
+    """
+
+    head: SignedHead
+    opened: container.Container
+
+    @staticmethod
+    def read(data: bytes | memoryview, kind: int) -> Signed:
+        """Open a signed file; neither signature nor payload is looked at yet."""
+        opened = container.from_bytes(data, kind=kind)
+        if list(opened.frames) != ["payload"]:
+            raise WireError("expected just the section payload")
+        return Signed(SignedHead.from_json(opened.header), opened)
+
+    @property
+    def payload_bytes(self) -> int:
+        """What the payload unfolds to."""
+        return self.opened.raw_bytes
+
+    def unfold(self, most: int) -> bytes:
+        """The payload of at most so many bytes, if it is the one that was signed."""
+        if self.payload_bytes > most:
+            # A few compressed bytes could fill the memory.
+            raise WireError(f"unfolds to {self.payload_bytes} bytes; expected at most {most}")
+        payload = self.opened.section("payload", self.payload_bytes)
+        self.opened.finish()
+        if hashlib.sha256(payload).hexdigest() != self.head.payload_digest:
+            raise WireError("the payload is not the one that was signed")
+        return payload

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from safle.errors import FederationError, WireError
-from safle.private.keys import PrivateKey
-from safle.private.masks import SEED_BYTES, add_masks, derive_key, new_seed
+from safle.private.keys import PrivateKey, Signed, SignedHead
 from safle.private.round import PrivateRound
-from safle.private.signed import Signed, SignedHead
-from safle.private.vector import Bytes, pack
+from safle.private.vector import SEED_BYTES, Bytes, add_masks, derive_key, new_seed, pack
 from safle.wire import container
 
 KIND = "masked"
@@ -32,12 +30,11 @@ class Masked:
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> from safle.private import Parties, mask, statistics_space
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
-    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
-    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
-    >>> sent = mask(parties.private_round, parties.clients[0], parts[0])
+    >>> from safle.private import EvaluationSpace, Parties
+    >>> from safle.evaluation import Evaluation
+    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
+    >>> value = Evaluation.none("0" * 64, ["ill"])
+    >>> sent = mask(parties.private_round, parties.clients[0], value)
     >>> Masked.from_bytes(sent.to_bytes(), parties.private_round).client
     'a'
     """
@@ -53,13 +50,10 @@ class Masked:
     @staticmethod
     def from_bytes(data: bytes | memoryview, private_round: PrivateRound) -> Masked:
         """Read a client's file; a `SafleError` unless it is of this round and of its roster."""
-        signed, size = Signed.read(data, container.MASKED), private_round.vector_bytes
+        signed = Signed.read(data, container.MASKED)
         client = check_head(signed.head, private_round)
-        if signed.payload_bytes != size:
-            raise WireError(
-                f"{client} sent {signed.payload_bytes} bytes; this round's vectors have {size}"
-            )
-        return Masked(client, signed.head, np.frombuffer(signed.unfold(size), np.uint8))
+        vector = private_round.unfold_vector(signed, client)
+        return Masked(client, signed.head, np.frombuffer(vector, np.uint8))
 
 
 def mask(private_round: PrivateRound, key: PrivateKey, value: Any) -> Masked:
@@ -72,13 +66,11 @@ def mask(private_round: PrivateRound, key: PrivateKey, value: Any) -> Masked:
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> from safle.private import Parties, statistics_space
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
-    >>> parties = Parties.of(statistics_space(encoder, ["ill"], 100), ["a", "b"])
-    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5)]
-    >>> once, again = (mask(parties.private_round, parties.clients[0], parts[0]) for _ in range(2))
-    >>> once.to_bytes() == again.to_bytes()
+    >>> from safle.private import EvaluationSpace, Parties
+    >>> from safle.evaluation import Evaluation
+    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
+    >>> asked = parties.private_round, parties.clients[0], Evaluation.none("0" * 64, ["ill"])
+    >>> mask(*asked).to_bytes() == mask(*asked).to_bytes()
     False
     """
     client = key.name
@@ -122,17 +114,11 @@ def open_mask_key(head: SignedHead, private_round: PrivateRound, key: PrivateKey
     client = str(head.fields["client"])
     try:
         box = bytes.fromhex(head.fields["boxes"][key.name])
-    except ValueError as error:
-        raise WireError(f"a box of {client} is not one: {error}") from error
-    try:
         seed = key.open_box(box, private_round.bound_to(client, head.payload_digest, key.name))
-    except FederationError as error:
+        if len(seed) != SEED_BYTES:
+            raise FederationError(f"sealed {len(seed)} bytes; expected a seed of {SEED_BYTES}")
+    except (FederationError, ValueError) as error:
         raise FederationError(f"{client}: {error}; ask for a sum without {client}") from error
-    if len(seed) != SEED_BYTES:
-        raise FederationError(
-            f"{client} sealed {len(seed)} bytes; expected a seed of {SEED_BYTES}: ask for a sum "
-            f"without {client}"
-        )
     return derive_key(seed, private_round.digest, client, key.name)
 
 

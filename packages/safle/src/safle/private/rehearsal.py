@@ -8,8 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from safle.private.answer import KeyholderAnswer
-from safle.private.gathering import Gathering, Request
+from safle.private.gathering import Gathering, KeyholderAnswer, MaskedSum, Request
 from safle.private.history import History
 from safle.private.keyholder import answer_request
 from safle.private.keys import PrivateKey
@@ -59,21 +58,31 @@ class Parties:
         )
         return Parties(private_round, operator, parties, holders)
 
+    def gather(self, values: Iterable[Any]) -> MaskedSum:
+        """The masked sum of the clients' values, every file written and read again."""
+        gathering = Gathering(self.private_round)
+        for key, value in zip(self.clients, values, strict=True):
+            data = mask(self.private_round, key, value).to_bytes()
+            gathering.add(Masked.from_bytes(data, self.private_round))
+        return gathering.finish()
 
-def add_privately(
-    space: Space,
-    values: Mapping[str, Callable[[], Any]],
-    *,
-    keyholders: int = 2,
-    least: int = 2,
-    sent: Callable[[bytes], None] = lambda _file: None,
-) -> Any:
+    def answers(self, total: MaskedSum) -> list[KeyholderAnswer]:
+        """The answers of all keyholders, who have opened nothing before."""
+        asked, answers = total.request.to_bytes(), []
+        for key in self.keyholders:
+            with TemporaryDirectory() as folder, History(Path(folder) / "history") as history:
+                request = Request.from_bytes(asked, self.private_round)
+                data = answer_request(request, key, history).to_bytes(key)
+            answers.append(KeyholderAnswer.from_bytes(data, self.private_round))
+        return answers
+
+
+def add_privately(space: Space, values: Mapping[str, Callable[[], Any]]) -> Any:
     """Add up clients' values as a private round does, every file written and read again.
 
     Parameters
     ----------
     values : of each client, by name; made when it is that client's turn
-    sent : called with the bytes of every client's file
 
     Examples
     --------
@@ -86,18 +95,6 @@ def add_privately(
     >>> add_privately(space, clients) == parts[0] + parts[1] + parts[2]
     True
     """
-    parties = Parties.of(space, values, keyholders=keyholders, least=least)
-    private_round = parties.private_round
-    gathering = Gathering(private_round)
-    for key in parties.clients:
-        data = mask(private_round, key, values[key.name]()).to_bytes()
-        sent(data)
-        gathering.add(Masked.from_bytes(data, private_round))
-    total = gathering.finish()
-    asked = total.request.to_bytes()
-    answers = []
-    for key in parties.keyholders:
-        with TemporaryDirectory() as folder, History(Path(folder) / "history.sqlite") as history:
-            answered = answer_request(Request.from_bytes(asked, private_round), key, history)
-        answers.append(KeyholderAnswer.from_bytes(answered.to_bytes(key), private_round))
-    return total.open(answers)
+    parties = Parties.of(space, values)
+    total = parties.gather(values[key.name]() for key in parties.clients)
+    return total.open(parties.answers(total))

@@ -4,46 +4,70 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+from msgspec import Meta
+
+from safle.basics.settings import as_settings
 from safle.encoders import Encoder
 from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
-from safle.encoders.features import ClassName, as_class_names, is_digest
+from safle.encoders.features import ClassName, as_class_names
 from safle.encoders.histogram import MAX_SAMPLES, Grid
 from safle.encoders.names import as_names
 from safle.errors import FederationError, SafleError, SettingsError, WireError
-from safle.private.counts_space import EvaluationSpace, HistogramSpace
-from safle.private.keys import PrivateKey, PublicKey
-from safle.private.noisy_space import NoisySpace
-from safle.private.signed import Signed, SignedHead
-from safle.private.spaces import StatisticsSpace
+from safle.private.keys import Hexadecimal, PrivateKey, PublicKey, PublicKeyFile, Signed, SignedHead
+from safle.private.spaces import EvaluationSpace, HistogramSpace, NoisySpace, StatisticsSpace
 from safle.private.vector import Sizes, Space
 from safle.wire import container
 
-FORMAT = "safle-round-2"
 MOST_KEYHOLDERS = 3
 """All of them must answer: a fourth would protect no more clients, and lose more rounds."""
 FINEST_SHARE = 1000
 """Shares are fractions of a denominator up to this: 0.333 and 1/3 are what they look like."""
 MOST_BYTES = 1 << 22
 """Of a round's payload: some ten thousand clients."""
-_FIELDS = {
-    "format",
-    "id",
-    "space",
-    "most_total_samples",
-    "clients",
-    "keyholders",
-    "least",
-    "least_share",
-}
+
+
+class _SpaceFile(msgspec.Struct, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True):
+    """What is added up, as JSON; floating-point numbers are hexadecimal text."""
+
+
+class _StatisticsFile(_SpaceFile, tag="statistics"):
+    fingerprint: Hexadecimal
+    layout: dict[str, Any]
+    classes: tuple[int | str, ...]
+    promise: tuple[str, str, str] | None = None
+
+
+class _EvaluationFile(_SpaceFile, tag="evaluation counts"):
+    model: Hexadecimal
+    classes: tuple[int | str, ...]
+
+
+class _HistogramFile(_SpaceFile, tag="histogram"):
+    grid: list[Any]
+    features: Annotated[int, Meta(ge=1, le=MAX_SAMPLES)]
+    names: tuple[str, ...] = ()
+
+
+class _RoundFile(
+    msgspec.Struct, tag_field="format", tag="safle-round-3", forbid_unknown_fields=True
+):
+    id: str
+    space: _StatisticsFile | _EvaluationFile | _HistogramFile
+    most_total_samples: Annotated[int, Meta(ge=1, le=MAX_SAMPLES)]
+    clients: list[PublicKeyFile]
+    keyholders: list[PublicKeyFile]
+    least: Annotated[int, Meta(ge=2, le=MAX_SAMPLES)]
+    # Python would take "1e999999999" for a fraction, and work it out.
+    least_share: Annotated[str, Meta(pattern=r"\A[0-9]{1,9}(/[1-9][0-9]{0,8})?\Z")]
 
 
 @dataclass(frozen=True)
@@ -63,6 +87,22 @@ class RoundContent:
     keyholders: Mapping[str, PublicKey]
     least: int
     least_share: Fraction
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.keyholders) <= MOST_KEYHOLDERS:
+            raise SettingsError(
+                f"{len(self.keyholders)} keyholders; expected 1 to {MOST_KEYHOLDERS}"
+            )
+        if not 2 <= self.least <= len(self.clients):
+            raise SettingsError(
+                f"least {self.least} of {len(self.clients)} clients; expected 2 to as many as "
+                "there are: the sum of one client is that client's"
+            )
+        if self.least_share > 1:
+            raise SettingsError(f"least_share {self.least_share}; expected 0 to 1, such as 1/2")
+        for parties in (self.clients, self.keyholders):
+            if len({party.signing for party in parties.values()}) != len(parties):
+                raise SettingsError("one key under two names; each has a key of its own")
 
     @property
     def fewest(self) -> int:
@@ -98,10 +138,6 @@ class PrivateRound(RoundContent):
         return Sizes.of(self.space)
 
     @property
-    def vector_bytes(self) -> int:
-        return self.sizes.bytes
-
-    @property
     def epsilon(self) -> float:
         """What noise promises to whoever is in the sum; infinite where it opens exactly."""
         return self.space.epsilon if isinstance(self.space, NoisySpace) else math.inf
@@ -119,6 +155,15 @@ class PrivateRound(RoundContent):
                 f"made for round {str(digest)[:12]}…, this is round {self.digest[:12]}…"
             )
 
+    def unfold_vector(self, signed: Signed, who: str) -> bytes:
+        """The vector of a signed file; one of another size is refused before it is unfolded."""
+        if signed.payload_bytes != self.sizes.bytes:
+            raise WireError(
+                f"{who} sent {signed.payload_bytes} bytes; this round's vectors have "
+                f"{self.sizes.bytes}"
+            )
+        return signed.unfold(self.sizes.bytes)
+
     @staticmethod
     def load(data: bytes, operator: PublicKey) -> PrivateRound:
         """Read a round file; refused unless this operator has signed it."""
@@ -131,20 +176,19 @@ class PrivateRound(RoundContent):
 
 def read_content(payload: bytes) -> RoundContent:
     """What a round's payload says, whoever has signed it; `SafleError` for nonsense."""
+    invalid = "not a valid round: "
     try:
-        content = json.loads(payload)
-        if content["format"] != FORMAT or set(content) != _FIELDS:
-            raise WireError(f"not a round of format {FORMAT}")
-        most = _number(content["most_total_samples"], 1)
-        clients, keyholders = _roster(content["clients"]), _roster(content["keyholders"])
-        least, least_share = _number(content["least"], 2), _share(content["least_share"])
-        space = _read_space(content["space"], most, len(keyholders))
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as e:
-        if isinstance(e, SafleError):
-            raise
-        raise WireError(f"not a valid round: {e}") from e
-    _check(clients, keyholders, least)
-    return RoundContent(space, clients, keyholders, least, least_share)
+        file = as_settings(_RoundFile, json.loads(payload), where=invalid, error=WireError)
+        share = Fraction(file.least_share)
+        if str(share) != file.least_share:
+            raise WireError(f"least_share {file.least_share}; expected its one text, {share}")
+        clients, keyholders = _roster(file.clients), _roster(file.keyholders)
+        space = _read_space(file.space, file.most_total_samples, len(keyholders))
+    except SafleError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise WireError(f"{invalid}{error}") from error
+    return RoundContent(space, clients, keyholders, file.least, share)
 
 
 def declare_round(
@@ -173,23 +217,19 @@ def declare_round(
     >>> private_round = declare_round(operator, space, clients=public[:3], keyholders=public[3:])
     >>> private_round.fewest, [*private_round.keyholders]
     (3, ['e', 'f'])
-    >>> PrivateRound.load(private_round.data, operator.public) == private_round
-    True
     """
-    content = {
-        "format": FORMAT,
-        "id": secrets.token_hex(16),
-        "space": _write_space(space),
-        "most_total_samples": space.most_total_samples,
-        "clients": [party.to_json() for party in clients],
-        "keyholders": [party.to_json() for party in keyholders],
-        "least": least,
-        "least_share": str(Fraction(least_share).limit_denominator(FINEST_SHARE)),
-    }
-    payload = container.canonical(content)
+    file = _RoundFile(
+        id=secrets.token_hex(16),
+        space=_write_space(space),
+        most_total_samples=space.most_total_samples,
+        clients=[party.to_file() for party in clients],
+        keyholders=[party.to_file() for party in keyholders],
+        least=least,
+        least_share=str(Fraction(least_share).limit_denominator(FINEST_SHARE)),
+    )
+    payload = container.canonical(msgspec.to_builtins(file))
     head = SignedHead.sign(key, "round", payload)
-    data = head.to_bytes(container.ROUND, payload)
-    return PrivateRound.load(data, key.public)
+    return PrivateRound.load(head.to_bytes(container.ROUND, payload), key.public)
 
 
 def statistics_space(
@@ -213,80 +253,38 @@ def statistics_space(
     return StatisticsSpace(encoder.space, as_class_names(classes), most_total_samples)
 
 
-def _check(
-    clients: Mapping[str, PublicKey], keyholders: Mapping[str, PublicKey], least: int
-) -> None:
-    if not 1 <= len(keyholders) <= MOST_KEYHOLDERS:
-        raise SettingsError(f"{len(keyholders)} keyholders; expected 1 to {MOST_KEYHOLDERS}")
-    if not 2 <= least <= len(clients):
-        raise SettingsError(
-            f"least {least} of {len(clients)} clients; expected 2 to as many as there are: the "
-            "sum of one client is that client's"
-        )
-    for parties in (clients, keyholders):
-        if len({party.signing for party in parties.values()}) != len(parties):
-            raise SettingsError("one key under two names; each has a key of its own")
-
-
-def _roster(content: Any) -> dict[str, PublicKey]:
-    parties = [PublicKey.from_json(party) for party in content]
-    if len({party.name for party in parties}) != len(parties):
+def _roster(files: Sequence[PublicKeyFile]) -> dict[str, PublicKey]:
+    roster = {file.name: PublicKey.from_file(file) for file in files}
+    if len(roster) != len(files):
         raise SettingsError("two clients, or two keyholders, of the same name; give each its own")
-    return {party.name: party for party in parties}
+    return roster
 
 
-def _number(value: object, least: int) -> int:
-    if type(value) is not int or not least <= value <= MAX_SAMPLES:
-        raise WireError(f"{value!r}; expected a whole number from {least}")
-    return value
-
-
-def _share(value: object) -> Fraction:
-    """A share from its one text, such as "1/2"."""
-    # Python would take "1e999999999" for a fraction, and work it out.
-    if not isinstance(value, str) or not re.fullmatch(r"\d{1,9}(/[1-9]\d{0,8})?", value):
-        raise WireError("least_share is no share; expected a text such as 1/2")
-    share = Fraction(value)
-    if str(share) != value or share > 1:
-        raise WireError(f"least_share {value}; expected a share from 0 to 1, such as 1/2")
-    return share
-
-
-def _write_space(space: Space) -> dict[str, Any]:
+def _write_space(space: Space) -> Any:
     if isinstance(space, NoisySpace):
-        promise = [float(space.epsilon).hex(), float(space.delta).hex(), space.calibration]
-        return {**_write_space(space.exact), "promise": promise}
+        promise = float(space.epsilon).hex(), float(space.delta).hex(), space.calibration
+        return msgspec.structs.replace(_write_space(space.exact), promise=promise)
     if isinstance(space, StatisticsSpace):
-        layout, classes = space.layout.to_json(), [*space.class_names]
-        return {"fingerprint": space.fingerprint, "layout": layout, "classes": classes}
+        return _StatisticsFile(space.fingerprint, space.layout.to_json(), space.class_names)
     if isinstance(space, EvaluationSpace):
-        return {"model": space.model, "classes": [*space.class_names]}
+        return _EvaluationFile(space.model, space.class_names)
     assert isinstance(space, HistogramSpace), "nothing else is added up"
-    names = {"names": [*space.names]} if space.names else {}
-    return {"grid": space.grid.to_json(), "features": space.feature_dim, **names}
+    return _HistogramFile(space.grid.to_json(), space.feature_dim, space.names)
 
 
-def _read_space(content: Any, most_total_samples: int, keyholders: int) -> Space:
-    if set(content) - {"promise"} == {"fingerprint", "layout", "classes"}:
-        classes = tuple(content["classes"])
-        if not is_digest(content["fingerprint"]) or as_class_names(classes) != classes:
-            raise WireError("expected an encoder's fingerprint, and classes in ascending order")
-        exact = (
-            CodeSpace(content["fingerprint"], Layout.from_json(content["layout"])),
-            classes,
-            most_total_samples,
-        )
-        if "promise" not in content:
-            return StatisticsSpace(*exact)
-        epsilon, delta, calibration = content["promise"]
-        promise = float.fromhex(epsilon), float.fromhex(delta), calibration
-        return NoisySpace(StatisticsSpace(*exact), *promise, keyholders)
-    if set(content) == {"model", "classes"}:
-        classes = tuple(content["classes"])
-        if not is_digest(content["model"]) or as_class_names(classes) != classes:
-            raise WireError("expected a model's digest, and classes in ascending order")
-        return EvaluationSpace(content["model"], classes, most_total_samples)
-    grid, features = Grid.from_json(content["grid"]), _number(content["features"], 1)
-    return HistogramSpace(
-        grid, features, most_total_samples, as_names(content.get("names", ()), features)
-    )
+def _read_space(file: _SpaceFile, most_total_samples: int, keyholders: int) -> Space:
+    if isinstance(file, _HistogramFile):
+        names = as_names(file.names, file.features)
+        return HistogramSpace(Grid.from_json(file.grid), file.features, most_total_samples, names)
+    assert isinstance(file, _StatisticsFile | _EvaluationFile), "nothing else is added up"
+    if as_class_names(file.classes) != file.classes:
+        raise WireError("the classes are not in ascending order")
+    if isinstance(file, _EvaluationFile):
+        return EvaluationSpace(file.model, file.classes, most_total_samples)
+    code_space = CodeSpace(file.fingerprint, Layout.from_json(file.layout))
+    exact = StatisticsSpace(code_space, file.classes, most_total_samples)
+    if file.promise is None:
+        return exact
+    epsilon, delta, calibration = file.promise
+    promise = float.fromhex(epsilon), float.fromhex(delta), calibration
+    return NoisySpace(exact, *promise, keyholders)

@@ -1,26 +1,33 @@
-"""Vectors of integers modulo 2^64 and 2^32: what masks are added to.
+"""Vectors of integers modulo 2^64 and 2^32, and the masks that are added to them.
 
 ``wide entries as little-endian uint64 | narrow entries as little-endian uint32``
 
 An entry is narrow if the sum of all clients fits 32 bits whatever they count, and wide if not.
+A mask is AES-256 in counter mode under a key that HKDF derives from a fresh seed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from safle.basics.memory import require
-from safle.errors import CountOverflow, InvariantError
 
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 MOST_NARROW = (1 << 31) - 1
 MOST_WIDE = (1 << 63) - 1
+SEED_BYTES = 32
+_ZEROS = bytes(1 << 17)
+"""What is encrypted at a time: enough to make calls cheap, and stays in the cache."""
 
 
 class Space(Protocol):
@@ -107,20 +114,26 @@ def unpack(space: Space, vector: Bytes) -> Any:
     return space.value(entries)
 
 
-def check_entries(entries: Integers, least: int, most: int) -> None:
-    """Refuse entries of an opened sum that no clients can have."""
-    found = int(entries.min(initial=0)), int(entries.max(initial=0))
-    if found[0] < least or found[1] > most:
-        raise InvariantError(
-            f"the opened sum has entries from {found[0]} to {found[1]}; possible are {least} to "
-            f"{most}: a client or a keyholder did not keep to the round; begin a new one"
-        )
+def new_seed() -> bytes:
+    """A seed for one mask, never used again: two vectors under one mask give each other away."""
+    return os.urandom(SEED_BYTES)
 
 
-def check_samples(found: int, most: int) -> None:
-    """Refuse more samples than the moduli were chosen for."""
-    if not 0 <= found <= most:
-        raise CountOverflow(
-            f"{found:,} samples; the round allows {most:,}, which its moduli were chosen for: "
-            "declare a round for more"
-        )
+def derive_key(seed: bytes, round_digest: str, client: str, keyholder: str) -> bytes:
+    """The key of a mask: another round, client or keyholder has another."""
+    info = f"safle mask\n{keyholder}\n{client}".encode()
+    return HKDF(SHA256(), 32, salt=bytes.fromhex(round_digest), info=info).derive(seed)
+
+
+def add_masks(sizes: Sizes, target: Bytes, keys: Iterable[bytes]) -> None:
+    """Add the mask of every key to a vector, in little memory beside it."""
+    # The key is used once, so the counter may begin anywhere.
+    ciphers = [Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor() for key in keys]
+    stream = np.empty(len(_ZEROS), np.uint8)
+    for entries in sizes.parts(target):
+        at_once = len(_ZEROS) // entries.itemsize
+        for first in range(0, len(entries), at_once):
+            chunk = entries[first : first + at_once]
+            for cipher in ciphers:
+                cipher.update_into(memoryview(_ZEROS)[: chunk.nbytes], stream)
+                chunk += stream[: chunk.nbytes].view(chunk.dtype)
