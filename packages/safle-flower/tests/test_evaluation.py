@@ -15,7 +15,7 @@ import safle
 from flower_support.clients import node_with_airlock, site_app
 from safle.encoders.schema import Column, Schema
 from safle.errors import EncoderMismatch, SettingsError
-from safle.server.limits import Limits
+from safle.server.admission import Limits
 from safle.tables import open_table
 from safle.wire import container, encode_statistics
 from safle_flower.adapter import InProcessGrid

@@ -27,7 +27,7 @@ from flower_support.rounds import (
 from safle.encoders import make_encoder
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import FederationError, SettingsError, StoreError
-from safle.server.limits import Limits
+from safle.server.admission import Limits
 from safle.server.store import Store
 from safle.server.summing import sum_histograms
 from safle.statistics import Accumulator

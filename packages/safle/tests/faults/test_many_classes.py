@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from safle.errors import LimitExceeded
-from safle.server.limits import Limits
+from safle.server.admission import Limits
 from safle.server.store import Store
 from safle.server.summing import sum_files
 from safle.statistics import Accumulator, Statistics, count

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from safle.basics.sealed import SealedFile
+from safle.encoders.code_space import CodeSpace
 from safle.errors import (
     DuplicateContribution,
     EncoderMismatch,
@@ -25,8 +26,8 @@ from safle.errors import (
     SettingsError,
     StoreError,
 )
+from safle.server.admission import Limits
 from safle.server.database import DATABASE
-from safle.server.limits import Limits
 from safle.server.store import Store
 from safle.site.log import read_log
 from safle.statistics import Accumulator, Statistics, count
@@ -158,7 +159,7 @@ def test_what_does_not_belong_is_refused_and_nothing_is_kept(data, parts, store)
     store.add(Contribution("a", parts[0]))
     other = fixed_data("embedding", 20, buckets=2)
     forged = data.part(slice(10, 30)).count()
-    lying = replace(other.count(), fingerprint=data.encoder.fingerprint)
+    lying = replace(other.count(), space=CodeSpace(data.encoder.fingerprint, other.encoder.layout))
     words = count(data.encoder, data.features[:5], np.array(list("abcde")))
     wrong = {
         "other encoder": encode_statistics(other.count()),

@@ -25,7 +25,7 @@ from safle.errors import (
     WireError,
 )
 from safle.server import cluster
-from safle.server.limits import Limits
+from safle.server.admission import Limits
 from safle.server.summing import sum_files, sum_histograms
 from safle.statistics import count
 from safle.wire import (

@@ -17,7 +17,7 @@ from safle.basics.texts import split_names
 from safle.cli.session import Session
 
 if TYPE_CHECKING:
-    from safle.server.limits import Limits
+    from safle.server.admission import Limits
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 FIRST = "Five to see first"
@@ -296,7 +296,7 @@ def chosen_limits(options: dict[str, Any], before: Limits | None = None) -> Limi
     """Take the limits out of a command's ``options``; what they do not say is as ``before``."""
     from dataclasses import replace
 
-    from safle.server.limits import Limits
+    from safle.server.admission import Limits
 
     named = ("most_samples", "most_classes", "only_classes", "class_type", "allow_empty")
     given = {name: value for name in named if (value := options.pop(name, None)) is not None}

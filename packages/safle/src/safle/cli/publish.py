@@ -128,7 +128,7 @@ def _read(path: Path) -> Statistics:
 def _names(classes: str, statistics: Statistics) -> tuple[ClassName, ...]:
     """The declared names, of the type that the sum's are."""
     from safle.basics.texts import split_names
-    from safle.server.limits import Limits
+    from safle.server.admission import Limits
 
     whole = all(isinstance(name, int) for name in statistics.class_names)
     return Limits(classes=split_names(classes), class_type="int" if whole else "str").classes

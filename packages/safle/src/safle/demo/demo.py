@@ -26,7 +26,7 @@ from safle.encoders.registry import DEFAULT_KIND
 from safle.evaluation import pictures
 from safle.model import Model
 from safle.private import add_privately, statistics_space
-from safle.server.limits import Limits
+from safle.server.admission import Limits
 from safle.server.summing import sum_files
 from safle.solver import RidgeCurve, solve
 from safle.solver.facade import Head

@@ -1,17 +1,136 @@
-"""Admission: what the next contribution is held against, in a store and in a sum alike.
+"""Admission: what a contribution is held against, in a store and in a sum alike.
 
-It takes as long for the thousandth as for the first, and keeps a few words about each.
+`Limits` are declared by the operator before anybody sends anything: without them the first comer
+could fill the counters, or name classes that nobody else can join. `Admission` adds those who have
+joined; it takes as long for the thousandth as for the first, and keeps a few words about each.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import Literal
 
-from safle.encoders.features import ClassName
-from safle.errors import CountOverflow, DuplicateContribution
-from safle.server.limits import Limits
+from safle.encoders.features import ClassName, as_class_names
+from safle.encoders.histogram import Grid, Histogram
+from safle.errors import CountOverflow, DuplicateContribution, LimitExceeded, SettingsError
 from safle.wire.contribution import Entry
+
+ClassType = Literal["any", "int", "str"]
+_TYPES = {"int": int, "str": str}
+_CALLED = {"int": "integers", "str": "strings"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one contribution, and all together, may hold.
+
+    Attributes
+    ----------
+    most_samples : of one client
+    most_classes : of all clients together
+    classes : the only ones there are; empty if any may come
+    class_type : of their names: "int", "str", or "any": then the first client decides
+    allow_empty : whether a client of no samples may come; most often it has sent the wrong file
+
+    >>> Limits(most_samples=100).check_samples(101)
+    Traceback (most recent call last):
+        ...
+    safle.errors.LimitExceeded: 101 samples; this federation takes up to 100 of a client: \
+if it has more, raise most_samples
+    """
+
+    most_samples: int = 10_000_000
+    most_classes: int = 1_000
+    classes: tuple[ClassName, ...] = ()
+    class_type: ClassType = "any"
+    allow_empty: bool = False
+
+    def __post_init__(self) -> None:
+        if self.class_type not in ("any", *_TYPES):
+            raise SettingsError(f"class_type {self.class_type!r}; expected any, int or str")
+        for name in ("most_samples", "most_classes"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise SettingsError(f"{name} {value!r}; expected a whole number, at least 1")
+        classes = self.classes
+        if self.class_type == "int":
+            try:
+                classes = tuple(int(name) for name in classes)
+            except ValueError as error:
+                raise SettingsError(f"classes of type int: {error}") from error
+        object.__setattr__(self, "classes", as_class_names(classes))
+
+    def check_samples(self, samples: int) -> None:
+        """Refuse a client of too many samples, or of none."""
+        if not samples and not self.allow_empty:
+            raise LimitExceeded(
+                "no samples; is it the right file? A client without any changes nothing: leave it "
+                "out, or allow it with --allow-empty (allow_empty= in Python)"
+            )
+        if samples > self.most_samples:
+            raise LimitExceeded(
+                f"{samples:,} samples; this federation takes up to {self.most_samples:,} of a "
+                "client: if it has more, raise most_samples"
+            )
+
+    def check_classes(self, classes: Sequence[ClassName], before: Set[ClassName]) -> None:
+        """Refuse classes by themselves, or beside those that were seen before.
+
+        Without a declared type nobody can tell who is wrong: the error says how to declare it.
+        """
+        expected = _TYPES.get(self.class_type)
+        if expected and (wrong := [name for name in classes if type(name) is not expected]):
+            raise LimitExceeded(
+                f"class {_shown(wrong[0])}; the classes of this federation are "
+                f"{_CALLED[self.class_type]} (class_type)"
+            )
+        if self.classes and (unknown := sorted({*classes} - {*self.classes}, key=str)):
+            raise LimitExceeded(
+                f"class {_shown(unknown[0])} is not one of the {len(self.classes)} that this "
+                "federation has (classes)"
+            )
+
+        union = before | {*classes}
+        if len({type(name) for name in union}) > 1:
+            raise LimitExceeded(
+                f"class {_shown(classes[0])}; those before are of another type, like "
+                f"{_shown(next(iter(before)))}: declare which is right (class_type), and remove "
+                "whoever came with the other"
+            )
+        if len(union) > self.most_classes:
+            raise LimitExceeded(
+                f"{len(union):,} classes in all with these; this federation has up to "
+                f"{self.most_classes:,}: if there are more, raise most_classes"
+            )
+
+    def check_grid(
+        self, found: Grid, feature_dim: int, *, features: int | None, grid: Grid | None
+    ) -> None:
+        """Refuse a histogram of other features or on another grid, before it is unfolded."""
+        if features is not None and feature_dim != features:
+            raise LimitExceeded(f"{feature_dim} features; this federation has {features}")
+        if grid is not None and found != grid:
+            raise LimitExceeded(f"counted on {found}; this federation uses {grid}")
+
+    def check_histogram(
+        self,
+        histogram: Histogram,
+        *,
+        features: int | None = None,
+        grid: Grid | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        """Refuse a histogram of other features, on another grid or of too many samples."""
+        self.check_samples(histogram.sample_count)
+        self.check_grid(histogram.grid, histogram.feature_dim, features=features, grid=grid)
+        if names and {*names} != {*histogram.names}:
+            wrong = sorted({*histogram.names} - {*names}) or ["no names, or too few"]
+            raise LimitExceeded(
+                f"features: {wrong[0]}; those of this federation are {', '.join(names)[:200]} "
+                "(feature-names)"
+            )
 
 
 class Admission:
@@ -58,7 +177,8 @@ class Admission:
                 "or, if two clients really hold the same data, use --allow-duplicates "
                 "(allow_duplicates= in Python)"
             )
-        self.limits.check_join(entry, self.classes)
+        self.limits.check_samples(entry.samples)
+        self.limits.check_classes(entry.classes, self.classes)
         if self.samples + entry.samples > self.most_samples:
             raise CountOverflow(
                 f"{self.samples} + {entry.samples} samples exceed the {self.most_samples} that "
@@ -81,3 +201,7 @@ class Admission:
             return False
         del self._senders[entry.digest]
         return True
+
+
+def _shown(name: ClassName) -> str:
+    return repr(name) if isinstance(name, int) else repr(name[:40])

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from safle.basics.log import TABLE as LOG_TABLE
 from safle.basics.log import append_event, now
 from safle.basics.sealed import SealedFile
 from safle.errors import StoreError
+from safle.server.admission import Limits
 from safle.wire.contribution import Entry
 
 DATABASE, LOCK = "store.sqlite", "lock"
@@ -90,10 +91,11 @@ class Database:
         self._file = SealedFile(folder / DATABASE, _TABLES, create=create)
         self.close = self._file.close
 
-    def create(self, **facts: str) -> None:
+    def create(self, fingerprint: str) -> None:
         """Note what is true of a new store, in one step."""
+        facts = {"format": FORMAT, "fingerprint": fingerprint, "limits": _write_limits(Limits())}
         with self._file.transaction():
-            for name, value in {"format": FORMAT, **facts}.items():
+            for name, value in facts.items():
                 self._file.append("facts", name, value)
 
     def facts(self) -> dict[str, str]:
@@ -107,10 +109,18 @@ class Database:
             )
         return facts
 
-    def set_fact(self, name: str, value: str) -> None:
-        """Note something that is true of the store from now on: the last one counts."""
+    def limits(self) -> Limits:
+        """What clients may claim."""
+        try:
+            fields = json.loads(self.facts()["limits"])
+            return Limits(**{**fields, "classes": tuple(fields["classes"])})
+        except (ValueError, TypeError, KeyError) as error:
+            raise StoreError(f"{self._file.path}: the limits are damaged: {error}") from error
+
+    def declare(self, limits: Limits) -> None:
+        """Note what clients may claim from now on: the last row counts."""
         with self._file.transaction():
-            self._file.append("facts", name, value)
+            self._file.append("facts", "limits", _write_limits(limits))
 
     def members(self) -> Iterator[Member]:
         """Those who are in, in the order in which they came."""
@@ -164,6 +174,10 @@ class Database:
         with self._file.transaction():
             yield
             append_event(self._file, event, who=who, digest=digest, note=note)
+
+
+def _write_limits(limits: Limits) -> str:
+    return json.dumps(asdict(limits))
 
 
 def count_members(folder: Path) -> int:

@@ -35,18 +35,9 @@ from safle.errors import (
     SolveError,
     StoreError,
 )
-from safle.server.admission import Admission
-from safle.server.database import (
-    DATABASE,
-    SECONDS_TO_WAIT,
-    Database,
-    Lock,
-    Member,
-    Solved,
-)
-from safle.server.kept_files import KeptFiles
-from safle.server.limits import Limits
-from safle.server.store_facts import check_unused, make_store, read_facts, write_limits
+from safle.server.admission import Admission, Limits
+from safle.server.database import DATABASE, SECONDS_TO_WAIT, Database, Lock, Member, Solved
+from safle.server.folder import Folder, check_unused, make_folder
 from safle.statistics import Accumulator, Statistics
 from safle.wire.contribution import Contribution, Entry
 
@@ -85,9 +76,16 @@ class Store:
             database = stack.enter_context(closing(Database(folder, create=making is not None)))
             # Whoever has the lock makes the store: nobody replaces what another has made.
             if making is not None and not database.facts():
-                make_store(folder, making, database)
-            self.encoder, self.limits = read_facts(folder, database.facts())
-            self.files = KeptFiles(folder, self.encoder)
+                make_folder(folder, making)
+                database.create(making.fingerprint)
+            facts = database.facts()
+            if not facts:
+                raise StoreError(
+                    f"{folder} is not a store: its making was interrupted; make it again with "
+                    "'safle store add --encoder'"
+                )
+            self.files = Folder(folder, facts["fingerprint"])
+            self.encoder, self.limits = self.files.encoder, database.limits()
             self._members = {member.client: member for member in database.members()}
             self._admission = self._admit_all(self.limits)
             self._database = None if lock is None else database
@@ -152,7 +150,7 @@ class Store:
         """Set what clients may claim from now on; refused if those who are in claim more."""
         database = self._writable()
         admission = self._admit_all(limits, checking=True)
-        database.set_fact("limits", write_limits(limits))
+        database.declare(limits)
         self.limits, self._admission = limits, admission
 
     def _admit_all(self, limits: Limits, *, checking: bool = False) -> Admission:
@@ -175,19 +173,14 @@ class Store:
     ) -> Member:
         """Verify a contribution and keep it; it is on the disk when this returns.
 
-        What the same client has sent before, with the same counts, is there already: then
-        nothing changes, and the member is the one who is in.
+        What the same client has sent before, with the same counts, changes nothing. A `SafleError`
+        means that it is refused, and the store as it was.
 
         Parameters
         ----------
         contribution : one per client
         total : the sum of all members, to which it is added as well
         allow_duplicates : take it although another client has sent the very same counts
-
-        Raises
-        ------
-        SafleError
-            It is refused, and the store is as it was.
         """
         database, sent = self._writable(), hashlib.sha256(contribution.data).hexdigest()
         try:
@@ -241,14 +234,6 @@ class Store:
             path.unlink(missing_ok=True)
         _log.info("%s: removed %s", self.folder, client)
         return member
-
-    def contributions(self, progress: Progress | None = None) -> Iterator[Statistics]:
-        """Every member's statistics, verified again, one at a time."""
-        for member in self._each(progress):
-            with self.files.naming(member):
-                statistics = self.files.read(member)
-                statistics.multiply_out()
-            yield statistics
 
     def total(self, progress: Progress | None = None) -> Accumulator:
         """The sum of all members, in memory that does not grow with their number."""
@@ -304,20 +289,19 @@ class Store:
         return found
 
     def explain(self, solving: Callable[[Statistics], object]) -> str:
-        """Why the sum of all cannot be solved: who is broken, or else who fails alone as well.
-
-        Parameters
-        ----------
-        solving : what failed for the sum
-        """
+        """Why ``solving`` the sum of all failed: who is broken, or else who fails alone as well."""
         if broken := self.problems():
             return "; ".join(broken)
-        failing = [
-            client
-            for client, statistics in zip(self.members, self.contributions(), strict=True)
-            if _fails(solving, statistics)
-        ]
-        found = f"all {len(self.members)} contributions verify"
+        failing = []
+        for member in self._members.values():
+            try:
+                solving(self.files.read(member))
+            except SolveError:
+                failing.append(member.client)
+            except InvalidInput:
+                # One client's classes or samples may be too few for a head that the sum can have.
+                continue
+        found = f"all {len(self._members)} contributions verify"
         if not failing:
             return f"{found}, and none fails by itself"
         return f"{found}; solved by themselves, these fail too: {name_some(failing)}"
@@ -332,14 +316,3 @@ class Store:
         if self._database is None:
             raise StoreError(f"{self.folder} is open for reading only")
         return self._database
-
-
-def _fails(solving: Callable[[Statistics], object], statistics: Statistics) -> bool:
-    try:
-        solving(statistics)
-    except SolveError:
-        return True
-    except InvalidInput:
-        # One client's classes or samples may be too few for a head that the sum can have.
-        return False
-    return False

@@ -19,8 +19,7 @@ from safle.encoders.features import ClassName
 from safle.encoders.histogram import Grid
 from safle.errors import InvalidInput
 from safle.evaluation.counts import EVALUATIONS
-from safle.server.admission import Admission
-from safle.server.limits import Limits
+from safle.server.admission import Admission, Limits
 from safle.statistics import Accumulator
 from safle.wire import container
 from safle.wire.contribution import Contribution, Entry

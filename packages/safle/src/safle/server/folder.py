@@ -1,4 +1,4 @@
-"""The contributions that a store keeps: a folder of files, each named by its content."""
+"""The folder of a store: its encoder, and the contributions, each named by its content."""
 
 from __future__ import annotations
 
@@ -7,38 +7,65 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from safle.encoders import Encoder
+from safle.encoders import Encoder, load_encoder
 from safle.errors import SafleError, StoreError, WireError
-from safle.server.database import Member
+from safle.server.database import DATABASE, LOCK, Member
 from safle.statistics import Statistics
 from safle.wire.contribution import Contribution, Entry
 
-CONTRIBUTIONS = "contributions"
+ENCODER, CONTRIBUTIONS = "encoder.safetensors", "contributions"
+_PARTS = re.compile(rf"{ENCODER}|{CONTRIBUTIONS}|{LOCK}|{DATABASE}(-\w+)?|\.{ENCODER}\.\w+\.part")
 _OURS = re.compile(r"[0-9a-f]{64}\.stats|\.[0-9a-f]{64}\.stats\.\w+\.part")
 
 
-class KeptFiles:
-    """The files of one store, all counted with one encoder.
+def check_unused(place: Path) -> None:
+    """Refuse a folder of other things; what a store half made has left behind may be there."""
+    if not place.exists() or (place / DATABASE).exists():
+        return
+    if any(not _PARTS.fullmatch(path.name) for path in place.iterdir()):
+        raise StoreError(f"{place} holds other files; choose a new or an empty folder")
+    inside = place / CONTRIBUTIONS
+    if inside.is_symlink() or (inside.exists() and any(inside.iterdir())):
+        raise StoreError(f"{inside} holds files of somebody's; choose a new or an empty folder")
+
+
+def make_folder(place: Path, encoder: Encoder) -> None:
+    """Put the encoder in, and make room for contributions."""
+    path = place / ENCODER
+    if path.exists() and load_encoder(path) != encoder:
+        raise StoreError(f"{path} is another encoder; choose a new or an empty folder")
+    (place / CONTRIBUTIONS).mkdir(exist_ok=True)
+    encoder.save(path)
+
+
+class Folder:
+    """What lies in a store's folder beside the database.
 
     Parameters
     ----------
-    store : the store's folder, in which theirs lies
+    fingerprint : of the encoder that the store was made with
     """
 
-    def __init__(self, store: Path, encoder: Encoder) -> None:
-        self._within, self._encoder = store, encoder
+    def __init__(self, place: Path, fingerprint: str) -> None:
+        self._place = place
+        self.encoder = load_encoder(place / ENCODER)
+        if self.encoder.fingerprint != fingerprint:
+            raise StoreError(
+                f"{place / ENCODER} is not the encoder that this store was made with "
+                f"({fingerprint[:12]}…); bring it back"
+            )
 
     @property
-    def folder(self) -> Path:
+    def contributions(self) -> Path:
         """Where they lie; `StoreError` if somebody has put something else there."""
-        folder = self._within / CONTRIBUTIONS
+        folder = self._place / CONTRIBUTIONS
         if folder.is_symlink() or not folder.is_dir():
             raise StoreError(f"{folder} is not a folder of this store's own; bring it back")
         return folder
 
     def path(self, entry: Entry) -> Path:
         """Where the contribution lies, or would."""
-        return self.folder / f"{entry.digest}.stats"
+        return self.contributions / f"{entry.digest}.stats"
 
     def read(self, expected: Member) -> Statistics:
         """A member's statistics, verified again."""
@@ -46,9 +73,9 @@ class KeptFiles:
         if not path.is_file():
             raise StoreError(
                 f"{path}: the contribution of {client!r} is missing; get it from the client again "
-                f"('safle store remove', then 'safle store add')"
+                "('safle store remove', then 'safle store add')"
             )
-        statistics, entry = Contribution.read(path, client).open(self._encoder.space)
+        statistics, entry = Contribution.read(path, client).open(self.encoder.space)
         if (entry.digest, entry.samples) != (expected.digest, expected.samples):
             raise WireError("not the content that the database names")
         return statistics
@@ -68,12 +95,12 @@ class KeptFiles:
     def unnamed(self, members: Iterable[Member]) -> list[Path]:
         """Our own files that are not in: those of removed clients and of crashes."""
         named = {f"{member.digest}.stats" for member in members}
-        found = (path for path in self.folder.iterdir() if path.name not in named)
+        found = (path for path in self.contributions.iterdir() if path.name not in named)
         return sorted(path for path in found if _is_ours(path))
 
     def strangers(self) -> list[Path]:
         """What lies among the contributions and is not the store's: it is never touched."""
-        return sorted(path for path in self.folder.iterdir() if not _is_ours(path))
+        return sorted(path for path in self.contributions.iterdir() if not _is_ours(path))
 
 
 def _is_ours(path: Path) -> bool:
