@@ -12,7 +12,7 @@ from safle.statistics import Accumulator
 from safle.statistics.factor import Factor
 from safle.statistics.invariants import Bounds
 from safle.wire import add_contribution, decode_statistics, encode_statistics
-from safle.wire.planes import plane_count, to_planes
+from safle.wire.sections import plane_count, to_planes
 from support.data_sets import KINDS, fixed_data
 from support.forging import numbers_of
 from support.reference import phi

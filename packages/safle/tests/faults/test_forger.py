@@ -32,7 +32,7 @@ from safle.wire import (
     encode_noisy,
     encode_statistics,
 )
-from safle.wire.planes import plane_count, to_planes
+from safle.wire.sections import plane_count, to_planes
 from support.data_sets import BY_CLASS, KINDS, publishable_encoder
 from support.forging import (
     CHANGES,

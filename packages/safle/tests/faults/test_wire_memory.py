@@ -14,8 +14,8 @@ from safle.encoders.codes import Layout
 from safle.errors import EncoderMismatch, WireError
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import container, decode_statistics, encode_statistics, open_statistics
-from safle.wire.classes import class_bytes
 from safle.wire.columns import are_few, working_bytes
+from safle.wire.grams import class_bytes
 from safle.wire.statistics import unfolded_bytes
 from support.data_sets import KINDS, FixedCalibration, fixed_data, fixed_encoder
 
@@ -101,7 +101,7 @@ def test_grams_of_classes_take_what_was_checked_and_not_more(samples, at_most, m
         found, _ = open_statistics(data, space=encoder.space, limit=limit)
         Accumulator(encoder).add(found)
 
-    monkeypatch.setattr("safle.wire.classes.class_bytes", note)
+    monkeypatch.setattr("safle.wire.grams.class_bytes", note)
     # What one class at a time may take is most of it here: the rest is what adds up.
     working = max(map(working_bytes, statistics.by_class))
     assert peak_of(read) <= checked[0] - working + 2 * MILLION

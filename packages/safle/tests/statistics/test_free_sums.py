@@ -89,8 +89,8 @@ def test_squares_stand_where_the_vector_says():
     free = FreeSums(layout, 2)
     of_columns = np.array([2, 3, 5, 7, 11, 13])
     assert len(free.rows) == len(of_columns)
-    # In the pooled gram, then of each class: the column that is counted by class.
-    assert free.spread(of_columns)[free.squares].tolist() == [49, 169, 121, 121]
+    # The second dense column is counted by class alone.
+    assert free.spread(of_columns)[free.squares].tolist() == [49, 169]
 
 
 def test_products_so_large_that_sums_of_them_would_wrap_are_refused():

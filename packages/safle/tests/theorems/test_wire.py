@@ -22,7 +22,7 @@ from safle.wire import (
     read_statistics,
     write_statistics,
 )
-from safle.wire.planes import from_planes, plane_count, to_planes
+from safle.wire.sections import from_planes, plane_count, to_planes
 from support.data_sets import KINDS, data_sets, fixed_data, fixed_encoder, repeated
 
 

@@ -279,15 +279,10 @@ class EvaluationSpace:
 
 def _wide_sums(free: FreeSums, most: int) -> Mask:
     """The class counts, and all sums that one sample may change by more than ``most``."""
-    require_vector(10 * free.size)
-    largest = np.maximum(free.largest, 1)
-    parts = [np.ones(free.class_count, np.bool_), np.repeat(largest > most, free.class_count)]
-    limits = most // largest
-    parts += [largest[first:] > limits[at] for at, first in enumerate(free.firsts.tolist())]
-    if free.by_class:
-        own = _wide_sums(free.by_class, most)[free.by_class.products]
-        parts += [own] * free.class_count
-    return np.concatenate(parts)
+    require_vector(17 * free.size)
+    wide: Mask = free.spread(np.maximum(free.largest, 1)) > most
+    wide[free.counts] = True
+    return wide
 
 
 def _wide_counts(counts: int, most_total_samples: int) -> Mask:

@@ -24,7 +24,7 @@ from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics import triangle
 from safle.statistics.gram import Triangle
 from safle.statistics.growing import GrowingSums, Pending
-from safle.statistics.value import Margins, Statistics
+from safle.statistics.value import Statistics
 
 GATHERED = 8_192
 """Samples gathered before they are counted: a code first seen later makes the gram move."""
@@ -261,11 +261,5 @@ class Accumulator:
         # The value is not ours to change.
         sums.share()
         by_class = self._class_values(sums.class_names)
-        margins = Margins(
-            self.space,
-            sums.codes,
-            sums.cross,
-            sums.class_names,
-            sums.class_counts,
-        )
-        return margins.with_gram(Triangle(sums.gram, sums.dim), by_class)
+        gram = Triangle(sums.gram, sums.dim)
+        return sums.margins(self.space).with_gram(gram, by_class)

@@ -27,6 +27,7 @@ from safle.encoders.features import ClassName
 from safle.errors import InvariantError
 from safle.statistics import triangle
 from safle.statistics.gram import Triangle
+from safle.statistics.growing import GrowingSums, class_places
 from safle.statistics.value import Margins, Statistics, Sums
 
 Integers = NDArray[np.int64]
@@ -36,15 +37,7 @@ MOST = 1 << 46
 
 
 class AllSums(NamedTuple):
-    """What `FreeSums.restore` gives back: sums over all columns, whether they occurred or not.
-
-    Attributes
-    ----------
-    counts : int64, (class_count,)
-    cross : int64, (dim, class_count)
-    gram : int64, packed triangle of (dim, dim)
-    class_grams : int64, packed triangles of the columns that are counted by class
-    """
+    """Class counts, class sums, and packed grams: of all columns, and of each class."""
 
     counts: Integers
     cross: Integers
@@ -60,7 +53,7 @@ class FreeSums:
     ----------
     layout : of the code space
     class_count : how many classes there are
-    codes : int64, ascending columns of the codes; `all_codes` of a layout where none may show
+    codes : int64, ascending columns of the codes; None for all of the layout
 
     Examples
     --------
@@ -76,6 +69,11 @@ class FreeSums:
     layout: Layout
     class_count: int
     codes: Integers | None = None
+
+    @staticmethod
+    def of(margins: Margins) -> FreeSums:
+        """The free sums over what occurred."""
+        return FreeSums(margins.layout, len(margins.class_names), margins.codes)
 
     @cached_property
     def _codes(self) -> Integers:
@@ -96,6 +94,10 @@ class FreeSums:
         """Rows of the columns that always hold their scale."""
         return len(self._codes) + np.array(self.layout.constants, np.int64)
 
+    @property
+    def _constant_scales(self) -> Integers:
+        return np.array(self.layout.dense_scales, np.int64)[[*self.layout.constants]]
+
     @cached_property
     def rows(self) -> Integers:
         """Rows of the free columns, (free,), ascending."""
@@ -104,12 +106,12 @@ class FreeSums:
         free[self.constants] = False
         return np.flatnonzero(free[:-1])
 
-    @cached_property
+    @property
     def scales(self) -> Integers:
         """Integers per real unit of each free column, (free,)."""
         return self._of_columns(self.layout.dense_scales)
 
-    @cached_property
+    @property
     def largest(self) -> Integers:
         """Largest magnitude of each free column, (free,)."""
         return self._of_columns([max(-low, high) for low, high in self.layout.dense_limits])
@@ -120,11 +122,9 @@ class FreeSums:
 
     @cached_property
     def firsts(self) -> Integers:
-        """Where, among the free columns, those begin whose products with each are free, (free,).
-
-        A code's begin with the next expert; a dense column's with itself, or after all that are
-        counted by class.
-        """
+        """Where, among the free columns, those begin whose products with each are free, (free,)."""
+        # A code's begin with the next expert; a dense column's with itself, or after all that are
+        # counted by class.
         firsts = np.arange(len(self.rows))
         codes = int(np.searchsorted(self.rows, len(self._codes)))
         experts = np.searchsorted(self.offsets, self.rows[:codes], side="right")
@@ -191,20 +191,14 @@ class FreeSums:
 
     @cached_property
     def squares(self) -> Integers:
-        """Where the squares of columns stand in the vector."""
+        """Where the squares of columns stand in the vector, but for those of single classes."""
         own = self.firsts == np.arange(len(self.rows))
-        squares = [self.products.start + self.starts[:-1][own]]
-        if self.by_class:
-            begins = self.products.stop + np.arange(self.class_count) * self.by_class.starts[-1]
-            inside = self.by_class.squares - self.by_class.products.start
-            squares += [begin + inside for begin in begins]
-        return np.concatenate(squares)
+        return self.products.start + self.starts[:-1][own]
 
     def take(self, statistics: Sums, names: Sequence[ClassName]) -> Integers:
         """The vector of statistics of (some of) these codes and classes; zeros of the others."""
         vector = np.zeros(self.size, np.int64)
-        place = {name: at for at, name in enumerate(names)}
-        places = np.array([place[name] for name in statistics.class_names], np.int64)
+        places = class_places(statistics.class_names, names)
         vector[self.counts][places] = statistics.class_counts
         rows = self._rows_in(statistics)
         occurring = np.flatnonzero(rows >= 0)
@@ -245,45 +239,22 @@ class FreeSums:
     def value(self, fingerprint: str, names: Sequence[ClassName], vector: Integers) -> Statistics:
         """The statistics of these classes, unverified; without what does not occur: canonical."""
         sums = self.restore(vector)
-        classes = np.flatnonzero(sums.counts)
-        occurring = np.ones(self.dim, np.bool_)
-        occurring[: len(self._codes)] = sums.cross[: len(self._codes)].any(axis=1)
-        margins = Margins(
-            CodeSpace(fingerprint, self.layout),
-            self._codes[occurring[: len(self._codes)]],
-            np.ascontiguousarray(sums.cross[np.ix_(occurring, classes)]),
-            tuple(names[at] for at in classes.tolist()),
-            sums.counts[classes],
-        )
-        parts = []
-        for place, at in enumerate(classes.tolist() if self.by_class else []):
-            own = triangle.narrow(sums.class_grams[at], len(self.block))
-            parts.append(margins.of_class(place).with_gram(Triangle(own, len(self.block))))
-        gram = sums.gram
-        if not occurring.all():
-            gram = np.empty(triangle.packed_size(margins.dim), np.int64)
-            triangle.take(sums.gram, self.dim, np.flatnonzero(occurring), gram)
-        narrow = Triangle(triangle.narrow(gram, margins.dim), margins.dim)
-        return margins.with_gram(narrow, tuple(parts))
-
-    def powers(
-        self, products: Packed, totals: Integers, class_grams: Sequence[Packed] = ()
-    ) -> Integers:
-        """The diagonal of the gram, int64, (dim,), from what `restore_gram` makes all of it."""
-        diagonal = totals.copy()
-        own = self.firsts == np.arange(len(self.rows))
-        diagonal[self.rows[own]] = products[self.starts[:-1][own]]
-        diagonal[self.block] = 0
-        for gram in class_grams:
-            diagonal[self.block] += triangle.diagonal(gram, len(self.block))
-        scales = np.array(self.layout.dense_scales, np.int64)[[*self.layout.constants]]
-        diagonal[self.constants] = scales * totals[self.constants]
-        return diagonal
+        total = GrowingSums(self.layout)
+        total.codes, total.gram, total.cross = self._codes, sums.gram, sums.cross
+        total.class_names, total.class_counts = tuple(names), sums.counts
+        total.trim()
+        margins, size = total.margins(CodeSpace(fingerprint, self.layout)), len(self.block)
+        present = [gram for gram, n in zip(sums.class_grams, sums.counts, strict=False) if n]
+        parts = [
+            margins.of_class(at).with_gram(Triangle(triangle.narrow(gram, size), size))
+            for at, gram in enumerate(present)
+        ]
+        return margins.with_gram(Triangle(total.gram, margins.dim), tuple(parts))
 
     def restore(self, vector: Integers) -> AllSums:
         """All sums that follow from a vector; whether samples can have them is not checked."""
         counts = vector[self.counts]
-        cross = self.restore_cross(vector[self.cross].reshape(-1, self.class_count), counts)
+        cross = self.restore_rows(vector[self.cross].reshape(-1, self.class_count), counts)
         grams: list[Integers] = []
         if self.by_class:
             own = vector[self.products.stop :].reshape(self.class_count, -1)
@@ -292,30 +263,28 @@ class FreeSums:
         gram = self.restore_gram(vector[self.products], cross.sum(axis=1), grams)
         return AllSums(counts, cross, gram, tuple(grams))
 
-    def restore_cross(self, free: Integers, counts: Integers) -> Integers:
-        """All class sums, (dim, class_count), from those of the free columns."""
-        cross = np.zeros((self.dim, len(counts)), np.int64)
-        cross[self.rows] = free
+    def restore_rows(self, free: Integers, totals: Integers) -> Integers:
+        """All rows of sums, (dim, width), from the free ones and what each column sums to alone.
+
+        Of class sums these are the class counts; of columns of the gram, the columns' totals.
+        """
+        rows = np.zeros((self.dim, len(totals)), np.int64)
+        rows[self.rows] = free
         for first, end in pairwise(self.offsets.tolist()):
             if first < end:
-                cross[first] = counts - cross[first + 1 : end].sum(axis=0)
-        scales = np.array(self.layout.dense_scales, np.int64)[[*self.layout.constants]]
-        cross[self.constants] = scales[:, None] * counts
-        return cross
+                rows[first] = totals - rows[first + 1 : end].sum(axis=0)
+        rows[self.constants] = self._constant_scales[:, None] * totals
+        return rows
 
     def restore_gram(
-        self,
-        products: Packed,
-        totals: Integers,
-        class_grams: Sequence[Packed] = (),
-        dtype: type[np.signedinteger[Any]] = np.int64,
-    ) -> Packed:
-        """The packed gram, from its free products and the sums of all columns, (dim,)."""
+        self, products: Packed, totals: Integers, class_grams: Sequence[Packed] = ()
+    ) -> Integers:
+        """The packed gram, int64, from its free products and the sums of all columns, (dim,)."""
         of_codes = products[: self.starts[np.searchsorted(self.rows, len(self._codes))]]
         if max(-int(of_codes.min(initial=0)), int(of_codes.max(initial=0))) > MOST:
             raise InvariantError(f"a product of a code is larger than {MOST}")
-        dim = self.dim
-        gram = np.zeros(triangle.packed_size(dim), dtype)
+        dim, scales = self.dim, self._constant_scales
+        gram = np.zeros(triangle.packed_size(dim), np.int64)
         free = np.zeros(dim, np.bool_)
         free[self.rows] = True
         for at, row in enumerate(self.rows.tolist()):
@@ -326,15 +295,13 @@ class FreeSums:
         for own in class_grams:
             triangle.add_spread(gram, dim, own, self.block, 1)
         self._restore_codes(gram, totals)
-        scales = np.array(self.layout.dense_scales, np.int64)
-        for column, row in zip(self.layout.constants, self.constants.tolist(), strict=True):
-            before = np.arange(row)
-            gram[triangle.start(before, dim) + row] = scales[column] * totals[:row]
-            at = triangle.start(row, dim) + row
-            gram[at : at + dim - row] = scales[column] * totals[row:]
+        for scale, row in zip(scales.tolist(), self.constants.tolist(), strict=True):
+            gram[triangle.start(np.arange(row), dim) + row] = scale * totals[:row]
+            at = triangle.start(row, dim)
+            gram[at + row : at + dim] = scale * totals[row:]
         return gram
 
-    def _restore_codes(self, gram: Packed, totals: Integers) -> None:
+    def _restore_codes(self, gram: Integers, totals: Integers) -> None:
         """Each code's square, and the products of each expert's first code."""
         dim, codes = self.dim, len(self._codes)
         for expert, (first, end) in enumerate(pairwise(self.offsets.tolist())):
@@ -343,7 +310,7 @@ class FreeSums:
             for row in range(first + 1, end):
                 entries = gram[triangle.start(row, dim) + end : triangle.start(row, dim) + dim]
                 if len(later):
-                    sums = np.add.reduceat(entries[: codes - end], later, dtype=np.int64)
+                    sums = np.add.reduceat(entries[: codes - end], later)
                     entries[later] = totals[row] - sums
                 left -= entries
             if first < end:

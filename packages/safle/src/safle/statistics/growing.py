@@ -54,7 +54,7 @@ class GrowingSums:
         self._own()
         union = as_class_names([*{*self.class_names, *names}])
         if union != self.class_names:
-            places = _class_places(self.class_names, union)
+            places = class_places(self.class_names, union)
             counts = np.zeros(len(union), np.int64)
             counts[places] = self.class_counts
             cross = np.zeros((self.dim, len(union)), np.int64)
@@ -67,7 +67,7 @@ class GrowingSums:
     def count(self, codes: Codes, names: Sequence[ClassName], labels: NDArray[np.int64]) -> None:
         """Add samples; ``labels`` are places in ``names``."""
         self.widen(names, counting.seen_codes(codes.symbols, self._layout))
-        labels = _class_places(names, self.class_names)[labels]
+        labels = class_places(names, self.class_names)[labels]
         self.class_counts += np.bincount(labels, minlength=len(self.class_counts))
         rows = counting.rows_of(codes.symbols, self._layout, self.codes)
         counting.add_cross(self.cross, rows, codes.dense, labels)
@@ -88,7 +88,7 @@ class GrowingSums:
     def add_margins(self, other: Statistics, sign: int) -> None:
         """Add everything of ``other`` but its gram; ``sign`` -1 takes it back."""
         positions = self._positions(other.codes, self.codes)
-        places = _class_places(other.class_names, self.class_names)
+        places = class_places(other.class_names, self.class_names)
         self.class_counts[places] += sign * other.class_counts
         self.cross[np.ix_(positions, places)] += sign * other.cross
 
@@ -122,6 +122,10 @@ class GrowingSums:
             triangle.take(self.gram, self.dim, rows, gram)
             self.codes, self.gram, self.cross = self.codes[seen], gram, self.cross[rows]
         self.gram = self.narrow_gram()
+
+    def margins(self, space: CodeSpace) -> Margins:
+        """All but the gram, as a value."""
+        return Margins(space, self.codes, self.cross, self.class_names, self.class_counts)
 
     def narrow_gram(self) -> NDArray[np.signedinteger[Any]]:
         """The gram in the narrowest integers that hold it."""
@@ -159,7 +163,8 @@ class GrowingSums:
         return np.concatenate([np.searchsorted(within, codes), dense]).astype(np.int64)
 
 
-def _class_places(names: Sequence[ClassName], within: Sequence[ClassName]) -> NDArray[np.int64]:
+def class_places(names: Sequence[ClassName], within: Sequence[ClassName]) -> NDArray[np.int64]:
+    """Where each of some names stands in others."""
     place = {name: at for at, name in enumerate(within)}
     return np.array([place[name] for name in names], np.int64)
 

@@ -71,7 +71,7 @@ def ordered_columns(margins: Margins) -> NDArray[np.int64]:
     limits = np.array(layout.dense_limits, np.int64).reshape(-1, 2)
     widths[seen:] = np.abs(limits).max(axis=1, initial=0)
     order = np.lexsort((hashes(0, margins.dim, 0), widths))
-    constants = _free(margins).constants
+    constants = FreeSums.of(margins).constants
     return np.concatenate([constants[:1], order[~np.isin(order, constants)]])
 
 
@@ -177,13 +177,9 @@ def restore(margins: Margins, choice: Choice, values: NDArray[np.int64]) -> Fact
     return factor
 
 
-def _free(margins: Margins) -> FreeSums:
-    return FreeSums(margins.layout, len(margins.class_names), margins.codes)
-
-
 def rows_sent(margins: Margins, choice: Choice) -> NDArray[np.int64]:
     """Rows outside the chosen columns that are sent; the others follow from the totals."""
-    return np.setdiff1d(_free(margins).rows, choice.columns)
+    return np.setdiff1d(FreeSums.of(margins).rows, choice.columns)
 
 
 def expected(
@@ -196,7 +192,7 @@ def expected(
 
 def _columns_sent(margins: Margins, choice: Choice) -> NDArray[np.bool_]:
     """Which of the chosen columns are sent: constants follow from the totals."""
-    return ~np.isin(choice.columns, _free(margins).constants)
+    return ~np.isin(choice.columns, FreeSums.of(margins).constants)
 
 
 def to_values(margins: Margins, choice: Choice, held: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -217,7 +213,7 @@ def value_count(margins: Margins, choice: Choice) -> int:
 
 def _from_values(margins: Margins, choice: Choice, values: NDArray[np.int64]) -> NDArray[np.int64]:
     """The chosen columns of the gram, int64, (dim, chosen)."""
-    sent, totals, seen = _columns_sent(margins, choice), margins.totals, len(margins.codes)
+    free, sent, totals = FreeSums.of(margins), _columns_sent(margins, choice), margins.totals
     chosen, rows = choice.columns[sent], rows_sent(margins, choice)
     columns = np.zeros((margins.dim, len(chosen)), np.int64)
     block = np.zeros((len(chosen), len(chosen)), np.int64)
@@ -225,19 +221,12 @@ def _from_values(margins: Margins, choice: Choice, values: NDArray[np.int64]) ->
     block[np.triu_indices(len(chosen))] = values[:size]
     block += np.triu(block, 1).T
     columns[chosen] = block + expected(margins, chosen, chosen)
-    others = expected(margins, rows, chosen)
-    others += values[size:].reshape(len(rows), len(chosen))
-    columns[rows] = others
-    for column in margins.layout.constants:
-        columns[seen + column] = margins.layout.dense_scales[column] * totals[chosen]
-    if margins.layout.experts:
-        # A code's products with all codes of an expert add up to the code's own total.
-        dropped = np.setdiff1d(margins.offsets[:-1], chosen)
-        experts = np.searchsorted(margins.offsets, dropped, side="right") - 1
-        sums = np.add.reduceat(columns[:seen], margins.offsets[:-1], axis=0)
-        columns[dropped] = totals[chosen] - sums[experts]
+    columns[rows] = expected(margins, rows, chosen)
+    columns[rows] += values[size:].reshape(len(rows), len(chosen))
     held = np.empty((margins.dim, len(sent)), np.int64)
-    held[:, sent] = columns
-    scales = np.array(margins.layout.dense_scales, np.int64)[choice.columns[~sent] - seen]
-    held[:, ~sent] = scales * totals[:, None]
+    held[:, sent] = free.restore_rows(columns[free.rows], totals[chosen])
+    if (held[np.ix_(chosen, sent)] != columns[chosen]).any():
+        raise WireError("the columns sent do not follow from each other; they were altered")
+    scales = np.array(margins.layout.dense_scales, np.int64)
+    held[:, ~sent] = scales[choice.columns[~sent] - len(margins.codes)] * totals[:, None]
     return held

@@ -1,4 +1,13 @@
-"""Integer arrays as the sections of a file: byte planes, as few as their values need."""
+"""Integer arrays as the sections of a file: byte planes, as few as their values need.
+
+All lowest bytes come first, then all next ones. Signed values are folded before
+(0, -1, 1, -2 -> 0, 1, 2, 3). High planes are mostly zero and compress to nothing, so the smallest
+integer type is found for every value at once.
+
+How many planes is counted in half bytes. Where they are odd, the lowest plane is the half: it
+holds noise, which half bytes code without loss, and what is worth compressing, how large values
+are, is in one plane instead of two.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +19,10 @@ from numpy.typing import NDArray
 
 from safle.errors import WireError
 from safle.wire.container import Container
-from safle.wire.planes import MOST_HALVES, from_planes, plane_count, to_planes, value_bytes
+
+AT_A_TIME = 1 << 15
+"""Values folded at a time: their copies stay in the cache, and take no memory to speak of."""
+MOST_HALVES = 16
 
 
 @dataclass
@@ -59,3 +71,53 @@ class Sections:
         if list(self.opened.frames) != list(self._read) or set(self.planes) != arrays:
             raise WireError(f"expected just the sections {', '.join(self._read)}")
         self.opened.finish()
+
+
+def plane_count(values: NDArray[np.integer[Any]]) -> int:
+    """Half bytes that a folded value takes, 1 to 16."""
+    if not values.size:
+        return 1
+    low, high = int(values.min()), int(values.max())
+    return max(1, ((2 * max(high, -low - 1) + 1).bit_length() + 3) // 4)
+
+
+def value_bytes(halves: int) -> int:
+    """Bytes that a value has in a file: one of every plane."""
+    return (halves + 1) // 2
+
+
+def _integers(planes: int) -> type[np.signedinteger[Any]]:
+    """The narrowest type that holds so many bytes: the fewer, the faster."""
+    return np.int16 if planes <= 2 else np.int32 if planes <= 4 else np.int64
+
+
+def to_planes(values: NDArray[np.integer[Any]], halves: int) -> bytes:
+    """``halves`` half bytes of every folded value, plane after plane."""
+    flat, planes = values.reshape(-1), value_bytes(halves)
+    kind = np.dtype(_integers(planes))
+    result = np.empty((planes, len(flat)), np.uint8)
+    for first in range(0, len(flat), AT_A_TIME):
+        wide = flat[first : first + AT_A_TIME].astype(kind)
+        folded = ((wide << 1) ^ (wide >> 8 * kind.itemsize - 1)) << 4 * (halves % 2)
+        split = folded.astype(kind.newbyteorder("<")).view(np.uint8).reshape(-1, kind.itemsize)
+        result[:, first : first + AT_A_TIME] = split[:, :planes].T
+    return result.tobytes()
+
+
+def from_planes(data: bytes, halves: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """The inverse of `to_planes`, int64, of ``shape``; `WireError` if a half plane is a whole."""
+    planes = value_bytes(halves)
+    result = np.empty(int(np.prod(shape, dtype=np.int64)), np.int64)
+    split = np.frombuffer(data, np.uint8).reshape(planes, len(result))
+    for first in range(0, len(result), AT_A_TIME):
+        part = split[:, first : first + AT_A_TIME]
+        folded = part[0].astype(np.uint64)
+        for plane in range(1, planes):
+            folded |= part[plane].astype(np.uint64) << np.uint64(8 * plane)
+        if halves % 2:
+            if (part[0] & 15).any():
+                raise WireError("a plane of half bytes holds whole ones")
+            folded >>= np.uint64(4)
+        signs = -(folded & np.uint64(1)).view(np.int64)
+        result[first : first + AT_A_TIME] = (folded >> np.uint64(1)).view(np.int64) ^ signs
+    return result.reshape(shape)

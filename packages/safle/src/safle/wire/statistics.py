@@ -1,9 +1,8 @@
 """Statistics <-> bytes. What the algebra determines is not sent, and what is sent is verified.
 
 A gram travels by some of its columns where the samples are few (`safle.wire.columns`), else by all
-its free products (`safle.wire.products`), without what the grams of classes (`safle.wire.classes`)
-add up to. Which form, and every byte of it, follows from the statistics alone: equal statistics
-have one digest.
+its free products, without what the grams of classes add up to (`safle.wire.grams`). Which form, and
+every byte of it, follows from the statistics alone: equal statistics have one digest.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from safle.encoders.features import ClassName, as_class_names
 from safle.errors import WireError
 from safle.statistics import Accumulator, Statistics, triangle
 from safle.statistics.factor import Factor
+from safle.statistics.free_sums import FreeSums
 from safle.statistics.invariants import verify, verify_margins
 from safle.statistics.value import Margins
-from safle.wire import columns, container, products
-from safle.wire.classes import read_classes, write_classes
+from safle.wire import columns, container, grams
 from safle.wire.files import FileKind, typed_errors
 from safle.wire.sections import Sections
 
@@ -42,12 +41,12 @@ def _describe(statistics: Statistics, sections: Sections) -> dict[str, Any]:
     sections.write("counts", statistics.class_counts)
     sections.write("cross", statistics.cross)
     if statistics.by_class:
-        write_classes(statistics, sections)
+        grams.write_classes(statistics, sections)
     if chosen is not None:
         sections.raw["basis"] = columns.pack_bits(chosen[0].basis)
         sections.write("sums", columns.to_values(statistics, *chosen))
     elif statistics.sample_count:
-        sections.write("products", products.write(statistics))
+        sections.write("products", FreeSums.of(statistics).take_products(statistics))
     return {
         "fingerprint": statistics.fingerprint,
         "layout": statistics.layout.to_json(),
@@ -223,12 +222,12 @@ def _read_grams(margins: Margins, sections: Sections, form: str, limit: int) -> 
     """Margins with their gram, and with those of the classes."""
     if margins.sample_count == 0 and form == WHOLE:
         return Statistics.empty(margins.space)
-    by_class = read_classes(margins, sections, limit) if margins.layout.class_layout else ()
+    by_class = grams.read_classes(margins, sections, limit) if margins.layout.class_layout else ()
     if form == COLUMNS:
         return margins.with_gram(_read_columns(margins, sections), by_class)
-    values = sections.read("products", (products.count(margins),))
+    values = sections.read("products", (grams.product_count(margins),))
     own = [part.gram.packed for part in by_class]
-    return margins.with_gram(products.read(margins, values, own), by_class)
+    return margins.with_gram(grams.read_products(margins, values, own), by_class)
 
 
 def _check_header(opened: container.Container, space: CodeSpace | None) -> CodeSpace:

@@ -1,22 +1,45 @@
-"""The grams of classes on the wire, one after the other: by columns, or by all free products.
+"""Whole grams on the wire, by their free products; and those of classes, one after the other.
 
-A class's class sums and count are its products with the constant column: so these are not sent
-again, and a class of one sample needs nothing more than its sums.
+A class's gram comes by columns or by all free products. Its class sums and count are its products
+with the constant column: so these are not sent again, and a class of one sample needs nothing more
+than its sums.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import WireError
 from safle.statistics import triangle
+from safle.statistics.free_sums import FreeSums
+from safle.statistics.gram import Triangle
 from safle.statistics.value import Margins, Statistics
-from safle.wire import columns, container, products
+from safle.wire import columns, container
 from safle.wire.sections import Sections
 
+Packed = NDArray[np.signedinteger[Any]]
 BASIS_PER_SPARE = 32
 """A class has few samples: eight columns to spare would be many beside its own."""
+
+
+def product_count(margins: Margins) -> int:
+    """How many free products a gram has: known before they are unfolded."""
+    return int(FreeSums.of(margins).starts[-1])
+
+
+def read_products(margins: Margins, values: Packed, class_grams: Sequence[Packed] = ()) -> Triangle:
+    """The gram that has these free products."""
+    packed = FreeSums.of(margins).restore_gram(values, margins.totals, class_grams)
+    kind = triangle.entry_type(triangle.diagonal(packed, margins.dim))
+    # In Python's integers: the least of 64 bits has no absolute value in them.
+    largest = max(int(packed.max(initial=0)), -int(packed.min(initial=0)))
+    if largest > np.iinfo(kind).max:
+        raise WireError("an entry is larger than the squares of its columns allow")
+    return Triangle(packed.astype(kind, copy=False), margins.dim)
 
 
 def write_classes(statistics: Statistics, sections: Sections) -> None:
@@ -24,7 +47,9 @@ def write_classes(statistics: Statistics, sections: Sections) -> None:
     choices = [columns.choose(part, BASIS_PER_SPARE) for part in statistics.by_class]
     few = np.array([choice is not None for choice in choices], np.bool_)
     values = [
-        products.write(part) if choice is None else columns.to_values(part, *choice)
+        FreeSums.of(part).take_products(part)
+        if choice is None
+        else columns.to_values(part, *choice)
         for part, choice in zip(statistics.by_class, choices, strict=True)
     ]
     sections.raw["class_forms"] = columns.pack_bits(few)
@@ -45,7 +70,7 @@ def read_classes(margins: Margins, sections: Sections, limit: int) -> tuple[Stat
         for part, size, end in zip(parts, sizes, ends, strict=True)
     ]
     counts = [
-        columns.value_count(part, choice) if choice else products.count(part)
+        columns.value_count(part, choice) if choice else product_count(part)
         for part, choice in zip(parts, choices, strict=True)
     ]
     container.check_memory(class_bytes(parts, sum(counts)), parts[0].dim, limit)
@@ -58,7 +83,7 @@ def _read_class(
 ) -> Statistics:
     if choice is not None:
         return part.with_gram(columns.restore(part, choice, values))
-    statistics = part.with_gram(products.read(part, values))
+    statistics = part.with_gram(read_products(part, values))
     if columns.choose(statistics, BASIS_PER_SPARE) is not None:
         raise WireError("a class's gram is not in the form that the format prescribes")
     return statistics
