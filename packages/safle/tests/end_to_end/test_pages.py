@@ -98,7 +98,9 @@ def test_what_is_not_run_is_still_there() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["heads", "paper", "differential-privacy", "experiments"])
+@pytest.mark.parametrize(
+    "name", ["heads", "paper", "backbones", "differential-privacy", "experiments"]
+)
 def test_python_of_a_page(name: str, place: Path) -> None:
     assert blocks(ROOT / f"docs/{name}.md", "python")
     run_python(ROOT / f"docs/{name}.md")
