@@ -47,14 +47,16 @@ def _describe(command: click.Command, path: str, depth: int) -> Iterator[str]:
     yield f"{'#' * depth} `{path}`\n"
     context = click.Context(command, info_name=path)
     yield f"{_prose(command.help or '')}\n"
-    subcommands = getattr(command, "commands", {})
-    if not subcommands:
+    if not isinstance(command, click.Group):
         usage = " ".join([path, *command.collect_usage_pieces(context)])
         yield f"```text\n{usage}\n```\n"
         for parameter in command.get_params(context):
             yield from _explain(parameter, context)
         yield _examples(command.epilog or "")
-    for name, subcommand in subcommands.items():
+        return
+    for name in command.list_commands(context):
+        subcommand = command.get_command(context, name)
+        assert subcommand is not None
         yield from _describe(subcommand, f"{path} {name}", depth + 1)
 
 

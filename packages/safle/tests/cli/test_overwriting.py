@@ -1,52 +1,85 @@
-"""What commands write for others replaces nobody's data: a table has the ending of predictions."""
+"""What commands write replaces nobody's data: a table has the ending of predictions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
-from safle.cli.inspect import MARKS, looks_like
+from safle.cli.kinds import kind_of
+from safle.tables import write_features_file, write_moments
 
 TABLE = "age,dose,sex,label\n61,2,0,ill\n43,1,1,well\n"
+OUTPUTS = {
+    "card.md": ("card", "m.safetensors", "--mode", "plain", "-o"),
+    "p.csv": ("predict", "m.safetensors", "ward.csv", "--proba", "-o"),
+    "ridge.csv": ("solve", "w.stats", "--encoder", "e.safetensors", "-o", "n.st", "--curve"),
+    "figures.json": ("evaluate", "m.safetensors", "ward.csv", "--json"),
+    "page.html": ("evaluate", "m.safetensors", "ward.csv", "--html"),
+    "picture.png": ("evaluate", "m.safetensors", "ward.csv", "--png"),
+    "schema.toml": ("schema", "draft", "ward.csv", "--least", "1", "-o"),
+    "model.onnx": ("export", "m.safetensors", "--to", "onnx", "-o"),
+    "model.pt2": ("export", "m.safetensors", "--to", "torch", "-o"),
+    "other.safetensors": ("encoder", "make", "--range", "0", "1", "--features", "3", "-o"),
+}
+"""Name -> the command that writes such a file."""
+THEIRS = b'{"model": "a car"} <html> \x89PNG notes = "of somebody else" # Model card'
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("overwriting")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    for name in ("ward.csv", "other.csv"):
-        (tmp_path / name).write_text(TABLE)
-    return tmp_path
+def ward(folder: Path, monkeypatch: pytest.MonkeyPatch, safle: Callable[..., str]) -> Path:
+    monkeypatch.chdir(folder)
+    if not (folder / "m.safetensors").exists():
+        (folder / "ward.csv").write_text(TABLE)
+        made = ("--encoder", "e.safetensors")
+        safle("encoder", "make", "--sample", "ward.csv", "--kind", "linear", "-o", made[1])
+        safle("count", "ward.csv", *made, "-o", "w.stats")
+        safle("solve", "w.stats", *made, "-o", "m.safetensors")
+    return folder
 
 
+@pytest.mark.parametrize("name", OUTPUTS)
 def test_files_of_others_are_replaced_only_by_force(
-    folder: Path, safle: Callable[..., str]
+    ward: Path, safle: Callable[..., str], name: str
 ) -> None:
-    make = ("encoder", "make", "--sample", "ward.csv", "--kind", "linear", "-o", "e.safetensors")
-    solve = ("solve", "ward.stats", "--encoder", "e.safetensors", "-o", "m.safetensors")
-    predict = ("predict", "m.safetensors", "ward.csv", "-o")
-    card = ("card", "m.safetensors", "--mode", "plain", "-o")
-    safle(*make)
-    safle("count", "ward.csv", "--encoder", "e.safetensors", "-o", "ward.stats")
+    if name.startswith("model."):
+        pytest.importorskip("onnx" if name.endswith("onnx") else "torch")
+    write, place = OUTPUTS[name], ward / name
+    place.write_bytes(THEIRS)
+    assert f"{name} is there, and is no file of this kind" in safle(*write, name, code=2)
+    assert place.read_bytes() == THEIRS
+    safle(*write, name, "--force")
+    assert place.read_bytes() != THEIRS
     # Their own files are replaced: whoever runs a guide twice is not stopped.
-    for _ in range(2):
-        safle(*solve, "--curve", "ridge.csv")
-        safle(*predict, "p.csv", "--proba")
-        safle(*card, "card.md")
-    for words in ((*card,), (*predict,), (*solve, "--curve")):
-        said = safle(*words, "other.csv", code=2)
-        assert "other.csv is there, and is no file of this kind" in said
-    (folder / "README.md").write_text("# Our project\n")
-    assert "README.md is there, and is no file of" in safle(*card, "README.md", code=2)
-    assert (folder / "README.md").read_text() == "# Our project\n"
-    assert (folder / "other.csv").read_text() == TABLE
-    safle(*card, "other.csv", "--force")
-    assert (folder / "other.csv").read_text().startswith("# ")
+    safle(*write, name)
 
 
-@pytest.mark.parametrize("ending", sorted(MARKS))
-def test_an_ending_alone_does_not_make_a_file_ours(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"theirs{ending}"
-    path.write_bytes(b'{"model": "a car"} <html> \x89PNG notes of somebody else')
-    assert not looks_like(path, [ending])
+def test_a_table_is_not_taken_for_predictions_nor_a_key_replaced(
+    ward: Path, safle: Callable[..., str]
+) -> None:
+    said = safle(*OUTPUTS["p.csv"], "ward.csv", "--force", code=2)
+    assert "ward.csv would overwrite an input" in said
+    (ward / "other.csv").write_text(TABLE)
+    assert "no file of this kind" in safle(*OUTPUTS["p.csv"], "other.csv", code=2)
+    pytest.importorskip("cryptography")
+    safle("private", "keys", "a", "-o", "a.key")
+    key = (ward / "a.key").read_bytes()
+    for words in ([], ["--force"]):
+        safle("private", "keys", "a", "-o", "a.key", *words, code=2)
+    assert (ward / "a.key").read_bytes() == key
+
+
+def test_features_and_moments_are_known_by_what_is_in_them(tmp_path: Path) -> None:
+    ours, moments, theirs = (tmp_path / f"{n}.safetensors" for n in ("a", "b", "c"))
+    write_features_file(ours, [b"\0" * 8], 2, names=["1.png"])
+    write_moments(moments, [1, 2], [3, 4])
+    save_file({"features": np.zeros((1, 2))}, theirs, {"source": "a camera"})
+    assert [kind_of(path) for path in (ours, moments, theirs)] == ["features", "moments", ""]

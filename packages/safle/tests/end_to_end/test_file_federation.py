@@ -256,12 +256,6 @@ def test_many_classes_that_nobody_declared_are_noticed(run: Run, folder: Path) -
     assert "made with --classes 20" in done.stderr
 
 
-def test_auto_is_what_nothing_said_means(solved: Run, folder: Path) -> None:
-    shown = solved("solve", "total.stats", *ENCODER, "--auto", "-o", "auto.safetensors")
-    assert "averaged" in shown
-    assert (folder / "auto.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
-
-
 def test_exported_onnx_gives_the_same_classes(
     solved: Run, folder: Path, data: dict[str, Any]
 ) -> None:

@@ -31,19 +31,15 @@ def test_ridge_curve(tmp_path: Path, criterion: str) -> None:
 
 
 @pytest.mark.parametrize("classes", [1, 10, 45])
-def test_confusion_and_class_mix(tmp_path: Path, classes: int) -> None:
+def test_confusion(tmp_path: Path, classes: int) -> None:
     names = [f"a class with quite a long name {at}" for at in range(classes)]
     pictures.confusion(np.eye(classes, dtype=int) * 7, names, tmp_path / "matrix.png")
-    pictures.class_mix(np.eye(100, classes), tmp_path / "mix.png", names)
     assert is_png(tmp_path / "matrix.png")
-    assert is_png(tmp_path / "mix.png")
 
 
 def test_wrong_shapes_draw_nothing(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput):
         pictures.confusion(np.eye(3), ["a"], tmp_path / "x.png")
-    with pytest.raises(InvalidInput):
-        pictures.class_mix(np.ones(3), tmp_path / "x.png")
     assert not list(tmp_path.iterdir())
 
 
@@ -58,12 +54,10 @@ def test_names_are_shown_as_they_are_and_never_read_as_formulas(tmp_path: Path, 
     names = [name, "other"]
 
     pictures.confusion(np.eye(2, dtype=int), names, tmp_path / "matrix.png")
-    pictures.class_mix(np.eye(2), tmp_path / "mix.png", names)
     figure, axes = pictures.new_figure(4, 3)
     legend = axes.legend(*pictures.stack_bars(axes, np.eye(2), names))
 
     assert is_png(tmp_path / "matrix.png")
-    assert is_png(tmp_path / "mix.png")
     figure.canvas.draw()
     text = legend.get_texts()[0]
     drawn, is_formula = text._preprocess_math(text.get_text())

@@ -67,13 +67,12 @@ def test_hospitals_count_on_the_grids_of_a_file(safle, tmp_path):
         sent = ["--bins", 4, "--ranges", ranges, "-o", tmp_path / f"{name}.hist"]
         safle("histogram", tmp_path / f"{name}.csv", *sent)
     files = [tmp_path / f"{name}.hist" for name in TABLES]
-    safle("sum", *files, "--ranges", ranges, 4, "-o", tmp_path / "all.hist")
+    safle("sum", *files, "-o", tmp_path / "all.hist")
     total = read_histogram(tmp_path / "all.hist")
     assert total.grid == Grid([100, 0], [500, 1], 4)
     # Platelets 110, 480, 300, 200, 450, and ratios 0.1, 0.9, 0.4, 0.6, 0.3, on grids of their own.
     assert total.counts.tolist() == [[0, 1, 1, 1, 2, 0], [0, 1, 2, 1, 1, 0]]
     assert "a range for each" in safle("inspect", tmp_path / "all.hist")
-    safle("sum", *files, "--grid", 0, 1, 4, "-o", tmp_path / "no.hist", code=1)
     safle("encoder", "make", "--ranges", ranges, "--kind", "linear", "-o", tmp_path / "e.encoder")
     expected = make_encoder(read_ranges(ranges), "linear")
     assert load_encoder(tmp_path / "e.encoder").fingerprint == expected.fingerprint
@@ -107,7 +106,7 @@ def test_a_private_round_of_histograms_takes_its_grids_from_a_file(safle, tmp_pa
         safle("private", "keys", name, "-o", tmp_path / f"{name}.key")
     parties = ["--client", tmp_path / "a.pub", "--client", tmp_path / "b.pub", "--least", 2]
     parties += ["--keyholder", tmp_path / "board.pub", "--key", tmp_path / "operator.key"]
-    asked = ["--ranges", tmp_path / "ranges.csv", 4, "--most-total-samples", 100]
+    asked = ["--ranges", tmp_path / "ranges.csv", "--bins", 4, "--most-total-samples", 100]
     safle("private", "round", *asked, *parties, "-o", tmp_path / "r.private")
     operator = PublicKey.load(tmp_path / "operator.pub")
     space = PrivateRound.load((tmp_path / "r.private").read_bytes(), operator).space

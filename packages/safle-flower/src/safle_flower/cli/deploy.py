@@ -48,7 +48,7 @@ def deploy() -> None:
     """
 
 
-@command(None, *EXAMPLES, of=deploy)
+@command(*EXAMPLES, of=deploy)
 @click.argument("folder", type=FOLDER, help="The folder to make.")
 @option("--host", "How nodes reach the server: a name or address.", "NAME", required=True)
 @option("--nodes", "The clients' names, all that are expected.", "A,B,C", required=True)
@@ -82,7 +82,7 @@ def init(
     session.facts(f"{folder}: deployment", facts)
 
 
-@command(None, *EXAMPLES, of=deploy)
+@command(*EXAMPLES, of=deploy)
 @click.argument("folder", type=FOLDER, help="The whole folder, its server, or one node's.")
 @option("--connect", "Also try to reach the server.", is_flag=True)
 def check(session: Session, /, folder: Path, connect: bool) -> None:
@@ -102,7 +102,7 @@ def check(session: Session, /, folder: Path, connect: bool) -> None:
     session.facts(f"{folder}: deployment", {"errors": "none", "warnings": len(found) or "none"})
 
 
-@command(None, *EXAMPLES, of=deploy)
+@command(*EXAMPLES, of=deploy)
 @click.argument("folder", type=FOLDER, help="The server's folder.")
 def status(session: Session, /, folder: Path) -> None:
     """Show the nodes by name, and which are online; server/status.sh calls it."""
@@ -120,7 +120,7 @@ def status(session: Session, /, folder: Path) -> None:
     session.table(["node", "status", "last online", "number"], rows, names=4)
 
 
-@command(None, *EXAMPLES, of=deploy)
+@command(*EXAMPLES, of=deploy)
 @click.argument("folder", type=FOLDER, help="The results of a run.")
 def report(session: Session, /, folder: Path) -> None:
     """Show the report of a round: every client, and the model. Exits with 1 if it failed."""

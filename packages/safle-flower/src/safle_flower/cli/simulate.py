@@ -21,9 +21,9 @@ OUT = "Where the model, the report and the store go."
 
 
 @opt.command(
-    "Over a network",
     f"{SPLITTING} --out simulation",
     f"{SPLITTING} --partition dirichlet --alpha 0.1 --engine flower --out simulation",
+    panel="Over a network",
 )
 @opt.features_argument
 @opt.encoder_file()

@@ -25,7 +25,6 @@ def backbones(context: click.RichContext, /) -> None:
 
 
 @command(
-    None,
     "safle backbones export timm:vit_small_patch14_dinov2.lvd142m -o dinov2.onnx",
     "safle backbones export timm:resnet18.tv_in1k -o resnet18.onnx",
     "safle backbones export bare.onnx --resize 256 --crop 224 --interpolation bicubic "
@@ -38,7 +37,7 @@ def backbones(context: click.RichContext, /) -> None:
 @option("--interpolation", "bilinear or bicubic.", "NAME", type=FILTERS)
 @option("--mean", "Subtracted, of values 0 to 255.", "R G B", type=TRIPLE)
 @option("--deviation", "Divided by, of values 0 to 255.", "R G B", type=TRIPLE)
-@output("The ONNX file to write; give it to every client.", ".onnx")
+@output("The ONNX file to write; give it to every client.", "ONNX graph")
 def export(session: Session, /, what: str, output: Path, **said: Any) -> None:
     """Make a network one ONNX file, with its preprocessing inside, and check it.
 
@@ -63,12 +62,11 @@ def export(session: Session, /, what: str, output: Path, **said: Any) -> None:
 
 
 @command(
-    None,
     "safle backbones moments -o moments.safetensors",
     "safle encoder make --moments moments.safetensors -o encoder.safetensors",
     of=backbones,
 )
-@output("The file of moments to write (.safetensors).", ".safetensors")
+@output("The file of moments to write (.safetensors).", "moments")
 def moments(session: Session, /, output: Path) -> None:
     """Write the moments of the default backbone's features over public images.
 

@@ -27,10 +27,10 @@ SHARE, DEVICES = click.FloatRange(0.0, 1.0), click.Choice(["auto", "cpu", "gpu"]
 
 
 @command(
-    "At a client",
     "safle features photographs/ -o features.safetensors",
     "safle features photographs/ --encoder encoder.safetensors -o features.safetensors",
     "safle features hf:cifar10 --split train --backbone resnet18.onnx -o train.safetensors",
+    panel="At a client",
 )
 @click.argument("images", type=click.Path(path_type=Path), help=IMAGES)
 @option("--split", "Which split, if there are several.", "NAME")
@@ -43,7 +43,7 @@ SHARE, DEVICES = click.FloatRange(0.0, 1.0), click.Choice(["auto", "cpu", "gpu"]
 @option("--batch", BATCH, "N", type=COUNT, default=32)
 @option("--workers", WORKERS, "N", type=COUNT, show_default="one a processor")
 @option("--device", DEVICE, "NAME", type=DEVICES, default="auto")
-@output("The features file to write (.safetensors).", ".safetensors")
+@output("The features file to write (.safetensors).", "features")
 def features(session: Session, /, images: Path, output: Path, **options: Any) -> None:
     """Turn images into features with a pretrained backbone.
 

@@ -16,7 +16,7 @@ OUTPUT = "Also write the samples that were found: a .npz file of codes and label
 MOST = "Try lattice reduction on up to so many samples: 40 take seconds, 100 minutes."
 
 
-@command("At a client", "safle attack a.stats --encoder encoder.safetensors -o found.npz")
+@command("safle attack a.stats --encoder encoder.safetensors -o found.npz", panel="At a client")
 @click.argument("contribution", type=FILE, help="A client's statistics file, or a sum of some.")
 @encoder_file()
 @option("--most", MOST, "N", type=click.IntRange(min=0), default=40)

@@ -37,11 +37,11 @@ SETTINGS = "TOML with what differs from the defaults; a saved one repeats its ru
 
 
 @command(
-    "Try it",
     "safle experiment table1 --features cifar10.safetensors --out results",
     "safle experiment all && safle report digits-results",
     "safle experiment table1 --dataset hf:cifar100 --label-column fine_label",
     "safle experiment table1 --method my_method.py",
+    panel="Try it",
 )
 @click.argument(
     "name", type=click.Choice([*NAMES, ALL]), help="Which experiment; 'all' runs one after another."

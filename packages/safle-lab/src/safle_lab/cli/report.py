@@ -8,9 +8,9 @@ from safle.cli import Session, command, written
 from safle.errors import InvalidInput
 
 
-@command("Try it", "safle experiment all --out results && safle report results")
+@command("safle experiment all --out results && safle report results", panel="Try it")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR", help="Where results are.")
-@written("-o --output", "The page to write; by default DIR/report.html.", ".html")
+@written("-o --output", "The page to write; by default DIR/report.html.", "page")
 def report(session: Session, /, folder: Path, output: Path | None) -> None:
     """Make one self-contained HTML page of all results in a folder.
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.metrics import accuracy_score, recall_score, roc_auc_score
 
-from safle.demo import class_mix, partition, summarise_mix
+from safle.demo import class_mix, partition
 from safle.encoders import Encoder
 from safle.errors import InvalidInput
 from safle.model import Model
@@ -51,7 +51,7 @@ def measure_method(data: DataSet, cell: Cell, progress: Progress) -> Figures:
         "seconds": result.seconds,
         "digest": result.digest,
         "curve": [[point.rounds, point.accuracy, point.bytes_per_client] for point in result.curve],
-        "partition": summarise_mix(mix),
+        "partition": _summarise_mix(mix),
         **result.facts,
     }
 
@@ -96,7 +96,7 @@ def _judge_one(model: Predictor, data: DataSet) -> tuple[float, float, NDArray[n
 def measure_partition(data: DataSet, cell: Cell, progress: Progress) -> Figures:
     """Who holds what."""
     mix = class_mix(data.train_labels, task_of(data, cell, progress).parts)
-    return {**summarise_mix(mix), "class_mix": mix.tolist()}
+    return {**_summarise_mix(mix), "class_mix": mix.tolist()}
 
 
 def _prepare(data: DataSet, cell: Cell, progress: Progress) -> tuple[Task, safle.Settings, Encoder]:
@@ -171,3 +171,18 @@ MEASURES: dict[str, Measure] = {
     "ridge": measure_ridge,
     "unlearning": measure_unlearning,
 }
+
+
+def _summarise_mix(mix: NDArray[np.int64]) -> dict[str, float]:
+    """A partition in figures; means over clients with samples."""
+    sizes = mix.sum(axis=1)
+    held = mix[sizes > 0]
+    return {
+        "clients": len(mix),
+        "without_samples": int((sizes == 0).sum()),
+        "least_samples": int(sizes.min()),
+        "median_samples": float(np.median(sizes)),
+        "most_samples": int(sizes.max()),
+        "mean_classes": float((held > 0).sum(axis=1).mean()),
+        "mean_largest_share": float((held.max(axis=1) / held.sum(axis=1)).mean()),
+    }

@@ -1,7 +1,7 @@
 """The command line: a federation with nothing but files, a group of commands a module.
 
-Modules here import nothing heavy at the top, so that help answers at once. What is listed below
-is for the commands of other packages.
+`main` lists the commands and imports a module when one of its commands is called. What is listed
+below is for the commands of other packages.
 """
 
 from safle.cli.options import (

@@ -5,18 +5,31 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich_click as click
 from click.core import ParameterSource
 from click.globals import get_current_context
 
 from safle.cli import options as opt
-from safle.cli.count import CLASSES, EMPTY, policy_option
+from safle.cli.count import EMPTY
 from safle.cli.session import Session
-
-if TYPE_CHECKING:
-    from safle.site.airlock import Airlock, Question
+from safle.encoders import Encoder, load_encoder
+from safle.errors import EncoderMismatch, FederationError, SafleError
+from safle.model import Model
+from safle.site.airlock import (
+    ENCODER,
+    EVALUATE,
+    MASK,
+    MODEL,
+    OPEN,
+    PLAIN,
+    Airlock,
+    Question,
+    Refused,
+    describe_error,
+)
+from safle.site.policy import Policy
 
 ONLY = "Count with this encoder, and evaluate models of it; refuse all others."
 MOST = "Plain questions of one kind that are answered; whoever asks often can work out samples."
@@ -27,7 +40,6 @@ BEFORE_THE_QUESTION = ("--operator", "--key", "--history")
 
 
 @opt.command(
-    "Over a network",
     "safle airlock inbox outbox visits.csv --label-column diagnosis --policy policy.toml --watch",
     "safle airlock inbox outbox --operator operator.pub --key board.key --history board.sqlite",
 )
@@ -39,11 +51,11 @@ BEFORE_THE_QUESTION = ("--operator", "--key", "--history")
 @opt.option("--only-encoder", ONLY, "FILE", type=opt.FILE)
 @opt.option("--most", MOST, "N", type=opt.COUNT, default=1)
 @opt.table_options(labels=True)
-@opt.option("--classes", CLASSES, "A,B,C", show_default="all")
+@opt.classes_option
 @opt.option("--allow-empty", EMPTY, is_flag=True)
 @opt.trust_option
 @opt.outside_option
-@policy_option
+@opt.policy_option
 @opt.option("--operator", "The operator's public key.", "FILE", type=opt.FILE, panel="Under masks")
 @opt.option("--key", "Your private key.", "FILE", type=opt.FILE, panel="Under masks")
 @opt.option("--history", HISTORY, "FILE", type=opt.FILE, panel="Under masks")
@@ -55,8 +67,6 @@ def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **optio
     command gives those answers, with your policy, release sheets and log. With a key and without
     a policy it answers private rounds only.
     """
-    from safle.site.airlock import Airlock
-
     for place in (inbox, outbox):
         if not place.is_dir():
             raise FileNotFoundError(2, "no such directory", str(place))
@@ -76,9 +86,6 @@ def _answer(
     session: Session, between: Airlock, question: Question, options: dict[str, Any]
 ) -> bool:
     """Answer one question, or say in the outbox that it is refused; whether it was answered."""
-    from safle.errors import SafleError
-    from safle.site.airlock import describe_error
-
     session.note(f"{question.name}: asked")
     try:
         _check(between, question, options)
@@ -95,17 +102,11 @@ def _answer(
 
 def _reason(question: Question, error: Exception, described: str) -> str:
     """Why a keyholder refuses says nothing of anybody's data; of other errors less is told."""
-    from safle.errors import FederationError
-    from safle.site.airlock import OPEN
-
     return str(error) if question.kind == OPEN and isinstance(error, FederationError) else described
 
 
 def _check(between: Airlock, question: Question, options: dict[str, Any]) -> None:
     """Refuse what this site does not answer, whatever its policy says."""
-    from safle.site.airlock import EVALUATE, MASK, OPEN, PLAIN, Refused
-    from safle.site.policy import Policy
-
     plain = question.kind in PLAIN
     if plain and options["key"] and Policy.find(options["policy_path"]) is None:
         raise Refused(
@@ -128,10 +129,6 @@ def _check(between: Airlock, question: Question, options: dict[str, Any]) -> Non
 
 
 def _check_encoder(question: Question, path: Path) -> None:
-    from safle.encoders import Encoder, load_encoder
-    from safle.errors import EncoderMismatch
-    from safle.model import Model
-    from safle.site.airlock import ENCODER, EVALUATE, MODEL
 
     if question.kind == EVALUATE:
         found = Model.from_bytes(question.files[MODEL]).encoder
@@ -145,8 +142,6 @@ def _check_encoder(question: Question, path: Path) -> None:
 
 def _run(session: Session, between: Airlock, question: Question, options: dict[str, Any]) -> None:
     """Give the site's own command, on copies of the question's files that nobody can change."""
-    from safle.site.airlock import EVALUATE
-
     data = options["test"] if question.kind == EVALUATE else options["data"]
     root = get_current_context().find_root().command
     with tempfile.TemporaryDirectory(prefix="safle-airlock-") as folder:

@@ -4,12 +4,13 @@ from pathlib import Path
 
 from safle.cli import options as opt
 from safle.cli.session import Session
+from safle.demo.demo import run_demo
 from safle.errors import SafleError
 
-OUT = "Where the page, pictures, results and the federation's files go."
+OUT = "Where the page, results and the federation's files go."
 
 
-@opt.command("Try it", "safle demo --out demo-report")
+@opt.command("safle demo --out demo-report")
 @opt.option("--out folder", OUT, "DIR", type=opt.FOLDER, default="demo-report")
 @opt.option("--clients", "Clients to split over.", "N", type=opt.COUNT, default=100)
 @opt.alpha_option("Dirichlet parameter: the smaller, the more unequal the clients.")
@@ -22,8 +23,6 @@ def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: in
     does the same with a single client and in another order, and compares the models' bytes.
     What came out is one page to show to others.
     """
-    from safle.demo.demo import run_demo
-
     results = run_demo(folder, clients=clients, alpha=alpha, seed=seed, say=session.note)
     figures = [
         (

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich_click as click
+from click.core import ParameterSource
+from click.globals import get_current_context
 
 from safle.cli import options as opt
+from safle.cli.encoder_options import given_calibration, given_settings, given_source, kind_options
+from safle.cli.facts import encoder_facts, warn_of_coarse
+from safle.cli.reading import declared_classes
 from safle.cli.session import Session
+from safle.encoders import Encoder, LinearEncoder, make_encoder
+from safle.encoders.calibration import Calibration
+from safle.encoders.histogram import Histogram
+from safle.encoders.random_features import suits_by_class
+from safle.encoders.registry import kind_named
+from safle.site.rehearsal import units_within
 
-if TYPE_CHECKING:
-    from safle.encoders.calibration import Calibration
-
-EXAMPLES = opt.examples(
+GROUP_EXAMPLES = opt.examples(
+    "safle encoder make --range 0 16 --features 64 -o encoder.safetensors",
+    "safle inspect encoder.safetensors",
+)
+EXAMPLES = (
     "safle encoder make --range 0 16 --features 64 -o encoder.safetensors",
     "safle encoder make --moments moments.safetensors -o encoder.safetensors",
     "safle encoder make --histogram total.hist --megabytes 5 -o encoder.safetensors",
@@ -23,7 +35,7 @@ EXAMPLES = opt.examples(
 )
 RANGE = "Calibrate by a declared range, the same for every feature; needs --features."
 RANGES = "Calibrate by a range for each feature: .csv (name,low,high) or .toml (a schema)."
-MEAN = "Calibrate by moments: a number (needs --features) or a .npy or .txt file."
+MEAN = "Calibrate by a mean, the same for every feature; needs --deviation and --features."
 MOMENTS = "Calibrate by a file of moments, such as 'safle backbones moments' writes."
 SCHEMA = "Calibrate by the ranges and levels of a schema, for tables of categories and gaps."
 CLASSES = "The only labels there may be: every client refuses others."
@@ -39,26 +51,20 @@ OUTPUT = "The encoder file to write; give it to every client."
 SOURCES = ("range", "ranges", "moments", "mean", "sample", "histogram", "schema")
 
 
-class MakeCommand(opt.Command):
-    """A command with an option for every setting of every kind.
-
-    They are added when they are asked for: the kinds are slow to import, and other
-    packages may have registered some of their own.
-    """
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        from safle.cli.encoder_options import kind_options
-
-        place = next(i for i, option in enumerate(self.params) if option.name == "samples")
-        own = [*self.params[:place], *kind_options(), *self.params[place:]]
-        return [*own, *[p for p in super().get_params(ctx) if p not in self.params]]
-
-
 def _most(names: str, text: str, metavar: str, **settings: Any) -> opt.Decorator:
     return opt.option(names, text, metavar, panel=opt.MOST, **settings)
 
 
-@click.command(cls=MakeCommand, panels=[], epilog=EXAMPLES)
+@click.group(epilog=GROUP_EXAMPLES)
+def encoder() -> None:
+    """Make the encoder: the function that all clients share.
+
+    It turns features into integer codes, is a small file, and its fingerprint travels
+    with every count; [b]safle inspect[/b] shows it.
+    """
+
+
+@opt.command(*EXAMPLES, of=encoder)
 @_most("--range", RANGE, "LOW HIGH", type=(float, float))
 @_most("--ranges", RANGES, "FILE", type=opt.FILE)
 @_most("--features", "How many features.", "D", type=opt.COUNT)
@@ -66,10 +72,11 @@ def _most(names: str, text: str, metavar: str, **settings: Any) -> opt.Decorator
 @_most("--sample", "Calibrate by a table of public features.", "FILE", type=opt.FILE)
 @_most("--histogram", HISTOGRAM, "FILE", type=opt.FILE)
 @_most("--schema", SCHEMA, "FILE", type=opt.FILE)
-@_most("--mean", MEAN, "NUMBER|FILE")
-@_most("--deviation", "Goes with --mean.", "NUMBER|FILE")
+@_most("--mean", MEAN, "NUMBER", type=float)
+@_most("--deviation", "Goes with --mean.", "NUMBER", type=float)
 @opt.written("-o --output", OUTPUT, "encoder", required=True, panel=opt.MOST)
 @_most("--megabytes", MEGABYTES, "MB", type=opt.POSITIVE)
+@kind_options()
 @opt.client_options("--megabytes", opt.FINER, COUNTED_APART)
 @opt.option(
     *("--only-classes", CLASSES, "A,B,C"), show_default="the schema's, or any", panel=opt.FINER
@@ -82,31 +89,23 @@ def _most(names: str, text: str, metavar: str, **settings: Any) -> opt.Decorator
     panel=opt.FINER,
 )
 @opt.table_options(labels=False, panel="How the sample is read")
-@click.pass_context
-def make(context: click.RichContext, /, output: Path, kind: str, **options: Any) -> None:
+def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
     """Make an encoder, by --range, --ranges, --moments, --sample, --histogram, --schema or --mean.
 
     Thresholds must not come from one client's private data: declare them, take a backbone's
     moments or a public sample, or let every client send a histogram ([b]safle histogram[/b]) and
     sum those.
     """
-    from safle.cli.describe import encoder_facts, warn_of_coarse
-    from safle.cli.encoder_options import given_calibration, given_settings, given_source
-    from safle.cli.reading import declared_classes
-    from safle.encoders import Encoder, LinearEncoder, make_encoder
-    from safle.encoders.histogram import Histogram
-
     encoder: Encoder
     _check_usage(options)
     if options["publishable"] or options["schema"] is not None:
-        kind = _implied_kind(context, kind, options)
+        kind = _implied_kind(kind, options)
     settings = given_settings(kind, options)
     for name in ("ranges", "moments", "sample", "histogram", "schema", "features_source"):
         opt.refuse_overwriting(output, options[name])
     calibration, source = given_calibration(options), given_source(options)
     classes = declared_classes(options["only_classes"]) or ()
-    settings |= _by_class(context, kind, settings, calibration.feature_dim, len(classes))
-    session = context.find_object(Session) or Session()
+    settings |= _by_class(kind, settings, calibration.feature_dim, len(classes))
     if isinstance(calibration, Histogram):
         warn_of_coarse(session, calibration)
     if options["megabytes"] is not None:
@@ -122,11 +121,9 @@ def make(context: click.RichContext, /, output: Path, kind: str, **options: Any)
     session.facts(f"{output}: encoder", encoder_facts(encoder))
 
 
-def _implied_kind(context: click.Context, kind: str, options: dict[str, Any]) -> str:
+def _implied_kind(kind: str, options: dict[str, Any]) -> str:
     """Of --schema, table; of --publishable, linear: others need too much noise."""
-    from click.core import ParameterSource
-
-    given = context.get_parameter_source("kind") is not ParameterSource.DEFAULT
+    given = get_current_context().get_parameter_source("kind") is not ParameterSource.DEFAULT
     option, implied = ("publishable", "linear") if options["publishable"] else ("schema", "table")
     if given and kind != implied:
         raise click.UsageError(f"--{option} makes a {implied} encoder; leave out --kind {kind}")
@@ -142,18 +139,12 @@ def _implied_kind(context: click.Context, kind: str, options: dict[str, Any]) ->
     return implied
 
 
-def _by_class(
-    context: click.Context, kind: str, settings: dict[str, Any], features: int, declared: int
-) -> dict[str, bool]:
+def _by_class(kind: str, settings: dict[str, Any], features: int, declared: int) -> dict[str, bool]:
     """Whether classes are counted apart, where the options say how many there are."""
-    from click.core import ParameterSource
-
-    from safle.encoders.random_features import suits_by_class
-    from safle.encoders.registry import kind_named
-
     setting = kind_named(kind).declared(settings).get("by_class")
     if setting is None or setting.default is not None or "by_class" in settings:
         return {}
+    context = get_current_context()
     if context.get_parameter_source("classes") is not ParameterSource.DEFAULT:
         declared = declared or context.params["classes"]
     return {"by_class": suits_by_class(features, declared)} if declared else {}
@@ -167,10 +158,6 @@ def _units(
     options: dict[str, Any],
 ) -> int:
     """As many random features as --megabytes allow, found by rehearsals."""
-    from safle.encoders import make_encoder
-    from safle.encoders.registry import kind_named
-    from safle.site.rehearsal import units_within
-
     if "units" not in kind_named(kind).declared(settings):
         raise click.UsageError(f"--megabytes does not apply to a {kind} encoder; leave it out")
     session.note("rehearsing what a client would send ...")
@@ -195,23 +182,5 @@ def _check_usage(options: dict[str, Any]) -> None:
         raise click.UsageError("--mean and --deviation go together")
     if options["megabytes"] is not None and options["units"] is not None:
         raise click.UsageError("--megabytes chooses the units: leave out --units")
-    if given == ["range"] and options["features"] is None:
-        raise click.UsageError("--range needs --features, the number of features")
-
-
-GROUP_EXAMPLES = opt.examples(
-    "safle encoder make --range 0 16 --features 64 -o encoder.safetensors",
-    "safle inspect encoder.safetensors",
-)
-
-
-@click.group(panel=opt.FIRST, epilog=GROUP_EXAMPLES)
-def encoder() -> None:
-    """Make the encoder: the function that all clients share.
-
-    It turns features into integer codes, is a small file, and its fingerprint travels
-    with every count; [b]safle inspect[/b] shows it.
-    """
-
-
-encoder.add_command(make)
+    if given[0] in ("range", "mean") and options["features"] is None:
+        raise click.UsageError(f"--{given[0]} needs --features, the number of features")

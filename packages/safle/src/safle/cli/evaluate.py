@@ -1,49 +1,54 @@
-"""``safle evaluate`` and ``safle card``: how good a model is, for whoever relies on it."""
+"""``safle evaluate``, ``fit-temperature`` and ``card``: how good a model is."""
 
 from __future__ import annotations
 
 import json
+from functools import reduce
+from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich_click as click
 
+from safle.basics import atomic
+from safle.basics.places import naming
 from safle.cli import options as opt
-from safle.cli.count import masking_options, policy_option, release
+from safle.cli.count import release, release_options
+from safle.cli.facts import privacy_facts, temperature_of
+from safle.cli.reading import advancing, open_matching
 from safle.cli.session import Session
-
-if TYPE_CHECKING:
-    from safle.encoders.features import ClassName
-    from safle.evaluation.counts import Evaluation
-    from safle.evaluation.report import Report
-    from safle.model import Model
-    from safle.site.counting import Counts
-    from safle.wire.contribution import Entry
-
+from safle.encoders.features import ClassName
+from safle.errors import InvalidInput
+from safle.evaluation import Report, pictures, read_evaluation
+from safle.evaluation import fit_temperature as fit
+from safle.evaluation.counts import Evaluation
+from safle.evaluation.report import CLASS_TITLES
+from safle.model import Model, load_model
+from safle.server import Store, write_card
+from safle.site.counting import Counts, evaluate_blocks
+from safle.solver.solution import digest_of_sum
+from safle.wire import Contribution, Entry, peek_kind
 
 FILES = "A model and a labelled table; or counts that --counts wrote, of one or several sites."
 COUNTS = "Write the counts of this table, for `safle sum`: no sample, no score of its own leaves."
 POSITIVE = "Of two classes, the one whose sensitivity and specificity are shown."
+PAGE = "Also write a page: figures, curves, reliability, confusion matrix."
 
 
 @opt.command(
-    opt.FIRST,
     "safle evaluate model.safetensors test.npz --png confusion.png",
     "safle evaluate model.safetensors ward.csv --counts hospital_a.eval",
     "safle evaluate hospital_a.eval hospital_b.eval --html evaluation.html",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), help=FILES)
 @opt.written("--counts", COUNTS, "evaluation counts", "masked contribution")
-@opt.written("--png", "Also draw the confusion matrix.", ".png")
-@opt.written("--json json_path", "Also write all figures.", ".json")
-@opt.written(
-    "--html", "Also write a page: figures, curves, reliability, confusion matrix.", ".html"
-)
+@opt.written("--png", "Also draw the confusion matrix.", "picture")
+@opt.written("--json json_path", "Also write all figures.", "figures")
+@opt.written("--html", PAGE, "page")
 @opt.option("--positive", POSITIVE, "CLASS", show_default="the last")
 @opt.table_options(labels=True)
 @opt.batch_option
-@policy_option
-@masking_options
+@release_options
 def evaluate(
     session: Session,
     /,
@@ -53,8 +58,7 @@ def evaluate(
     json_path: Path | None,
     html: Path | None,
     positive: str | None,
-    policy_path: Path | None,
-    **reading: Any,
+    **options: Any,
 ) -> None:
     """Evaluate a model on a labelled table, or show what several sites have counted.
 
@@ -64,59 +68,51 @@ def evaluate(
     over sites: the confusion matrix, and how many samples of each class were given which
     probability.
     """
-    from safle.basics import atomic
-    from safle.cli.describe import privacy_facts
-    from safle.evaluation import pictures
-    from safle.evaluation.report import Report
-    from safle.model import load_model
-    from safle.site.counting import Counts
-    from safle.wire import peek_kind
-
     if png is not None:
         pictures.require_matplotlib()
     for path in (counts, png, json_path, html):
-        opt.refuse_overwriting(path, *files, reading["labels"], policy_path)
-    promised, encoder = dict[str, Any](), ""
+        opt.refuse_overwriting(path, *files, options["labels"], options["policy_path"])
+    promised: dict[str, str] = {}
     if peek_kind(files[0]) == "evaluation counts":
         if counts is not None:
             raise click.UsageError("--counts needs a model and a table; to add up, use 'safle sum'")
         sites = _read_sites(files)
-        judged = total = sum([*sites.values()][1:], start=next(iter(sites.values())))
+        total = reduce(add, sites.values())
     elif len(files) == 2:
         model = load_model(files[0])
-        total, judged = _count(session, model, files[1], reading)
-        sites = {files[1].name: total}
-        promised, encoder = privacy_facts(model), model.encoder.fingerprint
+        found = _count(session, model, files[1], options)
+        total, sites, promised = found.total, {}, privacy_facts(model)
+        if counts is not None:
+            release(session, found, counts, options, encoder=model.encoder.fingerprint)
     else:
         raise click.UsageError(f"{len(files)} files; expected a model and a table, or counts")
-    if counts is not None:
-        release(session, Counts(total, judged), counts, policy_path, encoder=encoder)
-    told_apart = sites if len(sites) > 1 else {}
-    report = Report(total, told_apart, _class_named(total, positive))
+    several = sites if len(sites) > 1 else {}
+    report = Report(total, several, _class_named(total, positive))
     if png is not None:
         pictures.confusion(report.matrix, report.names, png)
     if json_path is not None:
         atomic.write_text(json_path, json.dumps(report.to_json() | promised, indent=1) + "\n")
     if html is not None:
         atomic.write_text(html, report.to_html())
-    title = " on ".join(path.name for path in files) if not told_apart else ""
-    _show(session, report, title, promised)
+    named = " on ".join(path.name for path in files)
+    _show(session, report, f"{len(sites)} sites together" if several else named, promised)
 
 
 def _count(
-    session: Session, model: Model, data: Path, options: dict[str, Any]
+    session: Session, model: Model, path: Path, options: dict[str, Any]
 ) -> Counts[Evaluation]:
-
-    from safle.cli.reading import score
-
-    with session.progress(f"evaluating on {data.name}") as advance:
-        return score(model, data, options["batch"], advance, **opt.selected(options))
+    """Counts of a model's answers on a labelled table."""
+    # What does not say is let pass here: nothing is added to anyone's sum.
+    table = open_matching(model.encoder, path, trusted=True, **opt.selected(options))
+    with session.progress(f"evaluating on {path.name}") as advance:
+        blocks = advancing(table, options["batch"], advance)
+        counts = evaluate_blocks(model, blocks, table.weights, where=path)
+    if not counts.total.sample_count:
+        raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")
+    return counts
 
 
 def _read_sites(files: tuple[Path, ...]) -> dict[str, Evaluation]:
-    from safle.basics.places import naming
-    from safle.evaluation.counts import read_evaluation
-
     sites: dict[str, Evaluation] = {}
     for path in files:
         counts = read_evaluation(path)
@@ -130,33 +126,63 @@ def _read_sites(files: tuple[Path, ...]) -> dict[str, Evaluation]:
 
 
 def _class_named(counts: Evaluation, text: str | None) -> ClassName | None:
-    from safle.errors import InvalidInput
-
-    if text is None:
-        return None
-    for name in counts.class_names:
-        if str(name) == text:
-            return name
-    known = ", ".join(map(str, counts.class_names[:20]))
-    raise InvalidInput(f"--positive {text}; the model's classes are {known}")
+    found = [name for name in counts.class_names if str(name) == text]
+    if text is not None and not found:
+        known = ", ".join(map(str, counts.class_names[:20]))
+        raise InvalidInput(f"--positive {text}; the model's classes are {known}")
+    return next(iter(found), None)
 
 
-def _show(session: Session, report: Report, title: str, promised: dict[str, Any]) -> None:
-    from safle.evaluation.report import CLASS_TITLES
-
-    together = f"{len(report.sites)} sites together"
-    session.facts(title or together, {"model": report.counts.model} | promised | report.facts())
+def _show(session: Session, report: Report, title: str, promised: dict[str, str]) -> None:
+    session.facts(title, {"model": report.counts.model} | promised | report.facts())
     for titles, *rows in report.site_tables():
         session.table(titles, rows)
     session.table(CLASS_TITLES, report.rows())
     session.text(report.confusion_lines())
 
 
-EXAMPLE = "safle card model.safetensors --store store --test test.csv -o model-card.md"
+@opt.command(
+    "safle evaluate model.safetensors held_out.csv --counts a.eval",
+    "safle fit-temperature model.safetensors a.eval b.eval -o fitted.safetensors",
+)
+@opt.model_argument
+@click.argument(
+    "counts",
+    nargs=-1,
+    required=True,
+    type=opt.FILE,
+    help="Counts that `safle evaluate --counts` wrote, of one or several sites.",
+)
+@opt.output("The model to write.", "model")
+def fit_temperature(
+    session: Session, /, model: Path, counts: tuple[Path, ...], output: Path
+) -> None:
+    """Give a model the temperature that suits its answers on samples it was not made of.
+
+    For heads that statistics tell no temperature of: those of noisy sums, and those counted by
+    class. Probabilities change, and no class does.
+
+    Counts do not say which samples they are of. On those that the model was made of it is right
+    too often, and the temperature would make it too sure: evaluate on others.
+    """
+    opt.refuse_overwriting(output, *counts)
+    before = load_model(model)
+    total = reduce(add, map(read_evaluation, counts))
+    fitted = fit(before, total)
+    fitted.save(output)
+    facts = {
+        "probabilities": temperature_of(fitted),
+        "before": temperature_of(before),
+        "samples": f"{total.sample_count:,}",
+        "digest": fitted.digest,
+    }
+    session.facts(f"{output}: model", facts)
+
+
 MODE = "How contributions travelled: readable by the server, or as private sums."
 
 
-@opt.command("With a model", EXAMPLE)
+@opt.command("safle card model.safetensors --store store --test test.csv -o model-card.md")
 @opt.model_argument
 @opt.option("--store", "The store that it was solved from.", "STORE", type=opt.FOLDER)
 @opt.option(
@@ -166,7 +192,7 @@ MODE = "How contributions travelled: readable by the server, or as private sums.
 @opt.option("--test", "Labelled features to measure it on.", "FILE", type=opt.FILE)
 @opt.table_options(labels=True)
 @opt.batch_option
-@opt.output("The Markdown file to write.", ".md")
+@opt.output("The Markdown file to write.", "model card")
 def card(
     session: Session,
     /,
@@ -175,9 +201,8 @@ def card(
     total: Path | None,
     mode: Any,
     test: Path | None,
-    batch: int,
     output: Path,
-    **selection: Any,
+    **options: Any,
 ) -> None:
     """Write a model card: sites, samples, head, privacy, figures, digests and limits.
 
@@ -185,32 +210,21 @@ def card(
     changed since is refused. It is Markdown, to be read and completed by people: what the model
     is for, and who answers for it, is yours to add.
     """
-    from safle.basics import atomic
-    from safle.cli.reading import score
-    from safle.evaluation.report import Report
-    from safle.model import load_model
-    from safle.server.card import write_card
-
-    opt.refuse_overwriting(output, model, total, test, selection["labels"])
+    opt.refuse_overwriting(output, model, total, test, options["labels"])
     loaded, figures = load_model(model), {}
-    sites = _sites(session, loaded, store, total)
+    sites = _contributors(session, loaded, store, total)
     if test is not None:
-        with session.progress(f"evaluating on {test.name}") as advance:
-            counts = score(loaded, test, batch, advance, **selection)
-        figures = Report(counts.total).facts()
-        figures = {"measured on": test.name, **figures}
+        counts = _count(session, loaded, test, options)
+        figures = {"measured on": test.name, **Report(counts.total).facts()}
     text = write_card(loaded, sites=sites, mode=mode, figures=figures)
     atomic.write_text(output, text)
     session.text([f"{output}: a model card of {len(text.splitlines())} lines"])
 
 
-def _sites(session: Session, model: Model, store: Path | None, total: Path | None) -> list[Entry]:
+def _contributors(
+    session: Session, model: Model, store: Path | None, total: Path | None
+) -> list[Entry]:
     """Who contributed; an error if the model was not solved from that."""
-    from safle.errors import InvalidInput
-    from safle.server.store import Store
-    from safle.solver.solution import digest_of_sum
-    from safle.wire.contribution import Contribution
-
     if store is not None:
         with (
             Store.open(store) as opened,

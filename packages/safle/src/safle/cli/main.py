@@ -6,36 +6,65 @@
 import signal
 import sys
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points, version
 from io import TextIOWrapper
-from typing import Any
+from typing import Any, NamedTuple
 
 import rich_click as click
 
 from safle.basics.texts import printable
-from safle.cli.airlock import airlock
-from safle.cli.count import count, rehearse, show_log
-from safle.cli.demo import demo
-from safle.cli.encoder import encoder
-from safle.cli.evaluate import card, evaluate
-from safle.cli.histogram import histogram
-from safle.cli.inspect import inspect_file
 from safle.cli.options import examples, option, session_options
-from safle.cli.predict import export, fit_temperature, predict
-from safle.cli.private import private
-from safle.cli.publish import publish
-from safle.cli.schema import schema
 from safle.cli.session import Session, explain
-from safle.cli.solve import add_up, solve
-from safle.cli.store import store
 
-COMMANDS = (
-    *(encoder, rehearse, count, store, evaluate),
-    *(schema, histogram, airlock, show_log),
-    *(add_up, solve, publish, private),
-    *(predict, fit_temperature, card, export, inspect_file),
-    demo,
-)
+
+class Place(NamedTuple):
+    """Where a command is, and what the list of commands says of it."""
+
+    module: str
+    function: str
+    summary: str
+
+
+PANELS = {
+    "Five to see first": {
+        "encoder": Place("encoder", "encoder", "Make the encoder that all clients share."),
+        "rehearse": Place("rehearse", "rehearse", "What your samples would send and be worth."),
+        "count": Place("count", "count", "Count a client's samples into one statistics file."),
+        "store": Place("store", "store", "Keep contributions, take clients back, and solve."),
+        "evaluate": Place("evaluate", "evaluate", "Evaluate a model on a labelled table."),
+    },
+    "Before the round": {
+        "schema": Place("schema", "schema", "Say what the columns of a table are."),
+        "histogram": Place("count", "histogram", "Count features, to calibrate the encoder."),
+    },
+    "Over a network": {
+        "airlock": Place("airlock", "airlock", "Answer what a node was asked, by your own rules."),
+    },
+    "What a store does, file by file": {
+        "sum": Place("solve", "add_up", "Add up contributions: each is verified, none twice."),
+        "solve": Place("solve", "solve", "Solve for the weights: one linear system."),
+        "publish": Place("publish", "publish", "Add noise to a sum: differential privacy."),
+    },
+    "Private sums": {
+        "private": Place("private", "private", "Add up contributions that nobody can read."),
+    },
+    "With a model": {
+        "predict": Place("predict", "predict", "Predict the class of every sample of a table."),
+        "fit-temperature": Place("evaluate", "fit_temperature", "Make probabilities fit."),
+        "card": Place("evaluate", "card", "Write a model card."),
+        "export": Place("predict", "export", "Export a model to torch or ONNX."),
+    },
+    "Any file": {
+        "inspect": Place("inspect", "inspect_file", "Say what a file is, and whether it is sound."),
+        "log": Place("inspect", "show_log", "Show a log, and check that nobody changed it."),
+    },
+    "Try it": {
+        "demo": Place("demo", "demo", "Run one round on digits, through real files."),
+    },
+}
+"""The list of commands; a module is imported when one of its commands is called."""
+COMMANDS = {name: place for panel in PANELS.values() for name, place in panel.items()}
 HOUSES = {
     "safle-images": ("features", "backbones"),
     "safle-flower": ("deploy", "simulate"),
@@ -61,17 +90,22 @@ EXAMPLES = examples(
 class Commands(click.RichGroup):
     """Commands in the order in which a federation needs them, then those of other packages.
 
-    Other packages add theirs by entry points in the group ``safle.commands``. One is imported
-    when it is called, or when all are listed.
+    Other packages add theirs by entry points in the group ``safle.commands``.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return [*self.commands, *(name for name in _added() if name not in self.commands)]
+        return [*COMMANDS, *(name for name in _added() if name not in COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        own = super().get_command(ctx, cmd_name)
-        if own is not None:
+        if cmd_name in COMMANDS:
+            place = COMMANDS[cmd_name]
+            panel = next(title for title, names in PANELS.items() if cmd_name in names)
+            if ctx.meta.get("listing"):
+                return click.RichCommand(name=cmd_name, help=place.summary, panel=panel)
+            module = import_module(f"safle.cli.{place.module}")
+            own: click.RichCommand = getattr(module, place.function)
+            own.panel = panel
             return own
         added = _added()
         if cmd_name in added:
@@ -82,6 +116,11 @@ class Commands(click.RichGroup):
                 raise click.UsageError(f"'{cmd_name}' is in {package}: pip install {package}")
         return None
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """List the commands without importing what they need."""
+        ctx.meta["listing"] = True
+        super().format_help(ctx, formatter)
+
 
 def _added() -> dict[str, EntryPoint]:
     """Commands of other packages that are installed, by name."""
@@ -90,8 +129,6 @@ def _added() -> dict[str, EntryPoint]:
 
 def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
         click.echo(f"safle {version('safle')}")
         context.exit()
 
@@ -113,8 +150,6 @@ def app() -> None:
 
 
 app.params += session_options(hidden=False)
-for command in COMMANDS:
-    app.add_command(command)
 
 
 def run(arguments: Sequence[str] | None = None) -> None:

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import rich_click as click
-from click.core import ParameterSource
-from click.globals import get_current_context
 
 from safle.basics.texts import split_names
 from safle.cli.session import Session
 
-if TYPE_CHECKING:
-    from safle.server.admission import Limits
-
 Function = TypeVar("Function", bound=Callable[..., Any])
-FIRST = "Five to see first"
-"""The panel of the commands that a whole federation can be run with."""
-BY_FILES = "What a store does, file by file"
 MOST, FINER = "What most need", "Finer settings"
 """Panels of the options of a command that has many."""
 COUNT = click.IntRange(min=1)
@@ -100,9 +93,12 @@ class Command(click.RichCommand):
 
 
 def command(
-    panel: str | None, *lines: str, name: str | None = None, of: click.RichGroup | None = None
+    *lines: str,
+    name: str | None = None,
+    panel: str | None = None,
+    of: click.RichGroup | None = None,
 ) -> Callable[[Callable[..., Any]], click.RichCommand]:
-    """A command, ``of`` a group or in a panel of the help, with examples.
+    """A command with examples, ``of`` a group or in a panel of the help.
 
     Its function takes the session first.
     """
@@ -133,20 +129,20 @@ def _check_place(
 
 
 def _check_kind(path: Path, kinds: tuple[str, ...]) -> None:
-    from safle.cli.inspect import kind_of, looks_like
+    from safle.cli.kinds import kind_of
 
     found = kind_of(path)
-    if found not in kinds and not (found == "table" and looks_like(path, kinds)):
-        shown = "no file of this kind" if found == "table" else f"a file of kind {found}"
+    if found not in kinds:
+        shown = f"a file of kind {found}" if found else "no file of this kind"
         raise click.UsageError(
             f"{path} is there, and is {shown}: choose another name, or overwrite it with --force"
         )
 
 
 def written(names: str, text: str, *kinds: str, **settings: Any) -> Decorator:
-    """An option that names a file to write, of one of ``kinds``: it replaces no other.
+    """An option that names a file to write.
 
-    A kind may be the ending of a name, for files that others write, too: see `kinds.looks_like`.
+    It replaces a file of one of ``kinds``, as `safle.cli.kinds.kind_of` names them, and no other.
     """
     check = partial(_check_place, kinds)
     return option(names, text, "FILE", type=FILE, callback=check, **settings)
@@ -171,34 +167,39 @@ def client_options(what: str, panel: str | None = None, about_classes: str = "")
     return options(*(option(f"--{n}", texts[n], "N", default=d, **made) for n, d in sized))
 
 
+def column_options(panel: str | None = None, label_default: str = "") -> Decorator:
+    """Which columns of a table are no features."""
+    shown = (
+        {"default": label_default} if label_default else {"show_default": "the schema's, or label"}
+    )
+    label: dict[str, Any] = {"panel": panel, **shown}
+    ignored = "A column that is no feature; may be said again."
+    named = "The column that names the samples; no feature."
+    return options(
+        option("--label-column", "The column of labels (.csv, .parquet).", "NAME", **label),
+        option("--ignore", ignored, "NAME", multiple=True, panel=panel),
+        option("--id id_column", named, "NAME", panel=panel),
+    )
+
+
 def table_options(*, labels: bool, panel: str | None = None) -> Decorator:
     """How a table is read; with ``labels``, where labels and weights are."""
-
-    def option(names: str, text: str, metavar: str, **settings: Any) -> Decorator:
-        return click.option(*names.split(), help=text, metavar=metavar, panel=panel, **settings)
-
     split = "Which <split>_features (.npz, .safetensors), if there are several."
     key = "The array or list column of features, if not 'features' or 'X'."
     reading = [
-        option("--split", split, "NAME"),
-        option("--features-key", key, "NAME"),
-        option(
-            *("--label-column", "The column of labels (.csv, .parquet).", "NAME"),
-            show_default="the schema's, or label",
-        ),
-        option(
-            "--ignore", "A column that is no feature; may be said again.", "NAME", multiple=True
-        ),
-        option("--id id_column", "The column that names the samples; no feature.", "NAME"),
+        option("--split", split, "NAME", panel=panel),
+        option("--features-key", key, "NAME", panel=panel),
+        column_options(panel),
     ]
     if labels:
-        text = "A second file with the labels: .npy, or .txt with one per line."
-        reading.append(option("--labels", text, "FILE", type=FILE))
-        reading.append(
-            option("--labels-key", "The array of labels, if not 'labels' or 'y'.", "NAME")
-        )
-        text = "The column of whole numbers that say how often each sample is counted; no feature."
-        reading.append(option("--weight-column", text, "NAME"))
+        second = "A second file with the labels: .npy, or .txt with one per line."
+        key = "The array of labels, if not 'labels' or 'y'."
+        often = "The column of whole numbers that say how often each sample is counted; no feature."
+        reading += [
+            option("--labels", second, "FILE", type=FILE, panel=panel),
+            option("--labels-key", key, "NAME", panel=panel),
+            option("--weight-column", often, "NAME", panel=panel),
+        ]
     return options(*reading)
 
 
@@ -211,15 +212,6 @@ TABLE_OPTIONS = (
 def selected(options: dict[str, Any]) -> dict[str, Any]:
     """The table options among ``options``: how `safle.tables.open_table` reads."""
     return {name: options[name] for name in TABLE_OPTIONS if name in options}
-
-
-def refuse_given(names: Sequence[str], what: str) -> None:
-    """Wrong usage if an option of ``names``, which says something about ``what``, was given."""
-    context = get_current_context()
-    for parameter in context.command.params:
-        given = context.get_parameter_source(parameter.name or "")
-        if parameter.name in names and given is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{parameter.opts[0]} is for {what}; leave it out", context)
 
 
 store_argument: Decorator = click.argument(
@@ -249,6 +241,49 @@ trust_option = option(
     "--trust-features",
     "Go on if the features or the encoder do not say which backbone they are of.",
     is_flag=True,
+)
+policy_option = option(
+    "--policy policy_path",
+    "What this site lets out: see docs/release.md. Refuses what breaks a rule.",
+    "FILE",
+    type=FILE,
+    show_default="$SAFLE_POLICY, or all",
+)
+classes_option = option(
+    "--classes",
+    "The only labels there may be; anything else is refused.",
+    "A,B,C",
+    show_default="all",
+)
+_ROUND = {
+    "--round": "The round file that the operator has declared.",
+    "--operator": "The operator's public key, from a source you trust.",
+    "--key": "Your private key, whose public half is in the round.",
+}
+
+
+def round_options(*, key: bool = True, **settings: Any) -> Decorator:
+    """--round FILE and --operator FILE and, with ``key``, --key FILE."""
+    named = {name: text for name, text in _ROUND.items() if key or name != "--key"}
+    return options(
+        *(
+            option(f"{name} {name[2:]}_path", text, "FILE", type=FILE, **settings)
+            for name, text in named.items()
+        )
+    )
+
+
+grid_options = options(
+    option("--low", "Of histograms: lower end of the grid of every feature.", "N", type=float),
+    option("--high", "Of histograms: upper end of the grid of every feature.", "N", type=float),
+    option(
+        "--ranges",
+        "Of histograms: a grid for each feature, by a file of ranges: .csv (name,low,high) or "
+        ".toml (a schema).",
+        "FILE",
+        type=FILE,
+    ),
+    option("--bins", "Of histograms: equal bins between the ends.", "N", type=int, default=256),
 )
 seed_option = option("--seed", "Of the split.", "N", type=click.IntRange(min=0), default=0)
 
@@ -292,11 +327,9 @@ empty_option = option(
 )
 
 
-def chosen_limits(options: dict[str, Any], before: Limits | None = None) -> Limits:
-    """Take the limits out of a command's ``options``; what they do not say is as ``before``."""
-    from dataclasses import replace
-
-    from safle.server.admission import Limits
+def chosen_limits(options: dict[str, Any], before: Any = None) -> Any:
+    """Take the `Limits` out of a command's ``options``; what they do not say is as ``before``."""
+    from safle.server import Limits
 
     named = ("most_samples", "most_classes", "only_classes", "class_type", "allow_empty")
     given = {name: value for name in named if (value := options.pop(name, None)) is not None}

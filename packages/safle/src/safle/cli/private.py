@@ -7,9 +7,28 @@ from pathlib import Path
 
 import rich_click as click
 
-from safle.cli.options import FILE, command, examples, option, output, refuse_overwriting, written
-from safle.cli.private_round import declare, load_round, round_options
+from safle.basics.atomic import write_together
+from safle.basics.memory import readable
+from safle.basics.places import naming
+from safle.cli.facts import counts_facts
+from safle.cli.options import (
+    FILE,
+    command,
+    examples,
+    option,
+    output,
+    refuse_overwriting,
+    round_options,
+    written,
+)
+from safle.cli.private_round import declare, load_round
 from safle.cli.session import Session
+from safle.errors import FederationError
+from safle.private import History, KeyholderAnswer, MaskedSum, PrivateKey, Request, keyholder
+from safle.private.gathering import gather_files
+from safle.site.files import kind_for
+from safle.site.log import write_log
+from safle.wire import container
 
 ROUND = "--round round.private --operator operator.pub"
 EXAMPLES = examples(
@@ -25,11 +44,12 @@ EXAMPLES = examples(
     title="A private round by files:",
 )
 FILES = "Masked files: paths, folders, or addresses for fsspec."
+KEY = "The private key to write; it replaces nothing. FILE ending in .pub is for the others."
 REQUEST = "The request to write; every keyholder gets a copy."
 HISTORY = "What you have opened before; always the same file, and never an older copy."
 
 
-@click.group(panel="Private sums", epilog=EXAMPLES)
+@click.group(epilog=EXAMPLES)
 def private() -> None:
     """Add up contributions that nobody can read, the server included.
 
@@ -39,9 +59,9 @@ def private() -> None:
     """
 
 
-@command(None, "safle private keys hospital-a -o hospital-a.key")
+@command("safle private keys hospital-a -o hospital-a.key")
 @click.argument("name", help="Who you are in the round: hospital-a.")
-@output("The private key to write; FILE with the ending .pub is for the others.", ".key")
+@option("-o --output", KEY, "FILE", type=FILE, required=True)
 def keys(session: Session, /, name: str, output: Path) -> None:
     """Make the two keys of a client, a keyholder or an operator.
 
@@ -49,8 +69,6 @@ def keys(session: Session, /, name: str, output: Path) -> None:
     operator by a way on which nobody can change it. A keyholder makes new keys for every round
     and deletes them after it: whoever steals them later opens nothing.
     """
-    from safle.private import PrivateKey
-
     key, public = PrivateKey.new(name), output.with_suffix(".pub")
     for path in (output, public):
         if path.exists() or output == public:
@@ -62,7 +80,6 @@ def keys(session: Session, /, name: str, output: Path) -> None:
 
 
 @command(
-    None,
     "safle private sum clients/*.masked --round round.private --operator operator.pub "
     "--request request.ask -o sum.masked",
     name="sum",
@@ -85,10 +102,6 @@ def add_up(
     Every signature is checked against the round's roster, and no client is taken twice. One
     file is in memory at a time.
     """
-    from safle.basics.atomic import write_together
-    from safle.basics.memory import readable
-    from safle.private.gathering import gather_files
-
     private_round = load_round(round_path, operator_path)
     with session.progress(f"summing {len(files)} files") as advance:
         total = gather_files(private_round, files, advance)
@@ -103,7 +116,6 @@ def add_up(
 
 
 @command(
-    None,
     "safle private answer request.ask --round round.private --operator operator.pub --key k.key "
     "--history k.sqlite -o k.answer",
 )
@@ -130,11 +142,6 @@ def answer(
     just overlaps with it: sums added and subtracted would give those few away. What was
     opened is on the disk before the answer is made.
     """
-    from safle.basics.places import naming
-    from safle.errors import FederationError
-    from safle.private import History, PrivateKey, Request, keyholder
-    from safle.wire import container
-
     refuse_overwriting(output, request, round_path, operator_path, key_path, history_path)
     private_round, key = load_round(round_path, operator_path), PrivateKey.load(key_path)
     with naming(request):
@@ -152,7 +159,6 @@ def answer(
 
 
 @command(
-    None,
     "safle private open sum.masked k1.answer k2.answer --round round.private "
     "--operator operator.pub -o total.stats",
     "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
@@ -182,13 +188,6 @@ def open_total(
     The total is verified before it is written. If it is not the sum of any data, nobody can
     say whose file was wrong: keep everything, and begin a new round.
     """
-    from safle.basics.places import naming
-    from safle.cli.describe import counts_facts
-    from safle.private import KeyholderAnswer, MaskedSum
-    from safle.site.files import kind_for
-    from safle.site.log import write_log
-    from safle.wire import container
-
     refuse_overwriting(output, masked_sum, *answers)
     private_round = load_round(round_path, operator_path)
     with naming(masked_sum):

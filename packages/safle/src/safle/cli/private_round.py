@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich_click as click
 
+from safle.basics.memory import readable
+from safle.basics.places import naming
 from safle.basics.texts import split_names
-from safle.cli.options import COUNT, FILE, POSITIVE, Decorator, command, option, options, output
+from safle.cli.options import COUNT, FILE, POSITIVE, command, grid_options, option, output
+from safle.cli.reading import declared_classes, declared_grid
 from safle.cli.session import Session
-
-if TYPE_CHECKING:
-    from safle.private import PrivateRound
-    from safle.private.vector import Space
+from safle.encoders import load_encoder
+from safle.encoders.names import as_names
+from safle.model import load_model
+from safle.private import (
+    EvaluationSpace,
+    HistogramSpace,
+    NoisySpace,
+    PrivateKey,
+    PrivateRound,
+    PublicKey,
+    StatisticsSpace,
+    declare_round,
+    statistics_space,
+)
+from safle.private.vector import Space
+from safle.wire import container
 
 PARTIES = (
     "--client a.pub --client b.pub --client c.pub --keyholder k1.pub --keyholder k2.pub "
@@ -21,8 +36,6 @@ PARTIES = (
 )
 MODEL = "Of evaluation counts: the model that all sites evaluate."
 CLASSES = "Of statistics: every class that any client may have."
-GRID = "Of histograms: the grid that all clients count on."
-RANGES = "Of histograms: a grid for each feature, by a file of their ranges."
 FEATURES = "Of histograms: how many features there are, if they have no names."
 COLUMNS = "Of histograms: what the features are called."
 EPSILON = (
@@ -38,19 +51,13 @@ KEYHOLDER = (
 LEAST = "Fewest clients whose sum is opened, and by whom two opened sums differ."
 SHARE = "The same as a share of the round's clients; the larger of the two counts."
 KEY = "The operator's private key, which signs the round."
-_EXPLAINED = {
-    "--round": "The round file that the operator has declared.",
-    "--operator": "The operator's public key, from a source you trust.",
-    "--key": "Your private key, whose public half is in the round.",
-}
 EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
 
 
 @command(
-    None,
     "safle private round --encoder encoder.safetensors --classes ill,well "
     f"--most-total-samples 10000 {PARTIES} -o round.private",
-    "safle private round --grid 0 16 256 --features 64 --most-total-samples 10000 "
+    "safle private round --low 0 --high 16 --features 64 --most-total-samples 10000 "
     f"{PARTIES} -o round.private",
     f"safle private round --model model.safetensors --most-total-samples 10000 {PARTIES} "
     "-o evaluation.private",
@@ -58,8 +65,7 @@ EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
 )
 @option("--encoder encoder_path", "Of statistics: the encoder.", "FILE", type=FILE)
 @option("--classes", CLASSES, "A,B,C")
-@option("--grid", GRID, "LOW HIGH BINS", type=(float, float, int))
-@option("--ranges", RANGES, "FILE BINS", type=(FILE, int))
+@grid_options
 @option("--features", FEATURES, "N", type=COUNT)
 @option("--columns", COLUMNS, "A,B,C")
 @option("--model model_path", MODEL, "FILE", type=FILE)
@@ -91,17 +97,11 @@ def declare(
 ) -> None:
     """Declare a private round: who adds up what, and who opens it.
 
-    Of statistics (--encoder, --classes), of histograms for a calibration (--ranges; or --grid, and
-    --columns or --features), or of evaluation counts (--model). Clients who stay away cost nothing.
+    Of statistics (--encoder, --classes), of histograms for a calibration (--ranges; or --low and
+    --high, and --columns or --features), or of evaluation counts (--model). Clients who stay away
+    cost nothing.
     """
-    from safle.basics.memory import readable
-    from safle.private import PrivateKey, PublicKey, declare_round
-    from safle.wire import container
-
-    if model_path is not None and not any(summed.values()):
-        space = _evaluation_space(model_path, most_total_samples)
-    else:
-        space = _space(most_total_samples, **summed)
+    space = _space(most_total_samples, model_path, summed)
     private_round = declare_round(
         PrivateKey.load(key_path),
         _with_noise(space, epsilon, delta, calibration, len(keyholders)),
@@ -129,7 +129,6 @@ def _with_noise(
     calibration: str | None,
     keyholders: int,
 ) -> Space:
-    from safle.private import NoisySpace, StatisticsSpace
 
     if epsilon and delta and calibration and isinstance(space, StatisticsSpace):
         return NoisySpace(space, epsilon, delta, calibration, keyholders)
@@ -138,63 +137,29 @@ def _with_noise(
     return space
 
 
-def _evaluation_space(model: Path, most_total_samples: int) -> Space:
-    from safle.model import load_model
-    from safle.private import EvaluationSpace
-
-    loaded = load_model(model)
-    return EvaluationSpace(loaded.digest, loaded.class_names, most_total_samples)
-
-
-def _space(
-    most_total_samples: int,
-    *,
-    encoder_path: Path | None,
-    classes: str | None,
-    grid: tuple[float, float, int] | None,
-    ranges: tuple[Path, int] | None,
-    features: int | None,
-    columns: str | None,
-) -> Space:
-    from safle.cli.reading import declared_classes, declared_grid
-    from safle.encoders import load_encoder
-    from safle.encoders.names import as_names
-    from safle.private import HistogramSpace, statistics_space
-    from safle.tables import read_ranges
-
-    names = declared_classes(classes)
-    called = tuple(sorted(split_names(columns or "")))
-    declared = declared_grid(grid, ranges)
-    if ranges is not None and not (features or called):
-        own = read_ranges(ranges[0])
-        features, called = own.feature_dim, (*own.names,)
-    if encoder_path and names and declared is None and not (features or called):
+def _space(most_total_samples: int, model_path: Path | None, options: dict[str, Any]) -> Space:
+    """What is added up: evaluation counts, statistics or histograms."""
+    encoder_path, names = options["encoder_path"], declared_classes(options["classes"])
+    features, called = options["features"], tuple(sorted(split_names(options["columns"] or "")))
+    grid, own_names = declared_grid(options)
+    given = [encoder_path, names, features, called, grid]
+    if model_path is not None and not any(given):
+        model = load_model(model_path)
+        return EvaluationSpace(model.digest, model.class_names, most_total_samples)
+    if model_path is None and encoder_path and names and not any(given[2:]):
         return statistics_space(load_encoder(encoder_path), names, most_total_samples)
+    called = called or tuple(own_names)
     width = features or len(called)
-    if declared and width and encoder_path is None and names is None:
-        return HistogramSpace(declared, width, most_total_samples, as_names(called, width))
+    if grid and width and not (model_path or encoder_path or names):
+        return HistogramSpace(grid, width, most_total_samples, as_names(called, width))
     raise click.UsageError(
-        "say --encoder and --classes, or --ranges, or --grid and --columns or --features, or "
-        "--model alone"
-    )
-
-
-def round_options(*, key: bool = True, **settings: Any) -> Decorator:
-    """--round FILE and --operator FILE, which `load_round` takes, and --key FILE."""
-    return options(
-        *(
-            option(f"{name} {name[2:]}_path", text, "FILE", type=FILE, **settings)
-            for name, text in [*_EXPLAINED.items()][: 2 + key]
-        )
+        "say --encoder and --classes, or --ranges, or --low and --high and --columns or "
+        "--features, or --model alone"
     )
 
 
 def load_round(round_path: Path, operator_path: Path) -> PrivateRound:
     """The round, if this operator has signed it; errors name the file."""
-    from safle.basics.places import naming
-    from safle.private import PrivateRound, PublicKey
-    from safle.wire import container
-
     operator = PublicKey.load(operator_path)
     with naming(round_path):
         return PrivateRound.load(container.read_limited(round_path), operator)

@@ -7,17 +7,28 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from safle.cli.count import policy_option
-from safle.cli.options import BY_FILES, FILE, POSITIVE, command, option, output, refuse_overwriting
+from safle.cli.facts import counts_facts
+from safle.cli.options import (
+    FILE,
+    POSITIVE,
+    command,
+    option,
+    output,
+    policy_option,
+    refuse_overwriting,
+)
+from safle.cli.reading import declared_classes
 from safle.cli.session import Session
-
-if TYPE_CHECKING:
-    from safle.encoders.features import ClassName
-    from safle.statistics import Statistics
+from safle.errors import PolicyRefused, PrivacyBudgetSpent
+from safle.publishing.ledger import Ledger
+from safle.server.store import Store
+from safle.site.log import log_refusal, write_log
+from safle.site.policy import Policy
+from safle.statistics import Statistics
+from safle.wire import container, encode_noisy, read_statistics
 
 CALIBRATION = (
     "Where the encoder's thresholds and moments came from: declared numbers, or a public sample. "
@@ -28,7 +39,6 @@ BESIDE = "SUM.releases, or releases.sqlite in a store"
 
 
 @command(
-    BY_FILES,
     "safle publish total.stats --epsilon 3 --delta 1e-5 --classes ill,well --calibration public "
     "-o noisy.stats",
     "safle solve noisy.stats --encoder encoder.safetensors -o model.safetensors",
@@ -74,11 +84,6 @@ def publish(
     solves as any sum does, and the model says what was promised. Needs an encoder with a norm clip
     ([b]safle encoder make --publishable[/b]) and safle's extra "private".
     """
-    from safle.cli.describe import noisy_facts
-    from safle.publishing.ledger import Ledger
-    from safle.site.log import log_refusal, write_log
-    from safle.wire import container, encode_noisy
-
     default = total / "releases.sqlite" if total.is_dir() else Path(f"{total}.releases")
     place = ledger or default
     refuse_overwriting(output, total, place)
@@ -88,7 +93,7 @@ def publish(
     with log_refusal(note=promise), _within_policy(policy_path, most_epsilon) as most:
         noisy = Ledger(place).publish(
             statistics,
-            _names(classes, statistics),
+            declared_classes(classes, like=statistics.class_names) or (),
             epsilon,
             delta,
             most_epsilon=most,
@@ -97,16 +102,13 @@ def publish(
     data = encode_noisy(noisy)
     write_log("written", digest=hashlib.sha256(data).hexdigest(), note=promise)
     container.write_file(output, data)
-    facts = noisy_facts(noisy, size=len(data), digest=container.declared_digest(data))
+    facts = counts_facts(noisy, size=len(data), digest=container.declared_digest(data))
     session.facts(f"{output}: noisy statistics", facts | {"ledger": str(place)})
 
 
 @contextmanager
 def _within_policy(path: Path | None, most_epsilon: float | None) -> Iterator[float | None]:
     """Most that all releases may cost together: by the caller's word, and by the site's policy."""
-    from safle.errors import PolicyRefused, PrivacyBudgetSpent
-    from safle.site.policy import Policy
-
     policy = Policy.find(path)
     if policy is None or policy.most_epsilon >= (most_epsilon or math.inf):
         yield most_epsilon
@@ -119,16 +121,5 @@ def _within_policy(path: Path | None, most_epsilon: float | None) -> Iterator[fl
 
 
 def _read(path: Path) -> Statistics:
-    from safle.server.store import Store
-    from safle.wire import read_statistics
 
     return Store.open(path).total().snapshot() if path.is_dir() else read_statistics(path)
-
-
-def _names(classes: str, statistics: Statistics) -> tuple[ClassName, ...]:
-    """The declared names, of the type that the sum's are."""
-    from safle.basics.texts import split_names
-    from safle.server.admission import Limits
-
-    whole = all(isinstance(name, int) for name in statistics.class_names)
-    return Limits(classes=split_names(classes), class_type="int" if whole else "str").classes

@@ -1,42 +1,50 @@
-"""``safle sum`` and ``safle solve``: files of contributions -> their sum -> a model."""
+"""``safle sum``, ``solve`` and ``store solve``: contributions -> their sum -> a model."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import rich_click as click
 
+from safle.basics import atomic
+from safle.basics.memory import readable
+from safle.basics.places import BESIDE, find_files
 from safle.cli import options as opt
+from safle.cli.facts import (
+    listing,
+    privacy_facts,
+    temperature_of,
+    warn_of_classes,
+    warn_of_coarse,
+)
 from safle.cli.session import Session
-
-if TYPE_CHECKING:
-    from safle.encoders import Encoder
-    from safle.model import Model
-    from safle.server.summing import Summed
-    from safle.solver import Solution
-    from safle.statistics.value import Sums
+from safle.encoders import Encoder, load_encoder, suits_by_class
+from safle.errors import InvalidInput, SolveError, StoreError
+from safle.evaluation import pictures
+from safle.model import Model
+from safle.server import Store, sum_evaluations, sum_files, sum_histograms
+from safle.solver import HEADS, RidgeCurve, Solution, solve_bytes
+from safle.solver import solve as solve_statistics
+from safle.statistics.value import Sums
+from safle.tables import parse_labels
+from safle.wire import peek_kind, read_histogram, read_noisy, read_statistics, write_statistics
 
 RIDGE = "Regularisation: chosen from the statistics alone, none (minimum norm), or given."
-HEADS = click.Choice(["auto", "least-squares", "discriminant", "averaged", "quadratic"])
 HEAD = (
     "least-squares (the paper's), discriminant (LDA), quadratic (a covariance for each class, "
     "where clients counted by class) or averaged, from the same statistics; auto is averaged "
     "where there are two classes or more."
-)
-AUTO = (
-    "Choose ridge and head from the statistics alone, as without any option; refuses to go "
-    "with --ridge or --head."
 )
 CRITERION = "How auto chooses: generalised cross-validation or marginal likelihood."
 PRIORS = (
     "How frequent classes are where the model is used: all alike, or a .csv of lines "
     "'class,number'."
 )
-CURVE = "Also write the ridge curve: .png, .csv or .json."
-CURVE_SUFFIXES = (".png", ".csv", ".json")
+CURVE = "Also write the ridge curve: .png or .csv."
 
 
 def _ridge(_context: click.Context, _option: click.Parameter, text: str) -> float | Literal["auto"]:
@@ -54,11 +62,6 @@ def _ridge(_context: click.Context, _option: click.Parameter, text: str) -> floa
 def _priors(_context: click.Context, _option: click.Parameter, text: str | None) -> Any:
     if text is None or text == "uniform":
         return text
-    import csv
-
-    from safle.errors import InvalidInput
-    from safle.tables.labels import parse_labels
-
     with Path(text).open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.reader(file) if row]
     try:
@@ -70,19 +73,17 @@ def _priors(_context: click.Context, _option: click.Parameter, text: str | None)
 
 solve_options = opt.options(
     opt.option("--ridge", RIDGE, "auto|0|NUMBER", callback=_ridge, default="auto"),
-    opt.option("--head", HEAD, "NAME", type=HEADS, default="auto"),
-    opt.option("--auto", AUTO, is_flag=True),
+    opt.option("--head", HEAD, "NAME", type=click.Choice(["auto", *HEADS]), default="auto"),
     opt.option("--criterion", CRITERION, type=click.Choice(["gcv", "evidence"]), default="gcv"),
     opt.option(
         "--priors", PRIORS, "uniform|FILE", callback=_priors, show_default="as they were counted"
     ),
-    opt.written("--curve", CURVE, ".png", ".json", "ridge curve"),
+    opt.written("--curve", CURVE, "picture", "ridge curve"),
 )
-"""How statistics are solved; ``curve`` and ``how`` of `solve_and_save`."""
+"""How statistics are solved; ``curve`` and ``how`` of `_solve_and_save`."""
 
 
 @opt.command(
-    opt.BY_FILES,
     "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
     "safle solve total.stats --encoder encoder.safetensors --curve ridge.png -o m.safetensors",
 )
@@ -104,19 +105,64 @@ def solve(
     Equal sums give equal model bytes, whoever counted what. Noisy sums ([b]safle publish[/b]) are
     solved with a ridge as large as their noise.
     """
-    from safle.encoders import load_encoder
-    from safle.wire import peek_kind, read_noisy, read_statistics
-
-    check_usage(curve, how)
+    _check_curve(curve, how["ridge"])
     opt.refuse_overwriting(output, total, encoder_path)
     encoder = load_encoder(encoder_path)
     noisy = total.exists() and peek_kind(total) == "noisy statistics"
     statistics = (read_noisy if noisy else read_statistics)(total, space=encoder.space)
     blame = "a sum does not tell whose contribution it was: 'safle store solve' checks each"
-    solve_and_save(session, encoder, statistics, output, lambda _solving: blame, curve=curve, **how)
+    _solve_and_save(
+        session, encoder, statistics, output, lambda _solving: blame, curve=curve, **how
+    )
 
 
-def solve_and_save(
+@opt.command("safle store solve store -o model.safetensors", name="solve")
+@opt.store_argument
+@opt.written("--sum total", "Also write the sum.", "statistics")
+@solve_options
+@opt.output("The model file to write.", "model")
+def solve_store(
+    session: Session,
+    /,
+    folder: Path,
+    total: Path | None,
+    output: Path,
+    curve: Path | None,
+    **how: Any,
+) -> None:
+    """Add up everything in the store, verified again, and solve.
+
+    The model's bytes are those of a federation of exactly these clients, whatever
+    was added and removed before.
+    """
+    _check_curve(curve, how["ridge"])
+    store = Store.open(folder)
+    with session.progress(f"summing {len(store.members)} contributions") as advance:
+        statistics = store.total(advance).snapshot()
+    if total is not None:
+        write_statistics(total, statistics)
+    model = _solve_and_save(
+        session, store.encoder, statistics, output, store.explain, curve=curve, **how
+    )
+    try:
+        store.remember(model)
+    except StoreError as error:
+        session.warn(f"'safle store list' will not know of this model: {error}")
+
+
+def _check_curve(curve: Path | None, ridge: float | Literal["auto"]) -> None:
+    """Refuse before the work a curve that nobody can write."""
+    if curve is None:
+        return
+    if curve.suffix not in (".png", ".csv"):
+        raise click.UsageError(f"--curve {curve}: expected .png or .csv")
+    if ridge != "auto":
+        raise click.UsageError("--curve needs --ridge auto: a given ridge has no curve")
+    if curve.suffix == ".png":
+        pictures.require_matplotlib()
+
+
+def _solve_and_save(
     session: Session,
     encoder: Encoder,
     statistics: Sums,
@@ -127,60 +173,34 @@ def solve_and_save(
     **how: Any,
 ) -> Model:
     """Solve, write the model and maybe the ridge curve, and say what came out, or whose fault."""
-    from safle.errors import SolveError
-    from safle.model import Model
-    from safle.solver import solve as solve_statistics
-
-    _state_memory(session, statistics, how["ridge"])
-    _advise(session, encoder, statistics)
+    _say_what_comes(session, encoder, statistics, how["ridge"])
     try:
         with session.progress("solving") as advance:
             solution = solve_statistics(statistics, **how, progress=advance)
     except SolveError as error:
         why = explain(partial(solve_statistics, **how))
         raise SolveError(f"{error}; {why}") from error
-    _warn_of_copies(session, solution)
-    model = Model(encoder, solution)
-    model.save(output)
-    if curve is not None and solution.curve is not None:
-        write_curve(solution.curve, curve)
-    session.facts(f"{output}: model", _facts(model, solution))
-    return model
-
-
-def _warn_of_copies(session: Session, solution: Solution) -> None:
     found = solution.curve
     # Under noise nothing is fitted without a residual, whatever the sums seem to say.
-    exact = solution.privacy is None
-    if exact and found is not None and found.suspects_copies(solution.sample_count):
+    if found and solution.privacy is None and found.suspects_copies(solution.sample_count):
         session.warn(
             f"the ridge, {solution.ridge:.4g}, is likely far too small: {solution.sample_count:,} "
             "samples are fitted without a residual by far fewer directions, as if lines stood "
             "there several times (weights, copies). Choose it with --ridge, on samples that were "
             "held out"
         )
+    model = Model(encoder, solution)
+    model.save(output)
+    if curve is not None and found is not None:
+        _write_curve(found, curve)
+    session.facts(f"{output}: model", _facts(model, solution))
+    return model
 
 
-def check_usage(curve: Path | None, how: dict[str, Any]) -> None:
-    """Refuse what cannot be meant, or written, before the work; "auto" leaves ``how``."""
-    if how.pop("auto") and (how["ridge"], how["head"]) != ("auto", "auto"):
-        raise click.UsageError("--auto chooses ridge and head: leave out --ridge and --head")
-    if curve is None:
-        return
-    if curve.suffix not in CURVE_SUFFIXES:
-        raise click.UsageError(f"--curve {curve}: expected {', '.join(CURVE_SUFFIXES)}")
-    if how["ridge"] != "auto":
-        raise click.UsageError("--curve needs --ridge auto: a given ridge has no curve")
-    if curve.suffix == ".png":
-        from safle.evaluation import pictures
-
-        pictures.require_matplotlib()
-
-
-def _state_memory(session: Session, statistics: Sums, ridge: float | str) -> None:
-    from safle.basics.memory import readable
-    from safle.solver import solve_bytes
-
+def _say_what_comes(
+    session: Session, encoder: Encoder, statistics: Sums, ridge: float | Literal["auto"]
+) -> None:
+    """How much memory solving takes; an advice if there are more classes than anybody said."""
     rows, classes = statistics.dim, len(statistics.class_names)
     needed = 4 * 8 * rows**2 if ridge == 0 else solve_bytes(rows, classes)
     held = statistics.gram.packed.nbytes + statistics.cross.nbytes
@@ -188,47 +208,28 @@ def _state_memory(session: Session, statistics: Sums, ridge: float | str) -> Non
         f"solving {rows:,} columns for {classes:,} class{'' if classes == 1 else 'es'}: needs "
         f"up to {readable(needed)} of memory beside the statistics' {readable(held)}"
     )
-
-
-def _advise(session: Session, encoder: Encoder, statistics: Sums) -> None:
-    """Where there are more classes than anybody said when the encoder was made."""
-    from safle.encoders.random_features import suits_by_class
-
     setting = encoder.settings_type.declared().get("by_class")
     if setting is None or setting.default is not None or encoder.layout.class_layout:
         return
-    if suits_by_class(encoder.feature_dim, classes := len(statistics.class_names)):
+    if suits_by_class(encoder.feature_dim, classes):
         session.note(
             f"{classes:,} classes: so many are told apart better by an encoder that was made with "
             f"--classes {classes}, which counts them apart"
         )
 
 
-def write_curve(curve: Any, path: Path) -> None:
-    """The ridge curve as a picture or as numbers, by suffix, atomically."""
-    import json
-
-    from safle.basics import atomic
-    from safle.evaluation import pictures
-
-    columns = {
-        "ridge": curve.ridges.tolist(),
-        curve.criterion: curve.scores.tolist(),
-        "degrees_of_freedom": curve.degrees_of_freedom.tolist(),
-    }
+def _write_curve(curve: RidgeCurve, path: Path) -> None:
     if path.suffix == ".png":
         pictures.ridge_curve(curve, path)
-    elif path.suffix == ".csv":
-        rows = zip(*columns.values(), strict=True)
-        lines = [",".join(columns), *(",".join(map(repr, row)) for row in rows)]
-        atomic.write_text(path, "\n".join(lines) + "\n")
-    else:
-        atomic.write_text(path, json.dumps({"best": curve.best, **columns}, indent=1) + "\n")
+        return
+    columns = (curve.ridges, curve.scores, curve.degrees_of_freedom)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    header = f"ridge,{curve.criterion},degrees_of_freedom"
+    lines = [header, *(",".join(map(repr, row)) for row in rows)]
+    atomic.write_text(path, "\n".join(lines) + "\n")
 
 
 def _facts(model: Model, solution: Solution) -> dict[str, object]:
-    from safle.cli.describe import listing, privacy_facts, temperature_of
-
     chosen = "" if solution.curve is None else f" (chosen by {solution.curve.criterion})"
     if solution.curve is not None and solution.ridge > solution.curve.best:
         chosen = " (as large as the noise)"
@@ -251,15 +252,11 @@ FILES = (
     "Files of statistics, of histograms or of evaluation counts: paths, folders, or addresses "
     "for fsspec."
 )
+ENCODER = "Of statistics: refuse those of any other encoder."
 RAY = "Of statistics: add up on a Ray cluster; 'local' starts one, 'auto' finds it."
-FEATURES = "Of histograms: refuse those of more or fewer features."
-GRID = "Of histograms: refuse those on another grid."
-RANGES = "Of histograms: as --grid, with a range for each feature."
-FIRST: dict[str, Any] = {"show_default": "the first file's"}
 
 
 @opt.command(
-    opt.BY_FILES,
     "safle sum clients/*.stats -o total.stats",
     "safle sum total.stats late.stats -o total.stats",
     "safle sum sites/*.eval -o total.eval",
@@ -268,17 +265,10 @@ FIRST: dict[str, Any] = {"show_default": "the first file's"}
 )
 @click.argument("files", nargs=-1, required=True, help=FILES)
 @opt.option(
-    "--encoder encoder_path",
-    "Refuse statistics of any other encoder.",
-    "FILE",
-    type=opt.FILE,
-    **FIRST,
+    "--encoder encoder_path", ENCODER, "FILE", type=opt.FILE, show_default="the first file's"
 )
 @opt.option("--ray", RAY, "ADDRESS")
 @opt.option("--allow-duplicates", "Add the same contribution twice.", is_flag=True)
-@opt.option("--features", FEATURES, "N", type=opt.COUNT, **FIRST)
-@opt.option("--grid", GRID, "LOW HIGH BINS", type=(float, float, int), **FIRST)
-@opt.option("--ranges", RANGES, "FILE BINS", type=(opt.FILE, int))
 @opt.empty_option
 @opt.limit_options
 @opt.output("The sum to write.", "statistics", "histogram", "evaluation counts")
@@ -286,12 +276,9 @@ def add_up(
     session: Session,
     /,
     files: tuple[str, ...],
-    ray: str | None,
     encoder_path: Path | None,
+    ray: str | None,
     allow_duplicates: bool,
-    features: int | None,
-    grid: tuple[float, float, int] | None,
-    ranges: tuple[Path, int] | None,
     output: Path,
     **limits: Any,
 ) -> None:
@@ -302,49 +289,28 @@ def add_up(
     number of processes do not matter, and a sum can be summed again. A sum does not know what it
     is made of: only a store can say who is in, and take somebody back.
     """
-    from safle.basics.places import BESIDE, find_files
-    from safle.cli.describe import warn_of_classes, warn_of_coarse
-    from safle.cli.reading import declared_grid
-    from safle.encoders import load_encoder
-    from safle.server.summing import sum_evaluations, sum_files, sum_histograms
-    from safle.wire import peek_kind, read_histogram
-
     sources = find_files(files, except_for=BESIDE)
     # The first file decides, the others must be the same.
     kind = peek_kind(sources[0]) if sources else None
-    _check_usage(kind, (encoder_path, ray), (features, grid, ranges))
+    others = {"histogram": sum_histograms, "evaluation counts": sum_evaluations}
+    if kind in others and (encoder_path or ray):
+        raise click.UsageError("--encoder and --ray apply to statistics; leave them out")
     with session.progress(f"summing {len(sources)} files") as advance:
-        options: dict[str, Any] = {"allow_duplicates": allow_duplicates, "progress": advance}
-        options["limits"] = opt.chosen_limits(limits)
-        if kind == "evaluation counts":
-            summed = sum_evaluations(sources, output, **options)
-        elif kind == "histogram":
-            declared = declared_grid(grid, ranges)
-            summed = sum_histograms(sources, output, features=features, grid=declared, **options)
+        how: dict[str, Any] = {"allow_duplicates": allow_duplicates, "progress": advance}
+        how["limits"] = opt.chosen_limits(limits)
+        if kind in others:
+            summed = others[kind](sources, output, **how)
         else:
             space = load_encoder(encoder_path).space if encoder_path else None
-            summed = sum_files(sources, output, space=space, ray=ray, **options)
-    session.facts(f"{output}: sum of {summed.kind}", _sum_facts(summed))
-    warn_of_classes(session, summed.classes)
-    if kind == "histogram":
-        warn_of_coarse(session, read_histogram(output))
-
-
-def _check_usage(kind: str | None, of_statistics: object, of_histograms: object) -> None:
-    if kind in ("histogram", "evaluation counts") and of_statistics != (None, None):
-        raise click.UsageError("--encoder and --ray apply to statistics; leave them out")
-    if kind != "histogram" and of_histograms != (None, None, None):
-        raise click.UsageError("--features, --grid and --ranges are for histograms; leave them out")
-
-
-def _sum_facts(summed: Summed) -> dict[str, object]:
-    from safle.basics.memory import readable
-    from safle.cli.describe import listing
-
-    return {
+            summed = sum_files(sources, output, space=space, ray=ray, **how)
+    facts = {
         "files": summed.files,
         "samples": f"{summed.samples:,}",
         **({"classes": listing(summed.classes)} if summed.classes else {}),
         "file": readable(summed.bytes),
         "digest": summed.digest,
     }
+    session.facts(f"{output}: sum of {summed.kind}", facts)
+    warn_of_classes(session, summed.classes)
+    if kind == "histogram":
+        warn_of_coarse(session, read_histogram(output))

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich_click as click
 
+from safle.basics.memory import readable
+from safle.basics.places import naming
+from safle.cli.facts import listing, warn_of_classes
 from safle.cli.options import (
     FILE,
-    FIRST,
     chosen_limits,
     command,
     empty_option,
     examples,
     limit_options,
     option,
-    output,
     store_argument,
-    written,
 )
 from safle.cli.session import Session, explain
-from safle.cli.solve import check_usage, solve_and_save, solve_options
+from safle.encoders import load_encoder
 from safle.errors import SafleError, StoreError
-
-if TYPE_CHECKING:
-    from safle.server.store import Store
+from safle.server.store import Store
+from safle.wire.contribution import Contribution
 
 EXAMPLES = (
     "safle store add store --encoder encoder.safetensors clients/*.stats",
@@ -39,7 +39,20 @@ CLIENT = "Whose contribution it is, if there is one file."
 ENCODER = "The encoder that all clients share; makes the store if there is none."
 
 
-@click.group(panel=FIRST, epilog=examples(*EXAMPLES))
+class StoreCommands(click.RichGroup):
+    """The store's commands; the solver is imported for ``solve`` alone."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), "solve"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name != "solve":
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = import_module("safle.cli.solve").solve_store
+        return command
+
+
+@click.group(cls=StoreCommands, epilog=examples(*EXAMPLES))
 def store() -> None:
     """Keep contributions, add late ones, take clients back, and solve again from what is kept.
 
@@ -50,7 +63,7 @@ def store() -> None:
     """
 
 
-@command(None, *EXAMPLES, of=store)
+@command(*EXAMPLES, of=store)
 @store_argument
 @click.argument("files", type=FILE, nargs=-1, required=True, help="Statistics files.")
 @option("--client", CLIENT, "NAME", show_default="the file's name without its suffix")
@@ -104,8 +117,6 @@ def add(
 
 
 def _open(folder: Path, encoder_path: Path | None) -> Store:
-    from safle.encoders import load_encoder
-    from safle.server.store import Store
 
     if encoder_path is None:
         return Store.open(folder, writing=True)
@@ -113,15 +124,12 @@ def _open(folder: Path, encoder_path: Path | None) -> Store:
 
 
 def _add_file(store: Store, client: str, file: Path, *, allow_duplicates: bool) -> None:
-    from safle.basics.places import naming
-    from safle.wire.contribution import Contribution
 
     with naming(file):
         store.add(Contribution.read(file, client), allow_duplicates=allow_duplicates)
 
 
 def _show(session: Session, folder: Path, store: Store, **more: object) -> None:
-    from safle.cli.describe import listing, warn_of_classes
 
     classes = sorted({name for member in store.members.values() for name in member.classes})
     facts = {"clients": len(store.members), "samples": f"{store.sample_count:,}"}
@@ -129,29 +137,24 @@ def _show(session: Session, folder: Path, store: Store, **more: object) -> None:
     warn_of_classes(session, classes)
 
 
-@command(None, *EXAMPLES, of=store)
+@command(*EXAMPLES, of=store)
 @store_argument
 @click.argument("clients", nargs=-1, required=True, help="Names, as 'safle store list' shows them.")
 def remove(session: Session, /, folder: Path, clients: tuple[str, ...]) -> None:
     """Take clients back: their contributions are deleted, and the next model never saw them."""
-    from safle.server.store import Store
-
     with Store.open(folder, writing=True) as opened:
         for client in clients:
             opened.remove(client)
         _show(session, folder, opened)
 
 
-@command(None, *EXAMPLES, of=store, name="list")
+@command(*EXAMPLES, of=store, name="list")
 @store_argument
 def list_members(session: Session, /, folder: Path) -> None:
     """List the clients that are in, with samples, classes, bytes, time and digest.
 
     Reads the database alone, and may be used while a round is under way.
     """
-    from safle.basics.memory import readable
-    from safle.server.store import Store
-
     opened = Store.open(folder)
     rows = [
         (client, m.received, f"{m.samples:,}", len(m.classes), readable(m.bytes), m.digest[:16])
@@ -170,7 +173,7 @@ def _solved(store: Store) -> dict[str, str]:
     return {"last model": f"{solved.model[:16]}, {solved.time}, {state}"}
 
 
-@command(None, *EXAMPLES, of=store)
+@command(*EXAMPLES, of=store)
 @store_argument
 def verify(session: Session, /, folder: Path) -> None:
     """Read every contribution and check seal, digest, counts and encoder.
@@ -178,8 +181,6 @@ def verify(session: Session, /, folder: Path) -> None:
     Exits with 1 and names what is wrong, if anything is. Files that are not the store's own are
     named too, and are no error.
     """
-    from safle.server.store import Store
-
     opened = Store.open(folder)
     with session.progress(f"verifying {len(opened.members)} contributions") as advance:
         problems = opened.problems(advance)
@@ -189,40 +190,3 @@ def verify(session: Session, /, folder: Path) -> None:
         raise StoreError(f"{folder}: {len(problems)} problems, named above")
     facts = {"contributions": len(opened.members), "problems": "none"}
     session.facts(f"{folder}: store", facts | ({"not ours": len(strangers)} if strangers else {}))
-
-
-@command(None, *EXAMPLES, of=store)
-@store_argument
-@written("--sum total", "Also write the sum.", "statistics")
-@solve_options
-@output("The model file to write.", "model")
-def solve(
-    session: Session,
-    /,
-    folder: Path,
-    total: Path | None,
-    output: Path,
-    curve: Path | None,
-    **how: Any,
-) -> None:
-    """Add up everything in the store, verified again, and solve.
-
-    The model's bytes are those of a federation of exactly these clients, whatever
-    was added and removed before.
-    """
-    from safle.server.store import Store
-    from safle.wire import write_statistics
-
-    check_usage(curve, how)
-    opened = Store.open(folder)
-    with session.progress(f"summing {len(opened.members)} contributions") as advance:
-        statistics = opened.total(advance).snapshot()
-    if total is not None:
-        write_statistics(total, statistics)
-    model = solve_and_save(
-        session, opened.encoder, statistics, output, opened.explain, curve=curve, **how
-    )
-    try:
-        opened.remember(model)
-    except StoreError as error:
-        session.warn(f"'safle store list' will not know of this model: {error}")

@@ -4,15 +4,15 @@
 page to show to others.
 """
 
-from safle.demo.digits import Digits, load_digits
-from safle.demo.partitions import (
+from safle.demo.data import (
     POOLED,
+    Digits,
     class_mix,
     dirichlet,
     iid,
+    load_digits,
     partition,
     shards,
-    summarise_mix,
 )
 
 __all__ = [
@@ -24,5 +24,4 @@ __all__ = [
     "load_digits",
     "partition",
     "shards",
-    "summarise_mix",
 ]

@@ -13,17 +13,14 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, confusion_matrix
 
 from safle.basics import atomic
-from safle.demo.digits import Digits, load_digits
+from safle.demo.data import Digits, Parts, class_mix, dirichlet, load_digits
 from safle.demo.page import DemoPage
-from safle.demo.partitions import class_mix, dirichlet
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import DeclaredRange
 from safle.encoders.registry import DEFAULT_KIND
-from safle.evaluation import pictures
 from safle.model import Model
 from safle.private import add_privately, statistics_space
 from safle.server.admission import Limits
@@ -80,7 +77,7 @@ def run_demo(
     seed: int = 0,
     say: Say = lambda _: None,
 ) -> list[Result]:
-    """Run the demo; page, pictures, results and all files of the federation go to ``output``."""
+    """Run the demo; page, results and all files of the federation go to ``output``."""
     data = load_digits(seed=seed)
     generator = np.random.default_rng(seed)
     parts = dirichlet(data.train_labels, clients=clients, alpha=alpha, generator=generator)
@@ -106,11 +103,12 @@ def run_demo(
     atomic.write_text(output / "results.json", json.dumps(content, indent=2) + "\n")
     matrix = confusion_matrix(data.test_labels, model.predict(data.test))
     mix = class_mix(data.train_labels, parts)
-    _draw(output, DemoPage(results, mix, matrix, curve, model.class_names))
+    page = DemoPage(results, mix, matrix, curve, model.class_names)
+    atomic.write_text(output / "index.html", page.render())
     return results
 
 
-def _deal_out(data: Digits, parts: Sequence[NDArray[np.int64]], folder: Path) -> list[Path]:
+def _deal_out(data: Digits, parts: Parts, folder: Path) -> list[Path]:
     """A table for each client, and the whole in one; the clients' are returned."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = [folder / f"client-{client:03d}.npz" for client in range(len(parts))]
@@ -119,13 +117,6 @@ def _deal_out(data: Digits, parts: Sequence[NDArray[np.int64]], folder: Path) ->
     write_table(folder / "train.npz", data.train, data.train_labels)
     write_table(folder / "test.npz", data.test, data.test_labels)
     return tables
-
-
-def _draw(output: Path, page: DemoPage) -> None:
-    pictures.confusion(page.matrix, page.names, output / "confusion.png")
-    pictures.ridge_curve(page.curve, output / "ridge-curve.png")
-    pictures.class_mix(page.mix, output / "class-mix.png")
-    atomic.write_text(output / "index.html", page.render())
 
 
 def _sentence(result: Result) -> str:

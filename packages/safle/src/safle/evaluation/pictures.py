@@ -100,42 +100,6 @@ def confusion(matrix: ArrayLike, names: Sequence[object], path: StrPath) -> None
     _save(figure, path)
 
 
-def class_mix(matrix: ArrayLike, path: StrPath, names: Sequence[object] | None = None) -> None:
-    """Who holds what: one stacked bar a client, one colour a class.
-
-    Parameters
-    ----------
-    matrix : samples, (clients, class_count)
-    names : of the classes; numbers by default
-    """
-    mix = np.asarray(matrix)
-    if mix.ndim != 2 or not mix.size:
-        raise InvalidInput(f"a class mix of shape {mix.shape}; expected (clients, classes)")
-    clients, classes = mix.shape
-    labels = names if names is not None else range(classes)
-    figure, axes = new_figure(float(np.clip(3 + 0.09 * clients, 6.0, 14.0)), 4.2)
-    bars = stack_bars(axes, mix, labels)
-    axes.set_xlim(-0.8, clients - 0.2)
-    axes.set_ylim(0, 1.05 * max(float(mix.sum(axis=1).max()), 1.0))
-    axes.set_xlabel("client")
-    axes.set_ylabel("samples")
-    axes.grid(visible=False, axis="x")
-    empty = int((mix.sum(axis=1) == 0).sum())
-    without = f", {empty} of them without any" if empty else ""
-    axes.set_title(f"{int(mix.sum()):,} samples at {clients:,} clients{without}", color=INK)
-    if classes <= NAMES_SHOWN:
-        axes.legend(
-            *bars,
-            title="class",
-            loc="center left",
-            bbox_to_anchor=(1.01, 0.5),
-            frameon=False,
-            ncols=-(-classes // 14),
-            reverse=classes <= 14,
-        )
-    _save(figure, path)
-
-
 def new_figure(width: float, height: float) -> tuple[Any, Any]:
     """A figure and its axes, in the style of all pictures here."""
     require_matplotlib()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,10 @@ from safle.encoders.features import ClassName
 from safle.encoders.outside import Outside
 from safle.errors import InvalidInput, TableError
 from safle.evaluation.counts import Evaluation
-from safle.evaluation.evaluating import evaluate_each
-from safle.model import Model
 from safle.statistics import Accumulator, Statistics
+
+if TYPE_CHECKING:
+    from safle.model import Model
 
 T = TypeVar("T")
 Block = tuple[NDArray[Any], NDArray[Any] | None]
@@ -83,7 +84,7 @@ def count_blocks(
             once.add_samples(features, labels, own > 0)
 
     _for_each(blocks, weights, where, add)
-    with _naming(where, 0):
+    with naming_batch(where, 0):
         statistics = total.snapshot()
     return Counts(statistics, statistics if weights is None else once.snapshot())
 
@@ -102,6 +103,9 @@ def evaluate_blocks(
     >>> evaluate_blocks(model, [block], np.array([5, 0]), where="ward.csv").total.sample_count
     5
     """
+    # Whoever counts needs neither a model nor a solver.
+    from safle.evaluation.evaluating import evaluate_each
+
     nothing = Evaluation.none(model.digest, model.class_names)
     counts, outside = [nothing, nothing], Outside(model.encoder)
 
@@ -130,13 +134,14 @@ def _for_each(
                 f"{where}: has no labels; expected one per sample: name their column or file"
             )
         own = None if weights is None else weights[done : done + len(labels)]
-        with _naming(where, done):
+        with naming_batch(where, done):
             add(features, labels, own)
         done += len(labels)
 
 
 @contextmanager
-def _naming(where: object, first: int) -> Iterator[None]:
+def naming_batch(where: object, first: int) -> Iterator[None]:
+    """Errors about samples name their file and, by its ``first`` sample, their batch."""
     try:
         yield
     except InvalidInput as error:

@@ -1,22 +1,25 @@
-"""What our files hold, in words: one function a kind, names -> values."""
+"""What our values hold, in words: names -> values, for every command that shows one."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from safle.basics.memory import readable
+from safle.cli.session import Session
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName, near_duplicates
 from safle.encoders.histogram import Histogram
+from safle.encoders.schema import Schema
 from safle.statistics import Statistics
 from safle.statistics.noisy import NoisyStatistics
 
 if TYPE_CHECKING:
-    from safle.cli.session import Session
+    # Whoever counts needs neither.
     from safle.model import Model
     from safle.site.rehearsal import Rehearsal
 
@@ -51,14 +54,15 @@ def encoder_facts(encoder: Encoder) -> Facts:
 
 def contribution_facts(sent: Rehearsal, *, about: str = "") -> Facts:
     """What a client sends, what that takes, and what it gives away."""
+    hidden = (
+        "what the codes do not say" if sent.warning else "every single sample, as far as we know"
+    )
     return {
         "sends": f"{about}{readable(sent.bytes)}, once: {sent.numbers:,} sums over its samples",
         "takes": f"{sent.seconds:.1f} s to encode, count and pack features here, once kernels are "
         "compiled",
         "says": "how many samples each class has, sums of columns and of products of two columns",
-        "hides": "what the codes do not say"
-        if sent.warning
-        else "every single sample, as far as we know",
+        "hides": hidden,
     }
 
 
@@ -68,10 +72,23 @@ def worked_out(found: Sequence[str], warning: str = "") -> list[str]:
     return [heading, *(f"  - {text}" for text in found)]
 
 
-def statistics_facts(statistics: Statistics, *, size: int, digest: str) -> Facts:
-    """Samples, classes, codes seen, density, sizes, identity."""
-    layout, entries = statistics.layout, max(statistics.gram.packed.size, 1)
-    filled = np.count_nonzero(statistics.gram.packed) / entries
+def counts_facts(value: Any, *, size: int, digest: str) -> Facts:
+    """Of statistics, exact or noisy, of a histogram or of evaluation counts; size, identity."""
+    if isinstance(value, NoisyStatistics):
+        facts = _noisy_facts(value)
+    elif isinstance(value, Statistics):
+        facts = _statistics_facts(value)
+    elif isinstance(value, Histogram):
+        facts = histogram_facts(value)
+    else:
+        classes = listing(value.class_names)
+        facts = {"samples": f"{value.sample_count:,}", "classes": classes, "model": value.model}
+    return facts | {"file": readable(size), "digest": digest}
+
+
+def _statistics_facts(statistics: Statistics) -> Facts:
+    layout, packed = statistics.layout, statistics.gram.packed
+    filled = np.count_nonzero(packed) / max(packed.size, 1)
     facts: Facts = {
         "samples": f"{statistics.sample_count:,}",
         "classes": listing(statistics.class_names),
@@ -84,14 +101,23 @@ def statistics_facts(statistics: Statistics, *, size: int, digest: str) -> Facts
     facts["gram"] = f"{statistics.dim:,} rows, {filled:.1%} of its pairs occur"
     if statistics.by_class:
         facts["grams of classes"] = f"{statistics.by_class[0].dim:,} rows for each class"
-    held = statistics.gram.packed.nbytes + sum(
-        part.gram.packed.nbytes for part in statistics.by_class
-    )
-    return facts | {
-        "in memory": readable(held + statistics.cross.nbytes),
-        "file": readable(size),
-        "encoder": statistics.fingerprint,
-        "digest": digest,
+    grams = [packed, *(part.gram.packed for part in statistics.by_class)]
+    held = sum(gram.nbytes for gram in grams) + statistics.cross.nbytes
+    return facts | {"in memory": readable(held), "encoder": statistics.fingerprint}
+
+
+def _noisy_facts(noisy: NoisyStatistics) -> Facts:
+    noise = noisy.privacy
+    return {
+        "samples": f"about {noisy.sample_count:,}",
+        "classes": listing(noisy.class_names),
+        "columns": f"{noisy.dim:,}",
+        "privacy": noise.promise,
+        "rho": f"{noise.rho:.4g}",
+        "noise": f"{noise.mechanism}; of scale {noise.gram:.4g} in products, {noise.cross:.4g} in "
+        f"class sums, {noise.counts:.4g} in class counts, in real units",
+        "calibration": noise.calibration,
+        "encoder": noisy.fingerprint,
     }
 
 
@@ -110,20 +136,6 @@ def histogram_facts(histogram: Histogram) -> Facts:
     }
 
 
-def counts_facts(value: Any, *, size: int, digest: str) -> Facts:
-    """Of statistics, exact or noisy, of a histogram or of evaluation counts; size, identity."""
-    if isinstance(value, NoisyStatistics):
-        return noisy_facts(value, size=size, digest=digest)
-    if isinstance(value, Statistics):
-        return statistics_facts(value, size=size, digest=digest)
-    if isinstance(value, Histogram):
-        facts = histogram_facts(value)
-    else:
-        classes = listing(value.class_names)
-        facts = {"samples": f"{value.sample_count:,}", "classes": classes, "model": value.model}
-    return facts | {"digest": digest, "file": readable(size)}
-
-
 def warn_of_coarse(session: Session, histogram: Histogram) -> None:
     """Say which features have hardly any thresholds to be told apart by."""
     places = histogram.coarse()
@@ -137,25 +149,7 @@ def warn_of_coarse(session: Session, histogram: Histogram) -> None:
     )
 
 
-def noisy_facts(noisy: NoisyStatistics, *, size: int, digest: str) -> Facts:
-    """What was promised, the noise, sizes, identity."""
-    noise = noisy.privacy
-    return {
-        "samples": f"about {noisy.sample_count:,}",
-        "classes": listing(noisy.class_names),
-        "columns": f"{noisy.dim:,}",
-        "privacy": noise.promise,
-        "rho": f"{noise.rho:.4g}",
-        "noise": f"{noise.mechanism}; of scale {noise.gram:.4g} in products, {noise.cross:.4g} in "
-        f"class sums, {noise.counts:.4g} in class counts, in real units",
-        "calibration": noise.calibration,
-        "file": readable(size),
-        "encoder": noisy.fingerprint,
-        "digest": digest,
-    }
-
-
-def privacy_facts(model: Model) -> Facts:
+def privacy_facts(model: Model) -> dict[str, str]:
     """What was promised to those whose samples a model was made of, if anything was."""
     return {} if model.privacy is None else {"privacy": model.privacy.promise}
 
@@ -186,6 +180,28 @@ def model_facts(model: Model, *, size: int) -> Facts:
         "encoder": model.encoder.fingerprint,
         "digest": model.digest,
     }
+
+
+def show_schema(
+    session: Session, path: Path, schema: Schema, gaps: dict[str, int] | None = None
+) -> None:
+    """A schema's columns, and how many values are missing in each where that is known."""
+    rows = [
+        [
+            column.name,
+            "category" if column.is_category else "number",
+            listing(column.levels)
+            if column.is_category
+            else f"{column.low:g} to {column.high:g} {column.unit}".rstrip(),
+            *([] if gaps is None else [f"{gaps[column.name]:,}"]),
+        ]
+        for column in schema.columns
+    ]
+    titles = ["column", "kind", "range or levels", *([] if gaps is None else ["missing"])]
+    session.table(titles, rows, names=3)
+    facts: Facts = {"columns": len(rows), "ignored": ", ".join(schema.ignore) or "none"}
+    session.facts(f"{path}: schema", facts | {"classes": listing(schema.classes)})
+    warn_of_classes(session, schema.classes)
 
 
 def warn_of_classes(session: Session, names: Sequence[ClassName]) -> None:
