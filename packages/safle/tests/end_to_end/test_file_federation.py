@@ -200,7 +200,7 @@ def test_inspect_tells_every_file(solved: Run, folder: Path) -> None:
 def test_a_client_knows_before_it_sends(counted: Run, folder: Path, data: dict[str, Any]) -> None:
     shown = counted("inspect", ENCODER[1], "--samples", "150")
     assert "a client of 150 samples and 10 classes" in shown
-    assert "warning: all 150 samples can be worked out exactly" in shown
+    assert "warning: the sums determine all 150 samples" in shown
     before = sorted(folder.iterdir())
     shown = counted("rehearse", "b.safetensors", *ENCODER)
     assert sorted(folder.iterdir()) == before

@@ -69,13 +69,44 @@ def test_classes_of_few_samples_are_named():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_more_samples_than_columns_are_a_lattice(kind):
-    few = fixed_data(kind, 5).count()
-    assert "5 samples" in said(few)
-    assert "can be worked out exactly" in said(few)
+    few = fixed_data(kind, 3).count()
+    assert "3 samples" in said(few)
+    assert "can be worked out" in said(few)
     many = fixed_data(kind, 2_000).count()
     assert many.sample_count > many.dim
     assert "exactly" not in said(many)
     assert "does not prove that there is none" in said(many)
+
+
+@pytest.mark.parametrize(
+    ("samples", "text"),
+    [
+        (100, "all of them can be worked out exactly"),
+        (101, "the sums determine all of them"),
+        (247, "the sums determine all of them"),
+        (248, "all of them, some or none"),
+        (257, "all of them, some or none"),
+        (258, "we know no way"),
+    ],
+)
+def test_what_is_said_follows_from_samples_and_independent_columns(samples, text):
+    """256 features and a constant; near that, whether they generate all integers is chance."""
+    encoder = make_encoder(DeclaredRange(0, 1, feature_dim=256), "linear")
+    features = np.random.default_rng(0).uniform(size=(samples, 256))
+    statistics = count(encoder, features, np.arange(samples) % 2)
+    assert text in said(statistics)
+    assert f"{samples} samples, 257 independent columns" in said(statistics)
+
+
+def test_experts_share_a_column():
+    """The codes of each of ten experts add up to one: of 39 columns seen, 30 are independent."""
+    data = DeclaredRange(0, 1, feature_dim=10)
+    encoder = make_encoder(data, "embedding", buckets=2, group_size=2)
+    features = np.random.default_rng(0).uniform(size=(32, 10))
+    statistics = count(encoder, features, np.arange(32) % 2)
+    assert f"32 samples, {statistics.dim - 9} independent columns" in said(statistics)
+    assert np.linalg.matrix_rank(statistics.gram_square()) == statistics.dim - 9
+    assert "we know no way" in said(statistics)
 
 
 def test_no_samples_give_nothing_away():

@@ -1,6 +1,11 @@
 """Disclosure: which samples can be worked out from statistics alone, and what helps against it.
 
-Each way named here was gone: docs/security.md has the figures.
+The D columns of n samples are vectors of n whole numbers, and the gram tells them but for a
+rotation. If they generate all vectors of whole numbers, Z^n, then there is one way to turn them
+back, up to the order of the samples: lattice reduction finds it. They can generate Z^n only if at
+least n of them are independent, and m more of them do with probability
+1 / (zeta(m + 1) ... zeta(m + n)), were they drawn at random. Each way named here was gone:
+docs/security.md has the figures.
 """
 
 from __future__ import annotations
@@ -11,6 +16,11 @@ from safle.statistics import Statistics, triangle
 
 FEW = 5
 """Samples below which the sums of a class say much about each of them."""
+SPARE = 10
+"""Independent columns beyond the samples with which vectors at random generate all of Z^n, but for
+one time in a thousand."""
+REDUCED = 100
+"""Samples that lattice reduction was seen to work out, in minutes: docs/security.md."""
 
 
 def disclosures(statistics: Statistics) -> list[str]:
@@ -23,11 +33,9 @@ def disclosures(statistics: Statistics) -> list[str]:
     >>> disclosures(count(encoder, [[0.1, 0.9]], ["ill"]))[0][:25]
     'classes with one sample: '
     """
-    samples, dim, counts = statistics.sample_count, statistics.dim, statistics.class_counts
+    samples, counts = statistics.sample_count, statistics.class_counts
     single, few = int((counts == 1).sum()), int(((counts > 1) & (counts < FEW)).sum())
-    told, size = count_told_apart(statistics), f"{samples:,} samples, {dim:,} columns"
-    apart = count_by_class(statistics)
-    others = "the others" if single or told or apart else "any of them"
+    told, apart = count_told_apart(statistics), count_by_class(statistics)
     found = {
         f"classes with one sample: {single:,}. The sums of such a class are that sample, code by "
         "code. Leave it out, or wait until there are more": single,
@@ -37,39 +45,75 @@ def disclosures(statistics: Statistics) -> list[str]:
         "code are all codes of its sample. Make an encoder whose codes more samples share "
         "(--buckets, --group-size of 'safle encoder make'), or count more samples": told,
         f"samples of classes with no more of them than columns that are counted by class: "
-        f"{apart:,} of {samples:,}. Each of these classes can be worked out by itself, exactly. "
-        "Count more samples, or do not count by class (by_class)": apart,
-        f"{size}: with no more samples than columns, all of them can be worked out exactly, "
-        "because codes are whole numbers (a lattice). Count more samples, take fewer columns, add "
-        "the file to those of others you trust before it leaves, or send it under masks (a private "
-        "sum)": 0 < samples <= dim,
-        f"{size}: with more samples than columns we know no way to work out {others}, which does "
-        "not prove that there is none. Send it only to a server that you trust": samples > dim,
+        f"{apart:,} of {samples:,}. Each of these classes can be worked out by itself. Count more "
+        "samples, or do not count by class (by_class)": apart,
+        _say_all(statistics, others=bool(single or told or apart)): samples,
     }
     return [text for text, applies in found.items() if applies]
 
 
+def _say_all(statistics: Statistics, *, others: bool) -> str:
+    """What the products of all columns tell of all samples."""
+    samples, spare = statistics.sample_count, _spare_columns(statistics)
+    size = f"{samples:,} samples, {samples + spare:,} independent columns"
+    if spare < 0:
+        return (
+            f"{size}: with more samples than columns we know no way to work out "
+            f"{'the others' if others else 'any of them'}, which does not prove that there is "
+            "none. Send it only to a server that you trust"
+        )
+    remedy = (
+        "Count more samples, take fewer columns, add the file to those of others you trust before "
+        "it leaves, or send it under masks (a private sum)"
+    )
+    if spare < SPARE:
+        return (
+            f"{size}: with so few more columns than samples, all of them, some or none can be "
+            f"worked out, by chance, because codes are whole numbers (a lattice). {remedy}"
+        )
+    if samples <= REDUCED:
+        return (
+            f"{size}: all of them can be worked out exactly, because codes are whole numbers (a "
+            f"lattice). {remedy}"
+        )
+    return (
+        f"{size}: the sums determine all of them, because codes are whole numbers (a lattice). "
+        f"Up to {REDUCED} were worked out, in minutes; how long more of them take is not known. "
+        f"{remedy}"
+    )
+
+
 def name_given_away(statistics: Statistics) -> str:
     """The samples that can be worked out, in one sentence; empty if we know of none."""
-    samples, dim = statistics.sample_count, statistics.dim
-    if 0 < samples <= dim:
-        return (
-            f"all {samples:,} samples can be worked out exactly: there are no more of them than "
-            f"columns ({dim:,})"
-        )
+    samples, spare = statistics.sample_count, _spare_columns(statistics)
+    columns = f"there are {samples + spare:,} independent columns"
+    if samples and spare >= SPARE:
+        if samples <= REDUCED:
+            return f"all {samples:,} samples can be worked out exactly: {columns}"
+        return f"the sums determine all {samples:,} samples: {columns}"
     single = int((statistics.class_counts == 1).sum())
     if found := max(single, count_told_apart(statistics), count_by_class(statistics)):
         return (
             f"at least {found:,} of {samples:,} samples can be worked out exactly: they have a "
             "class or a code to themselves, or a class of few that is counted by itself"
         )
+    if samples and spare >= 0:
+        return f"some of {samples:,} samples, or all, can be worked out by chance: {columns}"
     return ""
 
 
+def _spare_columns(statistics: Statistics) -> int:
+    """Independent columns beyond the samples; negative if there are more samples."""
+    layout = statistics.layout
+    # The codes of an expert add up to one, as a constant column does: all of these are one column.
+    equal = layout.experts + len(layout.constants)
+    return statistics.dim - max(equal - 1, 0) - statistics.sample_count
+
+
 def count_by_class(statistics: Statistics) -> int:
-    """Samples of classes whose own gram has no fewer columns than they have samples."""
-    counts = [part.sample_count for part in statistics.by_class if part.sample_count <= part.dim]
-    return sum(counts)
+    """Samples of classes with no more of them than independent columns of their own gram."""
+    parts = statistics.by_class
+    return sum(part.sample_count for part in parts if _spare_columns(part) >= 0)
 
 
 def count_told_apart(statistics: Statistics) -> int:

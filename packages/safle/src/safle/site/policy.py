@@ -52,8 +52,7 @@ class Policy:
     ----------
     mode : "masked" lets only masked sums out; "plain" lets plain ones out as well
     least_samples, least_per_class : that were counted, in all and of every class
-    most_columns_per_sample : of a plain contribution; with 1 and more, all samples can be
-        worked out
+    most_columns_per_sample : of a plain contribution; with 1 and more, samples may be worked out
     least_clients : that a masked round adds up before anybody opens it
     most_epsilon : of what is published; exact sums, masked or not, have no epsilon
     encoders : fingerprints of those that are allowed; empty for all
