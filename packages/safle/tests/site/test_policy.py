@@ -75,7 +75,7 @@ def test_what_is_counted_is_judged_by_what_it_holds(kind):
     assert rule_of(Policy(least_per_class=5), release) == "least_per_class"
     assert rule_of(Policy(least_samples=31), release) == "least_samples"
     assert rule_of(Policy("masked"), release) == "mode"
-    assert Release.of(fixed_data(kind, 5).count()).gives_away.startswith("all 5 samples")
+    assert "5 samples" in Release.of(fixed_data(kind, 5).count()).gives_away
 
 
 def test_what_gives_nothing_away_does_not_say_so():
