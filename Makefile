@@ -44,6 +44,7 @@ bench: $(VENV)/.dev
 
 # The variable silences an announcement of Material's, which is no warning about these pages.
 docs: $(VENV)/.docs
+	$(BIN)/python docs/hooks/reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The ten lines of README with nothing but the wheel and what it asks for.

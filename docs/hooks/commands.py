@@ -1,18 +1,15 @@
-"""The page of commands, made from the commands themselves when the site is built."""
+"""The page of commands, from the commands themselves; `reference.py` writes it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import rich_click as click
-from mkdocs.structure.files import File, Files
 
-PAGE = "reference/commands.md"
 INTRODUCTION = """# Commands
 
-This page is made from the commands themselves: it says what `safle COMMAND --help` says.
+This page says what `safle COMMAND --help` says.
 Every command also takes `--quiet` (only results and errors), `--debug` (where an error
 comes from) and `--force` (overwrite a file of another kind, which is refused otherwise).
 A command that fails prints one line and exits with 1, or with 2 for wrong usage
@@ -20,15 +17,10 @@ and 130 for Ctrl-C.
 """
 
 
-def on_files(files: Files, config: Any) -> Files:
-    """Add the page to those that are on disk."""
+def describe_all() -> Iterator[str]:
+    """The lines of the page."""
     from safle.cli.main import app
 
-    files.append(File.generated(config, PAGE, content="\n".join(_describe_all(app))))
-    return files
-
-
-def _describe_all(app: click.Group) -> Iterator[str]:
     yield INTRODUCTION
     panels: dict[str, list[tuple[str, click.Command]]] = {}
     context = click.Context(app)

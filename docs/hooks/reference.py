@@ -1,0 +1,234 @@
+"""The reference, written from the registry, the commands and the docstrings: docs/reference/*.md.
+
+`make docs` runs it before the site is built, and a test compares the files with what it writes:
+they can be read as they lie, without a site.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import safle
+from safle import errors
+from safle.encoders import kinds
+from safle.solver import heads
+from safle.wire import container
+
+PLACE = Path(__file__).parents[1] / "reference"
+MADE = "<!-- Written by docs/hooks/reference.py: change the docstrings, then run `make docs`. -->\n"
+PAGES = {
+    "encoders": (
+        "Encoders: features to codes",
+        "All clients share one encoder: a file whose SHA-256 fingerprint travels with every count.",
+        ("make_encoder", "load_encoder", "Encoder"),
+        ("LinearEncoder", "EmbeddingEncoder", "RandomFeatureEncoder", "TableEncoder"),
+        ("Schema", "Column", "merge_schemas"),
+        ("DeclaredRange", "DeclaredMoments", "PublicSample", "Grid", "Histogram"),
+        ("Integer", "OneHot", "BinaryOverlap"),
+    ),
+    "statistics": (
+        "Statistics: codes to sums",
+        "What a client sends and a server adds: exact integers, the same for any partition.",
+        ("count", "Statistics", "Accumulator", "sum_statistics", "Store"),
+    ),
+    "model": (
+        "Solver and model: sums to predictions",
+        "One linear system, no rounds, no held-out data.",
+        ("solve", "Solution", "Model", "load_model", "SafleClassifier"),
+        ("evaluate", "Evaluation", "fit_temperature", "Figures"),
+    ),
+}
+WIRE = ("statistics", "histogram", "evaluation")
+ENDINGS = (
+    ".stats",
+    ".hist",
+    ".private",
+    ".masked",
+    ".masked",
+    ".ask",
+    ".answer",
+    ".stats",
+    ".eval",
+)
+"""How the files of `container.KINDS` are usually called."""
+OTHERS = {
+    ".safetensors": "encoders, models, features: data alone, read without executing anything",
+    ".toml": "schemas, policies, settings of experiments",
+    ".key, .pub": "the private and the public key of one party of a private round",
+    ".sqlite, .releases": "sealed files: logs, ledgers, a keyholder's history, a store's members",
+    ".release.html, .release.txt": "the sheet beside a file that leaves",
+}
+SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
+
+
+def main() -> None:
+    """Write every page."""
+    PLACE.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (PLACE / f"{name}.md").write_text(text)
+
+
+def pages() -> dict[str, str]:
+    """The text of every page, by name."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    from commands import describe_all
+
+    made: dict[str, Iterator[str]] = {"settings": _settings(), "files": _files()}
+    made |= {name: _public(*page) for name, page in PAGES.items()}
+    made |= {"errors": _errors(), "commands": describe_all()}
+    return {name: "\n".join([MADE, *lines]).rstrip() + "\n" for name, lines in made.items()}
+
+
+def _settings() -> Iterator[str]:
+    yield "# Settings of kinds, and heads\n"
+    yield (
+        "`safle encoder make` takes a setting as an option (`--group-size 4`), `make_encoder` and "
+        '`SafleClassifier` as an argument, Flower as text (`encoder-settings="group-size=4"`).\n'
+    )
+    for name, kind in kinds().items():
+        yield f"## `{name}`\n\n{kind.summary[0].upper()}{kind.summary[1:]}.\n"
+        yield "| setting | default | range | meaning |\n|---|---|---|---|"
+        for setting in kind.settings_type.declared().values():
+            default = setting.chosen if setting.default is None else f"`{setting.default}`"
+            yield f"| `{setting.name}` | {default} | {_range(setting)} | {setting.help} |"
+        yield ""
+    yield "## Heads\n\n`safle solve --head NAME`, `solve(total, head=NAME)`; `auto` chooses.\n"
+    for head in heads.HEADS:
+        yield f"- `{head}`"
+    yield f"\n{_markdown(heads.__doc__ or '')}\n"
+
+
+def _range(setting: Any) -> str:
+    if setting.choices:
+        return ", ".join(f"`{choice}`" for choice in setting.choices)
+    if setting.type is bool:
+        return "`True`, `False`"
+    if setting.least is None:
+        return ""
+    most = "" if setting.most is None else "2^64 − 1" if setting.most >> 63 else f"{setting.most:,}"
+    return f"{setting.least} to {most}" if most else f"from {setting.least}"
+
+
+def _files() -> Iterator[str]:
+    yield "# Files\n\n`safle inspect FILE` recognises all of these;"
+    yield "[the wire format](../wire-format.md) has them byte by byte.\n"
+    yield "| kind | file | usual ending |\n|---|---|---|"
+    for (number, name), ending in zip(container.KINDS.items(), ENDINGS, strict=True):
+        yield f"| {number} | {name} | `{ending}` |"
+    for ending, what in OTHERS.items():
+        yield f"| | {what} | {', '.join(f'`{one}`' for one in ending.split(', '))} |"
+    yield ""
+    for kind in WIRE:
+        yield from _name(f"write_{kind}")
+        yield from _name(f"read_{kind}")
+
+
+def _errors() -> Iterator[str]:
+    yield "# Errors\n\nAll are raised on purpose, and say what was found, what was expected,"
+    yield "and what to do. They are in `safle.errors`; `safle.SafleError` is the base of all.\n"
+    yield "| error | also a | when |\n|---|---|---|"
+    for name, error in vars(errors).items():
+        if isinstance(error, type) and issubclass(error, Exception | Warning):
+            bases = ", ".join(f"`{base.__name__}`" for base in error.__bases__)
+            when = " ".join((error.__doc__ or "").split("\n\n")[0].split())
+            yield f"| `{name}` | {bases} | {_code(when)} |"
+    yield f"\n{_markdown(errors.SafleError.__doc__ or '')}\n"
+
+
+def _public(title: str, opening: str, *groups: tuple[str, ...]) -> Iterator[str]:
+    yield f"# {title}\n\n{opening}\n"
+    for group in groups:
+        for name in group:
+            yield from _name(name)
+
+
+def _name(name: str) -> Iterator[str]:
+    value = getattr(safle, name)
+    yield f"## `safle.{name}`\n"
+    yield f"```python\n{_signature(name, value)}\n```\n"
+    yield f"{_markdown(value.__doc__ or '')}\n"
+    if not isinstance(value, type):
+        return
+    for own, member in vars(value).items():
+        called = getattr(member, "__func__", member)
+        text = inspect.getdoc(member.fget if isinstance(member, property) else called)
+        if (
+            own.startswith("_")
+            or not text
+            or not (callable(called) or isinstance(member, property))
+        ):
+            continue
+        shown = own if isinstance(member, property) else _signature(own, called)
+        yield f"### `{name}.{own}`\n\n```python\n{shown}\n```\n\n{_markdown(text)}\n"
+
+
+def _signature(name: str, value: Any) -> str:
+    try:
+        found = inspect.signature(value)
+    except (TypeError, ValueError):
+        return name
+    kept = [given for given in found.parameters.values() if given.name not in ("self", "cls")]
+    texts: list[str] = []
+    for given in kept:
+        if given.kind is given.KEYWORD_ONLY and not any(text.startswith("*") for text in texts):
+            texts.append("*")
+        texts.append(_parameter(given))
+    one_line = f"{name}({', '.join(texts)})"
+    return one_line if len(one_line) < 90 else f"{name}(\n    " + ",\n    ".join(texts) + ",\n)"
+
+
+def _parameter(given: inspect.Parameter) -> str:
+    stars = {given.VAR_POSITIONAL: "*", given.VAR_KEYWORD: "**"}.get(given.kind, "")
+    text = stars + given.name
+    if given.annotation is not given.empty:
+        text += f": {given.annotation}"
+    if given.default is given.empty:
+        return text
+    plain = isinstance(given.default, bool | int | float | str | tuple | None)
+    return f"{text} = {given.default!r}" if plain else f"{text} = ..."
+
+
+def _markdown(docstring: str) -> str:
+    """A docstring in numpydoc's form as Markdown."""
+    text = inspect.cleandoc(docstring)
+    opening, *rest = SECTION.split(text)
+    parts = [_prose(opening)]
+    for title, body in zip(rest[::2], rest[1::2], strict=True):
+        entries = title in ("Parameters", "Attributes", "Raises", "Returns")
+        parts += [f"**{title}**", _entries(body) if entries else _prose(body)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _entries(body: str) -> str:
+    lines = []
+    for entry in re.split(r"\n(?=\S)", body.strip()):
+        name, _, rest = " ".join(entry.split()).partition(" : ")
+        if not rest:
+            name, _, rest = name.partition(" ")
+        lines.append(f"- `{name}`: {_code(rest)}")
+    return "\n".join(lines)
+
+
+def _prose(text: str) -> str:
+    parts = []
+    for paragraph in re.split(r"\n\s*\n", text.strip("\n")):
+        if paragraph.lstrip().startswith(">>>"):
+            parts.append(f"```pycon\n{inspect.cleandoc(paragraph)}\n```")
+        elif paragraph.startswith("    "):
+            parts.append(paragraph.replace("``", ""))
+        elif paragraph:
+            parts.append(_code(paragraph))
+    return "\n\n".join(parts)
+
+
+def _code(text: str) -> str:
+    return text.replace("``", "`")
+
+
+if __name__ == "__main__":
+    main()
