@@ -8,6 +8,7 @@ weights, preprocessing) goes with the features, and from there into the encoder.
 from safle_images.backbones.default import DEFAULT
 from safle_images.backbones.exporting import export_backbone, export_named
 from safle_images.backbones.extraction import Batch, default_workers, extract
+from safle_images.backbones.joining import join_backbone
 from safle_images.backbones.loading import Backbone, load_backbone
 from safle_images.backbones.preprocessing import Preprocessing
 from safle_images.backbones.writing import write_features
@@ -21,6 +22,7 @@ __all__ = [
     "export_backbone",
     "export_named",
     "extract",
+    "join_backbone",
     "load_backbone",
     "write_features",
 ]

@@ -31,6 +31,7 @@ class OnnxNetwork:
     ----------
     slots : images per call, no more and no fewer
     used : how many of them, from the first, may hold images
+    output : the name of the features in the file
     """
 
     def __init__(self, model: Path, *, where: str, device: str = "cpu") -> None:
@@ -58,7 +59,7 @@ class OnnxNetwork:
         self._where = where
         self._input = _image_input(inputs, where)
         names = [output.name for output in outputs]
-        self._output = "features" if "features" in names else names[0]
+        self.output = "features" if "features" in names else names[0]
         declared = inputs[0].shape[0]
         usual = GPU_BATCH if on_gpu else CPU_BATCH
         self.slots = self.used = declared if isinstance(declared, int) else usual
@@ -72,7 +73,7 @@ class OnnxNetwork:
     def __call__(self, images: Floats) -> Floats:
         """Features, (slots, feature_dim), of images, (slots, 3, side, side)."""
         try:
-            (found,) = self._session.run([self._output], {self._input: images})
+            (found,) = self._session.run([self.output], {self._input: images})
         except Exception as error:
             raise BackboneError(
                 f"{self._where}: ONNX Runtime failed: {str(error)[:300]}"
@@ -82,7 +83,7 @@ class OnnxNetwork:
             features = features.reshape(features.shape[:2])
         if features.ndim != 2 or len(features) != len(images) or features.dtype.kind != "f":
             raise BackboneError(
-                f"{self._where}: output {self._output!r} is {features.dtype} with shape "
+                f"{self._where}: output {self.output!r} is {features.dtype} with shape "
                 f"{features.shape}; expected one row of numbers per image: pool it in the file"
             )
         return features.astype(np.float32, copy=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import rich_click as click
 from numpy.typing import NDArray
 
-from safle.basics.atomic import replacing
+from safle.basics.atomic import replacing, write_bytes
 from safle.basics.memory import readable
 from safle.basics.spreadsheet import neutralise
 from safle.cli import options as opt
@@ -87,22 +88,50 @@ def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any
 
 LOAD = {"torch": "torch.export.load({!r}).module()", "onnx": "onnxruntime.InferenceSession({!r})"}
 TO = "A torch program (.pt2) or an ONNX graph."
+WITH_BACKBONE = (
+    "Join the backbone that made the features, efficientnet_lite0 or an ONNX file: one graph from "
+    "images to classes (package safle-images)."
+)
 
 
-@opt.command("safle export model.safetensors --to onnx -o model.onnx")
+@opt.command(
+    "safle export model.safetensors --to onnx -o model.onnx",
+    "safle export model.safetensors --to onnx --with-backbone efficientnet_lite0 -o whole.onnx",
+)
 @opt.model_argument
 @opt.option("--to target", TO, type=click.Choice([*LOAD]), required=True)
+@opt.option("--with-backbone backbone", WITH_BACKBONE, "NAME|FILE.onnx")
 @opt.output("The file to write.", "ONNX graph", "torch program")
-def export(session: Session, /, model: Path, target: str, output: Path) -> None:
+def export(
+    session: Session, /, model: Path, target: str, backbone: str | None, output: Path
+) -> None:
     """Export a model to torch or ONNX; both predict the same classes, without safle."""
     from safle.model.export import export_onnx, export_torch
 
     opt.refuse_overwriting(output, model)
-    write = {"torch": export_torch, "onnx": export_onnx}[target]
-    write(load_model(model), output)
-    facts = {
-        "format": target,
+    facts = {"format": target}
+    if backbone is not None:
+        if target != "onnx":
+            raise click.UsageError("--with-backbone joins ONNX files; expected --to onnx")
+        facts |= _export_joined(load_model(model), backbone, output)
+    else:
+        write = {"torch": export_torch, "onnx": export_onnx}[target]
+        write(load_model(model), output)
+    facts |= {
         "file": readable(output.stat().st_size),
         "load with": LOAD[target].format(str(output)),
     }
     session.facts(f"{output}: exported model", facts)
+
+
+def _export_joined(model: Model, backbone: str, output: Path) -> dict[str, str]:
+    """Write a model behind its backbone; what there is to know of it."""
+    from safle.model.export import to_onnx
+
+    found = entry_points(group="safle.exports", name="backbone")
+    if not found:
+        raise click.UsageError("'--with-backbone' needs safle-images: pip install safle-images")
+    joined, facts = found["backbone"].load()(to_onnx(model), model.encoder, backbone)
+    write_bytes(output, joined.SerializeToString(deterministic=True))
+    told: dict[str, str] = facts
+    return told
