@@ -207,8 +207,11 @@ class Layout:
         }
 
     @staticmethod
-    def from_json(data: Any) -> Layout:
-        """Read `to_json` back; sizes are checked before anything is expanded."""
+    def from_json(data: Any, *, most: int = MAX_EXPERTS) -> Layout:
+        """Read `to_json` back; sizes are checked before anything is expanded.
+
+        ``most`` experts, and dense columns, are allowed.
+        """
         if not isinstance(data, dict) or {*data} - {"norms", "by_class"} != _LAYOUT_KEYS:
             raise SettingsError(
                 "a layout needs exactly: tables, dense, limits, and maybe norms and by_class"
@@ -219,9 +222,9 @@ class Layout:
         if not _is_pair(by_class):
             raise SettingsError("by_class of a layout must be [first, after], in integers")
         return Layout(
-            _expand(data["tables"], _is_integer),
-            _expand(data["dense"], _is_integer),
-            tuple((low, high) for low, high in _expand(data["limits"], _is_pair)),
+            _expand(data["tables"], _is_integer, most),
+            _expand(data["dense"], _is_integer, most),
+            _expand(data["limits"], _is_pair, most),
             tuple((first, last, most) for first, last, most in norms),
             (by_class[0], by_class[1]),
         )
@@ -243,7 +246,7 @@ def _is_pair(value: Any) -> bool:
     return _are_integers(value, 2)
 
 
-def _expand(runs: Any, valid: Callable[[Any], bool]) -> tuple[Any, ...]:
+def _expand(runs: Any, valid: Callable[[Any], bool], most: int) -> tuple[Any, ...]:
     if not isinstance(runs, list):
         raise SettingsError("layout runs must be a list")
     total = 0
@@ -253,6 +256,9 @@ def _expand(runs: Any, valid: Callable[[Any], bool]) -> tuple[Any, ...]:
         if run[1] < 1:
             raise SettingsError("layout runs must be positive")
         total += run[1]
-        if total > MAX_EXPERTS:
-            raise SettingsError(f"a layout of more than {MAX_EXPERTS} experts or dense columns")
-    return tuple(chain.from_iterable(repeat(value, count) for value, count in runs))
+        if total > most:
+            raise SettingsError(f"a layout of more than {most} experts or dense columns")
+    # One pair for all columns of a run: a copy for each would take 56 bytes a column.
+    values = [tuple(value) if isinstance(value, list) else value for value, _ in runs]
+    counts = [count for _, count in runs]
+    return tuple(chain.from_iterable(map(repeat, values, counts)))

@@ -134,10 +134,11 @@ class Solution:
 
 
 def digest_of_sum(statistics: Sums) -> str:
-    """SHA-256 of what tells a sum from others: encoder, classes, their counts and sums.
+    """SHA-256 of what tells a sum from others: encoder, classes, their counts, sums and squares.
 
     A model carries it, so that nobody takes a store that has changed since for the one that it was
-    solved from. Products are left out: they would have to be multiplied out for it.
+    solved from. Products of two columns are left out, because they would have to be multiplied out
+    for it: sums that differ in nothing else have one digest.
 
     Examples
     --------
@@ -149,7 +150,8 @@ def digest_of_sum(statistics: Sums) -> str:
     """
     names = json.dumps([statistics.fingerprint, statistics.class_names], ensure_ascii=False)
     digest = hashlib.sha256(names.encode())
-    for array in (statistics.codes, statistics.class_counts, statistics.cross):
+    margins = statistics.codes, statistics.class_counts, statistics.cross
+    for array in (*margins, statistics.diagonal):
         # Of one type whatever they are held as: equal sums have equal digests.
         kind = np.int64 if array.dtype.kind in "iu" else np.float64
         digest.update(array.astype(kind).tobytes())

@@ -24,12 +24,10 @@ from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics import triangle
 from safle.statistics.gram import Triangle
 from safle.statistics.growing import GrowingSums, Pending
-from safle.statistics.value import Statistics
+from safle.statistics.value import EXACT, Statistics
 
 GATHERED = 8_192
 """Samples gathered before they are counted: a code first seen later makes the gram move."""
-
-EXACT = "exact sums; noisy ones are those of no samples: they are solved, not added"
 
 
 class Accumulator:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,11 @@ from safle.basics.memory import require
 from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
-from safle.errors import CountOverflow, SettingsError
+from safle.errors import CountOverflow, InvalidInput, SettingsError
 from safle.statistics import triangle
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.gram import Triangle
-from safle.statistics.value import Sums
+from safle.statistics.value import EXACT, Sums
 
 MOST = 1 << 61
 Integers = NDArray[np.int64]
@@ -156,6 +156,11 @@ class NoisyStatistics(Sums):
     def released(self) -> Integers:
         """The free sums, as they travel."""
         return FreeSums(self.layout, len(self.class_names)).take(self, self.class_names)
+
+    def _refuse_adding(self, other: object) -> NoReturn:
+        raise InvalidInput(f"{type(self).__name__} and {type(other).__name__}; expected {EXACT}")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = _refuse_adding
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -10,8 +10,8 @@ from safle.basics.arguments import require_type
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
-from safle.statistics.accumulator import EXACT, Accumulator
-from safle.statistics.value import Statistics
+from safle.statistics.accumulator import Accumulator
+from safle.statistics.value import EXACT, Statistics
 
 
 def count(

@@ -22,6 +22,8 @@ from safle.statistics import triangle
 from safle.statistics.gram import Gram, Samples
 from safle.statistics.invariants import verify
 
+EXACT = "exact sums; noisy ones are those of no samples: they are solved, not added"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Margins:

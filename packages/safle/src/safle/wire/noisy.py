@@ -41,7 +41,7 @@ def _restore(opened: container.Container, space: CodeSpace | None = None) -> Noi
     header = opened.header
     if set(header) != FIELDS or not header["classes"]:
         raise WireError("the header does not hold exactly the fields of noisy statistics")
-    found = check_space(header, space)
+    found = check_space(opened, space)
     layout = found.layout
     classes, privacy = tuple(header["classes"]), Privacy.from_json(header["privacy"])
     # Two texts of one promise would be two identities of one release.

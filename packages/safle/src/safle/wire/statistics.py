@@ -15,7 +15,7 @@ import numpy as np
 from safle.basics.arguments import require_type
 from safle.basics.places import StrPath, naming
 from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Layout
+from safle.encoders.codes import MAX_EXPERTS, Layout
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import WireError
 from safle.statistics import Accumulator, Statistics, triangle
@@ -29,6 +29,8 @@ from safle.wire.sections import Sections
 
 FIELDS = {"fingerprint", "layout", "classes", "seen", "form", "planes"}
 WHOLE, COLUMNS = "whole", "columns"
+LAYOUT_BYTES = 24
+"""Memory of each expert or dense column of a layout while it is checked: references alone."""
 Admit = Callable[[tuple[ClassName, ...]], None]
 
 
@@ -235,14 +237,15 @@ def _check_header(opened: container.Container, space: CodeSpace | None) -> CodeS
     header = opened.header
     if set(header) != FIELDS or header["form"] not in (WHOLE, COLUMNS):
         raise WireError("the header does not hold exactly the fields of statistics")
-    found, seen = check_space(header, space), header["seen"]
+    found, seen = check_space(opened, space), header["seen"]
     if type(seen) is not int or not 0 <= seen <= found.layout.code_count:
         raise WireError(f"{seen!r} seen codes of {found.layout.code_count}")
     return found
 
 
-def check_space(header: dict[str, Any], space: CodeSpace | None) -> CodeSpace:
+def check_space(opened: container.Container, space: CodeSpace | None) -> CodeSpace:
     """The code space of a header, once encoder, classes and planes are as they should be."""
+    header = opened.header
     found = header["fingerprint"]
     if type(found) is not str or len(found) != 64 or set(found) - set("0123456789abcdef"):
         raise WireError("the fingerprint is not 64 hexadecimal digits")
@@ -250,7 +253,8 @@ def check_space(header: dict[str, Any], space: CodeSpace | None) -> CodeSpace:
         require_type("space", space, CodeSpace, advice="such as encoder.space")
         # Compared as they are written, before anything of the file's own size is unfolded.
         space.require_encoder(found, same_layout=header["layout"] == space.layout.to_json())
-    layout = space.layout if space is not None else Layout.from_json(header["layout"])
+    most = min(opened.limit // LAYOUT_BYTES, MAX_EXPERTS)
+    layout = space.layout if space else Layout.from_json(header["layout"], most=most)
     if layout.to_json() != header["layout"]:
         raise WireError("the layout is not written in its shortest form")
     classes = header["classes"]
