@@ -7,7 +7,7 @@ import pytest
 
 from safle import count, make_encoder
 from safle.encoders.calibration import DeclaredRange
-from safle.site.disclosure import count_told_apart, disclosures
+from safle.site.release import count_told_apart, disclosures
 from safle.statistics import Statistics
 from support.data_sets import KINDS, fixed_data, fixed_encoder
 from support.reference import phi

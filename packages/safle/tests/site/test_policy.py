@@ -109,15 +109,18 @@ def test_a_file_is_read_as_written(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("least_sample = 5", "unknown rule 'least_sample'; a policy has mode, least_samples"),
-        ('mode = "secret"', "mode 'secret'; expected plain or masked"),
-        ("least_samples = 5.5", "least_samples 5.5; expected a whole number from 0"),
-        ("least_samples = true", "least_samples True; expected a whole number"),
-        ("least_samples = -1", "least_samples -1; expected"),
-        ("most_epsilon = nan", "most_epsilon nan; expected a number from 0"),
-        ("most_epsilon = 1" + "0" * 400, "expected a number from 0"),
-        ('encoders = "e"', "encoders 'e'; expected a list of texts"),
-        ("encoders = [1]", "expected a list of texts"),
+        (
+            "least_sample = 5",
+            "unknown setting 'least_sample'; expected some of mode, least_samples",
+        ),
+        ('mode = "secret"', "mode is 'secret'; expected one of 'masked', 'plain'"),
+        ("least_samples = 5.5", "least_samples is 5.5; expected an integer"),
+        ("least_samples = true", "least_samples is True; expected an integer"),
+        ("least_samples = -1", "least_samples is -1; expected an integer of at least 0"),
+        ("most_epsilon = nan", "most_epsilon is nan; expected a number of at least 0"),
+        ("most_epsilon = 1" + "0" * 400, "expected a number of at least 0"),
+        ('encoders = "e"', "encoders is 'e'; expected a list"),
+        ("encoders = [1]", "encoders[0] is 1; expected text"),
         ("mode =", "Invalid value"),
         ("x" * (1 << 20) + "x", "more than 1048576 bytes"),
         ("\xff", "invalid start byte"),
@@ -129,3 +132,10 @@ def test_what_is_no_policy_is_refused_with_its_place(tmp_path, text, said):
     with pytest.raises(SettingsError, match=r"policy.toml: ") as refused:
         Policy.read(path)
     assert said in str(refused.value)
+
+
+def test_a_policy_made_in_python_never_means_plain_by_mistake():
+    with pytest.raises(SettingsError, match="mode is 'Masked'"):
+        Policy("Masked")
+    with pytest.raises(SettingsError, match="most_epsilon is not a number"):
+        Policy(most_epsilon=math.nan)

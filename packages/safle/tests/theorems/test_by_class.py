@@ -14,7 +14,7 @@ from safle.encoders.codes import Layout
 from safle.encoders.registry import read_settings
 from safle.errors import InvariantError, NotEnoughMemory, SettingsError
 from safle.server.store import Store
-from safle.site.disclosure import disclosures
+from safle.site.release import disclosures
 from safle.statistics import Accumulator, Statistics, count, sum_statistics
 from safle.statistics.gram import Triangle
 from safle.wire import add_contribution, decode_statistics, encode_statistics

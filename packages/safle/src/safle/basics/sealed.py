@@ -5,6 +5,8 @@
 A row is on the disk when its transaction ends (write-ahead log, flushed at every commit): neither
 a kill nor a power loss takes it back. Triggers refuse changes, and a row that was changed, taken
 out or put in by other means breaks the chain. Rows cut off at the end do not break it.
+
+A log is one such table: what went out, came in, was refused, removed or opened.
 """
 
 from __future__ import annotations
@@ -15,12 +17,19 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from safle.basics.places import StrPath
+from safle.basics.places import StrPath, as_path
+from safle.basics.texts import printable
 from safle.errors import SafleError, StoreError
 
+LOG = "log"
+LOG_TABLE = {LOG: ("time", "event", "who", "digest", "note")}
+"""The table of a sealed file that is its log."""
+LONGEST_TEXT = 500
 SECONDS_TO_WAIT = 60
 """For another process that is writing: its transactions are short."""
 _TABLE = """
@@ -170,3 +179,54 @@ class SealedFile:
 def _seal(before: str, *fields: object) -> str:
     text = json.dumps([before, *fields], default=lambda data: hashlib.sha256(data).hexdigest())
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Event:
+    """A row of a log.
+
+    Attributes
+    ----------
+    event : "sent", "received", "refused", "removed", "opened", "written"
+    who : the client, or the user at a client
+    digest : SHA-256 of what it is about; empty where that cannot be told
+    note : the file's name, or the reason
+    seal : SHA-256 of the seal before it and of the other fields
+    """
+
+    number: int
+    time: str
+    event: str
+    who: str
+    digest: str
+    note: str
+    seal: str
+
+
+def append_event(
+    file: SealedFile, event: str, *, who: str, digest: str = "", note: str = ""
+) -> None:
+    """Add a row to the log of ``file``, within the transaction that is open."""
+    file.append(LOG, now(), event, _on_one_line(who), digest, _on_one_line(note))
+
+
+def read_log(path: StrPath, message: str = "{error}") -> list[Event]:
+    """Every row of a log, a store's included; `StoreError` if the chain is broken.
+
+    ``message`` is what an error says after the file's name.
+    """
+    place = as_path(path)
+    if not place.is_file():
+        raise StoreError(f"{place}: no log; expected a file that safle wrote, or a store")
+    with SealedFile(place, LOG_TABLE, create=False, message=message) as file:
+        return [Event(*row) for row in file.sealed_rows(LOG)]
+
+
+def now() -> str:
+    """The time in UTC, as logs and stores write it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _on_one_line(text: object) -> str:
+    """Anybody's text on one line, short, and such that SQLite can hold it."""
+    return printable(str(text)[:LONGEST_TEXT], " ").strip()

@@ -67,7 +67,7 @@ def contribution_facts(sent: Rehearsal, *, about: str = "") -> Facts:
 
 
 def worked_out(found: Sequence[str], warning: str = "") -> list[str]:
-    """What `safle.site.disclosure` says, as lines; with what it warns of, first."""
+    """What `safle.site.release` says, as lines; with what it warns of, first."""
     heading = f"warning: {warning}" if warning else "What can be worked out from it:"
     return [heading, *(f"  - {text}" for text in found)]
 

@@ -14,9 +14,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from safle.basics.log import now
 from safle.basics.places import StrPath
-from safle.basics.sealed import SealedFile
+from safle.basics.sealed import SealedFile, now
 from safle.errors import FederationError
 from safle.private.gathering import Request
 from safle.private.spaces import NoisySpace

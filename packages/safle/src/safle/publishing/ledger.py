@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safle.basics.log import now
-from safle.basics.sealed import SealedFile
+from safle.basics.sealed import SealedFile, now
 from safle.encoders.code_space import CodeSpace
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput, PrivacyBudgetSpent

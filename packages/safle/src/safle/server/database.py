@@ -16,9 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from safle.basics.log import TABLE as LOG_TABLE
-from safle.basics.log import append_event, now
-from safle.basics.sealed import SealedFile
+from safle.basics.sealed import LOG_TABLE, SealedFile, append_event, now
 from safle.errors import StoreError
 from safle.server.admission import Limits
 from safle.wire.contribution import Entry

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from safle.basics import log
-from safle.basics.log import Event, now
-from safle.basics.sealed import SealedFile
+from safle.basics import sealed
+from safle.basics.sealed import Event, SealedFile, now
 from safle.errors import SafleError, StoreError
 
 __all__ = ["LOG", "VARIABLE", "Event", "log_refusal", "now", "read_log", "site_log", "write_log"]
@@ -32,7 +31,7 @@ def read_log(path: str | os.PathLike[str]) -> list[Event]:
     ...     [row.note for row in read_log(Path(folder, "log.sqlite"))]
     ['a.stats']
     """
-    return log.read_log(path, _UNUSABLE)
+    return sealed.read_log(path, _UNUSABLE)
 
 
 def write_log(
@@ -53,8 +52,8 @@ def write_log(
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{place}: {_UNUSABLE.format(error=error)}") from error
-    with SealedFile(place, log.TABLE, message=_UNUSABLE) as file, file.transaction():
-        log.append_event(file, event, who=who or _user(), digest=digest, note=note)
+    with SealedFile(place, sealed.LOG_TABLE, message=_UNUSABLE) as file, file.transaction():
+        sealed.append_event(file, event, who=who or _user(), digest=digest, note=note)
 
 
 @contextmanager

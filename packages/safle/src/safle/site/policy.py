@@ -18,9 +18,12 @@ import hashlib
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
+import msgspec
+
+from safle.basics.settings import as_settings
 from safle.basics.toml import read_toml
 from safle.errors import PolicyRefused, SettingsError
 from safle.site.log import log_refusal, write_log
@@ -30,8 +33,8 @@ VARIABLE = "SAFLE_POLICY"
 """The environment variable that names a site's policy where no option does."""
 MODES = ("plain", "masked")
 MOST_BYTES = 1 << 20
-MOST = 1 << 62
-"""Of any number but infinity: some integers beyond are no floats."""
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Number = Annotated[float, msgspec.Meta(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,7 @@ class Verdict:
     kept: bool
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What may leave a site.
 
     Attributes
@@ -67,44 +69,28 @@ class Policy:
     safle.errors.PolicyRefused: refused by the policy's least_samples: 12; expected at least 50
     """
 
-    mode: str = "plain"
-    least_samples: int = 0
-    least_per_class: int = 0
-    most_columns_per_sample: float = math.inf
-    least_clients: int = 1
-    most_epsilon: float = math.inf
+    mode: Literal["plain", "masked"] = "plain"
+    least_samples: Count = 0
+    least_per_class: Count = 0
+    most_columns_per_sample: Number = math.inf
+    least_clients: Count = 1
+    most_epsilon: Number = math.inf
     encoders: tuple[str, ...] = ()
     keyholders: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        # Another word would let plain contributions out.
         if self.mode not in MODES:
-            raise SettingsError(f"mode {self.mode!r}; expected {' or '.join(MODES)}")
-        for field in fields(self)[1:]:
-            value = getattr(self, field.name)
-            if isinstance(field.default, tuple):
-                if not isinstance(value, tuple) or not all(isinstance(v, str) for v in value):
-                    raise SettingsError(f"{field.name} {value!r}; expected a list of texts")
-            elif type(value) not in (int, type(field.default)) or not (
-                0 <= value <= MOST or value == math.inf
-            ):
-                what = "whole number" if isinstance(field.default, int) else "number"
-                raise SettingsError(f"{field.name} {str(value)[:40]}; expected a {what} from 0")
+            raise SettingsError(f"mode is {self.mode!r}; expected {' or '.join(MODES)}")
+        for name in ("most_columns_per_sample", "most_epsilon"):
+            if math.isnan(getattr(self, name)):
+                raise SettingsError(f"{name} is not a number; expected a number from 0")
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Policy:
         """The policy in a file; `SettingsError` for anything that is not one."""
         content = read_toml(path, "a policy", most=MOST_BYTES)
-        known = [field.name for field in fields(Policy)]
-        try:
-            if unknown := [name for name in content if name not in known]:
-                raise SettingsError(f"unknown rule {unknown[0]!r}; a policy has {', '.join(known)}")
-            rules: dict[str, Any] = {
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in content.items()
-            }
-            return Policy(**rules)
-        except ValueError as error:
-            raise SettingsError(f"{path}: {error}") from error
+        return as_settings(Policy, content, where=f"{path}: ")
 
     @staticmethod
     def find(path: str | os.PathLike[str] | None = None) -> Policy | None:

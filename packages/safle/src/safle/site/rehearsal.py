@@ -26,7 +26,7 @@ from safle.encoders import Encoder
 from safle.encoders.outside import Outside
 from safle.errors import InvalidInput, SafleWarning, SettingsError
 from safle.model import Model
-from safle.site.disclosure import disclosures, name_given_away
+from safle.site.release import disclosures, name_given_away
 from safle.solver import solve
 from safle.statistics import count, triangle
 from safle.wire import encode_statistics
@@ -49,7 +49,7 @@ class Rehearsal:
     columns, numbers : of the gram, and how many sums the file holds
     bytes : of the file
     seconds : to encode, count and pack it on this machine, with kernels that are compiled
-    gives_away : what can be worked out from it, from `safle.site.disclosure`
+    gives_away : what can be worked out from it, from `safle.site.release`
     warning : the samples among it that can be worked out, in one sentence; empty if none
     """
 

@@ -1,4 +1,12 @@
-"""Release: what leaves a site, in the words of those who must agree to it."""
+"""Release: what leaves a site, and which samples can be worked out from it.
+
+The D columns of n samples are vectors of n whole numbers, and the gram tells them but for a
+rotation. If they generate all vectors of whole numbers, Z^n, then there is one way to turn them
+back, up to the order of the samples: lattice reduction finds it. They can generate Z^n only if at
+least n of them are independent, and m more of them do with probability
+1 / (zeta(m + 1) ... zeta(m + n)), were they drawn at random. Each way named here was gone:
+docs/security.md has the figures.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +15,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Histogram
 from safle.evaluation.counts import Evaluation
-from safle.site.disclosure import name_given_away
-from safle.statistics import Statistics
+from safle.statistics import Statistics, triangle
 
 if TYPE_CHECKING:
     from safle.private.round import PrivateRound
 
-
+FEW = 5
+"""Samples below which the sums of a class say much about each of them."""
+SPARE = 10
+"""Independent columns beyond the samples with which vectors at random generate all of Z^n, but for
+one time in a thousand."""
+REDUCED = 100
+"""Samples that lattice reduction was seen to work out, in minutes: docs/security.md."""
 Counted = Statistics | Histogram | Evaluation
 """What can leave a site."""
 
@@ -98,3 +113,104 @@ class Release:
             counted.fingerprint,
             name_given_away(counted),
         )
+
+
+def disclosures(statistics: Statistics) -> list[str]:
+    """What can be worked out, the surest first: sentences, each with a remedy.
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> disclosures(count(encoder, [[0.1, 0.9]], ["ill"]))[0][:25]
+    'classes with one sample: '
+    """
+    samples, counts = statistics.sample_count, statistics.class_counts
+    single, few = int((counts == 1).sum()), int(((counts > 1) & (counts < FEW)).sum())
+    told, apart = count_told_apart(statistics), count_by_class(statistics)
+    found = {
+        f"classes with one sample: {single:,}. The sums of such a class are that sample, code by "
+        "code. Leave it out, or wait until there are more": single,
+        f"classes with 2 to {FEW - 1} samples: {few:,}. The sums of such a class are close to each "
+        "of them. Leave them out, or wait until there are more": few,
+        f"samples with a code that no other has: {told:,} of {samples:,}. The products of that "
+        "code are all codes of its sample. Make an encoder whose codes more samples share "
+        "(--buckets, --group-size of 'safle encoder make'), or count more samples": told,
+        f"samples of classes with no more of them than columns that are counted by class: "
+        f"{apart:,} of {samples:,}. Each of these classes can be worked out by itself. Count more "
+        "samples, or do not count by class (by_class)": apart,
+        _say_all(statistics, others=bool(single or told or apart)): samples,
+    }
+    return [text for text, applies in found.items() if applies]
+
+
+def _say_all(statistics: Statistics, *, others: bool) -> str:
+    """What the products of all columns tell of all samples."""
+    samples, spare = statistics.sample_count, _spare_columns(statistics)
+    size = f"{samples:,} samples, {samples + spare:,} independent columns"
+    if spare < 0:
+        return (
+            f"{size}: with more samples than columns we know no way to work out "
+            f"{'the others' if others else 'any of them'}, which does not prove that there is "
+            "none. Send it only to a server that you trust"
+        )
+    remedy = (
+        "Count more samples, take fewer columns, add the file to those of others you trust before "
+        "it leaves, or send it under masks (a private sum)"
+    )
+    if spare < SPARE:
+        return (
+            f"{size}: with so few more columns than samples, all of them, some or none can be "
+            f"worked out, by chance, because codes are whole numbers (a lattice). {remedy}"
+        )
+    if samples <= REDUCED:
+        return (
+            f"{size}: all of them can be worked out exactly, because codes are whole numbers (a "
+            f"lattice). {remedy}"
+        )
+    return (
+        f"{size}: the sums determine all of them, because codes are whole numbers (a lattice). "
+        f"Up to {REDUCED} were worked out, in minutes; how long more of them take is not known. "
+        f"{remedy}"
+    )
+
+
+def name_given_away(statistics: Statistics) -> str:
+    """The samples that can be worked out, in one sentence; empty if we know of none."""
+    samples, spare = statistics.sample_count, _spare_columns(statistics)
+    columns = f"there are {samples + spare:,} independent columns"
+    if samples and spare >= SPARE:
+        if samples <= REDUCED:
+            return f"all {samples:,} samples can be worked out exactly: {columns}"
+        return f"the sums determine all {samples:,} samples: {columns}"
+    single = int((statistics.class_counts == 1).sum())
+    if found := max(single, count_told_apart(statistics), count_by_class(statistics)):
+        return (
+            f"at least {found:,} of {samples:,} samples can be worked out exactly: they have a "
+            "class or a code to themselves, or a class of few that is counted by itself"
+        )
+    if samples and spare >= 0:
+        return f"some of {samples:,} samples, or all, can be worked out by chance: {columns}"
+    return ""
+
+
+def _spare_columns(statistics: Statistics) -> int:
+    """Independent columns beyond the samples; negative if there are more samples."""
+    layout = statistics.layout
+    # The codes of an expert add up to one, as a constant column does: all of these are one column.
+    equal = layout.experts + len(layout.constants)
+    return statistics.dim - max(equal - 1, 0) - statistics.sample_count
+
+
+def count_by_class(statistics: Statistics) -> int:
+    """Samples of classes with no more of them than independent columns of their own gram."""
+    parts = statistics.by_class
+    return sum(part.sample_count for part in parts if _spare_columns(part) >= 0)
+
+
+def count_told_apart(statistics: Statistics) -> int:
+    """Samples with a code that was seen once: its row of the gram is the sample itself."""
+    once = np.flatnonzero(statistics.diagonal[: len(statistics.codes)] == 1)
+    # Rows of one sample are equal, and so are their products with numbers drawn at random.
+    drawn = np.random.default_rng(0).integers(1, 1 << 30, (statistics.dim, 1), dtype=np.int32)
+    return len(np.unique(triangle.multiply(statistics.gram.packed, statistics.dim, drawn)[once]))

@@ -71,11 +71,19 @@ def _reading(path: Path) -> Iterator[None]:
 
 # What numpy can hold; bfloat16 and the 8-bit floats are not among them.
 DTYPES: dict[str, type] = {
-    f"{letter}{bits}": np.dtype(f"{kind}{bits // 8}").type
-    for letter, kind in (("F", "f"), ("I", "i"), ("U", "u"))
-    for bits in (64, 32, 16, 8)
-    if (letter, bits) != ("F", 8)
-} | {"BOOL": np.bool_}
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "I64": np.int64,
+    "I32": np.int32,
+    "I16": np.int16,
+    "I8": np.int8,
+    "U64": np.uint64,
+    "U32": np.uint32,
+    "U16": np.uint16,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
+}
 
 
 def _read_rows(path: Path, key: str, start: int, stop: int) -> NDArray[Any]:
