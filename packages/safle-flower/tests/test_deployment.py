@@ -118,8 +118,8 @@ BREAKAGES = {
     "not the public half": lambda f: swap(f / "nodes/a/node/node.key", f / "nodes/b/node/node.key"),
     "is not the key in": lambda f: swap(f / "server/keys/a.pub", f / "server/keys/b.pub"),
     "keys/b.pub is missing": lambda f: (f / "server/keys/b.pub").unlink(),
-    "not a public key": lambda f: (f / "server/keys/b.pub").write_text("hello"),
-    "its certificate is for": lambda f: (f / "nodes/a/node/start.sh").write_text(
+    "not a public EC key": lambda f: (f / "server/keys/b.pub").write_text("hello"),
+    "its certificate is not for": lambda f: (f / "nodes/a/node/start.sh").write_text(
         (f / "nodes/a/node/start.sh").read_text().replace("127.0.0.1:18443", "elsewhere.org:18443")
     ),
     "where the server is": lambda f: (f / "nodes/a/node/start.sh").write_text("#!/bin/sh\n"),
@@ -150,6 +150,7 @@ def test_a_folder_of_something_else_is_no_deployment(tmp_path):
     [
         {"nodes": ()},
         {"nodes": ("a", "a")},
+        {"keyholders": ("a",)},
         {"nodes": ("../a",)},
         {"nodes": ("a b",)},
         {"nodes": ('a"; rm',)},
@@ -325,6 +326,21 @@ def test_a_node_is_given_no_path_but_its_inbox_and_outbox(folder, tmp_path, reco
         # Nor do its variables name the policy or the log.
         assert said[-2:] == ["", ""]
     assert len(set(ports)) == len(NAMES)
+
+
+def test_keyholders_have_nodes_that_no_round_waits_for(federation, tmp_path, recorder):
+    folder = tmp_path / "private"
+    make_folder(folder, Deployment(("a", "b"), "127.0.0.1", 18443, keyholders=("board",)))
+    shutil.copy(federation.encoder_path, folder / "server")
+    assert errors(folder) == []
+    assert {path.stem for path in (folder / "server" / "keys").iterdir()} == {"a", "b", "board"}
+    assert 'expected = "a,b"' in (folder / "server" / "app" / "pyproject.toml").read_text()
+    roles = {}
+    for place in (folder / "nodes").iterdir():
+        said = said_by(place / "node" / "start.sh", env=recorder, cwd=tmp_path)
+        config = parse_config_args([said[said.index("--node-config") + 1]])
+        roles[place.name] = config.get("role", "client")
+    assert roles == {"a": "client", "b": "client", "board": "keyholder"}
 
 
 def test_a_watcher_has_the_sites_policy_and_log_and_the_options_of_the_command(

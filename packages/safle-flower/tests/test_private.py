@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from flower_support.clients import node_with_airlock, site_app
+from flower_support.serving import RegisteredGrid
 from safle.errors import FederationError, SettingsError
 from safle.model import Model
 from safle.private import statistics_space
@@ -64,8 +65,8 @@ def keyholder(folder, name):
     return node_with_airlock(folder, name, *papers, role="keyholder")
 
 
-def play(run, nodes):
-    return serve(InProcessGrid(site_app, nodes, run.to_flat()), run)
+def play(run, nodes, kind=InProcessGrid):
+    return serve(kind(site_app, nodes, run.to_flat()), run)
 
 
 def expected(chosen):
@@ -140,6 +141,16 @@ def test_a_client_that_drops_out_costs_nothing(federation, tmp_path):
     assert sum(text.startswith("did not open the sum: with what was") for text in shown) == 2
     assert sum("would tell 1 client apart" in row["reason"] for row in refused) == 2
     assert [row["status"] for row in report["clients"]].count("kept") == 3
+
+
+def test_registered_keyholders_are_asked_though_no_contribution_is_expected_of_them(
+    federation, tmp_path
+):
+    run, nodes = federation
+    names = tuple(node["client"] for node in nodes[:4])
+    report = play(replace(run, rules=Rules(names, deadline=600)), nodes, RegisteredGrid)
+    assert [row.client for row in report.clients if row.status == "refused"] == []
+    assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(expected(PARTS))
 
 
 def test_sites_without_keys_are_named(federation, tmp_path):

@@ -94,7 +94,7 @@ def add_up_privately(
     folder = run.places.path("store")
     folder.mkdir(parents=True, exist_ok=True)
     task = MaskTask(private_round, encoder, folder)
-    counting = Round(grid, task, run.rules, progress)
+    counting = Round(grid, task, run.rules, progress, keyholders=private_round.keyholders)
     try:
         counting.run()
     finally:

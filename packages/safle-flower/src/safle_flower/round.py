@@ -80,6 +80,7 @@ class Round:
         progress: Progress | None = None,
         *,
         only: Callable[[int], bool] = lambda _node: True,
+        keyholders: Collection[str] = (),
     ) -> None:
         self._grid = grid
         self._progress = progress
@@ -96,6 +97,8 @@ class Round:
         self._unasked = True
         self._only = only
         self._keyholders: set[int] = set()
+        # Registered names that are asked, as no contribution is expected of a keyholder.
+        self._allowed = {*rules.expected, *keyholders}
 
     def may_be_keyholder(self, node: int) -> bool:
         """Whether a node has said so, or nothing yet."""
@@ -161,7 +164,7 @@ class Round:
 
         row = ClientReport(registered, report.LATE, "no answer in time", node)
         asked = _Asked(row, "", time.monotonic())
-        if registered and self._rules.expected and registered not in self._rules.expected:
+        if registered and self._rules.expected and registered not in self._allowed:
             self._settle(asked, report.REFUSED, "not among the expected clients")
             self._asked[node] = asked
             return 0

@@ -29,6 +29,7 @@ EXAMPLES = (
     "safle deploy check /opt/safle/nodes/hospital-a --connect",
     "safle deploy report results",
 )
+KEYHOLDERS = "Who opens private sums: nodes named as in the round, with nothing to send."
 LISTEN = "The server's own address to listen on; 127.0.0.1 behind a proxy or for a trial."
 PLAIN = (
     "Let plain contributions out of the sites; by default their policies let only masked ones out."
@@ -52,6 +53,7 @@ def deploy() -> None:
 @click.argument("folder", type=FOLDER, help="The folder to make.")
 @option("--host", "How nodes reach the server: a name or address.", "NAME", required=True)
 @option("--nodes", "The clients' names, all that are expected.", "A,B,C", required=True)
+@option("--keyholders", KEYHOLDERS, "D,E")
 @option("--port", "Its port.", "N", type=click.IntRange(1, 65534), default=8443)
 @option("--listen", LISTEN, "ADDRESS", default="0.0.0.0")
 @deadline_option("A round goes on after this without those that have not answered.")
@@ -61,7 +63,14 @@ def deploy() -> None:
 @empty_option
 @limit_options
 def init(
-    session: Session, /, folder: Path, host: str, nodes: str, port: int, **settings: Any
+    session: Session,
+    /,
+    folder: Path,
+    host: str,
+    nodes: str,
+    keyholders: str | None,
+    port: int,
+    **settings: Any,
 ) -> None:
     """Make keys, certificates, configuration, start scripts and systemd units.
 
@@ -71,12 +80,12 @@ def init(
     """
     from safle_flower.deployment.folder import Deployment, make_folder
 
-    names = split_names(nodes)
-    limits = chosen_limits(settings)
-    make_folder(folder, Deployment(names, host, port, limits=limits, **settings))
+    clients, holders = split_names(nodes), split_names(keyholders or "")
+    settings["limits"] = chosen_limits(settings)
+    make_folder(folder, Deployment(clients, host, port, keyholders=holders, **settings))
     facts = {
         "server": f"{folder / 'server'}, reached as {host}:{port}",
-        "nodes": ", ".join(str(folder / "nodes" / name) for name in names),
+        "nodes": ", ".join(str(folder / "nodes" / name) for name in (*clients, *holders)),
         "next": f"{folder / 'README.md'}",
     }
     session.facts(f"{folder}: deployment", facts)

@@ -36,6 +36,7 @@ class Deployment:
     Attributes
     ----------
     nodes : the clients' names; they become folders and registered names
+    keyholders : names of those who open private sums and send nothing; they have nodes as well
     host, port : how nodes reach the server: a name or an address
     listen : the server's own address to listen on
     prefix : where the folders will be on their machines; the systemd units say so
@@ -52,14 +53,15 @@ class Deployment:
     limits: Limits = field(default_factory=Limits)
     plain: bool = False
     trust_operator: bool = False
+    keyholders: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        nodes = self.nodes
-        if not nodes or len(set(nodes)) != len(nodes):
+        everybody = (*self.nodes, *self.keyholders)
+        if not self.nodes or len(set(everybody)) != len(everybody):
             raise SettingsError(
-                f"nodes {','.join(nodes)!r}; expected different names, at least one"
+                f"nodes {','.join(everybody)!r}; expected different names, at least one client"
             )
-        for name in nodes:
+        for name in everybody:
             if not _NODE_NAME.fullmatch(name):
                 raise SettingsError(
                     f"node {name!r}; expected up to 63 letters, digits, dots, dashes or "
@@ -85,6 +87,7 @@ class Deployment:
         return {
             "venv": sys.prefix,
             "count": len(self.nodes),
+            "keyholders": self.keyholders,
             "host": self.host,
             "bracketed": bracketed,
             "superlink": f"{bracketed}:{self.port}",
@@ -137,7 +140,7 @@ def make_folder(folder: Path, deployment: Deployment) -> None:
         return templates.get_template(template).render({**facts, **more})
 
     _write_server(folder / "server", deployment, render)
-    for number, name in enumerate(deployment.nodes):
+    for number, name in enumerate((*deployment.nodes, *deployment.keyholders)):
         _write_node(folder / "nodes" / name, number, deployment, render)
     (folder / "README.md").write_text(render("README.md.j2"))
     _write_script(folder / "certificates.sh", render("certificates.sh.j2"))
@@ -178,7 +181,7 @@ def _write_node(place: Path, number: int, deployment: Deployment, render: Render
     start = render("node-start.sh.j2", name=name, node_port=port)
     _write_script(place / "node" / "start.sh", start)
     _write_script(place / "site" / "watch.sh", render("watch.sh.j2", name=name))
-    (place / "site" / "data.sh").write_text(render("data.sh.j2"))
+    (place / "site" / "data.sh").write_text(render("data.sh.j2", name=name))
     (place / "site" / "policy.toml").write_text(render("policy.toml.j2"))
     _write_script(place / "users.sh", render("users.sh.j2"))
     home = f"{deployment.prefix}/nodes/{name}"
