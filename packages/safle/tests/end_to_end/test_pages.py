@@ -97,6 +97,19 @@ def test_what_is_not_run_is_still_there() -> None:
         assert any(re.match(pattern, line) for line in lines), pattern
 
 
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_files_that_a_contributor_is_sent_to_are_there(page: str) -> None:
+    core, lab = ROOT / "packages/safle", ROOT / "packages/safle-lab/src/safle_lab"
+    places = (ROOT, core, core / "src/safle", lab, *ROOT.glob("packages/*/src"))
+    quoted = " ".join(re.findall(r"`([^`\n]+)`", (ROOT / page).read_text()))
+    named = re.findall(r"[\w.-]+/[\w./-]+", quoted)
+    assert len(named) > 15
+    for path in named:
+        inside = path.removeprefix("src/")
+        made_later = re.search("NAME|GROUP", path)
+        assert made_later or any((place / inside).exists() for place in places), path
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["heads", "paper", "backbones", "differential-privacy", "experiments"]
