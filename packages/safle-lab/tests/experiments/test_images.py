@@ -1,4 +1,4 @@
-"""From images to the report in one command; tables as LaTeX."""
+"""From images to the report in one command."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from safle.evaluation import Cell, Table
-from safle_lab.report.latex import to_latex
 
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("matplotlib")
@@ -115,7 +112,6 @@ def test_one_command_goes_from_images_to_the_report(tmp_path, tiny_onnx, safle, 
     assert {line["method"] for line in result["summary"]} == {"AFL", "safle's smallest (ours)"}
     assert all(line["accuracy"] > 0.8 for line in result["summary"])
     assert "colours-tiny" in (tmp_path / "out" / "report.html").read_text()
-    assert r"\begin{tabular}" in (tmp_path / "out" / "table1.tex").read_text()
     features = sorted((tmp_path / "out" / "features").glob("*.safetensors"))
     before = [path.stat().st_mtime_ns for path in features]
     safle(*asked, "--out", tmp_path / "out")
@@ -131,13 +127,3 @@ def test_images_and_features_are_one_too_many(tmp_path, safle):
     )
 
     assert "images or their features" in printed
-
-
-def test_latex_prints_what_the_table_holds():
-    rows = [[Cell("A & B_1"), Cell("70.1 ± 0.2", "paper 80 %", strong=True)]]
-
-    text = to_latex(Table("100 % of α", ["method", "s = 2"], rows))
-
-    assert r"\caption{100 \% of $\alpha$}" in text
-    assert r"A \& B\_1 & \textbf{70.1 $\pm$ 0.2} (paper 80 \%) \\" in text
-    assert r"\begin{tabular}{lr}" in text

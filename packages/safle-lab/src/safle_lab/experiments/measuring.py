@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, recall_score, roc_auc_score
 
 from safle.demo import class_mix, partition
 from safle.encoders import Encoder
-from safle.errors import InvalidInput
+from safle.errors import InvalidInput, SettingsError
 from safle.model import Model
 from safle.statistics import Statistics
 from safle.wire import encode_statistics
@@ -135,6 +135,11 @@ def measure_unlearning(data: DataSet, cell: Cell, progress: Progress) -> Figures
     """Clients leave: their counts are taken back, or everybody else counts again."""
     task, settings, encoder = _prepare(data, cell, lambda share: progress(0.5 * share))
     holders = task.holders
+    if cell.leaving >= len(holders):
+        raise SettingsError(
+            f"unlearning: {cell.leaving} clients leave and {len(holders)} hold samples; expected "
+            "fewer: set leaving under [unlearning], or more clients under [federation]"
+        )
     order = np.random.default_rng([task.seed, 3]).permutation(len(holders))
 
     def count(chosen: NDArray[np.int64]) -> Statistics:

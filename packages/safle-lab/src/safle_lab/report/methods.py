@@ -56,7 +56,7 @@ def table1(result: Result, paper: Paper) -> Content:
             **{in_words(scenario): accuracy(scenario) for scenario in scenarios},
             **COSTS,
             "seconds": lambda row: f"{fmean(line['seconds'] for line in of_method(row)):.1f}",
-            "across scenarios": models,
+            **({"across scenarios": models} if len(scenarios) > 1 else {}),
         },
     )
     remarks = _protocol_remarks(result["rows"]) + _gap_remarks(lines, scenarios, paper)
@@ -151,12 +151,18 @@ def _gap_remarks(lines: Rows, scenarios: Sequence[str], paper: Paper) -> list[st
     return [text]
 
 
+MANY_ROUNDS = 10
+"""So many need an axis on which single rounds show as well."""
+
+
 def rounds(result: Result, _paper: Paper) -> Content:
     """Accuracy over rounds."""
     scenario = in_words(result["settings"]["rounds"]["scenario"])
-    caption = f"Accuracy after so many rounds, {scenario}; bands are deviations over seeds."
     series = draw_curves(result["rows"], 0)
-    return Content([Chart(caption, "rounds", ACCURACY, series, log_base=10)])
+    bands = "; bands are deviations over seeds" * any(len(one.deviation) for one in series)
+    caption = f"Accuracy after so many rounds, {scenario}{bands}."
+    many = max(max(one.x) for one in series) > MANY_ROUNDS
+    return Content([Chart(caption, "rounds", ACCURACY, series, log_base=10 if many else 0)])
 
 
 def communication(result: Result, _paper: Paper) -> Content:
@@ -164,12 +170,15 @@ def communication(result: Result, _paper: Paper) -> Content:
     sized = [row for row in result["rows"] if "encoder" in row]
     ordered = sorted(sized, key=lambda row: row["curve"][0][2])
     sizes = [row["curve"][0][2] / MEGA for row in ordered]
-    curve = Series("SAFLe, sizes", sizes, [100 * row["accuracy"] for row in ordered])
+    curves = draw_curves(result["rows"], 2, 1 / MEGA)
+    if ordered:
+        accuracies = [100 * row["accuracy"] for row in ordered]
+        curves.append(Series("SAFLe, sizes", sizes, accuracies))
     chart = Chart(
         "Accuracy against megabytes that a client sends and receives.",
         "MB per client",
         ACCURACY,
-        [*draw_curves(result["rows"], 2, 1 / MEGA), curve],
+        curves,
         log_base=10,
     )
     table = Table.of(

@@ -1,7 +1,4 @@
-"""A folder of results -> one HTML page that needs nothing else: no script, font or network.
-
-Beside it, the tables of every experiment as LaTeX.
-"""
+"""A folder of results -> one HTML page that needs nothing else: no script, font or network."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +6,10 @@ from typing import Any
 
 from safle.basics import atomic
 from safle.errors import InvalidInput
-from safle.evaluation import Table, draw, render_page, require_matplotlib
+from safle.evaluation import draw, render_page, require_matplotlib
 from safle_lab.experiments.running import read_result, to_toml
 from safle_lab.experiments.suite import EXPERIMENTS
 from safle_lab.report import encoders, methods
-from safle_lab.report.latex import to_latex
 from safle_lab.report.paper import Paper
 from safle_lab.report.remarks import remarks_on
 from safle_lab.report.rows import Section
@@ -34,8 +30,6 @@ MAKERS = {
 
 def write_report(folder: Path, output: Path) -> list[str]:
     """Write the page of all experiments with results in ``folder``; returns their names.
-
-    Their tables go into NAME.tex beside the page.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +ELLIPSIS
@@ -61,9 +55,6 @@ def write_report(folder: Path, output: Path) -> list[str]:
             )
     sections = [_section_of(result, folder) for result in results]
     atomic.write_text(output, render(sections, data, results[0]["versions"]))
-    for section in sections:
-        tables = [block for block in section.content.blocks if isinstance(block, Table)]
-        atomic.write_text(output.parent / f"{section.name}.tex", "\n".join(map(to_latex, tables)))
     return [section.name for section in sections]
 
 

@@ -45,5 +45,8 @@ def remarks_on(result: Result) -> list[str]:
     titles = distinct(rows, "method")
     kinds = [method.kind for method in METHODS.values() if method.title in titles]
     there = {"", *titles, *kinds, *distinct(rows, "noise")}
+    if len(distinct(result["summary"], "scenario")) < 2:
+        # Its remark compares scenarios.
+        there.discard("analytic")
     remarks = REMARKS.get(result["experiment"], {})
     return [text for needed, text in remarks.items() if needed in there]

@@ -182,6 +182,8 @@ def _draw_lines(axes: Any, chart: Chart) -> list[Any]:
         axes.set_xscale("log", base=chart.log_base)
     elif len(places) <= TICKS_SHOWN:
         axes.set_xticks(places)
+    elif all(float(place).is_integer() for place in places):
+        axes.xaxis.get_major_locator().set_params(integer=True)
     for name, place in chart.marks:
         axes.axvline(place, color="#8a8f98", linewidth=1.0, linestyle=":")
         where = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "top"}
