@@ -295,9 +295,9 @@ def test_a_refused_batch_changes_nothing(encoder, train):
     [
         ({"encoder": "quadratic"}, "unknown encoder kind"),
         ({"encoder": ["linear"]}, "unknown encoder kind"),
-        ({"units": 0}, "units 0"),
+        ({"units": 0}, "units is 0"),
         ({"buckets": 4}, "unknown setting 'buckets'"),
-        ({"encoder": "embedding", "bucketing": "fuzzy"}, "bucketing 'fuzzy'"),
+        ({"encoder": "embedding", "bucketing": "fuzzy"}, "bucketing is 'fuzzy'"),
         ({"encoder": "embedding", "buckets": 0}, "buckets"),
         ({"encoder": "embedding", "group_size": 40}, "group_size"),
         ({"encoder": "embedding", "group_size": 17, "buckets": 9}, r"2\^17"),

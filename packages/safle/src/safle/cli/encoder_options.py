@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import rich_click as click
 
+from safle.basics.settings import Setting
 from safle.cli import options as opt
 from safle.encoders.calibration import Calibration, DeclaredMoments, DeclaredRange, PublicSample
 from safle.encoders.registry import DEFAULT_KIND, kind_named, kinds
 from safle.encoders.schema import Schema
-from safle.encoders.settings import Setting
 from safle.encoders.source import check_source
 from safle.errors import TableError
 from safle.tables import open_table, read_moments, read_ranges

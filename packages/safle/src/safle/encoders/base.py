@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle.basics import atomic
+from safle.basics.settings import Setting
 from safle.basics.tensors import Arrays, write_tensors
 from safle.encoders.calibration import Calibration
 from safle.encoders.code_space import CodeSpace
@@ -26,7 +27,7 @@ from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
 from safle.encoders.outside import Ranges, as_ranges
 from safle.encoders.registry import register
 from safle.encoders.schema import Schema
-from safle.encoders.settings import Setting, Settings
+from safle.encoders.settings import Settings
 from safle.encoders.source import as_source
 from safle.errors import SettingsError
 

@@ -77,7 +77,6 @@ class RandomFeatureSettings(LinearSettings):
     by_class: bool | None = setting(
         None,
         BY_CLASS,
-        choices=(False, True),
         chosen="if 20 classes or more are declared, and 1 GB at the server holds their grams",
     )
 

@@ -100,15 +100,5 @@ def read_settings(kind: str, text: str) -> dict[str, Any]:
     """
     pairs = [pair.partition("=") for pair in text.split()]
     given = {name.replace("-", "_"): value for name, _, value in pairs}
-    declared = kind_named(kind).declared(given)
-    read: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in declared:
-            raise SettingsError(
-                f"{name} does not apply to a {kind} encoder; it has {', '.join(declared)}"
-            )
-        try:
-            read[name] = declared[name].read(value)
-        except ValueError as error:
-            raise SettingsError(f"{name}={value}: {error}") from error
-    return read
+    chosen = kind_named(kind).settings_type.of(given, texts=True).to_dict()
+    return {name: chosen[name] for name in given}
