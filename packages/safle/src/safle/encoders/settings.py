@@ -56,7 +56,7 @@ class Settings:
             choices: tuple[Any, ...] = each.metadata["choices"]
             plain = [held for held in get_args(hints[each.name]) if held is not NoneType]
             kind = Literal[choices] if choices else (plain or [hints[each.name]])[0]
-            allowed = Annotated[kind, each.metadata["meta"]]
+            allowed = Annotated[kind, each.metadata["meta"]]  # type: ignore[valid-type]
             optional = allowed | None if each.default is None else allowed
             described.append((each.name, optional, each.default))
         return msgspec.defstruct(cls.__name__, described, forbid_unknown_fields=True)
