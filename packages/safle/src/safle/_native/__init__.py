@@ -79,7 +79,8 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(64, thread_name_prefix="safle-kernel")
 
 
-os.register_at_fork(after_in_child=_pool.cache_clear)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 @cache

@@ -38,11 +38,14 @@ OPTIONS = (
     "-fvisibility=hidden",
 )
 ZIG = "ziglang>=0.13"
-
-
-def library(system: str | None = None) -> Path:
-    """Where the library for a system lies, beside the sources."""
-    return HERE / f"libsafle{SUFFIXES.get(system or platform.system(), '.so')}"
+PLATFORMS = {
+    "manylinux2014_x86_64": ("x86_64-linux-gnu.2.17", "Linux"),
+    "manylinux2014_aarch64": ("aarch64-linux-gnu.2.17", "Linux"),
+    "macosx_11_0_x86_64": ("x86_64-macos.11.0", "Darwin"),
+    "macosx_11_0_arm64": ("aarch64-macos.11.0", "Darwin"),
+    "win_amd64": ("x86_64-windows-gnu", "Windows"),
+}
+"""Of every platform that has a wheel: what the package ziglang calls it, and its system."""
 
 
 def find_compiler() -> list[str] | None:
@@ -63,42 +66,45 @@ def zig() -> list[str]:
     return [sys.executable, "-m", "ziglang", "cc"]
 
 
-def build(
-    target: Path | None = None,
-    compiler: Sequence[str] | None = None,
-    *,
-    machine: str | None = None,
-    extra: Sequence[str] = (),
-) -> Path:
-    """Compile and link the library.
+def build(folder: Path = HERE, compiler: Sequence[str] = (), *, extra: Sequence[str] = ()) -> Path:
+    """Compile the library for this machine.
 
     Parameters
     ----------
-    target : the file to write; beside the sources if None
-    compiler : the command; the system's, else the package ziglang's, if None
-    machine : the processor it is for, as `platform.machine` names it; this one if None
-    extra : further options, for sanitizers and cross-compilation
+    folder : where it is written
+    compiler : the command; if empty, the system's, else the package ziglang's
+    extra : further options, for sanitizers
     """
-    target = target or library()
-    command = [*(compiler or find_compiler() or zig()), *OPTIONS, *extra]
-    x86 = (machine or platform.machine()).lower() in ("x86_64", "amd64")
-    levels = LEVELS if x86 else {"portable": []}
-    with tempfile.TemporaryDirectory(prefix="safle-build-") as folder:
+    command = [*(compiler or find_compiler() or zig()), *extra]
+    return _build(folder, command, platform.machine(), platform.system())
+
+
+def build_for(tag: str, folder: Path) -> Path:
+    """Compile the library for a platform of `PLATFORMS`, by the package ziglang."""
+    target, system = PLATFORMS[tag]
+    return _build(folder, [*zig(), "-target", target, "-s"], target.split("-")[0], system)
+
+
+def _build(folder: Path, compiler: Sequence[str], machine: str, system: str) -> Path:
+    command = [*compiler, *OPTIONS]
+    levels = LEVELS if machine.lower() in ("x86_64", "amd64") else {"portable": []}
+    target = folder / f"libsafle{SUFFIXES.get(system, '.so')}"
+    with tempfile.TemporaryDirectory(prefix=".libsafle.", dir=folder) as scratch:
         jobs = []
         for source in SOURCES:
             for level, flags in levels.items():
-                made = Path(folder, f"{source.stem}.{level}.o")
+                made = Path(scratch, f"{source.stem}.{level}.o")
                 jobs.append(
                     [*command, *flags, f"-DLEVEL={level}", "-c", str(source), "-o", str(made)]
                 )
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(_run, jobs))
-        objects = sorted(map(str, Path(folder).glob("*.o")))
+        objects = sorted(map(str, Path(scratch).glob("*.o")))
+        linked = Path(scratch, target.name)
+        mathematics = [] if system == "Windows" else ["-lm"]
+        _run([*command, "-shared", *objects, *mathematics, "-o", str(linked)])
         # In place at once: a program that has the old one loaded keeps it.
-        half = target.with_name(f"{target.name}.{os.getpid()}")
-        mathematics = [] if target.suffix == ".dll" else ["-lm"]
-        _run([*command, "-shared", *objects, *mathematics, "-o", str(half)])
-        half.replace(target)
+        linked.replace(target)
     return target
 
 

@@ -1,21 +1,25 @@
 /* Which instruction level this processor, and its operating system, can run: 0 portable, 1 AVX2,
- * 2 AVX-512 with VNNI. */
+ * 2 AVX-512 with VNNI. By cpuid itself: __builtin_cpu_supports needs a run-time library of the
+ * compiler's, which not every compiler links into a shared library. */
 #include "native.h"
 
-
-
 #if !defined(__AVX2__)
-EXPORT int processor_level(void) {
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vnni"))
-        return 2;
-    return 1;
-#else
-    return 0;
-#endif
+#include <cpuid.h>
+
+static int all_of(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
+
+EXPORT int processor_level(void) {
+    enum { FMA = 1u << 12, SAVED_STATE = 1u << 27, AVX2 = 1u << 5, VNNI = 1u << 11 };
+    const uint32_t f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
+    uint32_t a, b, c, d, saved, unused;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !all_of(c, FMA | SAVED_STATE)) return 0;
+    /* Which registers the operating system saves: bits 1 and 2 those of AVX, 5 to 7 of AVX-512. */
+    __asm__ volatile("xgetbv" : "=a"(saved), "=d"(unused) : "c"(0));
+    if (!all_of(saved, 0x6) || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !all_of(b, AVX2)) return 0;
+    return all_of(saved, 0xE6) && all_of(b, f_dq_bw_vl) && all_of(c, VNNI) ? 2 : 1;
 }
+#else
+EXPORT int processor_level(void) { return 0; }
+#endif
 #endif
