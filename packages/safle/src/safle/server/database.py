@@ -107,6 +107,16 @@ class Database:
             )
         return facts
 
+    def fingerprint(self) -> str:
+        """Of the encoder that the store was made with."""
+        facts = self.facts()
+        if not facts:
+            raise StoreError(
+                f"{self._file.path.parent} is not a store: its making was interrupted; make it "
+                "again with 'safle store add --encoder'"
+            )
+        return facts["fingerprint"]
+
     def limits(self) -> Limits:
         """What clients may claim."""
         try:

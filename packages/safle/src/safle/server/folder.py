@@ -92,6 +92,15 @@ class Folder:
                 f"{self.path(member)}: the contribution of {member.client!r} is damaged: {error}"
             ) from error
 
+    def problem(self, member: Member) -> str:
+        """What is wrong with a member's contribution; empty if nothing is."""
+        try:
+            with self.naming(member):
+                self.read(member).multiply_out()
+        except (SafleError, OSError) as error:
+            return str(error)
+        return ""
+
     def unnamed(self, members: Iterable[Member]) -> list[Path]:
         """Our own files that are not in: those of removed clients and of crashes."""
         named = {f"{member.digest}.stats" for member in members}

@@ -78,13 +78,7 @@ class Store:
             if making is not None and not database.facts():
                 make_folder(folder, making)
                 database.create(making.fingerprint)
-            facts = database.facts()
-            if not facts:
-                raise StoreError(
-                    f"{folder} is not a store: its making was interrupted; make it again with "
-                    "'safle store add --encoder'"
-                )
-            self.files = Folder(folder, facts["fingerprint"])
+            self.files = Folder(folder, database.fingerprint())
             self.encoder, self.limits = self.files.encoder, database.limits()
             self._members = {member.client: member for member in database.members()}
             self._admission = self._admit_all(self.limits)
@@ -275,18 +269,11 @@ class Store:
 
     def problems(self, progress: Progress | None = None) -> list[str]:
         """Read everything and say what is wrong with it; nothing, if all is well."""
-        found = []
-        for member in self._each(progress):
-            try:
-                with self.files.naming(member):
-                    self.files.read(member).multiply_out()
-            except (SafleError, OSError) as error:
-                found.append(str(error))
-        found += [
+        found = [*filter(None, map(self.files.problem, self._each(progress)))]
+        return found + [
             f"{path}: no row of the database names it; the next change of the store deletes it"
             for path in self.files.unnamed(self._members.values())
         ]
-        return found
 
     def explain(self, solving: Callable[[Statistics], object]) -> str:
         """Why ``solving`` the sum of all failed: who is broken, or else who fails alone as well."""

@@ -33,16 +33,9 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Summed:
-    """A sum that was written.
+    """A sum that was written: of how many files and samples; a histogram has no classes.
 
-    Attributes
-    ----------
-    kind : "statistics", "histogram" or "evaluation counts"
-    digest : of its content
-    files : how many were added
-    samples : of all of them
-    classes : names of the classes that they have seen; none in a histogram
-    bytes : of the file
+    ``kind`` is "statistics", "histogram" or "evaluation counts", ``digest`` that of its content.
     """
 
     kind: str

@@ -41,10 +41,32 @@ class Selection:
         """The keys of the features and of the labels, the latter None if there are none."""
         self.refuse(path, *COLUMN_OPTIONS)
         present = sorted(available)
-        features_key = self._features_key(path, present)
+        pairs = _find_pairs(present)
+        if self.features_key is not None:
+            if self.split is not None:
+                raise TableError(
+                    f"{path}: split={self.split!r} and features_key={self.features_key!r} "
+                    "were both given; name the features by one of them"
+                )
+            features_key = _existing(path, self.features_key, present, "features_key")
+        elif self.split is None and "" in pairs:
+            features_key = pairs[""]
+        else:
+            features_key = pairs[self._split(path, pairs, present)]
         if self.labels_key is not None:
             return features_key, _existing(path, self.labels_key, present, "labels_key")
         return features_key, next((k for k in _partners(features_key) if k in present), None)
+
+    def _split(self, path: Path, pairs: Iterable[str], present: list[str]) -> str:
+        instead = "no splits, only " + (listed(present) or "nothing")
+        split = choose_split(path, self.split, filter(None, pairs), TableError, instead)
+        if split is None:
+            raise TableError(
+                f"{path}: has {listed(present) or 'no arrays'}; expected 'features' or "
+                "'<split>_features': name the array with --features-key KEY "
+                "(features_key= in Python)"
+            )
+        return split
 
     def passed_over(self, where: str, names: list[str]) -> set[str]:
         """Columns that are neither features nor labels."""
@@ -58,36 +80,14 @@ class Selection:
         usual = LABEL_COLUMN if self.schema is None else self.schema.label_column
         return find_label(where, self.label_column, names, usual)
 
-    def _features_key(self, path: Path, present: list[str]) -> str:
-        if self.features_key is not None:
-            if self.split is not None:
-                raise TableError(
-                    f"{path}: split={self.split!r} and features_key={self.features_key!r} "
-                    "were both given; name the features by one of them"
-                )
-            return _existing(path, self.features_key, present, "features_key")
-        plain = next((name for name, _ in _PAIRS if name in present), None)
-        if self.split is None and plain is not None:
-            return plain
-        splits = _splits(present)
-        instead = "no splits, only " + (listed(present) or "nothing")
-        split = choose_split(path, self.split, splits, TableError, instead)
-        if split is None:
-            raise TableError(
-                f"{path}: has {listed(present) or 'no arrays'}; expected 'features' or "
-                "'<split>_features': name the array with --features-key KEY "
-                "(features_key= in Python)"
-            )
-        return splits[split]
 
-
-def _splits(present: list[str]) -> dict[str, str]:
-    """Each split's name and the key of its features."""
+def _find_pairs(present: list[str]) -> dict[str, str]:
+    """Each split's name, empty without one, and the key of its features."""
     found: dict[str, str] = {}
     for name, _ in _PAIRS:
         for key in present:
-            split = key.removesuffix(f"_{name}")
-            if split not in ("", key):
+            split = "" if key == name else key.removesuffix(f"_{name}")
+            if key == name or split not in ("", key):
                 found.setdefault(split, key)
     return found
 
@@ -95,9 +95,8 @@ def _splits(present: list[str]) -> dict[str, str]:
 def _partners(features_key: str) -> list[str]:
     """Where the labels of these features may be, likeliest first."""
     for name, partner in _PAIRS:
-        prefix = features_key.removesuffix(name)
-        if prefix != features_key and (not prefix or prefix.endswith("_")):
-            return [prefix + partner]
+        if features_key == name or features_key.endswith(f"_{name}"):
+            return [features_key.removesuffix(name) + partner]
     return [partner for _, partner in _PAIRS]
 
 

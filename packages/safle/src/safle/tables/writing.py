@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -20,8 +19,6 @@ from safle.encoders.source import as_source
 from safle.errors import InvalidInput, TableError
 from safle.tables.arrays import SAMPLE_NAMES
 from safle.tables.table import check_features
-
-_ROWS_AT_ONCE = 1024
 
 
 def write_table(
@@ -84,19 +81,16 @@ def _write_safetensors(path: Path, features: NDArray[Any], labels: NDArray[Any] 
 
 
 def _write_csv(path: Path, features: NDArray[Any], labels: NDArray[Any] | None) -> None:
-    if features.dtype == np.bool_:
-        features = features.astype(np.uint8)
-    header = [f"f{at}" for at in range(features.shape[1])]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header if labels is None else [*header, LABEL_COLUMN])
-        for start in range(0, len(features), _ROWS_AT_ONCE):
-            # Python numbers: their text is exact, where numpy's is the shortest for its type.
-            rows = features[start : start + _ROWS_AT_ONCE].tolist()
-            if labels is not None:
-                ends = labels[start : start + _ROWS_AT_ONCE].tolist()
-                rows = [[*row, end] for row, end in zip(rows, ends, strict=True)]
-            writer.writerows(rows)
+    import polars as pl
+
+    # The text of a float64 is exact, that of a float32 the shortest for its type.
+    matrix = features.astype(
+        {"f": np.float64, "b": np.uint8}.get(features.dtype.kind, features.dtype)
+    )
+    frame = pl.DataFrame(matrix, [f"f{at}" for at in range(matrix.shape[1])])
+    if labels is not None:
+        frame = frame.with_columns(pl.Series(LABEL_COLUMN, labels.tolist()))
+    frame.write_csv(path)
 
 
 _WRITERS = {
