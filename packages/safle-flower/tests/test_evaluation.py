@@ -19,9 +19,9 @@ from safle.server.admission import Limits
 from safle.tables import open_table
 from safle.wire import container, encode_statistics
 from safle_flower.adapter import InProcessGrid
-from safle_flower.evaluation import EvaluationTask
 from safle_flower.server import serve
 from safle_flower.settings import Run
+from safle_flower.tasks import EvaluationTask
 from support.data_sets import fixed_data
 
 CLIENTS = "abc"

@@ -3,13 +3,12 @@
 `pull` counts the bytes of an answer while Flower assembles it, which takes a stand-in for the
 client of Flower's HTTP grid. `InProcessGrid` runs clients and server in one process, every message
 taken apart into Flower's objects and put together again as on a network, for tests and small
-runs. `find_changes` names what of this another version of Flower has changed.
+runs.
 """
 
 from __future__ import annotations
 
 import copy
-import importlib
 import itertools
 import threading
 from collections.abc import Iterable, Sequence
@@ -19,40 +18,12 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
-from safle.basics import readable
 from safle.errors import WireError
 from safle_flower.settings import Config
 
 SERVER = RUN = 1
 CLIENT_RAISED = 2
-PRIVATE_PARTS = (
-    "flwr.superlink.grid.http_grid:HttpGrid._runtime_client",
-    "flwr.superlink.grid.http_grid:RuntimeHttpClient.PullObject",
-    "flwr.supercore.inflatable.inflatable_object:get_all_nested_objects",
-    "flwr.supercore.inflatable.inflatable_utils:inflate_object_from_contents",
-    "flwr.supercore.task_identity:TaskIdentity._run_id",
-    "flwr.supercore.task_identity:TaskIdentity._task_id",
-    "flwr.supercore.task_identity:TaskIdentity._node_id",
-)
 _Packed = tuple[str, dict[str, bytes]]
-
-
-def find_changes(parts: Iterable[str] = PRIVATE_PARTS) -> list[str]:
-    """What we use of Flower's inside and this version does not have.
-
-    >>> find_changes(["flwr.serverapp:Grid.fly"])
-    ['flwr.serverapp:Grid.fly']
-    """
-    missing = []
-    for part in parts:
-        module, _, path = part.partition(":")
-        try:
-            found: Any = importlib.import_module(module)
-            for name in path.split("."):
-                found = getattr(found, name)
-        except (ImportError, AttributeError):
-            missing.append(part)
-    return missing
 
 
 class RoundOver(Exception):
@@ -101,14 +72,6 @@ def pull(grid: Grid, message_id: str, *, largest: int, over: threading.Event) ->
         grid._client = _Metered(client, largest, over)
     pulled = list(grid.pull_messages([message_id]))
     return pulled[0] if pulled else None
-
-
-def check_size(data: bytes, largest: int) -> None:
-    """The same limit where Flower keeps answers in this process and has no pieces to count."""
-    if len(data) > largest:
-        raise WireError(
-            f"the answer has {readable(len(data))}; this federation reads up to {readable(largest)}"
-        )
 
 
 class InProcessGrid(Grid):

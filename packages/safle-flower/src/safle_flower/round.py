@@ -12,15 +12,16 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from safle.errors import FederationError, SafleError
+from safle.basics import readable
+from safle.errors import FederationError, SafleError, WireError
 from safle.server import check_client
-from safle.site import airlock
 from safle_flower import messages, report
-from safle_flower.adapter import RoundOver, check_size, pull
+from safle_flower.adapter import RoundOver, pull
 from safle_flower.report import ClientReport
 from safle_flower.settings import Rules
+from safle_flower.tasks import Task
 
 if TYPE_CHECKING:
     from flwr.app import Message
@@ -45,18 +46,6 @@ ERRORS = {
     8: "its app's process died",
 }
 """Flower's error codes, in words."""
-
-
-class Task(Protocol):
-    """What clients are asked for, and who takes it."""
-
-    question: airlock.Question
-
-    def names(self) -> Collection[str]:
-        """Clients whose answers have been taken, in this run or before."""
-
-    def take(self, client: str, data: bytes) -> tuple[int, str]:
-        """Samples and digest of an answer that is taken; a `SafleError` refuses it."""
 
 
 @dataclass
@@ -234,7 +223,12 @@ class Round:
             return report.FAILED, said.reason
         if said.status == messages.KNOWN and row.client in self._kept:
             return report.KEPT, ""
-        check_size(said.data, self._rules.largest)
+        if len(said.data) > self._rules.largest:
+            # In one process Flower has no pieces that `pull` could count.
+            most = readable(self._rules.largest)
+            raise WireError(
+                f"the answer has {readable(row.bytes)}; this federation reads up to {most}"
+            )
         row.samples, row.digest = self._task.take(row.client, said.data)
         return report.ACCEPTED, ""
 

@@ -7,27 +7,33 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Collection
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safle import Histogram
-from safle.encoders import Encoder, load_encoder
-from safle.errors import FederationError, SafleError, SettingsError, SolveError
+from safle.encoders import Encoder, load_encoder, make_encoder, read_settings
+from safle.errors import EncoderMismatch, FederationError, SafleError, SettingsError, SolveError
 from safle.model import Model
-from safle.server import DATABASE, Contribution, Limits, Store
-from safle.site import airlock
+from safle.private import PrivateRound, PublicKey, StatisticsSpace
+from safle.server import DATABASE, Limits, Store
+from safle.site import LOG, write_log
 from safle.solver import solve
-from safle.statistics import Accumulator, Statistics
-from safle.wire import decode_histogram, write_statistics
+from safle.statistics import Statistics
+from safle.wire import write_statistics
 from safle_flower import messages
-from safle_flower.evaluation import COUNTS, PAGE, EvaluationTask
-from safle_flower.private import add_up_privately
 from safle_flower.report import KEPT, Report
 from safle_flower.round import Progress, Round
 from safle_flower.settings import Run
+from safle_flower.tasks import (
+    COUNTS,
+    PAGE,
+    CountTask,
+    EvaluationTask,
+    HistogramTask,
+    MaskTask,
+    RequestTask,
+)
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
@@ -37,52 +43,6 @@ MODEL, TOTAL, REPORT = "model.safetensors", "total.stats", "report.json"
 RESULTS = (MODEL, TOTAL, COUNTS, PAGE, REPORT)
 EARLIER = "earlier"
 """Where the results of the run before go when the next one begins."""
-
-
-class CountTask:
-    """Contributions: verified, kept in the store, and added up as they come."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.total: Accumulator = store.total()
-        encoder = store.encoder
-        files = {airlock.ENCODER: encoder.to_bytes()}
-        expects = {"fingerprint": encoder.fingerprint}
-        self.question = airlock.Question(airlock.COUNT, files, expects)
-
-    def names(self) -> Collection[str]:
-        return self._store.members
-
-    def take(self, client: str, data: bytes) -> tuple[int, str]:
-        kept = self._store.add(Contribution(client, data), total=self.total)
-        return kept.samples, kept.digest
-
-
-class HistogramTask:
-    """Histograms of the declared features on the declared grid, added up."""
-
-    def __init__(self, run: Run) -> None:
-        self._declared = run.calibration.declared()
-        self._limits = run.limits
-        self._names: list[str] = []
-        self.total: Histogram | None = None
-        ranges = run.calibration.ranges_file()
-        expects = {"grid": self._declared.grid.to_json()}
-        self.question = airlock.Question(airlock.HISTOGRAM, ranges, expects)
-
-    def names(self) -> Collection[str]:
-        return self._names
-
-    def take(self, client: str, data: bytes) -> tuple[int, str]:
-        if client in self._names:
-            raise FederationError(f"client {client!r} has sent its histogram already")
-        grid, features, names = self._declared
-        admit = partial(self._limits.check_grid, features=features, grid=grid)
-        histogram = decode_histogram(data, admit=admit)
-        self._limits.check_histogram(histogram, names=names)
-        self.total = histogram if self.total is None else self.total + histogram
-        self._names.append(client)
-        return histogram.sample_count, ""
 
 
 def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
@@ -103,7 +63,7 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
         encoder = _encoder(grid, run, found)
         found.encoder = encoder.fingerprint
         if run.places.round:
-            statistics = add_up_privately(grid, run, encoder, found, progress)
+            statistics = _add_up_privately(grid, run, encoder, found, progress)
             write_statistics(output / TOTAL, statistics)
             _solve(encoder, statistics, output, run, found)
             return found
@@ -184,7 +144,46 @@ def _encoder(grid: Grid, run: Run, found: Report) -> Encoder:
             f"{len(task.names())} histograms came, at least {run.rules.least} are needed: nothing "
             "to calibrate by; run again when the clients are there"
         )
-    return run.calibration.build(task.total)
+    settings = read_settings(run.calibration.kind, run.calibration.encoder_settings)
+    return make_encoder(task.total, run.calibration.kind, **settings)
+
+
+def _add_up_privately(
+    grid: Grid, run: Run, encoder: Encoder, found: Report, progress: Progress | None
+) -> Statistics:
+    """Both messages of a private round; the opened sum."""
+    operator = PublicKey.load(run.places.path("operator"))
+    private_round = PrivateRound.load(run.places.path("round").read_bytes(), operator)
+    if type(private_round.space) is not StatisticsSpace:
+        raise SettingsError(
+            "this round is not one of statistics, or opens with noise; name one of exact statistics"
+        )
+    if private_round.space.fingerprint != encoder.fingerprint:
+        raise EncoderMismatch(
+            f"the round is of encoder {private_round.space.fingerprint[:12]}…, this run's is "
+            f"{encoder.fingerprint[:12]}…: name the round's encoder"
+        )
+    folder = run.places.path("store")
+    folder.mkdir(parents=True, exist_ok=True)
+    task = MaskTask(private_round, encoder, folder)
+    counting = Round(grid, task, run.rules, progress, keyholders=private_round.keyholders)
+    try:
+        counting.run()
+    finally:
+        found.clients = counting.rows()
+    total = task.gathering.finish()
+    asking = RequestTask(total)
+    # Those who said that they are keyholders, and those who came too late to say anything.
+    rules = replace(run.rules, expected=(), clients=len(private_round.keyholders))
+    opening_round = Round(grid, asking, rules, only=counting.may_be_keyholder)
+    try:
+        opening_round.run()
+    finally:
+        found.keyholders = opening_round.rows()
+    statistics: Statistics = total.open(asking.answers.values())
+    note = f"statistics of {', '.join(total.heads)}"
+    write_log("opened", digest=total.digest, note=note, place=folder / LOG)
+    return statistics
 
 
 def _gather(gathering: Round, store: Store, found: Report) -> None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from safle import Grid, Histogram
+from msgspec import Meta
+
+from safle import Grid
 from safle.basics import as_settings, split_names
-from safle.encoders import DEFAULT_KIND, Encoder, make_encoder, read_settings
+from safle.encoders import DEFAULT_KIND
 from safle.errors import SettingsError
 from safle.server import Limits, check_client
-from safle.site import airlock
 from safle.tables import read_ranges
 
 Value = bool | int | float | str
@@ -64,23 +65,16 @@ class Rules:
     """
 
     expected: tuple[str, ...] = ()
-    clients: int = 0
-    least: int = 3
-    deadline: float = 3600.0
-    at_once: int = 16
-    largest: int = 1 << 31
+    clients: Annotated[int, Meta(ge=0)] = 0
+    least: Annotated[int, Meta(ge=1)] = 3
+    deadline: Annotated[float, Meta(gt=0)] = 3600.0
+    at_once: Annotated[int, Meta(ge=1)] = 16
+    largest: Annotated[int, Meta(ge=1)] = 1 << 31
     evaluate: bool = False
 
     def __post_init__(self) -> None:
         expected = tuple(dict.fromkeys(map(check_client, self.expected)))
         object.__setattr__(self, "expected", expected)
-        for name, least in {"clients": 0, "least": 1, "at_once": 1, "largest": 1}.items():
-            if getattr(self, name) < least:
-                raise SettingsError(
-                    f"{_key(name)}={getattr(self, name)}; expected a whole number, at least {least}"
-                )
-        if not self.deadline > 0:
-            raise SettingsError(f"deadline={self.deadline}; expected a positive number of seconds")
 
     @property
     def wanted(self) -> int:
@@ -158,22 +152,8 @@ class Calibration:
                 f"feature-count={self.feature_count}; say how many features the clients have: the "
                 "first histogram must not decide that for everybody"
             )
-        return Declared(
-            Grid(self.low, self.high, self.bins), self.feature_count, self.feature_names
-        )
-
-    def ranges_file(self) -> dict[str, bytes]:
-        """The file of ranges, which goes with the question; none where all share a grid."""
-        if not self.ranges:
-            return {}
-        path = Path(self.ranges)
-        name = airlock.RANGES_TOML if path.suffix.lower() == ".toml" else airlock.RANGES
-        return {name: path.read_bytes()}
-
-    def build(self, histogram: Histogram) -> Encoder:
-        """The encoder of the summed histograms."""
-        settings = read_settings(self.kind, self.encoder_settings)
-        return make_encoder(histogram, self.kind, **settings)
+        grid = Grid(self.low, self.high, self.bins)
+        return Declared(grid, self.feature_count, self.feature_names)
 
 
 @dataclass(frozen=True)
@@ -198,12 +178,11 @@ class Run:
             raise SettingsError(f"unknown setting {unknown[0]!r}; expected {', '.join(known)}")
         groups = {}
         for group, default in vars(Run()).items():
-            said: dict[str, Any] = {
-                name: config[_key(name)] for name in vars(default) if _key(name) in config
-            }
-            for name, value in said.items():
-                if isinstance(getattr(default, name), tuple):
-                    said[name] = split_names(str(value))
+            said: dict[str, Any] = {}
+            for name, value in vars(default).items():
+                if _key(name) in config:
+                    given = config[_key(name)]
+                    said[name] = split_names(str(given)) if isinstance(value, tuple) else given
             groups[group] = as_settings(type(default), said)
         return Run(**groups)
 

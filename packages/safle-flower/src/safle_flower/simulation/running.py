@@ -13,11 +13,11 @@ from safle.private import PrivateKey, declare_round, statistics_space
 from safle.server import Limits, count_members
 from safle.tables import Table, open_table
 from safle_flower import processes
-from safle_flower.private import SUFFIX
 from safle_flower.report import Report
 from safle_flower.server import REPORT, serve
 from safle_flower.settings import Places, Rules, Run
 from safle_flower.simulation.simulation import Simulation
+from safle_flower.tasks import SUFFIX
 
 CLIENT_APP = "safle_flower.simulation.client_app:app"
 SETTINGS = "simulation.json"

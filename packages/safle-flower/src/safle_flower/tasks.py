@@ -1,0 +1,180 @@
+"""What clients are asked for, and what becomes of their answers: counts, histograms, masked sums.
+
+A task has a question, takes answers as they come, and knows whose it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from safle import Histogram
+from safle.basics import atomic
+from safle.encoders import Encoder
+from safle.errors import FederationError
+from safle.evaluation import (
+    Evaluation,
+    Report,
+    decode_evaluation,
+    require_answers,
+    write_evaluation,
+)
+from safle.model import Model
+from safle.private import Gathering, KeyholderAnswer, Masked, MaskedSum, PrivateRound
+from safle.server import Contribution, Limits, Store
+from safle.site import LOG, airlock
+from safle.statistics import Accumulator
+from safle.wire import decode_histogram
+from safle_flower.settings import Run
+
+log = logging.getLogger("flwr")
+SUFFIX = ".masked"
+COUNTS, PAGE = "evaluation.eval", "evaluation.html"
+
+
+class Task(Protocol):
+    """What clients are asked for, and who takes it."""
+
+    question: airlock.Question
+
+    def names(self) -> Collection[str]:
+        """Clients whose answers have been taken, in this run or before."""
+
+    def take(self, client: str, data: bytes) -> tuple[int, str]:
+        """Samples and digest of an answer that is taken; a `SafleError` refuses it."""
+
+
+class CountTask:
+    """Contributions: verified, kept in the store, and added up as they come."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.total: Accumulator = store.total()
+        encoder = store.encoder
+        files = {airlock.ENCODER: encoder.to_bytes()}
+        expects = {"fingerprint": encoder.fingerprint}
+        self.question = airlock.Question(airlock.COUNT, files, expects)
+
+    def names(self) -> Collection[str]:
+        return self._store.members
+
+    def take(self, client: str, data: bytes) -> tuple[int, str]:
+        kept = self._store.add(Contribution(client, data), total=self.total)
+        return kept.samples, kept.digest
+
+
+class HistogramTask:
+    """Histograms of the declared features on the declared grid, added up."""
+
+    def __init__(self, run: Run) -> None:
+        self._declared = run.calibration.declared()
+        self._limits = run.limits
+        self._names: list[str] = []
+        self.total: Histogram | None = None
+        ranges = {}
+        if run.calibration.ranges:
+            path = Path(run.calibration.ranges)
+            toml = path.suffix.lower() == ".toml"
+            ranges[airlock.RANGES_TOML if toml else airlock.RANGES] = path.read_bytes()
+        expects = {"grid": self._declared.grid.to_json()}
+        self.question = airlock.Question(airlock.HISTOGRAM, ranges, expects)
+
+    def names(self) -> Collection[str]:
+        return self._names
+
+    def take(self, client: str, data: bytes) -> tuple[int, str]:
+        if client in self._names:
+            raise FederationError(f"client {client!r} has sent its histogram already")
+        grid, features, names = self._declared
+        admit = partial(self._limits.check_grid, features=features, grid=grid)
+        histogram = decode_histogram(data, admit=admit)
+        self._limits.check_histogram(histogram, names=names)
+        self.total = histogram if self.total is None else self.total + histogram
+        self._names.append(client)
+        return histogram.sample_count, ""
+
+
+class MaskTask:
+    """Masked contributions: checked, kept as files, and added up as they come."""
+
+    def __init__(self, private_round: PrivateRound, encoder: Encoder, folder: Path) -> None:
+        self._folder = folder
+        self.gathering = Gathering(private_round)
+        for path in sorted(folder.glob(f"*{SUFFIX}")):
+            self.gathering.add(Masked.from_bytes(path.read_bytes(), private_round))
+        files = {airlock.ENCODER: encoder.to_bytes(), airlock.ROUND: private_round.data}
+        self.question = airlock.Question(airlock.MASK, files, {"round": private_round.digest})
+
+    def names(self) -> Collection[str]:
+        return self.gathering.clients
+
+    def take(self, client: str, data: bytes) -> tuple[int, str]:
+        masked = self.gathering.receive(data, client=client, place=self._folder / LOG)
+        # A name may be anything, a file's name may not.
+        name = hashlib.sha256(client.encode()).hexdigest()
+        atomic.write_bytes(self._folder / f"{name}{SUFFIX}", data)
+        self.gathering.add(masked)
+        return 0, masked.head.payload_digest
+
+
+class RequestTask:
+    """Keyholders' answers to one request."""
+
+    def __init__(self, total: MaskedSum) -> None:
+        self._total = total
+        files = {airlock.REQUEST: total.request.to_bytes(), airlock.ROUND: total.private_round.data}
+        expects = {"round": total.private_round.digest, "request": total.digest}
+        self.question = airlock.Question(airlock.OPEN, files, expects)
+        self.answers: dict[str, KeyholderAnswer] = {}
+
+    def names(self) -> Collection[str]:
+        return list(self.answers)
+
+    def take(self, client: str, data: bytes) -> tuple[int, str]:
+        del client
+        answered = KeyholderAnswer.from_bytes(data, self._total.private_round)
+        answered.require(self._total)
+        self.answers[answered.keyholder] = answered
+        return 0, answered.request_digest
+
+
+class EvaluationTask:
+    """Evaluation counts of one model, added up as they come."""
+
+    def __init__(self, model: Model, limits: Limits) -> None:
+        self._model, self._limits = model, limits
+        files = {airlock.MODEL: model.to_bytes()}
+        self.question = airlock.Question(airlock.EVALUATE, files, {"model": model.digest})
+        self.sites: dict[str, Evaluation] = {}
+
+    def names(self) -> Collection[str]:
+        return self.sites
+
+    def take(self, client: str, data: bytes) -> tuple[int, str]:
+        if client in self.sites:
+            raise FederationError(f"client {client!r} has sent its counts already")
+        counts = decode_evaluation(data, admit=self._admit)
+        self._limits.check_samples(counts.sample_count)
+        self.sites[client] = counts
+        return counts.sample_count, ""
+
+    def _admit(self, model: str, classes: tuple[int | str, ...]) -> None:
+        require_answers(model, classes, self._model.digest, self._model.class_names)
+
+    def write(self, folder: Path) -> None:
+        """The sum, and a page of all sites; nothing where nobody has a sample."""
+        sites = {name: counts for name, counts in self.sites.items() if counts.sample_count}
+        if not sites:
+            log.warning("nobody has evaluated the model")
+            return
+        none = Evaluation.none(self._model.digest, self._model.class_names)
+        total = sum(sites.values(), start=none)
+        report = Report(total, sites)
+        write_evaluation(folder / COUNTS, total)
+        atomic.write_text(folder / PAGE, report.to_html())
+        for title, figure in report.facts().items():
+            log.info("%s: %s", title, figure)
