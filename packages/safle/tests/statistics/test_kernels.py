@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from safle import _native
+from safle.encoders import linear
 from safle.encoders.codes import Layout
-from safle.encoders.kernels import fixed_point, units
+from safle.encoders.kernels import units
 from safle.model import dense as dense_scores
 from safle.model.kernels import tables
 from safle.statistics import counting
@@ -57,7 +58,7 @@ def test_fixed_point(kind: type, root: bool, samples: int) -> None:
     features[::7] = np.finfo(kind).max
     mean, deviation = generator.random(37), generator.random(37) + 0.01
     found = np.full((samples, 40), 5, np.int16)
-    fixed_point.fix(features, mean, deviation, scale=64, root=root, dense=found)
+    linear.fix(features, mean, deviation, scale=64, root=root, dense=found)
     values = features.astype(np.float64)
     values = np.copysign(np.sqrt(np.abs(values)), values) if root else values
     with np.errstate(over="ignore"):

@@ -6,12 +6,11 @@ from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
     from safle.basics import atomic
+    from safle.basics.doors import require
     from safle.basics.memory import readable
-    from safle.basics.optional import require
+    from safle.basics.places import parse_toml, read_toml
     from safle.basics.settings import Setting, as_settings, describe, to_mapping
-    from safle.basics.spreadsheet import neutralise
-    from safle.basics.texts import printable, reason_of, split_names
-    from safle.basics.toml import parse_toml, read_toml
+    from safle.basics.texts import neutralise, printable, reason_of, split_names
 
 __all__ = [
     "Setting",

@@ -1,4 +1,4 @@
-"""Front doors: a package's public names, each imported when somebody first asks for it."""
+"""Imports when something is first needed: public names of a package, and optional packages."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from safle.errors import MissingExtra, SafleError
 
 
 def front_door(package: str) -> Callable[[str], Any]:
@@ -39,3 +41,28 @@ def front_door(package: str) -> Callable[[str], Any]:
         return getattr(importlib.import_module(homes()[name]), name)
 
     return find
+
+
+def require(module: str, requirement: str, purpose: str) -> Any:
+    """The module of an optional package; `MissingExtra` if it is not installed.
+
+    A package that is there but cannot be imported, as one that was built for another version of
+    torch, is a `SafleError` that says so.
+
+    Examples
+    --------
+    >>> require("json", "safle[plots]", "an example").loads("[1]")
+    [1]
+    >>> require("no_such_package", "safle[plots]", "an example")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    safle.errors.MissingExtra: an example needs no_such_package, which is not installed; ...
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(module.partition(".")[0], requirement, purpose) from error
+    except Exception as error:  # whatever the package does when it is imported
+        raise SafleError(
+            f"{purpose} needs {module}, which is installed but cannot be imported ({error}); "
+            "install versions that belong together, in a fresh environment"
+        ) from error

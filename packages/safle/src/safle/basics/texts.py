@@ -1,10 +1,16 @@
-"""Texts that are not ours (names, reasons, labels) as messages, tables and files show them."""
+"""Texts that are not ours as messages, tables and files show them; arguments in the wrong place."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Any, TypeVar
 
+from safle.errors import InvalidInput
+
+T = TypeVar("T")
 LONGEST_REASON = 300
+_LIVE = re.compile(r"['=+\-@\t\r\n]")
 
 
 def printable(text: object, instead: str | None = None) -> str:
@@ -50,3 +56,34 @@ def split_names(text: str) -> tuple[str, ...]:
     ('ill', 'well')
     """
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def neutralise(cell: T) -> T | str:
+    """A text that a spreadsheet would read as a formula, with an apostrophe in front.
+
+    The apostrophe itself counts as such a character, so that taking one away gives every
+    name back. Numbers stay numbers.
+
+    >>> [neutralise(cell) for cell in ("=1+1", "'quoted", "plain", -1)]
+    ["'=1+1", "''quoted", 'plain', -1]
+    """
+    return f"'{cell}" if isinstance(cell, str) and _LIVE.match(cell) else cell
+
+
+def require_type(name: str, value: Any, *kinds: type, advice: str = "") -> None:
+    """`InvalidInput` unless ``value``, the argument ``name``, is one of ``kinds``.
+
+    >>> require_type("encoder", [1.0], str)
+    Traceback (most recent call last):
+    safle.errors.InvalidInput: encoder is a list; expected str
+    """
+    if not isinstance(value, kinds):
+        expected = " or ".join(kind.__name__ for kind in kinds)
+        refuse_type(name, value, expected + (f": {advice}" if advice else ""))
+
+
+def refuse_type(name: str, value: Any, expected: str) -> None:
+    """`InvalidInput`: the argument ``name`` is not what was ``expected``."""
+    found = type(value).__name__
+    article = "an" if found[0] in "AEIOUaeiou" else "a"
+    raise InvalidInput(f"{name} is {article} {found}; expected {expected}")

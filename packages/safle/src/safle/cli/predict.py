@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from safle.basics.atomic import replacing, write_bytes
 from safle.basics.memory import readable
-from safle.basics.spreadsheet import neutralise
+from safle.basics.texts import neutralise
 from safle.cli import options as opt
 from safle.cli.facts import temperature_of
 from safle.cli.reading import advancing, open_matching

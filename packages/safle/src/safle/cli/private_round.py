@@ -14,7 +14,7 @@ from safle.cli.options import COUNT, FILE, POSITIVE, command, grid_options, opti
 from safle.cli.reading import declared_classes, declared_grid
 from safle.cli.session import Session
 from safle.encoders import load_encoder
-from safle.encoders.names import as_names
+from safle.encoders.features import as_names
 from safle.model import load_model
 from safle.private import (
     EvaluationSpace,

@@ -20,9 +20,8 @@ from safle.encoders.calibration import Calibration
 from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Codes, Layout
 from safle.encoders.encoder_file import encoder_arrays, encoder_header, read_encoder
-from safle.encoders.features import ClassName, as_class_names, as_features
+from safle.encoders.features import ClassName, as_class_names, as_features, as_names
 from safle.encoders.frames import arrange_frame
-from safle.encoders.names import as_names
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
 from safle.encoders.outside import Ranges, as_ranges
 from safle.encoders.registry import register

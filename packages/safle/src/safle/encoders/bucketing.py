@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from safle.encoders.features import as_integer
-from safle.encoders.kernels.encode import EQUALS, EXCEEDS, LEVEL
 from safle.errors import SettingsError
 
 MAX_BUCKETS = 65_536
+LEVEL, EQUALS, EXCEEDS = 0, 1, 2
+"""What a digit is of its feature's level; the kernel knows them by these numbers."""
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.encoders.features import as_features
+from safle.encoders.features import as_features, as_names
 from safle.encoders.frames import arrange_frame, frame_names
-from safle.encoders.names import as_names
 from safle.encoders.outside import Ranges
 from safle.errors import InvalidInput
 

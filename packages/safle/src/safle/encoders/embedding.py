@@ -14,9 +14,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._native import Kernel
 from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.bucketing import (
+    EXCEEDS,
+    LEVEL,
     MAX_BUCKETS,
     STRATEGIES,
     BinaryOverlap,
@@ -25,7 +28,6 @@ from safle.encoders.bucketing import (
 )
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import MAX_EMBEDDING_DIM, MAX_TABLE_SIZE, Codes, Layout
-from safle.encoders.kernels.encode import EXCEEDS, LEVEL, encode_rows
 from safle.encoders.operations import Expressed, Operations, T
 from safle.encoders.settings import MOST_SEED, Settings, setting
 from safle.encoders.shuffle import permutation
@@ -35,6 +37,23 @@ DEFAULT_BUCKETS = 8
 DEFAULT_EMBEDDING_DIM = 12_288
 DEFAULT_GROUP_LIMIT = 6
 """Tables of more than 64 rows are mostly unseen at a client's sample counts."""
+_encode_rows = Kernel(
+    "encode_rows",
+    "features f4|f8[samples, dim]",
+    "samples",
+    "dim",
+    "thresholds =features[count, dim]",
+    "count",
+    "rule",
+    "functions",
+    "sources i4[digit_count] <functions * dim",
+    "starts i8[experts + 1] <digit_count + 1",
+    "experts",
+    "radix",
+    "symbols u1|u2[samples, experts]!",
+    "digits u2[functions * dim]~",
+    pieces="(samples + 63) // 64",
+)
 
 
 @dataclass(frozen=True)
@@ -140,7 +159,7 @@ class EmbeddingEncoder(Encoder):
         layout = self.layout
         symbols = np.empty((len(features), layout.experts), layout.symbol_type)
         starts = np.minimum(np.arange(layout.experts + 1) * self.group_size, self._digit_count)
-        encode_rows(
+        _encode_rows(
             features,
             _thresholds_for(features.dtype, self.thresholds),
             self.bucketing.rule,
@@ -149,6 +168,7 @@ class EmbeddingEncoder(Encoder):
             starts,
             self.bucketing.radix,
             symbols,
+            nanoseconds=len(features) * self._digit_count,
         )
         return Codes(symbols, np.empty((len(features), 0), np.int16))
 

@@ -1,19 +1,25 @@
-"""Checks on what comes from outside: features and labels, before anything uses them."""
+"""Checks on what comes from outside: features, their names, labels, before anything uses them."""
 
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.errors import InvalidInput, SettingsError
+from safle.errors import InvalidInput, SettingsError, TableError
 
 ClassName = int | str
 MOST_WEIGHT = 1_000_000
 """Of one sample, which is counted that often: more is a mistake, or takes too long."""
+LONGEST_NAME = 200
+ADVICE = (
+    "; leave them out with --ignore NAME (ignore= in Python), but for the column of labels, which "
+    "is named with --label-column NAME (label_column=)"
+)
 
 
 def as_integer(name: str, value: Any) -> int:
@@ -161,3 +167,45 @@ def _check_name(name: ClassName) -> None:
 def is_digest(text: object) -> bool:
     """Whether this is a SHA-256 in hexadecimal digits."""
     return isinstance(text, str) and len(text) == 64 and not set(text) - set("0123456789abcdef")
+
+
+def as_names(names: Any, feature_dim: int) -> tuple[str, ...]:
+    """One name per feature, or none at all; `SettingsError` for anything else."""
+    checked = tuple(names)
+    if not checked:
+        return ()
+    if len(checked) != feature_dim or len({*checked}) != len(checked):
+        raise SettingsError(
+            f"{len(checked)} names, {len({*checked})} of them different, for {feature_dim} "
+            "features; expected a name of its own for each"
+        )
+    for name in checked:
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+            raise SettingsError(
+                f"a feature is called {str(name)[:80]!r}; expected 1 to {LONGEST_NAME} characters "
+                "that can be printed"
+            )
+    return checked
+
+
+def find_places(
+    wanted: Sequence[str], found: Sequence[str], *, where: str, advice: str = ADVICE
+) -> list[int]:
+    """Where in ``found`` each name of ``wanted`` stands; every other name must be known.
+
+    Examples
+    --------
+    >>> find_places(["age", "dose"], ["dose", "age"], where="visits.csv")
+    [1, 0]
+    """
+    twice = [name for name, times in Counter(found).items() if times > 1]
+    missing = [name for name in wanted if name not in {*found}]
+    extra = [name for name in found if name not in {*wanted}]
+    problems = {"columns that stand there twice": twice, "missing columns": missing}
+    problems["columns that the encoder does not know"] = extra
+    if any(problems.values()):
+        told = "; ".join(f"{what}: {', '.join(names)}" for what, names in problems.items() if names)
+        end = f"expected the encoder's {len(wanted)} columns{advice if extra else ''}"
+        raise TableError(f"{where}: {told}; {end}")
+    places = {name: place for place, name in enumerate(found)}
+    return [places[name] for name in wanted]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.encoders.cells import NotANumber, read_series
-from safle.encoders.names import find_places
+from safle.encoders.features import find_places
 from safle.errors import InvalidInput, SafleWarning, TableError
 
 if TYPE_CHECKING:

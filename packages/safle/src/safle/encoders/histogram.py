@@ -14,18 +14,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.basics.arguments import require_type
+from safle._native import Kernel
+from safle.basics.texts import require_type
 from safle.encoders.calibration import Vector, positive
-from safle.encoders.features import as_features, as_integer
+from safle.encoders.features import as_features, as_integer, as_names
 from safle.encoders.frames import arrange_frame, frame_names
-from safle.encoders.kernels.bins import add_to_bins
-from safle.encoders.names import as_names
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput
 
 MAX_BINS = 1 << 16
 MAX_CELLS = 1 << 26
 MAX_SAMPLES = 1 << 46
 """Times 65,536 levels, a cumulative count still fits int64."""
+_add_to_bins = Kernel(
+    "add_to_bins",
+    "features f4|f8[samples, dim]",
+    "samples",
+    "dim",
+    "low f8[dim]",
+    "rate f8[dim]",
+    "bins",
+    "counts i8[dim, bins + 2]!",
+)
 
 
 Ends = float | tuple[float, ...]
@@ -196,7 +205,8 @@ class Histogram:
                 counts = np.zeros((checked.shape[1], grid.bins + 2), np.int64)
                 _check_width(grid, counts)
                 low, rate = (np.broadcast_to(x, len(counts)) for x in (grid.low, grid.rate))
-            add_to_bins(checked, low, rate, grid.bins, counts)
+            # In bin 1 + floor((value - low) * rate), 0 below the grid, bins + 1 from its end on.
+            _add_to_bins(checked, low, rate, grid.bins, counts)
         if counts is None:
             raise InvalidInput("no features to count; expected at least one batch")
         return Histogram(grid, counts, tuple(names))

@@ -6,6 +6,9 @@ is an exact integer matrix as well. With b = 8 the rounding adds 0.1 % of a devi
 values clip at 128 deviations. With a norm clip of B deviations, a sample whose codes are
 together longer than 2^b B is shortened to that, in integers: no sample says more than
 that, which is what noise for differential privacy is measured by.
+
+Pooled activations of a network are skewed: many small values, few large ones. A square
+root (of the magnitude, with the sign kept) makes them more alike, at no cost.
 """
 
 from __future__ import annotations
@@ -18,18 +21,36 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._native import Kernel
 from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import DENSE_LIMIT, NOWHERE, WIDEST, Codes, Layout, Norm
-from safle.encoders.kernels.fixed_point import fix
-from safle.encoders.operations import Expressed, Operations, T
+from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
 from safle.encoders.settings import Settings, setting
-from safle.encoders.transform import TRANSFORMS, restored, suiting_transform, transformed_moments
 from safle.errors import SettingsError
 
+Vector = NDArray[np.float64]
+TRANSFORMS = ("none", "square-root")
+QUANTILES = 255
+"""Points of a feature's distribution that the moments of a transformed one are taken from."""
 MOST_CLIP = 1 << 20
 BY_CLASS = "Count the gram of the linear columns for each class, which the quadratic head needs."
+_NANOSECONDS = 1.5
+"""Of one feature, about."""
+_fix = Kernel(
+    "fix",
+    "features f4|f8[samples, dim]",
+    "dim",
+    "mean f8[dim]",
+    "deviation f8[dim]",
+    "scale",
+    "root",
+    "longest",
+    "dense i2[samples, width]!",
+    "width",
+    pieces="samples",
+)
 
 
 @dataclass(frozen=True)
@@ -158,3 +179,61 @@ class LinearEncoder(Encoder):
     ) -> NDArray[np.float64]:
         drawn = generator.standard_normal((samples, self.feature_dim))
         return restored(drawn * self.deviation + self.mean, str(self.settings.transform))
+
+
+def fix(
+    features: NDArray[np.floating[Any]],
+    mean: NDArray[np.float64],
+    deviation: NDArray[np.float64],
+    *,
+    scale: float,
+    root: bool,
+    longest: int = 0,
+    dense: NDArray[np.int16],
+) -> None:
+    """``dense[:, f] = round(scale * (t(x_f) - mean_f) / deviation_f)``, within int16.
+
+    Parameters
+    ----------
+    features : float32 or float64, finite, (samples, feature_dim)
+    root : whether t is the square root of the magnitude, with its sign, or nothing
+    longest : than which no row of ``dense`` is, if not 0; see `Operations.shorten`
+    dense : int16, (samples, at least feature_dim), changed in place
+    """
+    if dense.shape[1] < features.shape[1]:
+        raise ValueError(f"{features.shape[1]} features do not fit {dense.shape[1]} columns")
+    _fix(
+        features,
+        mean,
+        deviation,
+        float(scale),
+        int(root),
+        longest,
+        dense,
+        nanoseconds=_NANOSECONDS * features.size,
+    )
+
+
+def restored(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """What the transform of this name maps to ``values``, but for rounding."""
+    return np.copysign(values**2, values) if name == "square-root" else values
+
+
+def suiting_transform(calibration: Calibration) -> str:
+    """A square root of features that are never negative, as pooled activations are."""
+    never_negative = (calibration.thresholds(QUANTILES) >= 0).all()
+    return "square-root" if never_negative else "none"
+
+
+def transformed_moments(calibration: Calibration, name: str) -> tuple[Vector, Vector]:
+    """Mean and deviation of transformed features, float64, (feature_dim,) each.
+
+    Every calibration knows quantiles; those of a monotone transform are the transformed ones.
+    """
+    if name == "none":
+        return calibration.moments()
+    points = NumpyOperations().root(calibration.thresholds(QUANTILES))
+    deviation = points.std(axis=0)
+    # Rounding of the mean would give a constant feature a deviation of 1e-17.
+    varies = points.max(axis=0) > points.min(axis=0)
+    return points.mean(axis=0), np.where(varies, deviation, 1.0)

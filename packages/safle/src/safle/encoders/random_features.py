@@ -23,11 +23,16 @@ from numpy.typing import NDArray
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import MAX_EXPERTS, Codes, Layout
 from safle.encoders.kernels.units import encode_units, rows_of_terms
-from safle.encoders.linear import BY_CLASS, LinearEncoder, LinearSettings
+from safle.encoders.linear import (
+    BY_CLASS,
+    TRANSFORMS,
+    LinearEncoder,
+    LinearSettings,
+    suiting_transform,
+)
 from safle.encoders.operations import Expressed, Operations, T
 from safle.encoders.settings import MOST_SEED, setting
 from safle.encoders.shuffle import hashes
-from safle.encoders.transform import TRANSFORMS, suiting_transform
 from safle.errors import SettingsError
 
 UNITS_PER_FEATURE, MOST_UNITS = 16, 8_192

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from safle.basics.arguments import refuse_type
+from safle.basics.texts import refuse_type
 from safle.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -19,13 +19,11 @@ from typing import Any
 import numpy as np
 
 from safle.basics import atomic
-from safle.basics.places import naming
-from safle.basics.toml import read_toml
+from safle.basics.places import naming, read_toml
 from safle.encoders.calibration import DeclaredRange, Vector
 from safle.encoders.cells import MISSING
 from safle.encoders.codes import MAX_TABLE_SIZE
-from safle.encoders.features import ClassName, as_class_names
-from safle.encoders.names import LONGEST, as_names
+from safle.encoders.features import LONGEST_NAME, ClassName, as_class_names, as_names
 from safle.encoders.outside import Ranges
 from safle.errors import SettingsError
 
@@ -289,9 +287,9 @@ def _texts(where: Column | Schema, what: str, values: Iterable[Any]) -> list[str
     checked = [*values]
     called = f"column {where.name!r}: {what}" if isinstance(where, Column) else what
     for value in checked:
-        if not isinstance(value, str) or len(value) > LONGEST or not value.isprintable():
+        if not isinstance(value, str) or len(value) > LONGEST_NAME or not value.isprintable():
             raise SettingsError(
-                f"{called}: {str(value)[:80]!r}; expected printable text of at most {LONGEST} "
+                f"{called}: {str(value)[:80]!r}; expected printable text of at most {LONGEST_NAME} "
                 "characters"
             )
     if len({*checked}) < len(checked):

@@ -19,12 +19,11 @@ from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import Layout
-from safle.encoders.linear import BY_CLASS
+from safle.encoders.linear import BY_CLASS, restored, transformed_moments
 from safle.encoders.operations import Expressed, Operations, T
 from safle.encoders.random_features import RandomFeatureEncoder, RandomFeatureSettings
 from safle.encoders.schema import Schema
 from safle.encoders.settings import setting
-from safle.encoders.transform import restored, transformed_moments
 from safle.errors import SettingsError
 
 LARGEST = float(np.finfo(np.float64).max)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.basics.arguments import require_type
+from safle.basics.texts import require_type
 from safle.encoders.features import as_labels, as_weights
 from safle.errors import InvalidInput
 from safle.evaluation.counts import Evaluation, bin_log_odds, count_answers

@@ -23,8 +23,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from safle.basics import atomic
-from safle.basics.arguments import require_type
 from safle.basics.places import naming, read_capped
+from safle.basics.texts import require_type
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
 from safle.encoders.features import as_features

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle.basics import atomic
-from safle.basics.arguments import require_type
 from safle.basics.memory import require
 from safle.basics.places import naming, read_capped
+from safle.basics.texts import require_type
 from safle.encoders import Encoder
 from safle.encoders.codes import Codes
 from safle.encoders.features import ClassName

@@ -8,8 +8,7 @@ up to.
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door
-from safle.basics.optional import require
+from safle.basics.doors import front_door, require
 
 if TYPE_CHECKING:
     from safle.private.gathering import Gathering, KeyholderAnswer, MaskedSum, Request

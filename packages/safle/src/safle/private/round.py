@@ -18,9 +18,8 @@ from safle.basics.settings import as_settings
 from safle.encoders import Encoder
 from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Layout
-from safle.encoders.features import ClassName, as_class_names
+from safle.encoders.features import ClassName, as_class_names, as_names
 from safle.encoders.histogram import MAX_SAMPLES, Grid
-from safle.encoders.names import as_names
 from safle.errors import FederationError, SafleError, SettingsError, WireError
 from safle.private.keys import Hexadecimal, PrivateKey, PublicKey, PublicKeyFile, Signed, SignedHead
 from safle.private.spaces import EvaluationSpace, HistogramSpace, NoisySpace, StatisticsSpace

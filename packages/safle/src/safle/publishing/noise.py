@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics.arguments import require_type
+from safle.basics.texts import require_type
 from safle.encoders.codes import NOWHERE, WIDEST, Layout
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvalidInput, MissingExtra, SettingsError

@@ -23,8 +23,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from safle.basics.places import read_toml
 from safle.basics.settings import as_settings
-from safle.basics.toml import read_toml
 from safle.errors import PolicyRefused, SettingsError
 from safle.site.log import log_refusal, write_log
 from safle.site.release import Release

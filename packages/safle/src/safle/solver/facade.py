@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics.arguments import require_type
+from safle.basics.texts import require_type
 from safle.errors import InvalidInput
 from safle.solver.heads import HEADS, put_head
 from safle.solver.least_squares import least_squares, require_memory

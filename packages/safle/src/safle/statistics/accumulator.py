@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.basics.arguments import require_type
 from safle.basics.memory import require
-from safle.basics.texts import name_some
+from safle.basics.texts import name_some, require_type
 from safle.encoders import Encoder
 from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import Codes

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from numpy.typing import ArrayLike
 
-from safle.basics.arguments import require_type
+from safle.basics.texts import require_type
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput

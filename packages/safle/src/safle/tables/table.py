@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from safle.encoders.names import find_places
+from safle.encoders.features import find_places
 from safle.errors import InvalidInput, SafleWarning, TableError
 
 

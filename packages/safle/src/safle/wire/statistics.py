@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from safle.basics.arguments import require_type
 from safle.basics.places import StrPath, naming
+from safle.basics.texts import require_type
 from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import MAX_EXPERTS, Layout
 from safle.encoders.features import ClassName, as_class_names
