@@ -193,6 +193,14 @@ def test_settings_are_parameters():
         estimator.set_params(bucket=3)
 
 
+def test_a_refused_fit_changes_nothing(encoder, train):
+    fitted = SafleClassifier(encoder=encoder).fit(*train)
+    before = fitted.model_.digest
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.fit(np.full((4, 64), np.nan), [0, 1, 0, 1])
+    assert fitted.model_.digest == before
+
+
 def test_sparse_features_and_fractional_weights_are_refused_with_advice(encoder, train):
     X, y = train
     sparse = csr_array(X)

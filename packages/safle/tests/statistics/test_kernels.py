@@ -14,7 +14,7 @@ from safle.encoders import linear
 from safle.encoders.codes import Layout
 from safle.encoders.kernels import units
 from safle.model import dense as dense_scores
-from safle.model.kernels import tables
+from safle.model import tables
 from safle.statistics import counting
 from safle.statistics.triangle import packed_size
 

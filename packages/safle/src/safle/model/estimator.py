@@ -296,9 +296,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def _gaps(self) -> bool:
-        """Whether values may be missing."""
-        if self.__sklearn_is_fitted__():
-            return self.encoder_.gaps
+        """Whether values may be missing, where nothing was counted before."""
         if isinstance(self.encoder, Encoder):
             return self.encoder.gaps
         return self.encoder == AUTO or kind_named(self.encoder).gaps
@@ -307,22 +305,21 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None, *, reset: bool
     ) -> Batch:
         """Samples as they are counted; ``reset`` where nothing was counted before."""
-        if reset:
-            self.__dict__.pop("encoder_", None)
+        takes = self._takes(reset=reset)
         schema = self._find_schema(X) if reset else self.encoder_.schema
         if schema is None or not frame_names(X):
-            features, labels = validate_data(self, self._by_name(X), y, reset=reset, **self._takes)
+            features, labels = validate_data(self, self._by_name(X), y, reset=reset, **takes)
         else:
-            features, labels = check_X_y(arrange_frame(X, (), schema), y, **self._takes)
+            features, labels = check_X_y(arrange_frame(X, (), schema), y, **takes)
             self.n_features_in_ = schema.feature_dim
             self.feature_names_in_ = np.array(schema.names, object)
         check_classification_targets(labels)
         return Batch.of(features, labels, weights, schema)
 
-    @property
-    def _takes(self) -> dict[str, Any]:
+    def _takes(self, *, reset: bool) -> dict[str, Any]:
         """What scikit-learn checks of features."""
-        return {"dtype": _FLOATS, "ensure_all_finite": "allow-nan" if self._gaps else True}
+        gaps = self._gaps if reset else self.encoder_.gaps
+        return {"dtype": _FLOATS, "ensure_all_finite": "allow-nan" if gaps else True}
 
     def _find_schema(self, X: Any) -> Schema | None:
         if isinstance(self.encoder, Encoder):
@@ -397,7 +394,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         """The model's columns, one per class with samples, as columns of `classes_`."""
         by_schema = self.encoder_.schema is not None and frame_names(X)
         if not by_schema:
-            X = validate_data(self, self._by_name(X), reset=False, **self._takes)
+            X = validate_data(self, self._by_name(X), reset=False, **self._takes(reset=False))
         columns = method(X)
         if columns.shape[1] == len(self.classes_):
             return columns

@@ -26,11 +26,10 @@ from safle.encoders.codes import Codes
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
 from safle.model.dense import DenseScores
-from safle.model.grid import grid_exponent, on_grid
-from safle.model.kernels.tables import look_up, padded
 from safle.model.model_file import MAX_FILE_BYTES, read_model, write_model
 from safle.model.probabilities import probabilities
 from safle.model.squares import Squares
+from safle.model.tables import grid_exponent, look_up, on_grid, padded
 from safle.solver import Solution
 from safle.statistics.noisy import Privacy
 

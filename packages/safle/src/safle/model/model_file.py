@@ -20,8 +20,7 @@ from safle.encoders import Encoder
 from safle.encoders.encoder_file import encoder_arrays, encoder_header, restore_encoder
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import WireError
-from safle.model.grid import on_grid
-from safle.model.kernels.tables import MOST_BITS
+from safle.model.tables import MOST_BITS, on_grid
 from safle.solver import Solution
 from safle.solver.heads import HEADS
 from safle.solver.solution import Quadratic

@@ -1,7 +1,7 @@
-"""Scores: the sum of one table row per expert, in integers: ``_native/predict.c``.
+"""Weights on a grid, and scores of symbols: sums of one table row per expert, in integers.
 
-The weights are multiples of one power of two, `MOST_BITS` bits at most: 64 rows add up
-in 32 bits before the sum is widened.
+Weights are multiples of one power of two, `MOST_BITS` bits at most: sums of them are exact in any
+order, and 64 rows add up in 32 bits before the sum is widened (``_native/predict.c``).
 """
 
 from __future__ import annotations
@@ -55,3 +55,19 @@ def look_up(
     work = symbols.size * tables.shape[1] / LANES / 3
     _look_up(symbols, bases, tables, scores, nanoseconds=work)
     return scores
+
+
+def on_grid(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Round to multiples of a power of two, `MOST_BITS` below the largest value."""
+    exponent = grid_exponent(values)
+    # Plus zero: what rounds to nothing must not keep the sign of its last bits.
+    steps = np.rint(np.ldexp(values, -exponent))
+    return np.ldexp(steps, exponent).astype(np.float32) + np.float32(0)
+
+
+def grid_exponent(values: NDArray[np.floating[Any]]) -> int:
+    """The exponent of the power of two that `on_grid` rounds ``values`` to multiples of."""
+    # As float32, which has as many bits: a largest value that rounds up to the next
+    # power of two belongs to that one's grid, so rounded values keep their grid.
+    largest = np.float32(np.abs(values).max(initial=0.0))
+    return int(np.frexp(largest)[1]) - MOST_BITS

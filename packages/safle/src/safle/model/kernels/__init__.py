@@ -1,1 +1,0 @@
-"""The tight loops of prediction (Numba)."""
