@@ -12,15 +12,12 @@ import pytest
 pytest.importorskip("flwr")
 
 import safle
-from flower_support.clients import node_with_airlock, site_app
+from flower_support.clients import node_with_airlock, serve_sites
 from safle.encoders.schema import Column, Schema
 from safle.errors import EncoderMismatch, SettingsError
 from safle.server.admission import Limits
 from safle.tables import open_table
 from safle.wire import container, encode_statistics
-from safle_flower.adapter import InProcessGrid
-from safle_flower.server import serve
-from safle_flower.settings import Run
 from safle_flower.tasks import EvaluationTask
 from support.data_sets import fixed_data
 
@@ -46,16 +43,8 @@ def nodes(tmp_path: Path) -> list[dict[str, Any]]:
 
 
 def run_round(folder: Path, nodes: list[dict[str, Any]], **settings: Any) -> Any:
-    config = {
-        "encoder": str(folder / "encoder.safetensors"),
-        "store": str(folder / "store"),
-        "output": str(folder / "output"),
-        "clients": len(nodes),
-        "evaluate": True,
-        "deadline": 60.0,
-        **settings,
-    }
-    return serve(InProcessGrid(site_app, nodes, Run().to_flat()), Run.from_flat(config))
+    settings = {"evaluate": True, **settings}
+    return serve_sites(folder, folder / "encoder.safetensors", nodes, **settings)[0]
 
 
 def test_a_site_counts_and_tests_by_weight_and_by_its_encoders_schema(tmp_path: Path) -> None:
@@ -78,7 +67,7 @@ def test_a_site_counts_and_tests_by_weight_and_by_its_encoders_schema(tmp_path: 
     encoder = safle.load_encoder(tmp_path / "encoder.safetensors")
     table = open_table(whole, schema=encoder.schema)
     counted = safle.count(encoder, table.features, table.labels)
-    total = safle.read_statistics(tmp_path / "output/total.stats")
+    total = safle.read_statistics(tmp_path / "results/total.stats")
     assert encode_statistics(total) == encode_statistics(counted)
 
 
@@ -89,18 +78,18 @@ def test_a_test_table_that_cannot_be_read_says_its_line_alone(tmp_path: Path, no
     report = run_round(tmp_path, nodes)
     (reason,) = [row.reason for row in report.evaluation if row.reason]
     assert reason.startswith("TableError")
-    held = b"".join(file.read_bytes() for file in (tmp_path / "output").iterdir())
+    held = b"".join(file.read_bytes() for file in (tmp_path / "results").iterdir())
     assert not any(word in held for word in (b"Erika", b"Mustermann"))
 
 
 def test_counts_come_after_the_model_and_add_up(tmp_path: Path, nodes: Any) -> None:
     report = run_round(tmp_path, nodes)
     assert [row.status for row in report.evaluation] == ["accepted"] * 3
-    model = safle.load_model(tmp_path / "output/model.safetensors")
+    model = safle.load_model(tmp_path / "results/model.safetensors")
     data = fixed_data("linear")
     pooled = safle.evaluate(model, data.features[60:], np.asarray(data.labels)[60:])
-    assert safle.read_evaluation(tmp_path / "output/evaluation.eval") == pooled
-    page = (tmp_path / "output/evaluation.html").read_text()
+    assert safle.read_evaluation(tmp_path / "results/evaluation.eval") == pooled
+    page = (tmp_path / "results/evaluation.html").read_text()
     assert all(f"<th>{name}</th>" in page for name in CLIENTS)
 
 
@@ -116,7 +105,7 @@ def test_a_policy_and_a_missing_table_leave_the_model_as_it_is(tmp_path: Path, n
     assert verdicts["a"] == ("failed", "its policy refuses: least_samples")
     assert verdicts["b"] == ("failed", "this site has no data for this question")
     assert verdicts["c"][0] == "accepted"
-    assert (tmp_path / "output/model.safetensors").exists()
+    assert (tmp_path / "results/model.safetensors").exists()
     assert report.model
 
 
@@ -131,8 +120,8 @@ def test_a_policy_names_the_encoders_of_models_too(tmp_path: Path, nodes: Any) -
 
 def test_counts_of_another_model_are_not_unfolded(tmp_path: Path, nodes: Any) -> None:
     run_round(tmp_path, nodes)
-    model = safle.load_model(tmp_path / "output/model.safetensors")
-    task, honest = EvaluationTask(model, Limits()), tmp_path / "output/evaluation.eval"
+    model = safle.load_model(tmp_path / "results/model.safetensors")
+    task, honest = EvaluationTask(model, Limits()), tmp_path / "results/evaluation.eval"
     assert task.take("a", honest.read_bytes())[0] == 60
     many = container.to_bytes(
         container.EVALUATION,

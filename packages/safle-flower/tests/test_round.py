@@ -28,7 +28,7 @@ from flower_support.rounds import (
 )
 from safle.encoders import make_encoder
 from safle.encoders.histogram import Grid, Histogram
-from safle.errors import FederationError, SettingsError, StoreError
+from safle.errors import FederationError, SettingsError, SolveError, StoreError
 from safle.server.admission import Limits
 from safle.server.store import Store
 from safle.server.summing import sum_histograms
@@ -490,6 +490,17 @@ def test_wrong_settings_are_refused_before_anybody_is_asked(deployment, settings
     with pytest.raises(SettingsError, match=said):
         deployment.run(["a"], **settings)
     assert not deployment.counted
+
+
+def test_a_contribution_that_breaks_in_the_store_is_named(deployment, tmp_path, monkeypatch):
+    def break_and_fail(*_arguments, **_options):
+        for path in (tmp_path / "store" / "contributions").iterdir():
+            path.write_bytes(path.read_bytes()[:-1])
+        raise SolveError("no convergence")
+
+    monkeypatch.setattr("safle_flower.server.solve", break_and_fail)
+    with pytest.raises(SolveError, match=r"^no convergence; .*the contribution of 'a' is damaged"):
+        deployment.run(["a"])
 
 
 def test_a_failed_run_leaves_no_older_model(deployment, tmp_path):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from flower_support.clients import node_with_airlock, site_app
+from flower_support.clients import node_with_airlock, serve_sites
 from safle_flower import apps
 from safle_flower.adapter import InProcessGrid
-from safle_flower.server import serve
-from safle_flower.settings import Run
 
 SECRET = "Erika Mustermann"
 GOOD = "age,dose,label\n1,2,ill\n3,4,well\n"
@@ -25,36 +25,14 @@ TABLES = {
 class Listening(InProcessGrid):
     """Keeps every message that reaches the server."""
 
-    def __init__(self, *given) -> None:
+    def __init__(self, *given, heard=None) -> None:
         super().__init__(*given)
-        self.heard: list[str] = []
+        self.heard = [] if heard is None else heard
 
     def pull_messages(self, message_ids):
         replies = [*super().pull_messages(message_ids)]
         self.heard += [repr((reply.metadata, reply.content)) for reply in replies]
         return replies
-
-
-def run(federation, folder, place, *site):
-    """The report of a round with one good client and a site, and all that the server holds."""
-    nodes = [
-        node_with_airlock(place, "a", federation.table("a")),
-        node_with_airlock(place, "b", *site),
-    ]
-    config = {
-        "store": str(folder / "store"),
-        "output": str(folder / "results"),
-        "encoder": str(federation.encoder_path),
-        "clients": 2,
-        "deadline": 600.0,
-        "least": 1,
-    }
-    grid = Listening(site_app, nodes, Run().to_flat())
-    report = serve(grid, Run.from_flat(config))
-    files = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
-    assert grid.heard
-    held = "\n".join(grid.heard).encode() + b"".join(files) + repr(report).encode()
-    return {row.client: row for row in report.clients}["b"], held
 
 
 @pytest.mark.parametrize("place", TABLES)
@@ -64,29 +42,52 @@ def test_a_refused_table_says_its_line_and_nothing_that_stands_there(federation,
     folder.mkdir()
     (folder / "visits.csv").write_text(text)
     site = [folder / "visits.csv", *(["--weight-column", "n"] if place == "weight" else [])]
-    row, held = run(federation, tmp_path / "server", tmp_path / "sites", *site)
+    nodes = [
+        node_with_airlock(tmp_path / "sites", "a", federation.table("a")),
+        node_with_airlock(tmp_path / "sites", "b", *site),
+    ]
+    server = tmp_path / "server"
+    report, grid = serve_sites(server, federation.encoder_path, nodes, kind=Listening)
+    (row,) = [row for row in report.clients if row.client == "b"]
     assert (row.status, row.reason) == ("failed", f"{expected}; its own log says more")
+    assert grid.heard
+    held = [path.read_bytes() for path in server.rglob("*") if path.is_file()]
+    held += ["\n".join(grid.heard).encode(), repr(report).encode()]
     for part in SECRET.split():
-        assert part.encode() not in held
+        assert part.encode() not in b"".join(held)
 
 
 def test_an_error_that_nobody_foresaw_says_its_class(federation, tmp_path, caplog):
     def fail(context, asked, settings):
         raise ZeroDivisionError(SECRET)
 
-    grid = Listening(apps.make_client_app(fail), [{"client": "b"}], Run().to_flat())
-    config = {
-        "store": str(tmp_path / "store"),
-        "output": str(tmp_path / "results"),
-        "encoder": str(federation.encoder_path),
-        "clients": 1,
-        "deadline": 600.0,
-        "least": 1,
-    }
+    heard = []
+    app, encoder = apps.make_client_app(fail), federation.encoder_path
+    kind = partial(Listening, heard=heard)
     with pytest.raises(apps.FederationError):
-        serve(grid, Run.from_flat(config))
-    assert "ZeroDivisionError; its own log says more" in "".join(grid.heard)
-    assert SECRET not in "".join(grid.heard)
+        serve_sites(tmp_path, encoder, [{"client": "b"}], kind=kind, app=app)
+    assert "ZeroDivisionError; its own log says more" in "".join(heard)
+    assert SECRET not in "".join(heard)
     assert SECRET not in (tmp_path / "results" / "report.json").read_text()
     # Who may see it does.
     assert SECRET in caplog.text
+
+
+def test_a_policy_refuses_and_only_its_rule_travels(federation, tmp_path):
+    (tmp_path / "strict.toml").write_text('mode = "masked"')
+    (tmp_path / "broken.toml").write_text("modes = 1")
+    policies = {"a": tmp_path / "strict.toml", "b": tmp_path / "broken.toml"}
+    nodes = []
+    for name in federation.names:
+        words = ["--policy", policies[name]] if name in policies else []
+        nodes.append(node_with_airlock(tmp_path, name, federation.table(name), *words))
+    report, _ = serve_sites(tmp_path, federation.encoder_path, nodes)
+    rows = {row.client: row for row in report.clients}
+    refused, broken = (rows[name] for name in federation.names[:2])
+    assert (refused.status, refused.reason) == ("failed", "its policy refuses: mode")
+    # A policy that cannot be read lets nothing out.
+    assert broken.status == "failed"
+    assert broken.reason == "SettingsError; its own log says more"
+    assert sorted(report.accepted) == sorted(federation.names[2:])
+    model = (tmp_path / "results" / "model.safetensors").read_bytes()
+    assert model == federation.by_files(federation.names[2:], tmp_path)

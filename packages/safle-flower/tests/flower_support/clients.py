@@ -16,9 +16,12 @@ from safle.site.airlock import COUNT, HISTOGRAM, Airlock, Refused
 from safle.statistics import count
 from safle.tables import open_table
 from safle_flower import messages
+from safle_flower.adapter import InProcessGrid
 from safle_flower.apps import make_client_app
 from safle_flower.client import answer_from_outbox, client_name
 from safle_flower.messages import Answer
+from safle_flower.server import serve
+from safle_flower.settings import Run
 
 
 def answer_directly(context, asked, settings):
@@ -60,6 +63,21 @@ def answer_by_site(context, asked, settings):
 
 
 site_app = make_client_app(answer_by_site)
+
+
+def serve_sites(folder, encoder, nodes, *, kind=InProcessGrid, app=site_app, **settings):
+    """The report of a round whose sites answer by their own commands, and its grid."""
+    config = {
+        "store": str(folder / "store"),
+        "output": str(folder / "results"),
+        "encoder": str(encoder),
+        "clients": len(nodes),
+        "deadline": 600.0,
+        "least": 1,
+        **settings,
+    }
+    grid = kind(app, nodes, Run().to_flat())
+    return serve(grid, Run.from_flat(config)), grid
 
 
 def node_with_airlock(folder: Path, name: str, *site: object, **config: str) -> dict[str, str]:
