@@ -92,10 +92,10 @@ def _settings() -> Iterator[str]:
     )
     for name, kind in kinds().items():
         yield f"## `{name}`\n\n{kind.summary[0].upper()}{kind.summary[1:]}.\n"
-        yield "| setting | default | range | meaning |\n|---|---|---|---|"
+        yield "| setting | meaning | default; range |\n|---|---|---|"
         for setting in kind.settings_type.declared().values():
             default = setting.chosen if setting.default is None else f"`{setting.default}`"
-            yield f"| `{setting.name}` | {default} | {_range(setting)} | {setting.help} |"
+            yield f"| `{setting.name}` | {setting.help} | {default}; {_range(setting)} |"
         yield ""
     yield "## Heads\n\n`safle solve --head NAME`, `solve(total, head=NAME)`; `auto` chooses.\n"
     for head in heads.HEADS:
