@@ -16,9 +16,13 @@ from PIL import Image
 
 from safle.errors import BackboneError, SafleError
 from safle_images.backbones import Preprocessing, exporting, load_backbone
-from safle_images.backbones.exporting import export_backbone, export_named
+from safle_images.backbones.exporting import (
+    export_backbone,
+    export_named,
+    open_timm,
+    timm_preprocessing,
+)
 from safle_images.backbones.loading import external_files
-from safle_images.backbones.timm_networks import open_timm, timm_preprocessing
 
 MakeOnnx = Callable[..., Path]
 FIELDS = {"resize": 36, "crop": 32, "interpolation": "bilinear"}

@@ -16,8 +16,7 @@ from PIL import Image
 from safle.errors import ImageError
 from safle.tables import open_table
 from safle_images.backbones import Backbone, Batch, extract, load_backbone
-from safle_images.backbones.journal import Journal
-from safle_images.backbones.writing import write_features
+from safle_images.backbones.writing import Journal, write_features
 from safle_images.readers import ImageSource, Record
 
 MakeOnnx = Callable[..., Path]

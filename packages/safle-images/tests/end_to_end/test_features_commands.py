@@ -128,7 +128,7 @@ def slowly(self, pixels):
     time.sleep(0.01)
     return fit(self, pixels)
 preprocessing.Preprocessing.fit = slowly
-from safle_images.backbones.journal import Journal
+from safle_images.backbones.writing import Journal
 def watched(function):
     def journaled(*arguments):
         function(*arguments)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.cli import COUNT, FILE, Session, command, option, output, refuse_overwriting
-from safle_images.cli.options import BACKBONE, LABEL_COLUMN, running
+from safle_images.cli import BACKBONE, LABEL_COLUMN, running
 
 if TYPE_CHECKING:
     from safle_images.backbones import Backbone

@@ -83,8 +83,7 @@ def _restore_solution(encoder: Encoder, header: dict[str, Any], arrays: Arrays) 
         exponent, worth = header["exponent"], float.fromhex(header["worth"])
         squares = Quadratic(arrays["factors"], exponent, arrays["offsets"], worth)
     return Solution(
-        fingerprint=encoder.fingerprint,
-        layout=encoder.layout,
+        space=encoder.space,
         codes=codes,
         class_names=classes,
         weights=weights.astype(np.float64),

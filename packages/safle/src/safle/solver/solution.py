@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
 from safle.solver.noise import privacy_of
 from safle.solver.ridge import RidgeCurve
@@ -56,7 +55,7 @@ class Solution:
 
     Attributes
     ----------
-    fingerprint, layout : of the encoder that made the statistics
+    space : of the encoder that made the statistics
     codes : int64, (seen,), columns of the codes that have weights
     class_names : ascending
     weights : float64, (seen + dense_dim, class_count), in real units
@@ -83,8 +82,7 @@ class Solution:
     (('high', 'low'), (2, 2))
     """
 
-    fingerprint: str
-    layout: Layout
+    space: CodeSpace
     codes: NDArray[np.int64]
     class_names: tuple[ClassName, ...]
     weights: NDArray[np.float64]
@@ -105,8 +103,7 @@ class Solution:
     def of(cls, statistics: Sums, **solved: Any) -> Self:
         """What was solved, with what the statistics say of its columns and classes."""
         return cls(
-            fingerprint=statistics.fingerprint,
-            layout=statistics.layout,
+            space=statistics.space,
             codes=statistics.codes,
             class_names=statistics.class_names,
             class_counts=statistics.class_counts,
@@ -114,11 +111,6 @@ class Solution:
             sum_digest=digest_of_sum(statistics),
             **solved,
         )
-
-    @property
-    def space(self) -> CodeSpace:
-        """Of the statistics that were solved."""
-        return CodeSpace(self.fingerprint, self.layout)
 
     @property
     def sample_count(self) -> int:
@@ -129,7 +121,7 @@ class Solution:
         return (
             f"<Solution: {self.sample_count:,} samples, {len(self.class_names)} classes, "
             f"{len(self.weights):,} columns, {self.head} head, ridge {self.ridge:.4g}, "
-            f"encoder {self.fingerprint[:12]}…>"
+            f"encoder {self.space.fingerprint[:12]}…>"
         )
 
 
