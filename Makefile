@@ -34,6 +34,7 @@ test: $(VENV)/.dev
 # Three, since one mostly waits for the processes of a network.
 test-all: $(VENV)/.dev
 	$(BIN)/pytest -n 3 $(WORKERS) -m slow
+	$(BIN)/pytest -n 2 $(WORKERS) --hypothesis-profile=ci packages/safle/tests/theorems
 
 sanitize: $(VENV)/.dev
 	$(BIN)/pytest -m slow packages/safle/tests/native/test_build.py -k sanitizers

@@ -17,9 +17,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from sklearn.datasets import load_digits
 
 from safle import _native
+
+# The same examples in every run, and no deadline; `make test-all` runs the theorems with 100.
+settings.register_profile("few", settings.get_profile("ci"), max_examples=30)
+settings.load_profile("few")
 
 IMAGES = Path(__file__).with_name("safle-images") / "tests"
 LONGEST = (

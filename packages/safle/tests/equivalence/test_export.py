@@ -227,6 +227,7 @@ def test_a_pt2_file_takes_any_batch(kind, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_a_pt2_file_needs_no_safle_and_holds_no_pickle(tmp_path):
     pytest.importorskip("torch")
     features, labels = random_data()

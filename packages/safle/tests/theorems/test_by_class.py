@@ -146,7 +146,7 @@ def test_the_setting_is_a_truth_and_part_of_the_fingerprint():
     assert plain != counted
     assert Encoder.from_bytes(counted.to_bytes()) == counted
     assert read_settings("linear", "by-class=true") == {"by_class": True}
-    for wrong in ("yes", "1"):
+    for wrong in ("yes", "2"):
         with pytest.raises(SettingsError, match="true or false"):
             read_settings("linear", f"by-class={wrong}")
     with pytest.raises(SettingsError, match="true or false"):

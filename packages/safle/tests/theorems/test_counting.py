@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safle._native import use_threads
@@ -97,7 +97,6 @@ def test_batches_and_chunks_may_end_anywhere(kind, size):
 
 
 @given(data_sets(1, 40))
-@settings(max_examples=50)
 def test_both_counting_kernels_agree(drawn):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "WIDE_TABLE", 0)

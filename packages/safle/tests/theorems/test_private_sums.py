@@ -29,7 +29,7 @@ from support.private_rounds import Cast, free_entries, plain_entries, plain_mask
 
 
 @given(data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_the_opened_sum_and_its_model_are_those_of_plain_files(data):
     drawn = data.draw(data_sets(1))
     clients = data.draw(st.integers(2, 5))
