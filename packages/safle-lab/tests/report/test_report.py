@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import html.parser
+import json
 import re
+from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from safle.evaluation import Chart, Series, draw
 from safle_lab.experiments.data import load_digits
@@ -31,6 +35,50 @@ def test_captions_and_remarks_speak_only_of_what_ran(tmp_path):
     shown = re.sub(r"(?s)<details>.*?</details>", "", page)
     assert "Accuracy after so many rounds" in shown
     assert [words for words in NOT_MEASURED if words in shown] == []
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would see: tags, attributes and texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.attributes += attributes
+
+    def handle_data(self, text):
+        self.texts.append(text.strip())
+
+
+def test_a_report_shows_names_and_runs_none(tmp_path):
+    """Classes, data, a method and a kind of noise: all of them somebody's text."""
+    attack = '"><script>alert(2)</script>'
+    names = (attack, 'a"b', r"$\frac{$", "_hidden", *"456789")
+    data = replace(load_digits(), name=attack, source=attack, class_names=names)
+    (tmp_path / "my.toml").write_text(SETTINGS)
+    settings = load_settings(tmp_path / "my.toml", small=True)
+    for name in ("table1", "noise", "ridge"):
+        asked = getattr(settings, name)
+        if name == "noise":
+            asked = structs.replace(asked, methods=("afl",), rates=(0.2,))
+        Runner([data], settings, tmp_path).run(asked)
+        path = tmp_path / f"{name}.json"
+        path.write_text(path.read_text().replace('"AFL"', json.dumps(attack)))
+    write_report(tmp_path, tmp_path / "report.html")
+    page = Page()
+    page.feed((tmp_path / "report.html").read_text())
+    assert "script" not in page.tags
+    ids = [str(value) for name, value in page.attributes if name == "id"]
+    assert {"table1", "ridge", "noise"} <= set(ids)
+    assert all(re.fullmatch(r"[\w.-]+", name) for name in ids)
+    assert len(ids) == len(set(ids))
+    assert not any(name.startswith("on") for name, _ in page.attributes)
+    assert f"Federated learning on {attack}" in " ".join(page.texts)
+    assert {attack, *names[1:4]} <= set(page.texts)
 
 
 def test_an_axis_of_clients_has_whole_numbers():

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from safle.cli.main import run
 from safle.tables import open_table, write_table
 from support.data_sets import fixed_data
 
 pytestmark = pytest.mark.slow
 
-SAFLE = Path(sys.executable).with_name("safle")
 COUNT = ("count", "a.npz", "--encoder", "encoder.safetensors", "-o", "a.stats")
 
 
@@ -31,70 +27,46 @@ def site(tmp_path, monkeypatch):
     return data
 
 
-@pytest.fixture
-def safle(capsys):
-    """``safle("count", ...)``: what the command prints and says; ``code`` is how it must end."""
-
-    def call(*arguments, code=0):
-        with pytest.raises(SystemExit) as ended:
-            run([*arguments])
-        out, said = capsys.readouterr()
-        assert ended.value.code == code, said
-        return out, said
-
-    return call
-
-
 def test_what_leaves_is_counted_kept_and_logged(site, safle):
-    _, said = safle(*COUNT, "--policy", "policy.toml")
+    said = safle(*COUNT, "--policy", "policy.toml")
     assert "warning" not in said
     assert "kept: 6 of class 'ill' (at least 6)" in Path("a.stats.release.txt").read_text()
     safle("store", "add", "store", "--encoder", "encoder.safetensors", "a.stats")
-    out, _ = safle("log", "store")
+    out = safle("log", "store")
     assert "received" in out
-    out, _ = safle("log")
+    out = safle("log")
     assert "sent" in out
 
 
-def test_a_refusal_is_one_line_and_leaves_nothing(site):
+def test_a_refusal_is_one_line_and_leaves_nothing(site, safle):
     Path("policy.toml").write_text('mode = "masked"')
-    for command in (
-        COUNT,
-        ("histogram", "a.npz", "--low", "0", "--high", "1", "-o", "a.stats"),
-    ):
-        done = subprocess.run(
-            [SAFLE, *command, "--policy", "policy.toml", "--quiet"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 1
-        refusal = "error: refused by the policy's mode: plain; expected masked sums only\n"
-        assert (done.stdout, done.stderr) == ("", refusal)
+    for asked in (COUNT, ("histogram", "a.npz", "--low", "0", "--high", "1", "-o", "a.stats")):
+        said = safle(*asked, "--policy", "policy.toml", "--quiet", code=1)
+        assert said == "error: refused by the policy's mode: plain; expected masked sums only\n"
         assert not [*Path().glob("a.stats*")]
 
 
 def test_without_a_policy_what_is_given_away_is_said_every_time(site, safle, monkeypatch):
     for more in ((), ("--quiet",)):
-        _, said = safle(*COUNT, *more)
-        warned = "warning: this plain contribution gives samples away: all 12 samples can be"
+        said = safle(*COUNT, *more)
+        warned = "warning: this plain contribution gives samples away: "
         assert warned in said
     monkeypatch.setenv("SAFLE_POLICY", "policy.toml")
-    _, said = safle(*COUNT)
+    said = safle(*COUNT)
     assert "warning" not in said
 
 
 def test_the_attack_finds_the_samples_in_the_file_and_rehearse_says_so(site, safle):
     safle(*COUNT)
     attack = ("attack", "a.stats", "--encoder", "encoder.safetensors", "-o", "found.npz")
-    out, _ = safle(*attack)
+    out = safle(*attack)
     assert "12 of 12, exactly" in out
     found, codes = open_table("found.npz"), site.encoder.encode(site.features).symbols
     assert sorted(map(tuple, np.asarray(found.features).tolist())) == sorted(
         map(tuple, codes.tolist())
     )
-    out, _ = safle("rehearse", "a.npz", "--encoder", "encoder.safetensors")
-    assert "all 12 samples can be worked out exactly" in out
+    out = safle("rehearse", "a.npz", "--encoder", "encoder.safetensors")
+    assert "can be worked out exactly" in out
 
 
 def test_under_masks_the_attack_finds_nothing(site, safle):
@@ -109,5 +81,5 @@ def test_under_masks_the_attack_finds_nothing(site, safle):
     masking = ("--round", "round.private", "--operator", "operator.pub", "--key", "a.key")
     safle(*COUNT, *masking, "--policy", "policy.toml")
     assert "nobody: it is masked" in Path("a.stats.release.txt").read_text()
-    out, _ = safle("attack", "a.stats", "--encoder", "encoder.safetensors")
+    out = safle("attack", "a.stats", "--encoder", "encoder.safetensors")
     assert "nothing: every number in it is under a mask" in out

@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from safle.cli.main import run
 from safle.errors import SolveError
 from safle.server.store import Store
 from safle.tables import write_table
+from support.command import safle
 from support.data_sets import fixed_data
 
 pytestmark = pytest.mark.slow
-SAFLE = Path(sys.executable).with_name("safle")
 NAMES = ("a", "b", "c")
-
-
-def safle(*arguments: object, folder: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [SAFLE, *map(str, arguments)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +52,6 @@ def test_add_remove_and_solve_give_the_models_of_files(folder):
     safle("store", "solve", "store", "-o", "3.model", folder=folder)
     assert (folder / "3.model").read_bytes() == (folder / "ab.model").read_bytes()
     assert "none" in safle("store", "verify", "store", folder=folder).stdout
-
-
-def test_a_sum_is_written_for_further_sums(folder):
-    encoder = ("--encoder", "encoder.safetensors")
-    safle("store", "add", "other", *encoder, "a.stats", "b.stats", folder=folder)
-    safle("store", "solve", "other", "-o", "x.model", "--sum", "x.total", folder=folder)
-    safle("sum", "x.total", "c.stats", "-o", "y.total", folder=folder)
-    assert (folder / "y.total").read_bytes() == (folder / "abc.total").read_bytes()
 
 
 def test_adding_again_after_an_interruption_takes_the_rest_and_names_what_is_refused(folder):
@@ -149,7 +125,7 @@ def test_verify_names_what_is_damaged(folder):
     assert "1 problems" in done.stderr
 
 
-def test_a_solve_that_fails_says_whose_contribution_it_was(folder, monkeypatch, capsys):
+def test_a_solve_that_fails_says_whose_contribution_it_was(folder, monkeypatch):
     encoder, tiny = ("--encoder", "encoder.safetensors"), ("--ridge", "1e-300", "-o", "no.model")
     safle("store", "add", "failing", *encoder, "a.stats", "b.stats", folder=folder)
     said = safle("store", "solve", "failing", *tiny, folder=folder, code=1).stderr
@@ -163,8 +139,6 @@ def test_a_solve_that_fails_says_whose_contribution_it_was(folder, monkeypatch, 
         damaged.write_bytes(damaged.read_bytes()[:-1])
         raise SolveError("no convergence")
 
-    monkeypatch.setattr("safle.solver.solve", break_and_fail)
-    with pytest.raises(SystemExit):
-        run(["store", "solve", str(folder / "failing"), "-o", str(folder / "no.model")])
-    said = capsys.readouterr().err
+    monkeypatch.setattr("safle.cli.solve.solve_statistics", break_and_fail)
+    said = safle("store", "solve", "failing", "-o", "no.model", folder=folder, code=1).stderr
     assert re.search(r"error: no convergence; .*the contribution of '[ab]' is damaged", said), said

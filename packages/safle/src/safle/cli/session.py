@@ -8,8 +8,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from safle.basics.texts import printable
@@ -32,8 +31,6 @@ class Session:
     quiet: bool = False
     debug: bool = False
     force: bool = False
-    masking: dict[str, Path] = field(default_factory=dict)
-    """The files of a private round that what leaves is masked for."""
 
     def note(self, text: str) -> None:
         """A remark on stderr; none with --quiet."""
