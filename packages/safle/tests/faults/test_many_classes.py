@@ -32,16 +32,6 @@ def test_five_thousand_classes_are_refused_by_default(tmp_path):
         store.add(Contribution("a", data))
 
 
-def test_classes_that_come_little_by_little_are_refused_too(tmp_path):
-    encoder = fixed_encoder("linear", 2)
-    with Store.create(tmp_path / "store", encoder) as store:
-        for first in (0, 500):
-            part = of_classes(encoder, [*range(first, first + 500)])
-            store.add(Contribution(f"from {first}", encode_statistics(part)))
-        with pytest.raises(LimitExceeded, match="1,001 classes in all"):
-            store.add(Contribution("late", encode_statistics(of_classes(encoder, [1_000]))))
-
-
 def test_classes_beyond_the_limit_are_refused_before_anything_unfolds(tmp_path, monkeypatch):
     encoder = fixed_encoder("linear by class", 2)
     data = encode_statistics(of_classes(encoder, [*range(30)]))

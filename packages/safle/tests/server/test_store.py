@@ -33,12 +33,12 @@ from safle.site.log import read_log
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import encode_statistics
 from safle.wire.contribution import Contribution
-from support.data_sets import TABLE_KINDS, fixed_data, repeated
+from support.data_sets import fixed_data, repeated
 
 
-@pytest.fixture(params=TABLE_KINDS)
-def data(request):
-    return fixed_data(request.param, 60)
+@pytest.fixture
+def data():
+    return fixed_data("embedding", 60)
 
 
 @pytest.fixture
@@ -59,6 +59,7 @@ def total_bytes(store: Store) -> bytes:
 
 
 def test_the_sum_is_the_pooled_count_whatever_came_and_went(data, parts, store, tmp_path):
+    assert store.total().snapshot() == Statistics.empty(data.encoder.space)
     store.declare(Limits(allow_empty=True))
     for name, part in zip("abcd", parts, strict=True):
         store.add(Contribution(name, part))
@@ -86,14 +87,6 @@ def test_adding_keeps_the_very_bytes_and_adds_to_a_total(parts, store):
     assert path.stem == store.members["a"].digest
 
 
-def test_a_removed_client_leaves_no_file(parts, store):
-    store.add(Contribution("a", parts[0]))
-    store.add(Contribution("b", parts[1]))
-    store.remove("a")
-    (path,) = (store.folder / "contributions").iterdir()
-    assert path.read_bytes() == parts[1]
-
-
 def test_a_removal_looks_at_no_other_member(parts, store, monkeypatch):
     for name, part in zip("abc", parts, strict=False):
         store.add(Contribution(name, part))
@@ -104,7 +97,8 @@ def test_a_removal_looks_at_no_other_member(parts, store, monkeypatch):
     monkeypatch.setattr(Path, "iterdir", look)
     store.remove("b")
     monkeypatch.undo()
-    assert len([*(store.folder / "contributions").iterdir()]) == 2
+    left = {path.read_bytes() for path in (store.folder / "contributions").iterdir()}
+    assert left == {parts[0], parts[2]}
     # What the next one is held against is what a store that is opened now would find.
     with pytest.raises(DuplicateContribution):
         store.add(Contribution("b", parts[0]))
@@ -497,7 +491,3 @@ def test_the_number_of_classes_is_limited_over_all_clients(data, store):
 def test_limits_that_make_no_sense_are_refused(wrong):
     with pytest.raises((SettingsError, InvalidInput)):
         Limits(**wrong)
-
-
-def test_an_empty_store_sums_to_nothing(data, store):
-    assert store.total().snapshot() == Statistics.empty(data.encoder.space)

@@ -27,7 +27,6 @@ from safle.errors import (
 from safle.server import cluster
 from safle.server.admission import Limits
 from safle.server.summing import sum_files, sum_histograms
-from safle.statistics import count
 from safle.wire import (
     container,
     encode_statistics,
@@ -145,25 +144,6 @@ def test_limits_hold_for_every_file(folder: Path) -> None:
         sum_files([folder / "a", folder / "b"], folder / "total", limits=Limits(most_samples=49))
     with pytest.raises(LimitExceeded, match="3 classes"):
         sum_files([folder / "a"], folder / "x", limits=Limits(most_classes=2))
-
-
-@pytest.mark.slow
-def test_many_classes_are_summed_in_linear_time(tmp_path: Path) -> None:
-    encoder = fixed_encoder("linear", 2)
-    limits = Limits(most_classes=10**6)
-
-    def seconds(classes: int) -> float:
-        for name in "ab":
-            labels = np.arange(classes) + (classes if name == "b" else 0)
-            features = np.arange(2 * classes).reshape(-1, 2) % 7.0 + (name == "b")
-            write_statistics(tmp_path / name, count(encoder, features, labels))
-        begun = time.process_time()
-        sum_files([tmp_path / "a", tmp_path / "b"], tmp_path / "sum", limits=limits)
-        return time.process_time() - begun
-
-    seconds(100)
-    # Eight times the classes; a quadratic merge would take 64 times as long.
-    assert seconds(40_000) < 30 * max(seconds(5_000), 0.05)
 
 
 def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:

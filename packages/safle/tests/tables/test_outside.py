@@ -123,11 +123,3 @@ def test_an_encoder_of_ranges_for_named_features_counts_them_too(safle, tmp_path
     outside.add(np.array([[121.0, 9.0], [120.0, -1.0]]))
     assert outside.counts.tolist() == [1, 1]
     assert outside.texts()[0] == "1 of 2 values of 'age' are outside 0 to 120"
-
-
-def test_the_values_that_a_draft_leaves_out_are_no_reason_to_refuse(safle, tmp_path):
-    table = write(tmp_path / "a.csv", lambda at: at * at, samples=20)
-    safle("schema", "draft", table, "-o", tmp_path / "s.toml")
-    safle("encoder", "make", "--schema", tmp_path / "s.toml", "-o", tmp_path / "e.safetensors")
-    words = ["--encoder", tmp_path / "e.safetensors", "-o", tmp_path / "a.stats"]
-    assert "of 20 values of 'age' are outside" in safle("count", table, *words)

@@ -107,18 +107,12 @@ def test_slices_are_those_of_the_array(tables, kind, data):
         st.builds(slice, ends, ends, st.sampled_from([None, 1, 2, -3]))
         | st.integers(-ROWS, ROWS - 1)
         | st.lists(st.integers(-ROWS, ROWS - 1), max_size=5).map(lambda n: np.array(n, int))
+        | st.just(NUMBERS == 3)
     )
 
     assert np.array_equal(tables[kind].features[rows], FEATURES[rows])
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-def test_masks_and_bad_indices_are_numpys(tables, kind):
-    features = tables[kind].features
-
-    assert np.array_equal(features[NUMBERS == 3], FEATURES[NUMBERS == 3])
     with pytest.raises(IndexError):
-        features[ROWS]
+        tables[kind].features[ROWS]
 
 
 @pytest.mark.parametrize("kind", ["npz", "npy", "safetensors", "csv", "parquet", "fixed.parquet"])
@@ -148,7 +142,7 @@ def test_labels_are_optional(tmp_path, kind):
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "u1", "i4", "u8", "?", ">f4"])
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", ["npz", "npy", "safetensors", "csv", "fixed.parquet"])
 def test_every_number_type_keeps_its_values(tmp_path, kind, dtype):
     features = np.random.default_rng(2).integers(0, 2, (9, 3)).astype(dtype)
     source = features.astype(features.dtype.newbyteorder("=")) if "parquet" in kind else features

@@ -255,11 +255,7 @@ def test_label_files_that_are_not_text_or_not_there(tmp_path):
     ],
 )
 def test_csv_that_cannot_be_used(tmp_path, content, found):
-    path = text(tmp_path, content)
-
-    refuses(path, found)
-    with pytest.raises(TableError, match=found):
-        list(open_table(path).batches(1))
+    refuses(text(tmp_path, content), found)
 
 
 def test_csv_column_and_encoding(tmp_path):
@@ -288,5 +284,3 @@ def test_parquet_that_cannot_be_used(tmp_path, columns, options, found):
     pq.write_table(pa.table(columns), path)
 
     refuses(path, found, **options)
-    with pytest.raises(TableError, match=found):
-        list(open_table(path, **options).batches(1))
