@@ -115,6 +115,7 @@ def test_a_text_is_no_list_of_its_letters(tmp_path, text):
         Schema.read(tmp_path / "schema.toml")
 
 
+@pytest.mark.slow
 def test_exports_know_gaps(table):
     torch = pytest.importorskip("torch")
     from safle.model.export import to_torch
