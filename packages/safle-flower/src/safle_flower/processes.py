@@ -18,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from safle.basics import atomic
 from safle.errors import FederationError, MissingExtra
 
@@ -89,12 +91,19 @@ def running(
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     """Ask a program and its children to end; insist after a while."""
+    started: list[psutil.Process] = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        # Flower gives some of them a group of their own.
+        started = psutil.Process(process.pid).children(recursive=True)
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(SECONDS_TO_STOP)
     process.wait()
+    for child in psutil.wait_procs(started, SECONDS_TO_STOP)[1]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
 
 
 def wait_until_healthy(
