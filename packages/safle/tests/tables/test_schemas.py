@@ -103,7 +103,9 @@ def test_drafts_that_contradict_each_other_do_not_merge(other, said):
 @pytest.mark.parametrize("high", ["1" + "0" * 400, "nan", "true", "'9'", "2024-01-01"])
 def test_a_range_that_is_no_finite_number_is_refused(tmp_path, high):
     (tmp_path / "schema.toml").write_text(f"[columns.age]\nlow = 0\nhigh = {high}\n")
-    with pytest.raises(SettingsError, match=r"schema.toml: .*no finite number"):
+    with pytest.raises(
+        SettingsError, match=r"schema.toml: column 'age'.*(no finite|expected a) number"
+    ):
         Schema.read(tmp_path / "schema.toml")
 
 

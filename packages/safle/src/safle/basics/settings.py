@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -61,6 +61,12 @@ def as_settings(
     safle.errors.SettingsError: unknown setting 'bin'; expected some of bins, spacing
     """
     plain = _plain(given)
+    if is_dataclass(kind) and isinstance(plain, dict):
+        # msgspec passes over names that a dataclass does not have.
+        known = [field.name for field in fields(kind)]
+        if unknown := [name for name in plain if name not in known]:
+            expected = ", ".join(known)
+            raise error(f"{where}unknown setting {unknown[0]!r}; expected some of {expected}")
     try:
         return msgspec.convert(plain, kind, strict=not texts)
     except msgspec.ValidationError as problem:

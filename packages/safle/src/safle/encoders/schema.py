@@ -20,6 +20,7 @@ import numpy as np
 
 from safle.basics import atomic
 from safle.basics.places import naming, read_toml
+from safle.basics.settings import as_settings
 from safle.encoders.calibration import DeclaredRange, Vector
 from safle.encoders.cells import MISSING
 from safle.encoders.codes import MAX_TABLE_SIZE
@@ -32,8 +33,6 @@ MOST_LEVELS = MAX_TABLE_SIZE - 2
 LABEL_COLUMN = "label"
 LEAST = 5
 """Samples that a drafted end of a range, level or class stands for, where nobody says otherwise."""
-LISTS = {"levels", "missing", "ignore", "classes", "sparse"}
-"""What a schema gives as lists."""
 
 
 @dataclass(frozen=True)
@@ -190,14 +189,14 @@ class Schema:
     @staticmethod
     def from_json(content: Any) -> Schema:
         """The inverse of `to_json`; `SettingsError` on nonsense."""
-        try:
-            described = content["columns"]
-            if unknown := {*content} - {field.name for field in fields(Schema)}:
-                raise SettingsError(f"unknown {min(unknown)!r}; a schema has columns, missing, ...")
-            columns = tuple(Column(name, **_tuples(each)) for name, each in described.items())
-            return Schema(columns, **_tuples({k: v for k, v in content.items() if k != "columns"}))
-        except (TypeError, KeyError, AttributeError) as error:
-            raise SettingsError(f"not a schema: {error}") from error
+        described = content.get("columns") if isinstance(content, dict) else None
+        if not isinstance(described, dict) or {*map(type, described.values())} - {dict}:
+            raise SettingsError("not a schema; expected [columns.NAME] for each of its columns")
+        columns = [{**table, "name": name} for name, table in described.items()]
+        for column in columns:
+            # One at a time first: what is wrong is then said with the column's name.
+            as_settings(Column, column, where=f"column {column['name']!r}: ")
+        return as_settings(Schema, {**content, "columns": columns})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a TOML file, atomically."""
@@ -302,14 +301,6 @@ def _given(value: Column | Schema) -> dict[str, Any]:
     defaults = {field.name: field.default for field in fields(value)}
     given = {name: held for name, held in asdict(value).items() if held != defaults[name]}
     return {name: [*held] if isinstance(held, tuple) else held for name, held in given.items()}
-
-
-def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    for name in LISTS & {*values}:
-        # One text would be taken for a list of its letters.
-        if not isinstance(values[name], list):
-            raise SettingsError(f"{name} = {str(values[name])[:40]!r}; expected a list: [...]")
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
 
 
 def _toml(value: Any) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from safle.basics.places import StrPath, as_path
+from safle.basics.settings import as_settings
 from safle.encoders.code_space import CodeSpace
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvalidInput
@@ -95,9 +96,8 @@ class Entry:
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> Entry:
-        """An entry; `ValueError`, `TypeError` or `KeyError` if it is none."""
-        fields = {**content, "classes": tuple(content["classes"])}
-        return Entry(**fields)
+        """An entry; `SettingsError` or `InvalidInput` if it is none."""
+        return as_settings(Entry, content, where="the entry of a contribution: ")
 
 
 def check_client(name: object) -> str:
