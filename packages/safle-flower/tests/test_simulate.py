@@ -135,6 +135,13 @@ def test_a_failed_round_says_why_in_one_line_and_names_no_model(tmp_path, capsys
     assert bug.exc_info is not None
 
 
+@pytest.mark.parametrize("text", ["{}", '{"format": "safle-report-1"}', "[", '{"accepted": []}'])
+def test_what_is_no_report_is_not_shown_as_an_empty_one(tmp_path, text):
+    (tmp_path / "report.json").write_text(text)
+    with pytest.raises(FederationError, match="is not a report"):
+        Report.read(tmp_path / "report.json")
+
+
 def test_the_command_shows_a_table_and_no_log(folder, tmp_path):
     command = [SAFLE, "simulate", folder / "train.safetensors", "--clients", "3", "--out", tmp_path]
     command += ["--encoder", folder / "encoder.safetensors"]

@@ -9,16 +9,24 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from safle.basics import atomic, readable
 from safle.errors import FederationError
 
-FORMAT = "safle-round-1"
+FORMAT = "safle-report-1"
 ACCEPTED, KEPT, REFUSED = "accepted", "kept", "refused"
 FAILED, LATE, MISSING, KEYHOLDER = "failed", "late", "missing", "keyholder"
 """Taken in this run; taken in an earlier one; not valid; no valid answer; no answer in time;
 expected and never seen; a keyholder's node, which sends nothing."""
 IN = (ACCEPTED, KEPT)
 WELL = (*IN, KEYHOLDER)
+
+
+class _Format(msgspec.Struct, tag_field="format", tag=FORMAT):
+    """What tells a report from other files."""
+
+    accepted: list[str]
 
 
 @dataclass
@@ -117,14 +125,12 @@ class Report:
     def read(path: Path) -> Report:
         """A report file of our own; `FederationError` if there is none."""
         try:
-            content = json.loads(path.read_text())
-            del content["format"], content["accepted"]
-            for name in ("clients", "calibration", "keyholders", "evaluation"):
-                content[name] = [ClientReport(**row) for row in content[name]]
-            return Report(**content)
+            data = path.read_bytes()
+            msgspec.json.decode(data, type=_Format)
+            return msgspec.json.decode(data, type=Report)
         except FileNotFoundError:
             raise FederationError(
                 f"{path}: no report; the run ended before its round was over: see its log"
             ) from None
-        except (ValueError, TypeError, KeyError) as error:
+        except msgspec.DecodeError as error:
             raise FederationError(f"{path} is not a report: {error}") from error

@@ -185,14 +185,7 @@ def _read(path: Path, form: type[F]) -> F:
 
 @dataclass(frozen=True)
 class SignedHead:
-    """What a party says of a payload, and its signature.
-
-    >>> key = PrivateKey.new("hospital-a")
-    >>> head = SignedHead.sign(key, "masked", b"payload", round="...")
-    >>> head.check(key.public, "masked")
-    >>> head.fields["round"]
-    '...'
-    """
+    """What a party says of a payload, and its signature."""
 
     fields: Mapping[str, Any]
     signature: bytes
@@ -243,13 +236,7 @@ class SignedHead:
 
 @dataclass(frozen=True)
 class Signed:
-    """A file whose payload is still folded: whoever reads it checks head and size first.
-
-    >>> key = PrivateKey.new("hospital-a")
-    >>> data = SignedHead.sign(key, "masked", b"payload").to_bytes(container.MASKED, b"payload")
-    >>> Signed.read(data, container.MASKED).unfold(most=7)
-    b'payload'
-    """
+    """A file whose payload is still folded: whoever reads it checks head and size first."""
 
     head: SignedHead
     opened: container.Container
