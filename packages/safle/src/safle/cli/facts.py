@@ -59,8 +59,7 @@ def contribution_facts(sent: Rehearsal, *, about: str = "") -> Facts:
     )
     return {
         "sends": f"{about}{readable(sent.bytes)}, once: {sent.numbers:,} sums over its samples",
-        "takes": f"{sent.seconds:.1f} s to encode, count and pack features here, once kernels are "
-        "compiled",
+        "takes": f"{sent.seconds:.1f} s to encode, count and pack features here",
         "says": "how many samples each class has, sums of columns and of products of two columns",
         "hides": hidden,
     }

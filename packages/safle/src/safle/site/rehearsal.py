@@ -48,7 +48,7 @@ class Rehearsal:
     ----------
     columns, numbers : of the gram, and how many sums the file holds
     bytes : of the file
-    seconds : to encode, count and pack it on this machine, with kernels that are compiled
+    seconds : to encode, count and pack it on this machine
     gives_away : what can be worked out from it, from `safle.site.release`
     warning : the samples among it that can be worked out, in one sentence; empty if none
     """
