@@ -19,9 +19,8 @@ from safle.encoders.features import as_features
 from safle.encoders.histogram import Histogram
 from safle.errors import InvalidInput
 from safle.site.counting import Counts, count_blocks, naming_batch
-from safle.site.files import kind_for
 from safle.site.policy import Policy, warning_of
-from safle.site.release import Release
+from safle.site.release import Release, kind_for
 from safle.site.sheet import write_release
 from safle.tables import Table, open_table
 from safle.wire import container

@@ -20,10 +20,9 @@ from safle.errors import TableError
 from safle.model import load_model
 from safle.model.estimator import SafleClassifier
 from safle.server import DATABASE
-from safle.site.files import FILE_KINDS
 from safle.site.log import LOG, read_log, site_log
 from safle.site.rehearsal import rehearse
-from safle.site.release import disclosures, name_given_away
+from safle.site.release import FILE_KINDS, disclosures, name_given_away
 from safle.tables import open_table
 from safle.wire import Contribution, container
 

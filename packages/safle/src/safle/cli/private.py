@@ -26,8 +26,8 @@ from safle.cli.session import Session
 from safle.errors import FederationError
 from safle.private import History, KeyholderAnswer, MaskedSum, PrivateKey, Request, keyholder
 from safle.private.gathering import gather_files
-from safle.site.files import kind_for
 from safle.site.log import write_log
+from safle.site.release import kind_for
 from safle.wire import container
 
 ROUND = "--round round.private --operator operator.pub"

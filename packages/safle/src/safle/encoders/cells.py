@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,7 @@ from safle.errors import TableError
 if TYPE_CHECKING:
     from polars import Series
 
-    from safle.encoders.schema import Column
+    from safle.encoders.schema import Column, Schema
 
 MISSING = ("", "NA", "N/A", "NaN", "null", "?")
 """What stands for a value that is missing, in any case, where a schema does not say otherwise."""
@@ -33,6 +33,26 @@ class NotANumber(ValueError):
     def __init__(self, row: int, advice: str) -> None:
         super().__init__(advice)
         self.row, self.advice = row, advice
+        self.column = ""
+
+
+def read_schema(
+    held: Callable[[str], Series], rows: int, schema: Schema, absent: Collection[str]
+) -> NDArray[np.float64]:
+    """The columns that a schema declares, float64, (rows, feature_dim); NaN where ``absent``.
+
+    ``held`` gives a column by its name. `NotANumber` for the first cell that is none.
+    """
+    matrix = np.full((rows, schema.feature_dim), np.nan)
+    for at, column in enumerate(schema.columns):
+        if column.name in absent:
+            continue
+        try:
+            matrix[:, at] = read_series(held(column.name), column, schema.missing)
+        except NotANumber as error:
+            error.column = column.name
+            raise
+    return matrix
 
 
 def as_texts(column: Series) -> Series:

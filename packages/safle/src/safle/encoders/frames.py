@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.cells import NotANumber, read_series
+from safle.encoders.cells import NotANumber, read_schema
 from safle.encoders.features import find_places
 from safle.errors import InvalidInput, SafleWarning, TableError
 
@@ -141,23 +141,15 @@ def _by_schema(features: Any, found: Sequence[str], schema: Schema) -> NDArray[n
     known = [name for name in found if name not in others]
     try:
         absent = absent_columns(schema, known, where=WHERE, advice=DROP)
+        columns = {name: as_series(features[name], name) for name in schema.names if name in known}
+        return read_schema(columns.__getitem__, len(features), schema, absent)
+    except NotANumber as error:
+        raise InvalidInput(
+            f"{WHERE}: row {error.row}, column {error.column!r} is no number; expected one"
+            f"{error.advice}: correct or drop it"
+        ) from None
     except TableError as error:
         raise InvalidInput(str(error)) from None
-    matrix = np.full((len(features), schema.feature_dim), np.nan)
-    for at, column in enumerate(schema.columns):
-        if column.name in absent:
-            continue
-        try:
-            held = as_series(features[column.name], column.name)
-            matrix[:, at] = read_series(held, column, schema.missing)
-        except NotANumber as error:
-            raise InvalidInput(
-                f"{WHERE}: row {error.row}, column {column.name!r} is no number; expected one"
-                f"{error.advice}: correct or drop it"
-            ) from None
-        except TableError as error:
-            raise InvalidInput(f"{WHERE}: {error}") from None
-    return matrix
 
 
 def _require(names: Sequence[str], found: Sequence[str]) -> None:

@@ -7,11 +7,10 @@ from safle.basics.doors import front_door
 if TYPE_CHECKING:
     from safle.site import airlock
     from safle.site.counting import Counts, count_blocks, evaluate_blocks
-    from safle.site.files import kind_for
     from safle.site.log import LOG, log_refusal, read_log, write_log
     from safle.site.policy import Policy, let_out, warning_of
     from safle.site.rehearsal import rehearse
-    from safle.site.release import FEW, Counted, Release, disclosures
+    from safle.site.release import FEW, Counted, Release, disclosures, kind_for
     from safle.site.sheet import Sheet, write_release
 
 __all__ = [

@@ -13,14 +13,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Histogram
-from safle.evaluation.counts import Evaluation
+from safle.evaluation.counts import EVALUATIONS, Evaluation
 from safle.statistics import Statistics, triangle
+from safle.statistics.noisy import NoisyStatistics
+from safle.statistics.value import Sums
+from safle.wire.files import FileKind
+from safle.wire.histogram import HISTOGRAMS
+from safle.wire.noisy import NOISY
+from safle.wire.statistics import STATISTICS
 
 if TYPE_CHECKING:
     from safle.private.round import PrivateRound
@@ -34,6 +40,26 @@ REDUCED = 100
 """Samples that lattice reduction was seen to work out, in minutes: docs/security.md."""
 Counted = Statistics | Histogram | Evaluation
 """What can leave a site."""
+FILE_KINDS: dict[type, FileKind[Any]] = {
+    Statistics: STATISTICS,
+    NoisyStatistics: NOISY,
+    Histogram: HISTOGRAMS,
+    Evaluation: EVALUATIONS,
+}
+"""The kind of file for each type of value that leaves a site."""
+
+
+def kind_for(value: Sums | Histogram | Evaluation) -> FileKind[Any]:
+    """The kind of file that a value is written as.
+
+    >>> import numpy as np
+    >>> from safle import Grid
+    >>> from safle.wire import decode_histogram
+    >>> histogram = Histogram.of(np.array([[0.1], [0.7]]), Grid(0, 1, 4))
+    >>> decode_histogram(kind_for(histogram).encode(histogram)) == histogram
+    True
+    """
+    return FILE_KINDS[type(value)]
 
 
 @dataclass(frozen=True)

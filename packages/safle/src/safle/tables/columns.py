@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.cells import NotANumber, as_texts, read_cells, read_series
+from safle.encoders.cells import NotANumber, as_texts, read_cells, read_schema
 from safle.encoders.features import MOST_WEIGHT
 from safle.encoders.frames import absent_columns
 from safle.encoders.schema import Schema
@@ -61,13 +61,9 @@ def _lazy(
 
 def _rows_by_schema(sheet: Sheet, schema: Schema, absent: list[str]) -> Rows:
     def read() -> NDArray[np.float64]:
-        matrix = np.full((len(sheet), schema.feature_dim), np.nan)
-        for at, column in enumerate(schema.columns):
-            if column.name not in absent:
-                held = sheet.texts(column.name) if sheet.is_text else sheet.frame[column.name]
-                with _refusing(sheet, column.name):
-                    matrix[:, at] = read_series(held, column, schema.missing)
-        return matrix
+        held = sheet.texts if sheet.is_text else sheet.frame.get_column
+        with _refusing(sheet):
+            return read_schema(held, len(sheet), schema, absent)
 
     return _lazy((len(sheet), schema.feature_dim), np.dtype(np.float64), read)
 
@@ -92,16 +88,16 @@ def _numbers(sheet: Sheet, name: str) -> NDArray[Any]:
 
 
 @contextmanager
-def _refusing(sheet: Sheet, name: str) -> Iterator[None]:
+def _refusing(sheet: Sheet, name: str = "") -> Iterator[None]:
     """`TableError` for a cell that is no number."""
     try:
         yield
     except NotANumber as error:
         sheet.refuse(
             error.row,
-            f", column {name!r} is no number; expected one{error.advice}: correct or drop it, or "
-            "name the column of labels with --label-column NAME (label_column= in Python), or "
-            "leave the column out with --ignore NAME (ignore=)",
+            f", column {name or error.column!r} is no number; expected one{error.advice}: correct "
+            "or drop it, or name the column of labels with --label-column NAME (label_column= in "
+            "Python), or leave the column out with --ignore NAME (ignore=)",
         )
 
 
