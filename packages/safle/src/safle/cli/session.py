@@ -1,13 +1,12 @@
-"""What every command shares: its options, the ways it talks to its user, and how fast work goes."""
+"""What every command shares: its options, and the ways it talks to its user."""
 
 from __future__ import annotations
 
 import sys
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -101,48 +100,40 @@ class Session:
         Called with the finished share or, of ``total`` things with a ``unit``, with how many
         are done; the first call says what was done before this run.
         """
-        pace = Pace(total, unit)
         if self.quiet:
             yield lambda _: None
-        elif sys.stderr.isatty():
-            with _bar(title, pace) as advance:
-                yield advance
-        else:
-            yield self._lines(title, pace)
+            return
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    def _lines(self, title: str, pace: Pace) -> Advance:
+        counted = "{task.completed:,.0f} of {task.total:,.0f} " + unit
+        done_so_far = TextColumn(counted if unit else "{task.percentage:.0f}%")
+        left = TimeRemainingColumn(elapsed_when_finished=True)
+        named = TextColumn("{task.description}", markup=False)
+        columns = (named, BarColumn(), done_so_far, left)
+        console = _console(sys.stderr)
+        bars = Progress(*columns, console=console, transient=True, get_time=time.monotonic)
+        task = bars.add_task(printable(title), total=max(total, 1), start=False)
         last = time.monotonic()
 
         def advance(done: float) -> None:
             nonlocal last
-            pace.update(done)
-            if time.monotonic() - last > SECONDS_BETWEEN_LINES:
+            if not bars.tasks[0].started:
+                bars.start_task(task)
+                bars.tasks[0].completed = done
+            bars.update(task, completed=done)
+            if not bars.live.is_started and time.monotonic() - last > SECONDS_BETWEEN_LINES:
                 last = time.monotonic()
-                self.note(f"{title}: {pace}")
+                said = (done_so_far.render(bars.tasks[0]), left.render(bars.tasks[0]))
+                self.note(f"{title}: {said[0]}, {said[1]} left")
 
-        return advance
+        with bars if sys.stderr.isatty() else nullcontext():
+            yield advance
 
 
 def _console(file: TextIO) -> Console:
     from rich.console import Console
 
     return Console(file=file, highlight=False, width=None if file.isatty() else PIPED_WIDTH)
-
-
-@contextmanager
-def _bar(title: str, pace: Pace) -> Iterator[Advance]:
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[pace]}")
-    with Progress(*columns, console=_console(sys.stderr), transient=True) as bars:
-        name = printable(title).replace("[", "\\[")
-        task = bars.add_task(name, total=max(pace.total, 1), pace=str(pace))
-
-        def advance(done: float) -> None:
-            pace.update(done)
-            bars.update(task, completed=done, pace=str(pace))
-
-        yield advance
 
 
 def explain(error: Exception) -> str:
@@ -154,48 +145,3 @@ def explain(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"out of memory: {error}"
     return f"unexpected {type(error).__name__}: {error}; please report it, with --debug's output"
-
-
-WINDOW = 30.0
-"""Seconds that the pace is taken over: the machine may be busier now than at first."""
-
-
-class Pace:
-    """What is done of a total; its text names the pace and the time left.
-
-    With a ``unit`` it counts things, without one it is a share.
-    """
-
-    def __init__(self, total: float = 1.0, unit: str = "") -> None:
-        self.total = total
-        self._unit = unit
-        self._times: deque[tuple[float, float]] = deque()
-
-    def update(self, done: float) -> None:
-        """So much is done; the first time, so much was before the work began."""
-        now = time.monotonic()
-        self._times.append((now, done))
-        while len(self._times) > 2 and now - self._times[0][0] > WINDOW:
-            self._times.popleft()
-
-    @property
-    def rate(self) -> float:
-        """How much a second; 0 while it is unknown."""
-        if len(self._times) < 2:
-            return 0.0
-        (start, before), (now, done) = self._times[0], self._times[-1]
-        return (done - before) / max(now - start, 1e-9)
-
-    def __str__(self) -> str:
-        done = self._times[-1][1] if self._times else 0
-        text, pace = f"{done / max(self.total, 1):.0%}", ""
-        if self._unit:
-            text = f"{done:,} of {self.total:,} {self._unit}"
-            pace = f", {self.rate:,.0f} {self._unit}/s"
-        return f"{text}{pace}, {self._left(done)} left" if self.rate > 0 else text
-
-    def _left(self, done: float) -> str:
-        """Hours, minutes and seconds."""
-        minutes, seconds = divmod(round((self.total - done) / self.rate), 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -22,8 +22,7 @@ from safle.encoders.features import ClassName, as_class_names
 from safle.errors import WireError
 from safle.model.tables import MOST_BITS, on_grid
 from safle.solver import Solution
-from safle.solver.heads import HEADS
-from safle.solver.solution import Quadratic
+from safle.solver.solution import HEADS, Quadratic
 from safle.statistics.noisy import Privacy
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
     from safle.solver.facade import solve
-    from safle.solver.heads import HEADS
     from safle.solver.least_squares import solve_bytes
     from safle.solver.ridge import RidgeCurve
-    from safle.solver.solution import Solution
+    from safle.solver.solution import HEADS, Solution
 
 __all__ = ["HEADS", "RidgeCurve", "Solution", "solve", "solve_bytes"]
 

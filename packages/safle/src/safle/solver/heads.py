@@ -32,7 +32,6 @@ from safle.solver.solution import Solution
 from safle.solver.temperature import find_temperature
 from safle.statistics.value import Sums
 
-HEADS = ("least-squares", "discriminant", "averaged", "quadratic")
 LEAST_PIVOT = 1e-13
 MOST_CLASSES = 2_000
 """Of the heads that invert a matrix of classes: with twice as many, it takes 8 times as long."""

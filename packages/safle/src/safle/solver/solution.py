@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,14 @@ from numpy.typing import NDArray
 from safle.encoders.code_space import CodeSpace
 from safle.encoders.features import ClassName
 from safle.solver.noise import privacy_of
-from safle.solver.ridge import RidgeCurve
 from safle.statistics.noisy import Privacy
 from safle.statistics.value import Sums
 
+if TYPE_CHECKING:
+    # Whoever predicts chooses no ridge.
+    from safle.solver.ridge import RidgeCurve
+
+HEADS = ("least-squares", "discriminant", "averaged", "quadratic")
 OFFSET_BITS = 12
 """Of whitened values, behind the binary point."""
 
