@@ -3,49 +3,23 @@
 from __future__ import annotations
 
 import bz2
-import gzip
-import io
 import os
 import tarfile
 import zipfile
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from image_support.archives import encoded, write_folder, write_tar, write_zip
 from safle.errors import ImageError, SafleError
 from safle_images.readers import decode, open_images
-
-Image = pytest.importorskip("PIL.Image")
 
 
 def refuses(path, match, **options):
     with pytest.raises(ImageError, match=match) as caught:
         list(open_images(path, **options).records())
     assert str(path.parent) in str(caught.value)
-
-
-def encoded(kind="PNG", size=(8, 8)):
-    buffer = io.BytesIO()
-    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(buffer, kind)
-    return buffer.getvalue()
-
-
-def write_zip(path, *members):
-    with zipfile.ZipFile(path, "w") as archive:
-        for info, data in members:
-            archive.writestr(info, data)
-    return path
-
-
-def write_tar(path, *members):
-    with tarfile.open(path, "w") as archive:
-        for info, data in members:
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return path
 
 
 def entry(name, kind=tarfile.REGTYPE, link=""):
@@ -59,9 +33,9 @@ def entry(name, kind=tarfile.REGTYPE, link=""):
     "name", ["../1.png", "cat/../../1.png", "/etc/1.png", "..\\1.png", "C:/1.png"]
 )
 def test_names_that_lead_out_of_an_archive(tmp_path, name):
-    refuses(write_zip(tmp_path / "z.zip", (name, b"x")), "expected names inside the archive")
+    refuses(write_zip(tmp_path / "z.zip", {name: b"x"}), "expected names inside the archive")
     if "\\" not in name:
-        path = write_tar(tmp_path / "t.tar", (entry(name), b"x"))
+        path = write_tar(tmp_path / "t.tar", {name: b"x"})
         refuses(path, "expected names inside the archive")
 
 
@@ -69,17 +43,17 @@ def test_names_that_lead_out_of_an_archive(tmp_path, name):
     "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
 )
 def test_links_and_devices_in_a_tar(tmp_path, kind):
-    good = (entry("cat/1.png"), encoded())
-    path = write_tar(tmp_path / "t.tar", good, (entry("cat/2.png", kind, "/etc/passwd"), b""))
+    good = ("cat/1.png", encoded())
+    path = write_tar(tmp_path / "t.tar", [good, (entry("cat/2.png", kind, "/etc/passwd"), b"")])
     refuses(path, "cat/2.png is not a regular file; make the tar again with --dereference")
-    path = write_tar(tmp_path / "u.tar", good, (entry("cat/latest", kind, "1.png"), b""))
+    path = write_tar(tmp_path / "u.tar", [good, (entry("cat/latest", kind, "1.png"), b"")])
     assert [record.name for record in open_images(path).records()] == ["cat/1.png"]
 
 
 def test_links_in_a_zip(tmp_path):
     link = zipfile.ZipInfo("cat/1.png")
     link.external_attr = 0o120777 << 16
-    refuses(write_zip(tmp_path / "z.zip", (link, b"/etc/passwd")), "not a regular file")
+    refuses(write_zip(tmp_path / "z.zip", [(link, b"/etc/passwd")]), "not a regular file")
 
 
 def test_pipes_and_dead_links_in_a_folder(tmp_path):
@@ -94,12 +68,10 @@ def test_pipes_and_dead_links_in_a_folder(tmp_path):
 
 def test_members_that_are_too_large(tmp_path):
     bomb = bytes(2**20)
-    with zipfile.ZipFile(tmp_path / "z.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("cat/1.png", bomb)
-    write_tar(tmp_path / "t.tar", (entry("cat/1.png"), bomb))
-    (tmp_path / "t.tgz").write_bytes(gzip.compress((tmp_path / "t.tar").read_bytes()))
-    (tmp_path / "d" / "cat").mkdir(parents=True)
-    (tmp_path / "d" / "cat" / "1.png").write_bytes(bomb)
+    write_zip(tmp_path / "z.zip", {"cat/1.png": bomb})
+    for name in ("t.tar", "t.tgz"):
+        write_tar(tmp_path / name, {"cat/1.png": bomb})
+    write_folder(tmp_path / "d", {"cat/1.png": bomb})
     (tmp_path / "l.csv").write_text("path\nd/cat/1.png")
     for name in ("z.zip", "t.tar", "t.tgz", "d", "l.csv"):
         refuses(tmp_path / name, "has 1048576 bytes; expected at most 1000", most_bytes=1000)
@@ -125,14 +97,14 @@ def test_a_tar_that_leads_back_to_itself(tmp_path):
 
 def test_the_same_name_twice(tmp_path):
     with pytest.warns(UserWarning, match="Duplicate"):
-        path = write_zip(tmp_path / "z.zip", ("cat/1.png", b"x"), ("cat/1.png", b"y"))
+        path = write_zip(tmp_path / "z.zip", [("cat/1.png", b"x"), ("cat/1.png", b"y")])
     refuses(path, "has cat/1.png twice")
-    path = write_tar(tmp_path / "t.tar", (entry("cat/1.png"), b"x"), (entry("./cat/1.png"), b"y"))
+    path = write_tar(tmp_path / "t.tar", {"cat/1.png": b"x", "./cat/1.png": b"y"})
     refuses(path, "has cat/1.png twice")
 
 
 def test_one_broken_member_of_a_zip_is_one_unreadable_image(tmp_path):
-    path = write_zip(tmp_path / "z.zip", *((f"cat/{at}.png", encoded()) for at in range(3)))
+    path = write_zip(tmp_path / "z.zip", {f"cat/{at}.png": encoded() for at in range(3)})
     data = bytearray(path.read_bytes())
     data[data.find(b"cat/1.png") + 60] ^= 1
     path.write_bytes(data)
@@ -143,10 +115,7 @@ def test_one_broken_member_of_a_zip_is_one_unreadable_image(tmp_path):
 
 
 def test_a_file_that_is_gone_is_one_unreadable_image(tmp_path):
-    (tmp_path / "cat").mkdir()
-    for at in range(3):
-        (tmp_path / "cat" / f"{at}.png").write_bytes(encoded())
-    source = open_images(tmp_path)
+    source = open_images(write_folder(tmp_path, {f"cat/{at}.png": encoded() for at in range(3)}))
     (tmp_path / "cat" / "0.png").unlink()
     (tmp_path / "cat" / "1.png").write_bytes(b"longer or shorter")
     gone, changed, good = source.records()
@@ -173,16 +142,12 @@ def test_an_archive_cut_short(tmp_path_factory, suffix, share):
 
 
 def make_whole(path):
-    members = [(f"cat/{at}.png", encoded()) for at in range(4)]
-    if path.suffix == ".zip":
-        write_zip(path, *members)
-    elif path.suffix == ".parquet":
+    members = {f"cat/{at}.png": encoded() for at in range(4)}
+    if path.suffix == ".parquet":
         pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-        pq.write_table(pa.table({"image": [data for _, data in members]}), path)
+        pq.write_table(pa.table({"image": [*members.values()]}), path)
     else:
-        write_tar(path.with_suffix(".tar"), *((entry(name), data) for name, data in members))
-        if path.suffix == ".tgz":
-            path.write_bytes(gzip.compress(path.with_suffix(".tar").read_bytes(), mtime=0))
+        (write_zip if path.suffix == ".zip" else write_tar)(path, members)
 
 
 @given(data=st.binary(max_size=300))

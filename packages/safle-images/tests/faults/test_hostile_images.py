@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import struct
 import zlib
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from image_support.archives import encoded
 from safle.errors import ImageError
 from safle_images.readers import decode
 
-Image = pytest.importorskip("PIL.Image")
-
 # Pillow warns of some of what it then refuses or mends.
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-def encoded(kind="PNG", size=(8, 8)):
-    buffer = io.BytesIO()
-    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(buffer, kind)
-    return buffer.getvalue()
 
 
 def png_chunk(name, body):

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from image_support.archives import write_folder
 from safle.errors import ImageError
 from safle_images.readers import open_images
 
@@ -48,10 +49,7 @@ def test_columns_that_are_not_there(tmp_path):
 
 
 def test_a_file_of_labels_that_does_not_fit(tmp_path):
-    folder = tmp_path / "a"
-    for name in ("x/1.png", "y/1.png"):
-        (folder / name).parent.mkdir(parents=True)
-        (folder / name).write_bytes(b"x")
+    folder = write_folder(tmp_path / "a", {"x/1.png": b"x", "y/1.png": b"x"})
     labels = tmp_path / "l.csv"
     for text, match in (
         ("path,label\nx/1.png,a\n", "no label for y/1.png"),
@@ -70,8 +68,7 @@ def test_folders_without_classes_or_images(tmp_path):
     refuses(tmp_path / "a", "no files; expected images in class folders")
     (tmp_path / "a" / "cat" / "1.heic").write_bytes(b"x")
     refuses(tmp_path / "a", "1 file ending in .heic; expected images")
-    (tmp_path / "a" / "dog").mkdir()
-    (tmp_path / "a" / "dog" / "1.png").write_bytes(b"x")
+    write_folder(tmp_path / "a", {"dog/1.png": b"x"})
     # A class that this client has no image of is no mistake.
     assert [record.label for record in open_images(tmp_path / "a").records()] == ["dog"]
     (tmp_path / "a" / "1.png").write_bytes(b"x")
@@ -79,8 +76,7 @@ def test_folders_without_classes_or_images(tmp_path):
 
 
 def test_options_that_do_not_apply(tmp_path):
-    (tmp_path / "a" / "cat").mkdir(parents=True)
-    (tmp_path / "a" / "cat" / "1.png").write_bytes(b"x")
+    write_folder(tmp_path, {"a/cat/1.png": b"x"})
     (tmp_path / "l.csv").write_text("path,label\na/cat/1.png,cat\n")
     refuses(tmp_path / "a", "it has no splits: leave it out", split="train")
     refuses(tmp_path / "a", "label_column='x' does not apply to class folders", label_column="x")

@@ -28,18 +28,17 @@ from safle.basics.texts import require_type
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
 from safle.encoders.features import as_features
-from safle.encoders.frames import arrange_frame, frame_names, holds_text, reorder_frame
+from safle.encoders.frames import arrange_frame, frame_names, reorder_frame
 from safle.encoders.random_features import suits_by_class
 from safle.encoders.registry import DEFAULT_KIND, kind_named, setting_names
 from safle.encoders.schema import Schema
 from safle.errors import SafleWarning, SettingsError
 from safle.model import Model
-from safle.model.batches import Batch, class_names, known_classes
+from safle.model.batches import Batch, class_names, find_schema, known_classes
 from safle.solver import Solution, solve
 from safle.solver.facade import Criterion, Head
 from safle.solver.priors import Priors
 from safle.statistics import Accumulator, Statistics
-from safle.tables.drafting import draft_schema
 
 AUTO = "auto"
 _FLOATS = (np.float64, np.float32)
@@ -324,18 +323,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     def _find_schema(self, X: Any) -> Schema | None:
         if isinstance(self.encoder, Encoder):
             return self.encoder.schema
-        schema = self.schema
-        if schema is None and holds_text(X):
-            draft = draft_schema(X)
-            schema = draft.schema
-            for name, why in draft.left_out.items():
-                warnings.warn(f"column {name!r} is left out: it {why}", SafleWarning, stacklevel=4)
-        if schema is not None and not self._gaps:
-            raise SettingsError(
-                f"an encoder of kind {self.encoder} knows no text and no schema; take "
-                "encoder='table', or turn text into numbers"
-            )
-        return schema
+        return find_schema(X, self.schema, kind=self.encoder, gaps=self._gaps)
 
     def _by_name(self, X: Any) -> Any:
         """A frame with the columns that a given `Encoder` knows, in its order.
