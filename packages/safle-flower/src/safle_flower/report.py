@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from safle.basics import atomic, readable
 from safle.errors import FederationError
 
-FORMAT = "safle-report-1"
 ACCEPTED, KEPT, REFUSED = "accepted", "kept", "refused"
 FAILED, LATE, MISSING, KEYHOLDER = "failed", "late", "missing", "keyholder"
 """Taken in this run; taken in an earlier one; not valid; no valid answer; no answer in time;
@@ -23,9 +22,10 @@ IN = (ACCEPTED, KEPT)
 WELL = (*IN, KEYHOLDER)
 
 
-class _Format(msgspec.Struct, tag_field="format", tag=FORMAT):
+class _Format(msgspec.Struct):
     """What tells a report from other files."""
 
+    format: Literal["safle-report-1"]
     accepted: list[str]
 
 
@@ -118,7 +118,7 @@ class Report:
 
     def write(self, path: Path) -> None:
         """Write it as JSON, atomically."""
-        content = {"format": FORMAT, "accepted": self.accepted, **asdict(self)}
+        content = {"format": "safle-report-1", "accepted": self.accepted, **asdict(self)}
         atomic.write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -43,10 +44,13 @@ from safle.private import (
     statistics_space,
 )
 from safle.private.history import History, told_apart
+from safle.private.keys import Signed
+from safle.private.round import MOST_BYTES, read_content
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.statistics import sum_statistics
 from safle.statistics.gram import Triangle
+from safle.wire import container
 from support.data_sets import fixed_data, fixed_encoder
 from support.private_rounds import Cast, new_history
 
@@ -338,18 +342,12 @@ def test_a_box_opens_for_its_own_client_round_and_file_only(cast, files):
             holder.name: holder.public.seal_box(bytes(32), binding).hex()
         }
         fields = {**head.fields, "boxes": boxes}
-        signed = type(head)(fields, cast.clients[0].sign(_canonical(fields)))
+        signed = type(head)(fields, cast.clients[0].sign(container.canonical(fields)))
         request = Request(own, {**heads, "client-00": signed})
         with new_history() as history:
             with pytest.raises(FederationError, match="client-00: a box does not open"):
                 answer_request(request, holder, history)
             assert history.sets() == []
-
-
-def _canonical(fields):
-    from safle.wire import container
-
-    return container.canonical(fields)
 
 
 @pytest.mark.parametrize(
@@ -374,6 +372,14 @@ def test_a_round_is_its_operators(cast):
     with pytest.raises(SettingsError, match="one key under two names"):
         declare_round(other, SPACE, clients=double, keyholders=keyholders, least=2)
     assert cast.private_round.space == SPACE
+    content = json.loads(Signed.read(cast.private_round.data, container.ROUND).unfold(MOST_BYTES))
+    for name in ("format", "least_share"):
+        without = {key: value for key, value in content.items() if key != name}
+        with pytest.raises(WireError, match=f"not a valid round: there is no '{name}'"):
+            read_content(container.canonical(without))
+    del content["space"]["kind"]
+    with pytest.raises(WireError, match="not a valid round"):
+        read_content(container.canonical(content))
 
 
 def test_keys_stay_with_their_owner(tmp_path):
@@ -388,6 +394,18 @@ def test_keys_stay_with_their_owner(tmp_path):
         key.save(tmp_path / "a.key")
     with pytest.raises(WireError, match="make one with: safle private keys"):
         PrivateKey.load(tmp_path / "a.pub")
+    formless = json.loads((tmp_path / "a.pub").read_text())
+    del formless["format"]
+    (tmp_path / "b.pub").write_text(json.dumps(formless))
+    with pytest.raises(WireError, match="is not a public key of safle"):
+        PublicKey.load(tmp_path / "b.pub")
+    # What is wrong with a private key is not said: it may be the secret.
+    (tmp_path / "b.key").write_text(
+        (tmp_path / "a.key").read_text().replace('"signing": "', '"signing": "x')
+    )
+    with pytest.raises(WireError, match="is not a private key of safle") as refused:
+        PrivateKey.load(tmp_path / "b.key")
+    assert key.signing.hex()[:8] not in str(refused.value)
 
 
 def test_new_keys_replace_nothing(safle, tmp_path):

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -35,19 +35,18 @@ _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 F = TypeVar("F", bound="PublicKeyFile | _PrivateKeyFile")
 
 
-class PublicKeyFile(
-    msgspec.Struct, tag_field="format", tag="safle-public-key-1", forbid_unknown_fields=True
-):
+# No default for the format: a file that does not say it is none.
+class PublicKeyFile(msgspec.Struct, forbid_unknown_fields=True):
     """A public key as JSON."""
 
+    format: Literal["safle-public-key-1"]
     name: str
     signing: Hexadecimal
     sealing: Hexadecimal
 
 
-class _PrivateKeyFile(
-    msgspec.Struct, tag_field="format", tag="safle-private-key-1", forbid_unknown_fields=True
-):
+class _PrivateKeyFile(msgspec.Struct, forbid_unknown_fields=True):
+    format: Literal["safle-private-key-1"]
     name: str
     signing: Hexadecimal
     opening: Hexadecimal
@@ -93,7 +92,8 @@ class PublicKey:
 
     def to_file(self) -> PublicKeyFile:
         """What its file says."""
-        return PublicKeyFile(self.name, self.signing.hex(), self.sealing.hex())
+        keys = self.signing.hex(), self.sealing.hex()
+        return PublicKeyFile("safle-public-key-1", self.name, *keys)
 
     @staticmethod
     def from_file(file: PublicKeyFile) -> PublicKey:
@@ -158,7 +158,8 @@ class PrivateKey:
     def save(self, path: Path) -> None:
         """Write the key's file, for its owner alone; never over another key."""
         path.touch(mode=0o600, exist_ok=False)
-        path.write_text(_text(_PrivateKeyFile(self.name, self.signing.hex(), self.opening.hex())))
+        keys = self.signing.hex(), self.opening.hex()
+        path.write_text(_text(_PrivateKeyFile("safle-private-key-1", self.name, *keys)))
 
     @staticmethod
     def load(path: Path) -> PrivateKey:
@@ -178,8 +179,8 @@ def _read(path: Path, form: type[F]) -> F:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # What is wrong is not said: it may be the secret.
         raise WireError(
-            f"{path} is not a key of format {form.__struct_config__.tag}; make one with: "
-            "safle private keys"
+            f"{path} is not a {'public' if form is PublicKeyFile else 'private'} key of safle; "
+            "make one with: safle private keys"
         ) from None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -56,9 +56,8 @@ class _HistogramFile(_SpaceFile, tag="histogram"):
     names: tuple[str, ...] = ()
 
 
-class _RoundFile(
-    msgspec.Struct, tag_field="format", tag="safle-round-3", forbid_unknown_fields=True
-):
+class _RoundFile(msgspec.Struct, forbid_unknown_fields=True):
+    format: Literal["safle-round-3"]
     id: str
     space: _StatisticsFile | _EvaluationFile | _HistogramFile
     most_total_samples: Annotated[int, Meta(ge=1, le=MAX_SAMPLES)]
@@ -218,6 +217,7 @@ def declare_round(
     (3, ['e', 'f'])
     """
     file = _RoundFile(
+        format="safle-round-3",
         id=secrets.token_hex(16),
         space=_write_space(space),
         most_total_samples=space.most_total_samples,
