@@ -95,7 +95,7 @@ def _race_default(dataset: data.Dataset) -> Times:
     features = dataset.train[:DEFAULT_SAMPLES]
     encoder = make_encoder(PublicSample(features[: data.PUBLIC_SAMPLES]))
     assert isinstance(encoder, RandomFeatureEncoder)
-    signs = encoder.signs()
+    signs = encoder.units.signs()
     return race(
         ("safle", partial(encoder.encode, features)),
         {"dense": partial(dense, features, encoder, signs)},
@@ -108,11 +108,12 @@ def _race_default(dataset: data.Dataset) -> Times:
 def dense(features: Floats, encoder: RandomFeatureEncoder, signs: Floats) -> NDArray[np.int16]:
     """The default encoder's definition, its features as in fixed point."""
     fixed = encoder.fixed_point(NumpyOperations(), features.astype(np.float64))
-    sums = (fixed.astype(np.float32) @ signs).astype(np.int32)
-    codes = (sums + ((1 << encoder.shift) >> 1)) >> encoder.shift
+    units = encoder.units
+    sums = (fixed.astype(np.float32) @ signs).astype(np.int32) - units.thresholds
+    codes = (sums + ((1 << units.shift) >> 1)) >> units.shift
     whole = np.full((len(features), encoder.layout.dense_dim), encoder.scale, np.int16)
     whole[:, : encoder.feature_dim] = fixed
-    whole[:, encoder.feature_dim + 1 :] = np.clip(codes, 0, encoder.largest)
+    whole[:, encoder.feature_dim + 1 :] = np.clip(codes, 0, units.largest)
     return whole
 
 

@@ -267,9 +267,9 @@ def test_calibration_gives_the_encoder_that_files_would(deployment, federation, 
     sum_histograms([tmp_path / f"{name}.hist" for name in names], tmp_path / "all.hist")
     settings = {"calibrate": True, "encoder": "", "low": -3.0, "high": 3.0, "bins": 32}
     settings["feature-count"] = 6
-    settings |= {"kind": "table", "encoder-settings": "buckets=2"}
+    settings |= {"kind": "table", "encoder-settings": "units=8"}
     report = deployment.run(names, **settings)
-    expected = make_encoder(read_histogram(tmp_path / "all.hist"), "table", buckets=2)
+    expected = make_encoder(read_histogram(tmp_path / "all.hist"), "table", units=8)
     assert report.encoder == expected.fingerprint
     assert [row.status for row in report.calibration] == ["accepted"] * 3
     # The store keeps the encoder: a late client is counted with it, and nobody is calibrated.

@@ -96,7 +96,7 @@ class Solve:
 
     ridge: str = "auto"
     head: str = "auto"
-    criterion: str = "gcv"
+    criterion: str = "auto"
 
     def options(self) -> dict[str, Any]:
         """The arguments; a ridge that is not "auto" is a number."""

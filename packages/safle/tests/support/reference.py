@@ -75,17 +75,23 @@ def hash_of(position: int, seed: int) -> int:
     return state ^ (state >> 31)
 
 
-def units_of(encoder: RandomFeatureEncoder, row: np.ndarray) -> list[int]:
-    """Rectified signed sums of the features with the smallest hashes, in few bits."""
-    fixed, dim, settings = fixed_point_of(encoder, row), encoder.feature_dim, encoder.settings
-    root = round(math.log2(math.sqrt(settings.terms)))
-    step = Fraction(4 * 2 ** (settings.fraction_bits + root), 2**settings.bits)
+def units_of(fixed: list[int], settings) -> list[int]:
+    """Signed sums of the columns with the smallest hashes, less a threshold, in few bits."""
+    dim, terms = len(fixed), settings.terms
+    deviation = 1
+    while 2 * deviation**2 <= terms:
+        deviation *= 2
+    step = Fraction(4 * 2**settings.fraction_bits * deviation, 2**settings.bits)
     codes = []
     for unit in range(settings.units):
         keys = [hash_of(unit * dim + f, settings.seed) for f in range(dim)]
-        chosen = sorted(range(dim), key=keys.__getitem__)[: settings.terms]
+        chosen = sorted(range(dim), key=keys.__getitem__)[:terms]
         total = sum(-fixed[f] if keys[f] % 2 else fixed[f] for f in chosen)
-        rounded = math.floor(max(0, total) / step + Fraction(1, 2))
+        spread = sum(hash_of(settings.units * dim + unit, settings.seed).to_bytes(8)) - 1020
+        width = math.isqrt(48_171 * terms * 4**settings.fraction_bits)
+        rounded = math.floor(
+            max(0, total - math.floor(Fraction(spread * width, 2**16))) / step + Fraction(1, 2)
+        )
         codes.append(min(2**settings.bits - 1, rounded))
     return codes
 
@@ -103,8 +109,10 @@ def row_of(encoder: Encoder, row: np.ndarray) -> tuple[list[int], list[int]]:
     if isinstance(encoder, EmbeddingEncoder):
         return _one_hot(encoder, symbols_of(encoder, row)), []
     if isinstance(encoder, LinearEncoder):
-        units = units_of(encoder, row) if isinstance(encoder, RandomFeatureEncoder) else []
-        return [], [*fixed_point_of(encoder, row), 2**encoder.settings.fraction_bits, *units]
+        fixed = fixed_point_of(encoder, row)
+        random = isinstance(encoder, RandomFeatureEncoder)
+        units = units_of(fixed, encoder.settings) if random else []
+        return [], [*fixed, 2**encoder.settings.fraction_bits, *units]
     # A kind without a formula here, registered by a test: its own words.
     made = encoder.express(NumpyOperations(), row[None].astype(np.float64))
     symbols, dense = ([] if x is None else [int(v) for v in x[0]] for x in made)

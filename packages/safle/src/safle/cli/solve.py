@@ -39,7 +39,12 @@ HEAD = (
     "where clients counted by class) or averaged, from the same statistics; auto is averaged "
     "where there are two classes or more."
 )
-CRITERION = "How auto chooses: generalised cross-validation or marginal likelihood."
+CRITERION = (
+    "How auto chooses: gcv (generalised cross-validation), evidence (marginal likelihood, which "
+    "also gives random features a ridge of their own), or auto: evidence up to 600 columns, gcv "
+    "beyond."
+)
+CRITERIA = click.Choice(["auto", "gcv", "evidence"])
 PRIORS = (
     "How frequent classes are where the model is used: all alike, or a .csv of lines "
     "'class,number'."
@@ -74,7 +79,7 @@ def _priors(_context: click.Context, _option: click.Parameter, text: str | None)
 solve_options = opt.options(
     opt.option("--ridge", RIDGE, "auto|0|NUMBER", callback=_ridge, default="auto"),
     opt.option("--head", HEAD, "NAME", type=click.Choice(["auto", *HEADS]), default="auto"),
-    opt.option("--criterion", CRITERION, type=click.Choice(["gcv", "evidence"]), default="gcv"),
+    opt.option("--criterion", CRITERION, type=CRITERIA, default="auto"),
     opt.option(
         "--priors", PRIORS, "uniform|FILE", callback=_priors, show_default="as they were counted"
     ),
@@ -238,7 +243,7 @@ def _facts(model: Model, solution: Solution) -> dict[str, object]:
         "samples": f"{solution.sample_count:,}",
         "classes": listing(model.class_names),
         "head": solution.head,
-        "ridge": f"{solution.ridge:.6g}{chosen}",
+        "ridge": f"{solution.ridges}{chosen}",
         "probabilities": temperature_of(model),
         **privacy_facts(model),
         "residual": f"{solution.residual:.1e}",

@@ -53,8 +53,6 @@ class Encoder(ABC):
 
     gaps: ClassVar[bool] = False
     """Whether features may be missing: NaN."""
-    worth: ClassVar[int] = 1
-    """Real value of a linear column where its feature is one deviation from its mean."""
 
     settings: Settings
     feature_dim: int

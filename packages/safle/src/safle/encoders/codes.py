@@ -31,6 +31,7 @@ MOST_NORM = 1 << 32
 WIDEST: Limits = (-DENSE_LIMIT, DENSE_LIMIT)
 NOWHERE = (0, 0)
 _LAYOUT_KEYS = {"tables", "dense", "limits"}
+_LAYOUT_EXTRAS = {"norms", "by_class", "units"}
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class Layout:
         last - 1 are, in every sample, together a vector of a length of at most ``most``
     by_class : first and after the last of the dense columns whose products are counted for
         each class as well, a constant among them; (0, 0) if none are
+    units : how many of the dense columns, the last ones, belong together: solving may give them
+        a ridge of their own, or leave them out
 
     Examples
     --------
@@ -83,6 +86,7 @@ class Layout:
     dense_limits: tuple[Limits, ...] = ()
     dense_norms: tuple[Norm, ...] = ()
     by_class: tuple[int, int] = NOWHERE
+    units: int = 0
 
     def __post_init__(self) -> None:
         if not self.dense_limits:
@@ -111,6 +115,9 @@ class Layout:
                 f"{self.code_count} codes + {self.dense_dim} dense columns = "
                 f"{self.embedding_dim}; expected 1..{MAX_EMBEDDING_DIM}"
             )
+        self._check_parts()
+
+    def _check_parts(self) -> None:
         first, after = self.by_class
         if self.by_class != NOWHERE and not (
             0 <= first < after <= self.dense_dim
@@ -119,6 +126,12 @@ class Layout:
             raise SettingsError(
                 f"dense columns {first} to {after} are counted by class; expected some of the "
                 f"{self.dense_dim} that there are, a constant one among them"
+            )
+        alike = len({*self.dense_scales[self.plain_dim :]}) == 1
+        if self.units and not (0 < self.units <= self.dense_dim - after and alike):
+            raise SettingsError(
+                f"{self.units} of {self.dense_dim} dense columns are units; expected some of one "
+                "scale that are not counted by class"
             )
 
     def _check_norms(self) -> None:
@@ -140,6 +153,22 @@ class Layout:
     @property
     def dense_dim(self) -> int:
         return len(self.dense_scales)
+
+    @property
+    def plain_dim(self) -> int:
+        """How many dense columns are not among `units`."""
+        return self.dense_dim - self.units
+
+    def without_units(self) -> Layout:
+        """The other columns, as a code space of their own."""
+        norms = tuple(norm for norm in self.dense_norms if norm[1] <= self.plain_dim)
+        return Layout(
+            self.table_sizes,
+            self.dense_scales[: self.plain_dim],
+            self.dense_limits[: self.plain_dim],
+            norms,
+            self.by_class,
+        )
 
     @cached_property
     def bases(self) -> NDArray[np.int64]:
@@ -204,6 +233,7 @@ class Layout:
             "limits": [[[*pair], count] for pair, count in _runs(self.dense_limits)],
             **norms,
             **({} if self.by_class == NOWHERE else {"by_class": [*self.by_class]}),
+            **({"units": self.units} if self.units else {}),
         }
 
     @staticmethod
@@ -212,21 +242,25 @@ class Layout:
 
         ``most`` experts, and dense columns, are allowed.
         """
-        if not isinstance(data, dict) or {*data} - {"norms", "by_class"} != _LAYOUT_KEYS:
+        if not isinstance(data, dict) or {*data} - _LAYOUT_EXTRAS != _LAYOUT_KEYS:
             raise SettingsError(
-                "a layout needs exactly: tables, dense, limits, and maybe norms and by_class"
+                "a layout needs exactly: tables, dense, limits, and maybe norms, by_class and units"
             )
         norms, by_class = data.get("norms", []), data.get("by_class", [*NOWHERE])
+        units = data.get("units", 0)
         if not isinstance(norms, list) or not all(_are_integers(norm, 3) for norm in norms):
             raise SettingsError("the norms of a layout must be [first, last, most], in integers")
         if not _is_pair(by_class):
             raise SettingsError("by_class of a layout must be [first, after], in integers")
+        if not _is_integer(units):
+            raise SettingsError("units of a layout must be an integer")
         return Layout(
             _expand(data["tables"], _is_integer, most),
             _expand(data["dense"], _is_integer, most),
             _expand(data["limits"], _is_pair, most),
             tuple((first, last, most) for first, last, most in norms),
             (by_class[0], by_class[1]),
+            units,
         )
 
 

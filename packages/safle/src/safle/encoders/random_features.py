@@ -1,18 +1,19 @@
 """Random features in few-bit integers: what bends the linear model, still counted exactly.
 
-Beside the linear columns, unit j adds ``terms`` of the fixed-point features with signs,
-drops what is negative and keeps ``bits`` bits:
+Beside the linear columns, unit j adds ``terms`` of the fixed-point features with signs, takes
+off a threshold, drops what is negative and keeps ``bits`` bits:
 
-    ``code_j = min(2^bits - 1, floor(max(0, sum_t s_jt c_f(j,t)) / 2^shift + 1/2))``.
+    ``code_j = min(2^bits - 1, floor(max(0, sum_t s_jt c_f(j,t) - b_j) / 2^shift + 1/2))``.
 
 All of it is integer arithmetic, so the codes are the same on every machine, and a gram of
-few-bit codes is an exact matrix of small integers. ``terms`` is a power of four: the sum
-of that many features has a deviation of a power of two, and a step of four deviations over
-2^bits is a shift.
+few-bit codes is an exact matrix of small integers. The sum of so many features has a deviation
+of about a power of two, so that a step of four deviations over 2^bits is a shift. Thresholds are
+about normal, with 0.7 of that deviation: the sum of the eight bytes of a hash is.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -36,15 +37,11 @@ from safle.encoders.shuffle import hashes
 from safle.errors import SettingsError
 
 UNITS_PER_FEATURE, MOST_UNITS = 16, 8_192
-TERMS, DEFAULT_TERMS = (1, 4, 16, 64, 256), 16
+MOST_TERMS, DEFAULT_TERMS = 256, 16
 RANGE_BITS = 2
 """The largest code stands for 2**2 deviations of a unit."""
-WORTH_BITS = 1
-"""A unit's real value is its sum in deviations, over 2**1.
-
-So one ridge for all columns leaves the linear ones beside them four times freer, which
-generalised cross-validation preferred on every data set tried: see docs/heads.md.
-"""
+BYTES_MEAN, SQUARED_THRESHOLD = 1020, 48_171
+"""Of the sum of eight bytes, the mean; and the square of 0.7 over its deviation, times 2**32."""
 MANY_CLASSES = 20
 """Of fewer, counting by class is worth little beside random features: see docs/heads.md."""
 MOST_CLASS_BYTES = 1 << 30
@@ -58,16 +55,22 @@ class RandomFeatureSettings(LinearSettings):
 
     units: int | None = setting(
         None,
-        "Random features: more are more accurate, and more to send.",
+        "Random features: columns that bend the linear model.",
         least=1,
         most=MAX_EXPERTS,
         chosen="16 per feature, at most 8,192",
     )
     bits: int = setting(4, "Bits of a random feature's code.", least=RANGE_BITS, most=8)
     terms: int | None = setting(
-        None, "Features that a unit adds.", choices=TERMS, chosen="the most up to 16 there are"
+        None,
+        "Features that a unit adds.",
+        least=1,
+        most=MOST_TERMS,
+        chosen="16, or as many as there are",
     )
-    seed: int = setting(0, "Chooses the features that a unit adds.", least=0, most=MOST_SEED)
+    seed: int = setting(
+        0, "Chooses the features that a unit adds, and its threshold.", least=0, most=MOST_SEED
+    )
     # Two more bits changed no accuracy, and cost a tenth of the bytes.
     fraction_bits: int = setting(
         6, "Bits behind the binary point of linear codes.", least=0, most=12
@@ -93,14 +96,14 @@ class RandomFeatureSettings(LinearSettings):
         if self.units is None:
             chosen = replace(chosen, units=min(UNITS_PER_FEATURE * dim, MOST_UNITS))
         if self.terms is None:
-            chosen = replace(chosen, terms=max(t for t in TERMS if t <= min(dim, DEFAULT_TERMS)))
+            chosen = replace(chosen, terms=min(dim, DEFAULT_TERMS))
         if self.transform is None:
             chosen = replace(chosen, transform=suiting_transform(calibration))
         return chosen
 
     @classmethod
     def draw(cls, generator: np.random.Generator, feature_dim: int) -> Self:
-        terms = int(generator.choice([t for t in TERMS if t <= feature_dim]))
+        terms = int(generator.integers(1, min(feature_dim, MOST_TERMS) + 1))
         drawn = replace(super().draw(generator, feature_dim), bits=2, terms=terms)
         finest = drawn.fraction_bits + _root_bits(terms) + RANGE_BITS
         return replace(drawn, bits=int(generator.integers(2, min(8, finest) + 1)))
@@ -119,8 +122,95 @@ def suits_by_class(features: int, classes: int) -> bool:
 
 
 def _root_bits(terms: int) -> int:
-    """log2 of the deviation of a sum of so many standardised features."""
-    return (terms.bit_length() - 1) // 2
+    """log2 of the deviation of a sum of so many standardised features, rounded."""
+    return terms.bit_length() // 2
+
+
+class Units:
+    """What units add and take off, by settings alone.
+
+    Parameters
+    ----------
+    dim : how many fixed-point columns they add from
+    settings : what is None is not allowed
+    """
+
+    def __init__(self, dim: int, settings: RandomFeatureSettings) -> None:
+        self.dim, self.settings = dim, settings
+        self.count, self.terms = int(settings.units or 0), int(settings.terms or 0)
+        if self.terms > dim:
+            raise SettingsError(f"terms {self.terms} of {dim} features; take fewer")
+        if self.shift < 0:
+            raise SettingsError(
+                f"{settings.bits} bits of a sum with {settings.fraction_bits} fraction "
+                "bits: the step would be finer than the features; use more fraction_bits or "
+                "fewer bits"
+            )
+
+    @property
+    def shift(self) -> int:
+        """log2 of a step: a unit's deviation, over 2^(bits - 2)."""
+        deviation = self.settings.fraction_bits + _root_bits(self.terms)
+        return deviation + RANGE_BITS - self.settings.bits
+
+    @property
+    def largest(self) -> int:
+        """The largest code of a unit."""
+        return (1 << self.settings.bits) - 1
+
+    def beside(self, linear: Layout) -> Layout:
+        """The layout of these columns and of the units behind them."""
+        scale = 1 << self.settings.bits - RANGE_BITS
+        return replace(
+            linear,
+            dense_scales=linear.dense_scales + (scale,) * self.count,
+            dense_limits=linear.dense_limits + ((0, self.largest),) * self.count,
+            units=self.count,
+        )
+
+    @cached_property
+    def _added(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """What units add: columns, and whether they are subtracted; (units, terms) each.
+
+        Of the hashes of unit j (positions ``j * dim`` and on), the ``terms`` smallest say which
+        columns it adds, and their lowest bits which it subtracts.
+        """
+        columns = np.empty((self.count, self.terms), np.int64)
+        negative = np.empty((self.count, self.terms), np.bool_)
+        for first in range(0, self.count, _UNITS_AT_A_TIME):
+            units = min(_UNITS_AT_A_TIME, self.count - first)
+            keys = hashes(first * self.dim, units * self.dim, self.settings.seed)
+            keys, rows = keys.reshape(units, self.dim), slice(first, first + units)
+            columns[rows] = np.argsort(keys, axis=1, kind="stable")[:, : self.terms]
+            negative[rows] = np.take_along_axis(keys, columns[rows], axis=1) & np.uint64(1)
+        return columns, negative
+
+    @cached_property
+    def thresholds(self) -> NDArray[np.int32]:
+        """What is taken off the sum of each unit, in codes, int32, (units,)."""
+        keys = hashes(self.count * self.dim, self.count, self.settings.seed)
+        sums = keys[:, None].view(np.uint8).sum(axis=1, dtype=np.int64) - BYTES_MEAN
+        step = math.isqrt(SQUARED_THRESHOLD * self.terms << 2 * self.settings.fraction_bits)
+        return (sums * step >> 16).astype(np.int32)
+
+    @cached_property
+    def rows(self) -> NDArray[np.uint32]:
+        """`_added` as the kernel wants it."""
+        return rows_of_terms(*self._added, self.dim)
+
+    def signs(self) -> NDArray[np.float32]:
+        """-1, 0 or 1 by column and unit; float32, (dim, units)."""
+        columns, negative = self._added
+        signs = np.zeros((self.count, self.dim), np.float32)
+        np.put_along_axis(signs, columns, np.where(negative, -1, 1).astype(np.float32), axis=1)
+        return np.ascontiguousarray(signs.T)
+
+    def express(self, ops: Operations[T], fixed: T) -> T:
+        """The units of fixed-point columns, (samples, units)."""
+        # At most 256 int16 per sum: below 2**24, so that float32 products are exact.
+        sums = ops.subtract(ops.product(fixed, self.signs()), self.thresholds.astype(np.float64))
+        steps = ops.divide(sums, 1 << self.shift)
+        return ops.clip(ops.floor(ops.add(steps, 0.5)), 0, self.largest)
 
 
 class RandomFeatureEncoder(LinearEncoder):
@@ -149,78 +239,20 @@ class RandomFeatureEncoder(LinearEncoder):
         self, mean: NDArray[np.float64], deviation: NDArray[np.float64], **settings: Any
     ) -> None:
         super().__init__(mean, deviation, **settings)
-        self.units, self.terms = int(self.settings.units or 0), int(self.settings.terms or 0)
-        if self.terms > self.feature_dim:
-            raise SettingsError(f"terms {self.terms} of {self.feature_dim} features; take fewer")
-        if self.shift < 0:
-            raise SettingsError(
-                f"{self.settings.bits} bits of a sum with {self.settings.fraction_bits} fraction "
-                "bits: the step would be finer than the features; use more fraction_bits or "
-                "fewer bits"
-            )
-
-    @property
-    def shift(self) -> int:
-        """log2 of a step: a unit's deviation, over 2^(bits - 2)."""
-        deviation = self.settings.fraction_bits + _root_bits(self.terms)
-        return deviation + RANGE_BITS - self.settings.bits
-
-    @property
-    def largest(self) -> int:
-        """The largest code of a unit."""
-        return (1 << self.settings.bits) - 1
+        self.units = Units(self.feature_dim, self.settings)
 
     @cached_property
     def layout(self) -> Layout:
-        scale = 1 << self.settings.bits - RANGE_BITS + WORTH_BITS
-        linear = super().layout
-        return Layout(
-            (),
-            linear.dense_scales + (scale,) * self.units,
-            linear.dense_limits + ((0, self.largest),) * self.units,
-            linear.dense_norms,
-            linear.by_class,
-        )
-
-    @cached_property
-    def _added(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """What units add: features, and whether they are subtracted; (units, terms) each.
-
-        Of the hashes of unit j (positions ``j * feature_dim`` and on), the ``terms``
-        smallest say which features it adds, and their lowest bits which it subtracts.
-        """
-        features = np.empty((self.units, self.terms), np.int64)
-        negative = np.empty((self.units, self.terms), np.bool_)
-        for first in range(0, self.units, _UNITS_AT_A_TIME):
-            units = min(_UNITS_AT_A_TIME, self.units - first)
-            keys = hashes(first * self.feature_dim, units * self.feature_dim, self.settings.seed)
-            keys, rows = keys.reshape(units, self.feature_dim), slice(first, first + units)
-            features[rows] = np.argsort(keys, axis=1, kind="stable")[:, : self.terms]
-            negative[rows] = np.take_along_axis(keys, features[rows], axis=1) & np.uint64(1)
-        return features, negative
-
-    @cached_property
-    def _rows(self) -> NDArray[np.uint32]:
-        """`_added` as the kernel wants it."""
-        return rows_of_terms(*self._added, self.feature_dim)
-
-    def signs(self) -> NDArray[np.float32]:
-        """-1, 0 or 1 by feature and unit; float32, (feature_dim, units)."""
-        features, negative = self._added
-        signs = np.zeros((self.units, self.feature_dim), np.float32)
-        np.put_along_axis(signs, features, np.where(negative, -1, 1).astype(np.float32), axis=1)
-        return np.ascontiguousarray(signs.T)
+        return self.units.beside(super().layout)
 
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:
         fixed = self.fixed_point(ops, features)
-        # At most 256 int16 per sum: below 2**24, so that float32 products are exact.
-        steps = ops.divide(ops.product(fixed, self.signs()), 1 << self.shift)
-        units = ops.clip(ops.floor(ops.add(steps, 0.5)), 0, self.largest)
-        return Expressed(dense=ops.join([ops.append(fixed, self.scale), units]))
+        linear = ops.append(fixed, self.scale)
+        return Expressed(dense=ops.join([linear, self.units.express(ops, fixed)]))
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
-        codes = super().encode_checked(features)
+        codes, units = super().encode_checked(features), self.units
         # A few additions per unit instead of a product.
-        numbers = {"shift": self.shift, "largest": self.largest}
-        encode_units(codes.dense, self.feature_dim, self.units, self._rows, **numbers)
+        numbers = {"shift": units.shift, "largest": units.largest}
+        encode_units(codes.dense, self.feature_dim, units.rows, units.thresholds, **numbers)
         return codes

@@ -1,13 +1,16 @@
-"""Mixed tables: a symbol for every level of a category, for every bucket and gap of a number.
+"""Mixed tables: a symbol for every level of a category, and for every gap.
 
 Expert j reads column j: symbol 0 says that the value is missing, the next ones are the levels
-of a category, the last one any other level; or the buckets of a number. Beside them, the numbers
-are linear columns, 0 where one is missing, a constant, and random features of them. So nothing
-is filled in, no order is made up for categories, and what one hospital alone has is one symbol.
+of a category, the last one any other level; or that a number is there. Beside them, the numbers
+are linear columns, 0 where one is missing, with a constant, and units (see `Units`) add three
+numbers or levels each: tables have few columns, and what matters is between two or three of them
+and above a threshold. No order is made up for categories, and what one hospital alone has is one
+symbol. A unit takes a level for a standardised column, as if all levels were as frequent.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -18,31 +21,58 @@ from numpy.typing import NDArray
 from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
-from safle.encoders.codes import Layout
-from safle.encoders.linear import BY_CLASS, restored, transformed_moments
+from safle.encoders.codes import MAX_EXPERTS, Layout
+from safle.encoders.linear import (
+    BY_CLASS,
+    TRANSFORMS,
+    LinearEncoder,
+    LinearSettings,
+    restored,
+    transformed_moments,
+)
 from safle.encoders.operations import Expressed, Operations, T
-from safle.encoders.random_features import RandomFeatureEncoder, RandomFeatureSettings
+from safle.encoders.random_features import (
+    MOST_TERMS,
+    RandomFeatureSettings,
+    Units,
+)
 from safle.encoders.schema import Schema
 from safle.encoders.settings import setting
 from safle.errors import SettingsError
 
 LARGEST = float(np.finfo(np.float64).max)
 """No threshold is crossed at the one, every one at the other: ``-LARGEST < x <= LARGEST``."""
-WORTH_BITS = 3
-"""A dense column's real value is that of `RandomFeatureEncoder`, times 2**3.
-
-So one ridge for all columns leaves the dense ones 64 times freer than the symbols, of which many
-are seen a few times only: see docs/heads.md.
-"""
+UNITS_PER_INPUT, MOST_UNITS, TERMS = 64, 256, 3
 
 
 @dataclass(frozen=True)
 class TableSettings(RandomFeatureSettings):
     """Of a `TableEncoder`."""
 
-    buckets: int = setting(4, "Buckets per number.", least=1, most=1024)
+    units: int | None = setting(
+        None,
+        "Random features: columns that bend the linear model.",
+        least=1,
+        most=MAX_EXPERTS,
+        chosen="64 per number or level, at most 256",
+    )
+    terms: int | None = setting(
+        None,
+        "Numbers or levels that a unit adds.",
+        least=1,
+        most=MOST_TERMS,
+        chosen="3, or as many as there are",
+    )
+    transform: str | None = setting(
+        "none", "Applied to features before they are standardised.", choices=TRANSFORMS
+    )
     # Nobody tried what it is worth beside symbols.
     by_class: bool | None = setting(False, BY_CLASS)
+
+    def suit(self, inputs: int) -> Self:
+        """The settings with a value for every None, for so many numbers and levels."""
+        units, terms = min(UNITS_PER_INPUT * inputs, MOST_UNITS), min(TERMS, inputs)
+        return replace(self, units=self.units or units, terms=self.terms or terms)
 
 
 class TableEncoder(Encoder):
@@ -50,7 +80,6 @@ class TableEncoder(Encoder):
 
     Parameters
     ----------
-    thresholds : float64, (buckets - 1, numbers), non-decreasing along axis 0
     mean, deviation : float64, (numbers,)
         of the transformed numbers
     schema : what the columns are; numbers all of them if there is none
@@ -61,21 +90,19 @@ class TableEncoder(Encoder):
     >>> from safle import make_encoder
     >>> from safle.encoders.schema import Column, Schema
     >>> schema = Schema((Column("age", 0, 80), Column("sex", levels=("f", "m"))))
-    >>> encoder = make_encoder(schema, "table", buckets=2)
+    >>> encoder = make_encoder(schema, "table")
     >>> encoder.encode([[55, 1], [float("nan"), 2], [20, float("nan")]]).symbols.tolist()
-    [[2, 2], [0, 3], [1, 0]]
+    [[1, 2], [0, 3], [1, 0]]
     """
 
     kind = "table"
     summary = "for tables: levels of categories, gaps, and numbers as in random-features"
     gaps = True
-    worth = 1 << WORTH_BITS
     settings_type: ClassVar[type[TableSettings]] = TableSettings
     settings: TableSettings
 
     def __init__(
         self,
-        thresholds: NDArray[np.float64],
         mean: NDArray[np.float64],
         deviation: NDArray[np.float64],
         *,
@@ -83,39 +110,32 @@ class TableEncoder(Encoder):
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        self.borders = np.array(thresholds, np.float64)
         self.mean, self.deviation = np.array(mean, np.float64), np.array(deviation, np.float64)
         self.schema = schema
         self.ranges = None if schema is None else schema.ranges
         self.feature_dim = self.mean.size if schema is None else schema.feature_dim
-        wanted = (self.settings.buckets - 1, len(self.numbers))
-        if self.borders.shape != wanted or {self.mean.shape, self.deviation.shape} != {wanted[1:]}:
+        if {self.mean.shape, self.deviation.shape} != {(len(self.numbers),)}:
             raise SettingsError(
-                f"thresholds have shape {self.borders.shape}, mean {self.mean.shape}, deviation "
-                f"{self.deviation.shape}; expected {wanted} and one number per column of numbers"
+                f"mean has shape {self.mean.shape}, deviation {self.deviation.shape}; expected one "
+                f"number for each of {len(self.numbers)} columns of numbers"
             )
         if not self.feature_dim:
             raise SettingsError("no columns; expected at least one")
-        if not np.isfinite(self.borders).all() or (np.diff(self.borders, axis=0) < 0).any():
-            raise SettingsError("thresholds must be finite and must not decrease")
-        own = {n: v for n, v in self.settings.to_dict().items() if n != "buckets"}
-        moments = self.mean, self.deviation
-        self.dense = RandomFeatureEncoder(*moments, **own) if len(self.numbers) else None
+        self.units = Units(len(self.numbers) + len(self._level_columns), self.settings)
+        own = {name: getattr(self.settings, name) for name in LinearSettings.declared()}
+        self.linear = LinearEncoder(self.mean, self.deviation, **own) if len(self.numbers) else None
 
     @classmethod
     def _calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
         schema: Schema | None = getattr(calibration, "schema", None)
         numbers = calibration if schema is None else schema.numbers
-        chosen = cls.settings_type.of(settings)
+        levels = 0 if schema is None else sum(len(column.levels) for column in schema.columns)
+        dim = 0 if numbers is None else numbers.feature_dim
+        chosen = cls.settings_type.of(settings).suit(dim + levels)
         if numbers is None:
-            none = np.empty(0)
-            chosen = replace(chosen, units=chosen.units or 1, terms=1, transform="none")
-            borders = np.empty((chosen.buckets - 1, 0))
-            return cls(borders, none, none, schema=schema, **chosen.to_dict())
-        chosen = chosen.choose(numbers)
+            return cls(np.empty(0), np.empty(0), schema=schema, **chosen.to_dict())
         moments = transformed_moments(numbers, str(chosen.transform))
-        borders = numbers.thresholds(chosen.buckets - 1)
-        return cls(borders, *moments, schema=schema, **chosen.to_dict())
+        return cls(*moments, schema=schema, **chosen.to_dict())
 
     @cached_property
     def numbers(self) -> NDArray[np.int64]:
@@ -133,19 +153,39 @@ class TableEncoder(Encoder):
 
     @cached_property
     def layout(self) -> Layout:
-        # Missing and other beside the levels, missing beside the buckets.
-        sizes = np.where(self._levels, self._levels + 2, self.settings.buckets + 1)
-        scale = 1 << self.settings.fraction_bits
-        dense = Layout((), (scale,), ((scale, scale),)) if self.dense is None else self.dense.layout
-        scales = [
-            each if low == high else max(1, each >> WORTH_BITS)
-            for each, (low, high) in zip(dense.dense_scales, dense.dense_limits, strict=True)
-        ]
-        limits, norms = dense.dense_limits, dense.dense_norms
-        return Layout(tuple(sizes.tolist()), tuple(scales), limits, norms, dense.by_class)
+        # Missing and other beside the levels, missing beside a number.
+        sizes = np.where(self._levels, self._levels + 2, 2)
+        scale = self.scale
+        constant = Layout((), (scale,), ((scale, scale),))
+        linear = constant if self.linear is None else self.linear.layout
+        return replace(self.units.beside(linear), table_sizes=tuple(sizes.tolist()))
+
+    @property
+    def scale(self) -> int:
+        """Codes per deviation; also the constant's code."""
+        return 1 << self.settings.fraction_bits
+
+    @cached_property
+    def _level_columns(self) -> NDArray[np.int64]:
+        """The column of each level, (levels,)."""
+        return np.repeat(np.arange(self.feature_dim), self._levels)
+
+    def _levels_fixed(self, ops: Operations[T], features: T) -> T:
+        """Levels as standardised columns in fixed point, (samples, levels).
+
+        Of L levels that are as frequent, one is sqrt(L - 1) deviations above its mean where it is
+        there, and 1 / sqrt(L - 1) below it elsewhere.
+        """
+        others = np.maximum(self._levels[self._level_columns], 2) - 1
+        there = np.array([math.isqrt(self.scale**2 * int(n)) for n in others], np.float64)
+        elsewhere = np.array([-math.isqrt(self.scale**2 // int(n)) for n in others], np.float64)
+        places = np.concatenate([np.arange(n) for n in self._levels if n])
+        values = ops.gather(ops.fill(features, -np.inf), self._level_columns)
+        found = ops.inside(values, places - 0.5, places + 0.5)
+        return ops.add(ops.multiply(found, there - elsewhere), elsewhere)
 
     def arrays(self) -> Arrays:
-        return {"thresholds": self.borders, "mean": self.mean, "deviation": self.deviation}
+        return {"mean": self.mean, "deviation": self.deviation}
 
     def header(self) -> dict[str, Any]:
         schema = {} if self.schema is None else {"schema": self.schema.to_json()}
@@ -174,21 +214,22 @@ class TableEncoder(Encoder):
         # Level 0 is feature value 0: half a step around each.
         steps = np.arange(len(padded))[:, None] - 0.5
         padded = np.where(steps < self._levels + 0.5, steps, padded)
-        # Categories of few levels, alone, have fewer rows than numbers would need.
-        if len(self.numbers):
-            padded[0, self.numbers] = -LARGEST
-            padded[1 : 1 + len(self.borders), self.numbers] = self.borders
-            padded[1 + len(self.borders) :, self.numbers] = LARGEST
+        padded[0, self.numbers] = -LARGEST
+        padded[1:, self.numbers] = LARGEST
         return padded
 
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:
         symbols = ops.levels(ops.fill(features, -np.inf), self._thresholds)
+        added = [self._levels_fixed(ops, features)] if len(self._level_columns) else []
+        if self.linear is None:
+            constant = ops.append(ops.gather(features, self.numbers), self.scale)
+            return Expressed(symbols, ops.join([constant, self.units.express(ops, *added)]))
         numbers = ops.gather(features, self.numbers)
-        if self.dense is None:
-            return Expressed(symbols, ops.append(numbers, 1 << self.settings.fraction_bits))
         # What is missing stands at the mean: 0, as a linear column.
         filled = ops.fill(numbers, restored(self.mean, str(self.settings.transform)))
-        return Expressed(symbols, self.dense.express(ops, filled).dense)
+        fixed = self.linear.fixed_point(ops, filled)
+        units = self.units.express(ops, ops.join([fixed, *added]))
+        return Expressed(symbols, ops.join([ops.append(fixed, self.scale), units]))
 
     def plausible_features(
         self, samples: int, generator: np.random.Generator
@@ -196,6 +237,6 @@ class TableEncoder(Encoder):
         # Levels are all as likely.
         drawn = generator.integers(0, np.maximum(self._levels, 1), (samples, self.feature_dim))
         made = drawn.astype(np.float64)
-        if self.dense is not None:
-            made[:, self.numbers] = self.dense.plausible_features(samples, generator)
+        if self.linear is not None:
+            made[:, self.numbers] = self.linear.plausible_features(samples, generator)
         return made

@@ -70,7 +70,7 @@ class DenseScores:
         self._runs = [
             _Run(int(run[0]), split(steps[run]), int(most[run[0]]), step / scales[run[0]])
             for run in np.split(np.arange(len(scales)), breaks)
-            if len(run)
+            if steps[run].any()
         ]
 
     def add(self, scores: NDArray[np.float64], dense: NDArray[np.int16]) -> None:

@@ -61,7 +61,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     ridge : a positive number; 0 = minimum norm; "auto" = chosen by ``criterion``
     head : "auto", "least-squares", "discriminant", "averaged" or "quadratic", for which the
         kinds that can count by class do
-    criterion : "gcv" or "evidence"
+    criterion : "auto", "gcv" or "evidence"
     priors : None for classes as frequent as in the data, "uniform", or a number for each class
     allow_outside : count samples although more than a tenth of a feature's values lie outside what
         the given `Encoder` expects
@@ -105,7 +105,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         settings: Mapping[str, Any] | None = None,
         ridge: float | Literal["auto"] = "auto",
         head: Head = "auto",
-        criterion: Criterion = "gcv",
+        criterion: Criterion = "auto",
         priors: Priors | None = None,
         allow_outside: bool = False,
         **named: Any,

@@ -28,7 +28,7 @@ from safle.statistics.noisy import Privacy
 if TYPE_CHECKING:
     from safle.model.model import Model
 
-FORMAT = "safle-model-4"
+FORMAT = "safle-model-5"
 MAX_FILE_BYTES = 1 << 32
 _OWN = "encoder."
 """What the names of the encoder's arrays begin with."""
@@ -49,7 +49,9 @@ def write_model(model: Model) -> bytes:
     if model.temperature is not None:
         header["temperature"] = model.temperature.hex()
     arrays: Arrays = {f"{_OWN}{name}": a for name, a in encoder_arrays(model.encoder).items()}
-    arrays |= {"codes": model.codes, "weights": model.weights, "intercept": model.intercept}
+    # Columns at the end that solving left out have no weights.
+    last = max(np.flatnonzero(model.weights.any(axis=1)).max(initial=-1) + 1, len(model.codes))
+    arrays |= {"codes": model.codes, "weights": model.weights[:last], "intercept": model.intercept}
     if model.squares is not None:
         head = model.squares.head
         arrays |= {"factors": head.factors, "offsets": head.offsets}
@@ -113,7 +115,12 @@ def _restore_weights(
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Codes, weights and intercept, as they must be for these classes of this encoder."""
     codes, weights, intercept = (arrays[name] for name in ("codes", "weights", "intercept"))
-    rows = len(codes) + encoder.layout.dense_dim
+    rows = len(weights) if weights.ndim == 2 else -1
+    most = len(codes) + encoder.layout.dense_dim
+    if not len(codes) <= rows <= most or (rows > len(codes) and not weights[-1].any()):
+        raise WireError(
+            f"weights have shape {weights.shape}; expected at most {most} rows, no last zero"
+        )
     shapes = {
         "codes": (codes, np.int64, (len(codes),)),
         "weights": (weights, np.float32, (rows, classes)),
@@ -127,4 +134,6 @@ def _restore_weights(
     limit = encoder.layout.code_count
     if (np.diff(codes) <= 0).any() or (len(codes) and not 0 <= codes[0] <= codes[-1] < limit):
         raise WireError("the codes are not ascending columns of the encoder")
-    return codes, weights, intercept
+    padded = np.zeros((most, classes), np.float32)
+    padded[:rows] = weights
+    return codes, padded, intercept

@@ -167,7 +167,7 @@ def fitting_share(encoder: Encoder, features: NDArray[Any]) -> float:
     outside.add(encoder.check(features))
     inside = 1 - len(outside.too_many) / encoder.feature_dim
     codes = encoder.encode(features[:_SAMPLES_LOOKED_AT])
-    values = codes.dense / np.array(encoder.layout.dense_scales, np.float64) / encoder.worth
+    values = codes.dense / np.array(encoder.layout.dense_scales, np.float64)
     dense = (codes.dense != codes.dense[:1]).any(axis=0)
     dense &= np.sqrt((values**2).mean(axis=0)) <= _CALIBRATED_DEVIATIONS
     dense = np.delete(dense, encoder.layout.constants)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from safle.basics.texts import require_type
 from safle.errors import InvalidInput
+from safle.solver.blocks import can_choose, choose_blocks, without_units
 from safle.solver.heads import put_head
 from safle.solver.least_squares import least_squares, require_memory
 from safle.solver.noise import noise_ridge, privacy_of
@@ -20,14 +21,14 @@ from safle.solver.priors import Priors, shift_of
 from safle.solver.quadratic import quadratic
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import CRITERIA, RidgeCurve, degrees_of_freedom, ridge_curve
-from safle.solver.solution import HEADS, Solution
+from safle.solver.solution import HEADS, Solution, digest_of_sum
 from safle.solver.spectrum import Spectrum, spectrum_of
 from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.value import Statistics, Sums
 
 log = logging.getLogger(__name__)
 Head = Literal["auto", "least-squares", "discriminant", "averaged", "quadratic"]
-Criterion = Literal["gcv", "evidence"]
+Criterion = Literal["auto", "gcv", "evidence"]
 MOST_CLASSES = 10_000
 EFFORTS = (1, 3)
 """Of probing a spectrum: more of it only where less leaves the ridge uncertain."""
@@ -40,7 +41,7 @@ def solve(
     *,
     ridge: float | Literal["auto"] = "auto",
     head: Head = "auto",
-    criterion: Criterion = "gcv",
+    criterion: Criterion = "auto",
     priors: Priors | None = None,
     progress: Progress | None = None,
 ) -> Solution:
@@ -48,14 +49,15 @@ def solve(
 
     Parameters
     ----------
-    ridge : a positive number; 0 for the minimum-norm solution; "auto" chooses by
+    ridge : a positive number for all columns; 0 for the minimum-norm solution; "auto" chooses by
         ``criterion`` from the statistics alone, and of noisy ones large enough for their
         noise. The quadratic head's is added to each class's covariance, times the number of
         samples.
     head : "least-squares" (the paper's), "discriminant" (LDA), "quadratic" (a covariance for
         each class, of statistics counted by class), "averaged" (of those there can be), or
         "auto": averaged where there are two classes, and scatter within them to divide by
-    criterion : "gcv" or "evidence"
+    criterion : "gcv"; "evidence", which gives units a ridge of their own, or leaves them out, where
+        there are at most 600 columns; or "auto": "evidence" there, and "gcv" elsewhere
     priors : how frequent classes are where the model is used: "uniform", or a number for each
         class; as they were counted if None. Not for least squares, whose scores have none.
     progress : called with the finished share, 0 to 1
@@ -160,12 +162,29 @@ def _solve_linear(
     progress: Progress | None,
 ) -> Solution:
     """Choose a ridge, solve the linear system and put the head on it."""
+    if ridge == "auto" and criterion != "gcv" and can_choose(statistics):
+        blocks = choose_blocks(statistics)
+        kept = without_units(statistics) if blocks.ratio == np.inf else statistics
+        reduction = Reduction(kept, 1.0 if blocks.ratio == np.inf else blocks.ratio)
+        choice = _Choice(blocks.curve.best, curve=blocks.curve)
+        solved = _solve_with(kept, reduction, choice, head, progress)
+        return _with_units(solved, statistics, blocks.ratio)
     reduction = Reduction(statistics)
     choice = (
         _choose_ridge(statistics, reduction, criterion, _share(progress, 0.0, 0.6))
         if ridge == "auto"
         else _Choice(ridge)
     )
+    return _solve_with(statistics, reduction, choice, head, progress)
+
+
+def _solve_with(
+    statistics: Sums,
+    reduction: Reduction,
+    choice: _Choice,
+    head: Head,
+    progress: Progress | None,
+) -> Solution:
     ahead = _share(progress, 0.0 if choice.curve is None else 0.6, 0.95)
     tries = NOISY_TRIES if choice.least else 1
     plain = least_squares(statistics, reduction, choice.ridge, ahead, tries)
@@ -179,6 +198,20 @@ def _solve_linear(
     told = None if choice.least or privacy_of(statistics) else freedom
     solved = replace(plain, curve=choice.curve)
     return put_head(head, statistics, solved, reduction.real, told)
+
+
+def _with_units(solved: Solution, statistics: Sums, ratio: float) -> Solution:
+    """The solution in the real units of the layout, with weights of zero for what was left out."""
+    weights = np.zeros((statistics.dim, solved.weights.shape[1]))
+    weights[: len(solved.weights)] = solved.weights
+    weights[statistics.dim - statistics.layout.units :] *= ratio**-0.5
+    return replace(
+        solved,
+        space=statistics.space,
+        weights=weights,
+        sum_digest=digest_of_sum(statistics),
+        units_ratio=ratio,
+    )
 
 
 def _check_ridge(ridge: Any, head: str) -> None:

@@ -9,7 +9,9 @@
   of the saved weights;
 - averaged: the mean of both, after least squares is stretched until its matrix (a multiple
   of I in the place of A) has the discriminant's trace; where statistics are counted by
-  class, the mean of that and of the quadratic head, by `safle.solver.quadratic.share`;
+  class, the mean of that and of the quadratic head, by `safle.solver.quadratic.share`. Two
+  classes have one direction, whatever the head: their scores are log odds, by
+  `safle.solver.temperature`;
 - quadratic: see `safle.solver.quadratic`.
 
 B is on a grid, the same whoever factored, and from there on every sum of the linear heads has a
@@ -29,7 +31,7 @@ from safle.solver.ordered import invert_in_order, log_shares, multiply_in_order
 from safle.solver.quadratic import can_square, quadratic, share
 from safle.solver.quadratic import temperature as temperature_of_squares
 from safle.solver.solution import Solution
-from safle.solver.temperature import find_temperature
+from safle.solver.temperature import find_temperature, fit_log_odds
 from safle.statistics.value import Sums
 
 LEAST_PIVOT = 1e-13
@@ -59,10 +61,11 @@ def put_head(
         return solved
     chosen = "averaged" if head == "auto" else head
     weights, counts = solved.weights, statistics.class_counts
+    one_direction = chosen == "averaged" and len(counts) == 2 and freedom is not None
     target = statistics.cross * real[:, None]
     try:
         turned, product, intercept = discriminant(
-            weights, target, counts, average=chosen == "averaged"
+            weights, target, counts, average=chosen == "averaged" and not one_direction
         )
     except SolveError:
         if head == "auto":
@@ -71,9 +74,13 @@ def put_head(
     temperature = None
     if freedom is not None:
         own = multiply_in_order(np.ascontiguousarray(weights.T), weights)
-        temperature = find_temperature(
-            (product.T, own), (turned, intercept), counts, ridge=solved.ridge, freedom=freedom()
-        )
+        known = {"ridge": solved.ridge, "freedom": freedom()}
+        temperature = find_temperature((product.T, own), (turned, intercept), counts, **known)
+        if one_direction and temperature is not None:
+            known["temperature"] = temperature
+            over = turned / temperature, intercept / temperature
+            turned, intercept = fit_log_odds((product.T, own), over, counts, **known)
+            temperature = 1.0
     linear = replace(
         solved,
         head=chosen,

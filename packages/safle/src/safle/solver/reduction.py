@@ -25,9 +25,14 @@ class Reduction:
 
     Reduced coordinates: the merged constant (if any), the contrasts of each expert, the
     dense columns that are not constant.
+
+    Parameters
+    ----------
+    ratio : of the ridge of the layout's units to that of the other columns, a power of four: the
+        root of it is what the units' real values are divided by
     """
 
-    def __init__(self, statistics: Sums) -> None:
+    def __init__(self, statistics: Sums, ratio: float = 1.0) -> None:
         layout, seen = statistics.layout, len(statistics.codes)
         self.dim = statistics.dim
         self.offsets = statistics.offsets if seen else np.zeros(1, np.int64)
@@ -48,6 +53,7 @@ class Reduction:
         self._experts = np.concatenate([merged, experts_of[self._contrast_rows], plain])
         real = np.ones(self.dim)
         real[seen:] = 1 / np.array(layout.dense_scales, np.float64)
+        real[self.dim - layout.units :] *= ratio**-0.5
         self.real = real
         """Real value of one unit of each full column, (dim,)."""
         self._statistics = statistics

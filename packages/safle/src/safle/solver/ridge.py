@@ -24,11 +24,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.errors import InvalidInput, SolveError
+from safle.errors import SolveError
 from safle.solver.digits import Ridge
 from safle.solver.spectrum import Function, Spectrum
 
-CRITERIA = ("gcv", "evidence")
+CRITERIA = ("auto", "gcv", "evidence")
 Vector = NDArray[np.float64]
 GRID_STEPS_PER_OCTAVE = 2
 OCTAVES_BELOW, OCTAVES_ABOVE = 32, 4
@@ -112,19 +112,10 @@ def ridge_curve(
 
     A grid, not a search: its best point does not move with the last bits of a sum.
     """
-    if criterion not in CRITERIA:
-        raise InvalidInput(f"criterion {criterion!r}; expected one of {', '.join(CRITERIA)}")
-    if spectrum.trace <= 0:
-        raise SolveError("there is nothing to fit: the gram is zero")
-    top = int(np.frexp(spectrum.trace)[1]) + OCTAVES_ABOVE
-    exponents = np.arange(
-        (top - OCTAVES_BELOW - OCTAVES_ABOVE) * GRID_STEPS_PER_OCTAVE,
-        top * GRID_STEPS_PER_OCTAVE + 1,
-    )
-    grid = np.array([Ridge.near(2.0 ** (e / GRID_STEPS_PER_OCTAVE)).value for e in exponents])
+    grid = grid_of(spectrum.trace)
     n, classes = float(sample_count), float(class_count)
     freedom = np.array([degrees_of_freedom(spectrum, ridge) for ridge in grid])
-    if criterion == "gcv":
+    if criterion != "evidence":
         low, high = np.array([_gcv(spectrum, ridge, n) for ridge in grid]).T
         supported = SUPPORTED / (n * max(classes - 1, 1))
         slack = min(max(MARGIN, supported), MOST_SLACK) * float(high.min())
@@ -135,7 +126,20 @@ def ridge_curve(
     else:
         low, high = np.array([_evidence(spectrum, ridge, n, classes) for ridge in grid]).T
         slack, errors = MARGIN, high - low
-    return RidgeCurve(criterion, grid, high, freedom, errors, slack)
+    chosen_by = "evidence" if criterion == "evidence" else "gcv"
+    return RidgeCurve(chosen_by, grid, high, freedom, errors, slack)
+
+
+def grid_of(trace: float) -> Vector:
+    """Candidate ridges for a gram of this trace, ascending."""
+    if trace <= 0:
+        raise SolveError("there is nothing to fit: the gram is zero")
+    top = int(np.frexp(trace)[1]) + OCTAVES_ABOVE
+    exponents = np.arange(
+        (top - OCTAVES_BELOW - OCTAVES_ABOVE) * GRID_STEPS_PER_OCTAVE,
+        top * GRID_STEPS_PER_OCTAVE + 1,
+    )
+    return np.array([Ridge.near(2.0 ** (e / GRID_STEPS_PER_OCTAVE)).value for e in exponents])
 
 
 def degrees_of_freedom(spectrum: Spectrum, ridge: float) -> float:

@@ -12,7 +12,15 @@ Classes are not normal, and differ in their covariances, the more so the more th
 drawn from Student's t with four degrees of freedom of that mean and ``2 - 2 / K`` times that
 covariance, for K classes, and T is the temperature of the least expected log loss of
 ``softmax(s / T)``. The draws are fixed, and T is chosen from a grid: it does not move with the last
-bits of a sum. How both were found is told in docs/trials.md.
+bits of a sum.
+
+**Two classes.** Least squares estimates the label itself, ``P(yes | t) = p + slope (t - mean)``
+with t its score for yes: where little of the labels is explained, that is closer to the truth than
+any assumption on classes. So the log odds are ``a + b (t - mean)`` of the least expected log loss
+under it, with t normal of the variance that scores have when they are left out. Where more is
+explained, classes come apart and the line leaves 0 to 1: from an eighth of the labels' variance on,
+the log odds above have a say, from five eighths on they have all of it. How this was found is told
+in docs/trials.md.
 """
 
 from __future__ import annotations
@@ -30,6 +38,11 @@ MOST_LEVERAGE = 0.9
 """With more, there is next to nothing left to judge by."""
 MOST_DRAWS, MOST_CELLS = 2_000, 1_000_000
 """Draws of a class; fewer where all classes' scores would be more than so many numbers."""
+QUANTILES = 1_000
+"""Of the score, for which log odds are fitted."""
+LEAST_PROBABILITY, LEAST_SLOPE = 1e-3, 0.05
+LOG_ODDS_BITS = 20
+"""Significant bits of a and b: the last ones of a logarithm are not the same everywhere."""
 MARGIN = 1e-4
 """Losses that differ by less than this share are equally good: the largest T has it."""
 
@@ -66,6 +79,62 @@ def find_temperature(
     spread = multiply_in_order(_draw(classes), multiply_in_order(root, turned))
     centres = multiply_in_order((means - (1 - left) * np.eye(classes)) / left, turned)
     return _best(centres + intercept, spread, counts / n)
+
+
+def fit_log_odds(
+    least_squares: tuple[Matrix, Matrix],
+    head: tuple[Matrix, Matrix],
+    class_counts: NDArray[np.int64],
+    *,
+    temperature: float,
+    ridge: float,
+    freedom: float,
+) -> tuple[Matrix, Matrix]:
+    """A, (2, 2), and b, (2,), of scores whose softmax are the probabilities of two classes.
+
+    Parameters
+    ----------
+    least_squares : B'M and B'B, (2, 2) each
+    head : A and b of the discriminant head, over its temperature
+    """
+    (target, weights), (turned, intercept) = least_squares, head
+    counts, n = class_counts.astype(np.float64), float(class_counts.sum())
+    share = float(counts[1]) / n
+    label = share * (1 - share)
+    direction = (turned[:, 1] - turned[:, 0]) * temperature
+    scores = direction @ target / counts
+    # Both have one direction: this is the length of least squares on centred columns.
+    length = label / (1 + label * (scores[1] - scores[0]))
+    direction, scores = direction * length, scores * length
+    mean = (1 - share) * scores[0] + share * scores[1]
+    power = direction @ (target - ridge * weights) @ direction / n
+    variance, shared = power - mean**2, label * (scores[1] - scores[0])
+    used = min(max(freedom / n, 0.0), MOST_LEVERAGE)
+    left_out = (variance - 2 * used * shared + used**2 * label) / (1 - used) ** 2
+    slope = (shared - used * label) / (1 - used) / max(left_out, 1e-12 * label)
+    deviation = float(np.sqrt(max(left_out, 1e-12 * label)))
+    a, b = _logistic(share, max(float(slope), LEAST_SLOPE) * deviation)
+    own = min(max(1.25 - 2 * variance / label, 0.0), 1.0)
+    odds = own * b / deviation * direction + (1 - own) * (turned[:, 1] - turned[:, 0])
+    at_zero = own * (a - b / deviation * mean) + (1 - own) * (intercept[1] - intercept[0])
+    halves = np.array([-0.5, 0.5])
+    return odds[:, None] * halves, at_zero * halves
+
+
+def _logistic(share: float, slope: float) -> tuple[float, float]:
+    """The log odds ``a + b z``, z standard normal, nearest to ``share + slope z`` within 0 to 1."""
+    z = ndtri((np.arange(QUANTILES) + 0.5) / QUANTILES)
+    wanted = np.clip(share + slope * z, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+    columns = np.stack([np.ones(QUANTILES), z], axis=1)
+    found = np.array([np.log(share / (1 - share)), slope / (share * (1 - share))])
+    for _ in range(50):
+        odds = 1 / (1 + np.exp(-columns @ found))
+        curvature = (columns.T * (odds * (1 - odds))) @ columns
+        found += np.linalg.solve(curvature, columns.T @ (wanted - odds))
+    mantissas, exponents = np.frexp(found)
+    kept = np.rint(np.ldexp(mantissas, LOG_ODDS_BITS))
+    a, b = np.ldexp(kept, exponents - LOG_ODDS_BITS).tolist()
+    return a, b
 
 
 def _root(covariance: Matrix) -> Matrix | None:

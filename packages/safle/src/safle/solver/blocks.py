@@ -1,0 +1,118 @@
+"""Two ridges, from the sums alone: one for the linear columns and symbols, one for the units.
+
+Units (see `safle.encoders.codes.Layout`) have ``ratio`` times the ridge of the others. With a power
+of four that is the same as dividing their values by its root, a power of two: so everything behind
+it stays exact. Of all ratios and ridges, those of the highest evidence are taken: the marginal
+likelihood of Bayesian regression on centred columns and labels, with s the eigenvalues of the
+centred gram and Q what its fit leaves of the centred labels,
+
+    ``log(Q / n) + sum log(1 + s / ridge) / n``.
+
+A ratio of infinity leaves the units out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from safle.encoders.code_space import CodeSpace
+from safle.solver.noise import privacy_of
+from safle.solver.reduction import Reduction
+from safle.solver.ridge import FLOOR, MARGIN, RidgeCurve, grid_of
+from safle.statistics.gram import Triangle
+from safle.statistics.value import Sums
+
+RATIOS = (inf, 1024.0, 256.0, 64.0, 16.0, 4.0, 1.0, 0.25)
+"""The strictest first: of ratios that are as good, it is taken."""
+MOST_COLUMNS = 600
+"""Every ratio takes a decomposition: of more columns, all have one ridge."""
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """What was chosen.
+
+    Attributes
+    ----------
+    ratio : of the units' ridge to that of the other columns; infinity leaves them out
+    curve : the evidence at that ratio
+    """
+
+    ratio: float
+    curve: RidgeCurve
+
+
+def can_choose(statistics: Sums) -> bool:
+    """Whether the units may have a ridge of their own."""
+    small = statistics.layout.units > 0 and statistics.dim <= MOST_COLUMNS
+    # What noise adds to the gram would be taken for what units explain.
+    return small and privacy_of(statistics) is None
+
+
+def choose_blocks(statistics: Sums) -> Blocks:
+    """The ratio and the ridge of the highest evidence."""
+    reduction = Reduction(statistics)
+    size, n = reduction.reduced_dim, float(statistics.sample_count)
+    gram = reduction.tile((0, size), (0, size), np.float64)
+    gram = np.tril(gram) + np.tril(gram, -1).T
+    target = reduction.forward(statistics.cross * reduction.real[:, None])
+    labels = n - float((statistics.class_counts.astype(np.float64) ** 2).sum()) / n
+    if reduction.alpha:
+        # Without the constant, which stands first: what is centred has none.
+        gram, target = _centred(gram, target)
+    plain = len(gram) - statistics.layout.units
+    grid = grid_of(float((statistics.diagonal * reduction.real**2).sum()))
+    best: Blocks | None = None
+    for ratio in RATIOS:
+        kept = plain if ratio == inf else len(gram)
+        if ratio < 1 and statistics.layout.dense_scales[-1] < 2:
+            continue
+        worth = np.ones(kept)
+        worth[plain:] = ratio**-0.5
+        part = gram[:kept, :kept] * worth * worth[:, None]
+        curve = _evidence(part, target[:kept] * worth[:, None], labels, n, grid)
+        if best is None or curve.scores.min() < best.curve.scores.min() - MARGIN:
+            best = Blocks(ratio, curve)
+    assert best is not None, "there are ratios"
+    return best
+
+
+def _centred(gram: Matrix, target: Matrix) -> tuple[Matrix, Matrix]:
+    across = gram[1:, 0]
+    return (
+        gram[1:, 1:] - across[:, None] * (across / gram[0, 0]),
+        target[1:] - across[:, None] * (target[0] / gram[0, 0]),
+    )
+
+
+def _evidence(gram: Matrix, target: Matrix, labels: float, n: float, grid: Matrix) -> RidgeCurve:
+    values, vectors = eigh(gram)
+    values = np.maximum(values, 0.0)
+    masses = ((vectors.T @ target) ** 2).sum(axis=1)
+    shrunk = values + grid[:, None]
+    left = np.maximum(labels - (masses / shrunk).sum(axis=1), FLOOR * labels + FLOOR)
+    scores = np.log(left / n) + np.log1p(values / grid[:, None]).sum(axis=1) / n
+    freedom = np.minimum((values / shrunk).sum(axis=1), n)
+    return RidgeCurve("evidence", grid, scores, freedom, np.zeros(len(grid)), MARGIN)
+
+
+def without_units(statistics: Sums) -> Sums:
+    """The same sums of all other columns."""
+    kept = statistics.dim - statistics.layout.units
+    packed = statistics.gram.packed
+    lengths = statistics.dim - np.arange(kept)
+    starts = np.cumsum(lengths) - lengths
+    rows = [packed[first : first + kept - row] for row, first in enumerate(starts)]
+    gram = np.concatenate(rows) if rows else packed[:0]
+    return replace(
+        statistics,
+        space=CodeSpace(statistics.fingerprint, statistics.layout.without_units()),
+        cross=statistics.cross[:kept].copy(),
+        gram=Triangle(gram, kept),
+    )
