@@ -1,0 +1,106 @@
+"""Two ridges by evidence: units that help are kept, with a ridge of their own, others left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from safle import DeclaredMoments, Model, count, make_encoder, solve
+from safle.solver.blocks import choose_blocks, without_units
+
+SAMPLES = 400
+
+
+def made(rule):
+    """An encoder, and statistics of samples whose labels follow a rule."""
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(SAMPLES, 4))
+    labels = (rule(features) + 0.3 * generator.normal(size=SAMPLES) > 0).astype(np.int64)
+    encoder = make_encoder(DeclaredMoments(np.zeros(4), np.ones(4)), "table")
+    return encoder, features, labels, count(encoder, features, labels)
+
+
+def bent(features):
+    return features[:, 0] * features[:, 1]
+
+
+def straight(features):
+    return features @ [0.2, -0.2, 0.1, 0.0]
+
+
+def test_units_that_explain_labels_are_kept():
+    encoder, features, labels, statistics = made(bent)
+    solution = solve(statistics)
+    assert solution.units_ratio <= 4
+    assert (Model(encoder, solution).predict(features) == labels).mean() > 0.8
+    assert solution.curve.criterion == "evidence"
+
+
+def test_units_that_explain_nothing_are_left_out_of_a_smaller_model():
+    encoder, features, _, statistics = made(straight)
+    solution = solve(statistics)
+    assert solution.units_ratio == np.inf
+    assert "units left out" in repr(solution)
+    assert not solution.weights[-encoder.layout.units :].any()
+    model, one_ridge = Model(encoder, solution), Model(encoder, solve(statistics, criterion="gcv"))
+    assert len(model.to_bytes()) < len(one_ridge.to_bytes())
+    read = Model.from_bytes(model.to_bytes())
+    assert np.array_equal(read.decision_function(features), model.decision_function(features))
+    assert read.digest == model.digest
+
+
+def test_weights_solve_the_system_with_both_ridges():
+    _, _, _, statistics = made(bent)
+    solution = solve(statistics, head="least-squares")
+    real = np.ones(statistics.dim)
+    scales = np.array(statistics.layout.dense_scales)
+    real[len(statistics.codes) :] = 1 / scales
+    ridges = np.full(statistics.dim, solution.ridge)
+    ridges[-statistics.layout.units :] *= solution.units_ratio
+    gram = statistics.gram_square() * real * real[:, None]
+    expected = np.linalg.solve(gram + np.diag(ridges), statistics.cross * real[:, None])
+    np.testing.assert_allclose(solution.weights, expected, atol=1e-9 * np.abs(expected).max())
+
+
+def test_what_is_left_without_units_is_what_an_encoder_without_them_counts():
+    _, _, _, statistics = made(bent)
+    kept = without_units(statistics)
+    dim = statistics.dim - statistics.layout.units
+    assert np.array_equal(kept.gram_square(), statistics.gram_square()[:dim, :dim])
+    assert np.array_equal(kept.cross, statistics.cross[:dim])
+    kept.verify()
+
+
+@pytest.mark.parametrize("rule", [bent, straight])
+def test_the_choice_has_the_highest_evidence_of_the_samples_themselves(rule):
+    encoder, features, labels, statistics = made(rule)
+    chosen = choose_blocks(statistics)
+    codes = encoder.encode(features).dense / np.array(encoder.layout.dense_scales)
+    columns, units = codes[:, :4], codes[:, 5:]
+    y = labels - labels.mean()
+
+    def evidence(ratio, ridge):
+        parts = columns if ratio == np.inf else np.c_[columns, units / np.sqrt(ratio)]
+        parts = parts - parts.mean(axis=0)
+        covariance = np.eye(SAMPLES) + parts @ parts.T / ridge
+        quadratic = y @ np.linalg.solve(covariance, y)
+        return np.log(2 * quadratic / SAMPLES) + np.linalg.slogdet(covariance)[1] / SAMPLES
+
+    best = chosen.curve.scores.min()
+    at = float(chosen.curve.ridges[np.argmin(chosen.curve.scores)])
+    assert best == pytest.approx(evidence(chosen.ratio, at), abs=1e-6)
+    for ratio in (0.25, 1.0, 16.0, np.inf):
+        assert best <= evidence(ratio, at) + 1e-3
+
+
+def test_probabilities_of_two_classes_are_near_the_true_ones():
+    generator = np.random.default_rng(1)
+    features = generator.normal(size=(6_000, 4))
+    truth = 1 / (1 + np.exp(1.5 - features @ [0.8, -0.5, 0.0, 0.0]))
+    labels = (generator.random(6_000) < truth).astype(np.int64)
+    encoder = make_encoder(DeclaredMoments(np.zeros(4), np.ones(4)), "table")
+    model = Model(encoder, solve(count(encoder, features[:3_000], labels[:3_000])))
+    found = model.predict_proba(features[3_000:])[:, 1]
+    for own in np.array_split(np.argsort(found), 5):
+        # Over five draws of the samples, the farthest of all fifths was 0.047 away.
+        assert found[own].mean() == pytest.approx(truth[3_000:][own].mean(), abs=0.06)
