@@ -59,8 +59,8 @@ def choose_blocks(statistics: Sums) -> Blocks:
     """The ratio and the ridge of the highest evidence."""
     reduction = Reduction(statistics)
     size, n = reduction.reduced_dim, float(statistics.sample_count)
-    gram = reduction.tile((0, size), (0, size), np.float64)
-    gram = np.tril(gram) + np.tril(gram, -1).T
+    lower = reduction.tile((0, size), (0, size), np.float64)
+    gram: Matrix = np.tril(lower).astype(np.float64) + np.tril(lower, -1).T
     target = reduction.forward(statistics.cross * reduction.real[:, None])
     labels = n - float((statistics.class_counts.astype(np.float64) ** 2).sum()) / n
     if reduction.alpha:
