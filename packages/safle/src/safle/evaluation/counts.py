@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from math import prod
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +26,7 @@ from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.encoders.histogram import MAX_SAMPLES
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError, WireError
 from safle.wire import container
-from safle.wire.files import FileKind
+from safle.wire.files import FileKind, read_header
 from safle.wire.sections import Sections
 
 BINS, PER_UNIT = 1024, 72
@@ -238,6 +239,14 @@ Admit = Callable[[str, tuple[ClassName, ...]], None]
 """Called with a model's digest and classes; raises a `SafleError` if they are not wanted."""
 
 
+class EvaluationHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The header of a file of evaluation counts."""
+
+    model: str
+    classes: Annotated[list[ClassName], msgspec.Meta(max_length=MOST_CLASSES)]
+    planes: dict[str, int]
+
+
 def _describe(evaluation: Evaluation, sections: Sections) -> dict[str, Any]:
     for name in shapes(len(evaluation.class_names)):
         sections.write(name, getattr(evaluation, name))
@@ -247,32 +256,22 @@ def _describe(evaluation: Evaluation, sections: Sections) -> dict[str, Any]:
 def _restore(
     opened: container.Container, admit: Admit = lambda _model, _classes: None
 ) -> Evaluation:
-    model, classes, planes = _read_header(opened.header)
-    admit(model, classes)
+    header = read_header(EvaluationHeader, opened)
+    classes = tuple(header.classes)
+    # Another text of the same counts would be a second identity of them.
+    if not is_digest(header.model) or as_class_names(classes) != classes:
+        raise WireError("expected a model's digest, and classes in ascending order")
+    admit(header.model, classes)
     arrays = shapes(len(classes))
     require(
         16 * sum(map(prod, arrays.values())),
         purpose=f"evaluation counts of {len(classes)} classes",
         advice="read them on a larger machine",
     )
-    sections = Sections(opened, planes=planes)
+    sections = Sections(opened, planes=header.planes)
     counts = {name: sections.read(name, shape) for name, shape in arrays.items()}
     sections.finish()
-    return Evaluation(model, classes, **counts)
-
-
-def _read_header(header: dict[str, Any]) -> tuple[str, tuple[ClassName, ...], dict[str, int]]:
-    if set(header) != {"model", "classes", "planes"} or not is_digest(header["model"]):
-        raise WireError("expected a model's digest, classes and planes, and nothing else")
-    classes, planes = header["classes"], header["planes"]
-    # Another text of the same counts would be a second identity of them.
-    if not isinstance(classes, list) or not isinstance(planes, dict):
-        raise WireError("classes are not a list, or planes not given by name")
-    if len(classes) > MOST_CLASSES:
-        raise WireError(f"{len(classes)} classes; at most {MOST_CLASSES} are evaluated")
-    if as_class_names(classes) != tuple(classes):
-        raise WireError("the classes are not in ascending order")
-    return header["model"], tuple(classes), planes
+    return Evaluation(header.model, classes, **counts)
 
 
 EVALUATIONS = FileKind(container.EVALUATION, _describe, _restore)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from safle.basics.places import StrPath, naming
+from safle.basics.settings import as_settings
 from safle.errors import EncoderMismatch, LimitExceeded, SafleError, WireError
 from safle.wire import container
 from safle.wire.sections import Sections
@@ -76,6 +77,11 @@ class FileKind(Generic[Value]):
     def write(self, path: StrPath, value: Value) -> None:
         """Write a file, atomically."""
         container.write_file(path, self.encode(value))
+
+
+def read_header(kind: type[Value], opened: container.Container) -> Value:
+    """The header of a file as ``kind``, a `msgspec.Struct` that forbids other fields."""
+    return as_settings(kind, opened.header, where="the header: ", error=WireError)
 
 
 @contextmanager

@@ -15,14 +15,17 @@ from safle.errors import WireError
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.noisy import NoisyStatistics, Privacy, noisy_bytes
 from safle.wire import container
-from safle.wire.files import FileKind
+from safle.wire.files import FileKind, read_header
 from safle.wire.sections import Sections
-from safle.wire.statistics import check_space
-
-FIELDS = {"fingerprint", "layout", "classes", "planes", "privacy"}
-
+from safle.wire.statistics import SpaceHeader, check_space
 
 SECTIONS = ("counts", "cross", "products")
+
+
+class NoisyHeader(SpaceHeader, frozen=True, forbid_unknown_fields=True):
+    """The header of noisy statistics."""
+
+    privacy: dict[str, Any]
 
 
 def _describe(statistics: NoisyStatistics, sections: Sections) -> dict[str, Any]:
@@ -38,17 +41,17 @@ def _describe(statistics: NoisyStatistics, sections: Sections) -> dict[str, Any]
 
 
 def _restore(opened: container.Container, space: CodeSpace | None = None) -> NoisyStatistics:
-    header = opened.header
-    if set(header) != FIELDS or not header["classes"]:
-        raise WireError("the header does not hold exactly the fields of noisy statistics")
-    found = check_space(opened, space)
-    layout = found.layout
-    classes, privacy = tuple(header["classes"]), Privacy.from_json(header["privacy"])
+    header = read_header(NoisyHeader, opened)
+    found = check_space(header, space, opened.limit)
+    layout, classes = found.layout, tuple(header.classes)
+    if not classes:
+        raise WireError("noisy statistics of no class; expected all that were declared")
+    privacy = Privacy.from_json(header.privacy)
     # Two texts of one promise would be two identities of one release.
-    if container.canonical(privacy.to_json()) != container.canonical(header["privacy"]):
+    if container.canonical(privacy.to_json()) != container.canonical(header.privacy):
         raise WireError("the privacy of the release is not as this safle writes it")
     container.check_memory(noisy_bytes(layout), layout.embedding_dim, opened.limit)
-    sections, free = Sections(opened, planes=header["planes"]), FreeSums(layout, len(classes))
+    sections, free = Sections(opened, planes=header.planes), FreeSums(layout, len(classes))
     released = np.empty(free.size, np.int64)
     for name in SECTIONS:
         place = getattr(free, name)

@@ -8,15 +8,16 @@ every byte of it, follows from the statistics alone: equal statistics have one d
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 
 from safle.basics.places import StrPath, naming
 from safle.basics.texts import require_type
 from safle.encoders.code_space import CodeSpace
 from safle.encoders.codes import MAX_EXPERTS, Layout
-from safle.encoders.features import ClassName, as_class_names
+from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.errors import WireError
 from safle.statistics import Accumulator, Statistics, triangle
 from safle.statistics.factor import Factor
@@ -24,14 +25,29 @@ from safle.statistics.free_sums import FreeSums
 from safle.statistics.invariants import verify, verify_margins
 from safle.statistics.value import Margins
 from safle.wire import columns, container, grams
-from safle.wire.files import FileKind, typed_errors
+from safle.wire.files import FileKind, read_header, typed_errors
 from safle.wire.sections import Sections
 
-FIELDS = {"fingerprint", "layout", "classes", "seen", "form", "planes"}
 WHOLE, COLUMNS = "whole", "columns"
 LAYOUT_BYTES = 24
 """Memory of each expert or dense column of a layout while it is checked: references alone."""
 Admit = Callable[[tuple[ClassName, ...]], None]
+
+
+class SpaceHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What files of sums say of their encoder, classes and arrays."""
+
+    fingerprint: str
+    layout: dict[str, Any]
+    classes: list[ClassName]
+    planes: dict[str, int]
+
+
+class StatisticsHeader(SpaceHeader, frozen=True, forbid_unknown_fields=True):
+    """The header of statistics."""
+
+    seen: Annotated[int, msgspec.Meta(ge=0)]
+    form: Literal["whole", "columns"]
 
 
 def _describe(statistics: Statistics, sections: Sections) -> dict[str, Any]:
@@ -72,9 +88,9 @@ def _restore(
     admit: Admit = lambda _classes: None,
     multiply_out: bool = True,
 ) -> Statistics:
-    found = _check_header(opened, space)
-    admit(tuple(opened.header["classes"]))
-    statistics = _unfold(opened, found)
+    header, found = _check_header(opened, space)
+    admit(tuple(header.classes))
+    statistics = _unfold(opened, header, found)
     if multiply_out:
         statistics.multiply_out()
     return statistics
@@ -155,7 +171,7 @@ def read_space(path: StrPath) -> CodeSpace:
     """The code space that a statistics file names; no sums are read."""
     opened = container.read_file(path, kind=container.STATISTICS)
     with naming(path), typed_errors():
-        return _check_header(opened, None)
+        return _check_header(opened, None)[1]
 
 
 def add_contribution(
@@ -199,20 +215,20 @@ def read_statistics(
     return STATISTICS.read(path, space=space, limit=limit)
 
 
-def _unfold(opened: container.Container, space: CodeSpace) -> Statistics:
+def _unfold(opened: container.Container, header: StatisticsHeader, space: CodeSpace) -> Statistics:
     """Statistics whose margins are verified, and their gram as far as it is there."""
-    header, limit, layout = opened.header, opened.limit, space.layout
-    sizes = header["seen"], len(header["classes"]), opened.raw_bytes
-    taken = unfolded_bytes(layout, *sizes, form=header["form"])
-    container.check_memory(taken, header["seen"] + layout.dense_dim, limit)
-    sections = Sections(opened, planes=header["planes"])
+    limit, layout = opened.limit, space.layout
+    sizes = header.seen, len(header.classes), opened.raw_bytes
+    taken = unfolded_bytes(layout, *sizes, form=header.form)
+    container.check_memory(taken, header.seen + layout.dense_dim, limit)
+    sections = Sections(opened, planes=header.planes)
     margins = _read_margins(sections, header, space)
     if columns.are_few(margins):
         # Whatever the form, the columns that the format prescribes are found.
         container.check_memory(taken + columns.working_bytes(margins), margins.dim, limit)
-    statistics = _read_grams(margins, sections, header["form"], limit)
+    statistics = _read_grams(margins, sections, header.form, limit)
     sections.finish()
-    sent_whole = header["form"] == WHOLE
+    sent_whole = header.form == WHOLE
     if sent_whole and _choose_form(statistics)[0] != WHOLE:
         raise WireError("the gram is not in the form that the format prescribes")
     if statistics.sample_count:
@@ -232,37 +248,33 @@ def _read_grams(margins: Margins, sections: Sections, form: str, limit: int) -> 
     return margins.with_gram(grams.read_products(margins, values, own), by_class)
 
 
-def _check_header(opened: container.Container, space: CodeSpace | None) -> CodeSpace:
-    """The code space, once everything in the header is as it should be."""
-    header = opened.header
-    if set(header) != FIELDS or header["form"] not in (WHOLE, COLUMNS):
-        raise WireError("the header does not hold exactly the fields of statistics")
-    found, seen = check_space(opened, space), header["seen"]
-    if type(seen) is not int or not 0 <= seen <= found.layout.code_count:
-        raise WireError(f"{seen!r} seen codes of {found.layout.code_count}")
-    return found
+def _check_header(
+    opened: container.Container, space: CodeSpace | None
+) -> tuple[StatisticsHeader, CodeSpace]:
+    """Header and code space, once everything in them is as it should be."""
+    header = read_header(StatisticsHeader, opened)
+    found = check_space(header, space, opened.limit)
+    if header.seen > found.layout.code_count:
+        raise WireError(f"{header.seen} seen codes of {found.layout.code_count}")
+    return header, found
 
 
-def check_space(opened: container.Container, space: CodeSpace | None) -> CodeSpace:
-    """The code space of a header, once encoder, classes and planes are as they should be."""
-    header = opened.header
-    found = header["fingerprint"]
-    if type(found) is not str or len(found) != 64 or set(found) - set("0123456789abcdef"):
+def check_space(header: SpaceHeader, space: CodeSpace | None, limit: int) -> CodeSpace:
+    """The code space of a header, once encoder and classes are as they should be."""
+    if not is_digest(header.fingerprint):
         raise WireError("the fingerprint is not 64 hexadecimal digits")
     if space is not None:
         require_type("space", space, CodeSpace, advice="such as encoder.space")
         # Compared as they are written, before anything of the file's own size is unfolded.
-        space.require_encoder(found, same_layout=header["layout"] == space.layout.to_json())
-    most = min(opened.limit // LAYOUT_BYTES, MAX_EXPERTS)
-    layout = space.layout if space else Layout.from_json(header["layout"], most=most)
-    if layout.to_json() != header["layout"]:
+        same_layout = header.layout == space.layout.to_json()
+        space.require_encoder(header.fingerprint, same_layout=same_layout)
+    most = min(limit // LAYOUT_BYTES, MAX_EXPERTS)
+    layout = space.layout if space else Layout.from_json(header.layout, most=most)
+    if layout.to_json() != header.layout:
         raise WireError("the layout is not written in its shortest form")
-    classes = header["classes"]
-    if not isinstance(classes, list) or as_class_names(classes) != tuple(classes):
-        raise WireError("the class names are not a list in ascending order")
-    if not isinstance(header["planes"], dict):
-        raise WireError("the header's planes are not valid")
-    return CodeSpace(found, layout)
+    if as_class_names(header.classes) != tuple(header.classes):
+        raise WireError("the class names are not in ascending order")
+    return CodeSpace(header.fingerprint, layout)
 
 
 def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, form: str) -> int:
@@ -277,16 +289,16 @@ def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, f
     return margins + gram + checking
 
 
-def _read_margins(sections: Sections, header: dict[str, Any], space: CodeSpace) -> Margins:
+def _read_margins(sections: Sections, header: StatisticsHeader, space: CodeSpace) -> Margins:
     layout = space.layout
     bitmap = np.frombuffer(sections.read_raw("codes", -(-layout.code_count // 8)), np.uint8)
     # Counted first: the header's number is within the limit, the bitmap's might not be.
-    if int(np.bitwise_count(bitmap).sum(dtype=np.int64)) != header["seen"]:
+    if int(np.bitwise_count(bitmap).sum(dtype=np.int64)) != header.seen:
         raise WireError("the bitmap of seen codes does not match its count")
     codes = np.flatnonzero(np.unpackbits(bitmap, bitorder="little")).astype(np.int64)
     if len(codes) and codes[-1] >= layout.code_count:
         raise WireError("the bitmap of seen codes does not match its count")
-    classes = header["classes"]
+    classes = header.classes
     counts = sections.read("counts", (len(classes),))
     cross = sections.read("cross", (len(codes) + layout.dense_dim, len(classes)))
     margins = Margins(space, codes, cross, tuple(classes), counts)
