@@ -16,7 +16,7 @@ from typing import Any
 import safle
 from safle import errors
 from safle.encoders import kinds
-from safle.solver import heads
+from safle.solver import HEADS, heads
 from safle.wire import container
 
 PLACE = Path(__file__).parents[1] / "reference"
@@ -98,7 +98,7 @@ def _settings() -> Iterator[str]:
             yield f"| `{setting.name}` | {setting.help} | {default}; {_range(setting)} |"
         yield ""
     yield "## Heads\n\n`safle solve --head NAME`, `solve(total, head=NAME)`; `auto` chooses.\n"
-    for head in heads.HEADS:
+    for head in HEADS:
         yield f"- `{head}`"
     yield f"\n{_markdown(heads.__doc__ or '')}\n"
 
