@@ -1,8 +1,8 @@
 """Privacy: a private round beside the plain one, on the same clients, in one run.
 
 Plain: every client counts 500 samples and encodes its statistics, the server reads, verifies and
-adds them. Private: every client counts and masks, the server adds masked vectors, two of three
-keyholders add up masks, the server opens. All of it runs here one after the other; in a federation
+adds them. Private: every client counts and masks, the server adds masked vectors, two keyholders
+add up their masks, the server opens. All of it runs here one after the other; in a federation
 clients and keyholders run side by side. What a file takes on its way is left out of both.
 """
 

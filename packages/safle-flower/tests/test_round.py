@@ -279,15 +279,20 @@ def test_calibration_gives_the_encoder_that_files_would(deployment, federation, 
     assert sorted(again.accepted) == ["a", "b", "c", "d"]
 
 
+def grid_of_tables(deployment, tables, folder):
+    """Clients with the same two samples, under columns of their own names and order."""
+    grid = deployment.grid([*tables])
+    for context, (name, columns) in zip(grid.contexts.values(), tables.items(), strict=True):
+        path = folder / f"{name}.csv"
+        path.write_text(f"{columns},label\n1,2,0\n3,1,1\n")
+        context.node_config |= {"features": str(path), "label-column": "label"}
+    return grid
+
+
 def test_ranges_calibrate_each_feature_on_a_grid_of_its_own(deployment, tmp_path):
     (tmp_path / "ranges.csv").write_text("name,low,high\ndose,0,400\nage,0,4\n")
     tables = {"a": "dose,age", "b": "age,dose"}
-    for name, columns in tables.items():
-        (tmp_path / f"{name}.csv").write_text(f"{columns},label\n1,2,0\n3,1,1\n")
-    grid = deployment.grid([*tables])
-    for context, name in zip(grid.contexts.values(), tables, strict=True):
-        context.node_config["features"] = str(tmp_path / f"{name}.csv")
-        context.node_config["label-column"] = "label"
+    grid = grid_of_tables(deployment, tables, tmp_path)
     settings = {"calibrate": True, "encoder": "", "bins": 4, "kind": "linear"}
     settings["ranges"] = str(tmp_path / "ranges.csv")
     report = deployment.run([*tables], grid=grid, **settings)
@@ -417,12 +422,7 @@ def test_a_client_of_no_samples_is_refused_unless_it_is_allowed(deployment, tmp_
 
 def test_columns_of_other_names_do_not_set_the_encoder(deployment, tmp_path):
     tables = {"liar": "ego,dose", "a": "dose,age", "b": "age,dose"}
-    for name, columns in tables.items():
-        (tmp_path / f"{name}.csv").write_text(f"{columns},label\n1,2,0\n3,1,1\n")
-    grid = deployment.grid([*tables])
-    for context, name in zip(grid.contexts.values(), tables, strict=True):
-        context.node_config["features"] = str(tmp_path / f"{name}.csv")
-        context.node_config["label-column"] = "label"
+    grid = grid_of_tables(deployment, tables, tmp_path)
     settings = {"calibrate": True, "encoder": "", "high": 4.0, "feature-count": 2, "at-once": 1}
     settings["feature-names"] = "age, dose"
     report = deployment.run([*tables], grid=grid, **settings)
