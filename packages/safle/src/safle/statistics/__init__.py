@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.statistics.accumulator import Accumulator
-    from safle.statistics.sums import count, sum_statistics
+    from safle.statistics.accumulator import Accumulator, count, sum_statistics
     from safle.statistics.value import Statistics
 
 __all__ = [

@@ -192,7 +192,7 @@ class Statistics(Sums):
     def __add__(self, other: Statistics) -> Statistics:
         if not isinstance(other, Statistics):
             return NotImplemented
-        from safle.statistics.sums import sum_statistics
+        from safle.statistics.accumulator import sum_statistics
 
         return sum_statistics([self, other])
 
