@@ -109,7 +109,7 @@ def dense(features: Floats, encoder: RandomFeatureEncoder, signs: Floats) -> NDA
     """The default encoder's definition, its features as in fixed point."""
     fixed = encoder.fixed_point(NumpyOperations(), features.astype(np.float64))
     units = encoder.units
-    sums = (fixed.astype(np.float32) @ signs).astype(np.int32) - units.thresholds
+    sums = (fixed.astype(np.float32) @ signs).astype(np.int32)
     codes = (sums + ((1 << units.shift) >> 1)) >> units.shift
     whole = np.full((len(features), encoder.layout.dense_dim), encoder.scale, np.int16)
     whole[:, : encoder.feature_dim] = fixed

@@ -42,9 +42,8 @@ def test_units(samples: int, dim: int, count: int, terms: int, shift: int, reach
     negative = generator.random((count, terms)) < 0.5
     negative[0] = False
     rows = units.rows_of_terms(features, negative, dim)
-    thresholds = generator.integers(-reach, reach + 1, count).astype(np.int32)
-    units.encode_units(dense, dim, rows, thresholds, shift=shift, largest=15)
-    sums = (before[:, features] * np.where(negative, -1, 1)).sum(axis=2) - thresholds
+    units.encode_units(dense, dim, count, rows, shift=shift, largest=15)
+    sums = (before[:, features] * np.where(negative, -1, 1)).sum(axis=2)
     expected = before.copy()
     expected[:, dim + 1 : dim + 1 + count] = np.clip((sums + ((1 << shift) >> 1)) >> shift, 0, 15)
     assert np.array_equal(dense, expected)

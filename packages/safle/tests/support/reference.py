@@ -76,7 +76,7 @@ def hash_of(position: int, seed: int) -> int:
 
 
 def units_of(fixed: list[int], settings) -> list[int]:
-    """Signed sums of the columns with the smallest hashes, less a threshold, in few bits."""
+    """Signed sums of the columns with the smallest hashes, in few bits."""
     dim, terms = len(fixed), settings.terms
     deviation = 1
     while 2 * deviation**2 <= terms:
@@ -87,11 +87,7 @@ def units_of(fixed: list[int], settings) -> list[int]:
         keys = [hash_of(unit * dim + f, settings.seed) for f in range(dim)]
         chosen = sorted(range(dim), key=keys.__getitem__)[:terms]
         total = sum(-fixed[f] if keys[f] % 2 else fixed[f] for f in chosen)
-        spread = sum(hash_of(settings.units * dim + unit, settings.seed).to_bytes(8)) - 1020
-        width = math.isqrt(48_171 * terms * 4**settings.fraction_bits)
-        rounded = math.floor(
-            max(0, total - math.floor(Fraction(spread * width, 2**16))) / step + Fraction(1, 2)
-        )
+        rounded = math.floor(max(0, total) / step + Fraction(1, 2))
         codes.append(min(2**settings.bits - 1, rounded))
     return codes
 

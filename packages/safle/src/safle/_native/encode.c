@@ -120,9 +120,9 @@ typedef int16_t halves __attribute__((vector_size(32)));
 typedef int16_t loose_halves __attribute__((vector_size(32), aligned(2)));
 
 /* The code of one unit for sixteen samples: 16-bit sums where they cannot overflow, else 32-bit. */
-static inline void unit_narrow(halves *code, const int16_t *table, const uint32_t *rows, i64 terms,
-                               int32_t start, i64 shift, i64 largest) {
-    halves total = (halves){0} + (int16_t)start, limit = (halves){0} + (int16_t)largest;
+static inline void unit_narrow(halves *code, const int16_t *table, const uint32_t *rows, i64 terms, i64 shift,
+                                 i64 largest) {
+    halves total = (halves){0} + (int16_t)((1 << shift) >> 1), limit = (halves){0} + (int16_t)largest;
     for (i64 t = 0; t < terms; t++) total += *(const loose_halves *)(table + rows[t]);
     total >>= (int16_t)shift;
     total &= total > 0;
@@ -130,10 +130,10 @@ static inline void unit_narrow(halves *code, const int16_t *table, const uint32_
     *code = (total & ~above) | (limit & above);
 }
 
-static inline void unit_wide(halves *code, const int16_t *table, const uint32_t *rows, i64 terms,
-                             int32_t start, i64 shift, i64 largest) {
+static inline void unit_wide(halves *code, const int16_t *table, const uint32_t *rows, i64 terms, i64 shift,
+                               i64 largest) {
     int32_t totals[LANES];
-    for (int k = 0; k < LANES; k++) totals[k] = start;
+    for (int k = 0; k < LANES; k++) totals[k] = (1 << shift) >> 1;
     for (i64 t = 0; t < terms; t++)
         for (int k = 0; k < LANES; k++) totals[k] += table[rows[t] + k];
     for (int k = 0; k < LANES; k++) {
@@ -171,15 +171,14 @@ static inline void store_transposed(const halves *units, int16_t *target, i64 st
 #endif
 }
 
-/* dense[:, dim + 1 + j] = min(largest, max(0, sum_t +-dense[:, f(j, t)] - b_j) / 2^shift), rounded.
+/* dense[:, dim + 1 + j] = min(largest, max(0, sum_t +-dense[:, f(j, t)]) / 2^shift), rounded.
  *
  * rows is (units rounded up to LANES, terms): where a term's row begins in the table of the features
- * of sixteen samples, their negatives and a zero; `farthest` is the largest magnitude of the
- * thresholds b. Pieces are sixteen samples; `table` has (2 dim + 1) * LANES entries. */
+ * of sixteen samples, their negatives and a zero. Pieces are sixteen samples; `table` has
+ * (2 dim + 1) * LANES entries. */
 KERNEL(encode_units)(int16_t *restrict dense, i64 samples, i64 width, i64 dim, i64 units,
-                     const uint32_t *restrict rows, i64 terms, const int32_t *restrict thresholds,
-                     i64 farthest, i64 shift, i64 largest, int16_t *restrict table, i64 first,
-                     i64 last) {
+                     const uint32_t *restrict rows, i64 terms, i64 shift, i64 largest,
+                     int16_t *restrict table, i64 first, i64 last) {
     for (i64 piece = first; piece < last; piece++) {
         i64 origin = piece * LANES, count = least(LANES, samples - origin), reach = 0;
         memset(table, 0, (size_t)((2 * dim + 1) * LANES) * sizeof *table);
@@ -190,17 +189,16 @@ KERNEL(encode_units)(int16_t *restrict dense, i64 samples, i64 width, i64 dim, i
                 table[(dim + f) * LANES + lane] = (int16_t)-value;
                 reach = most(reach, value < 0 ? -(i64)value : value);
             }
-        int wide = reach * terms + farthest + ((1 << shift) >> 1) > MOST_DENSE || shift >= 15;
+        int wide = reach * terms + ((1 << shift) >> 1) > MOST_DENSE || shift >= 15;
         for (i64 unit = 0; unit < units; unit += LANES) {
             halves codes[LANES];
             int16_t *target = dense + origin * width + dim + 1 + unit, few[LANES * LANES];
             for (i64 k = 0; k < LANES; k++) {
                 const uint32_t *own = rows + (unit + k) * terms;
-                int32_t start = ((1 << shift) >> 1) - thresholds[unit + k];
                 if (wide)
-                    unit_wide(codes + k, table, own, terms, start, shift, largest);
+                    unit_wide(codes + k, table, own, terms, shift, largest);
                 else
-                    unit_narrow(codes + k, table, own, terms, start, shift, largest);
+                    unit_narrow(codes + k, table, own, terms, shift, largest);
             }
             if (count == LANES && unit + LANES <= units) {
                 store_transposed(codes, target, width);

@@ -1,7 +1,7 @@
 """Random features in few-bit integers: what bends the linear model, still counted exactly.
 
 Beside the linear columns, unit j adds ``terms`` of the fixed-point features with signs, takes
-off a threshold, drops what is negative and keeps ``bits`` bits:
+off a threshold (of tables; 0 here), drops what is negative and keeps ``bits`` bits:
 
     ``code_j = min(2^bits - 1, floor(max(0, sum_t s_jt c_f(j,t) - b_j) / 2^shift + 1/2))``.
 
@@ -133,10 +133,13 @@ class Units:
     ----------
     dim : how many fixed-point columns they add from
     settings : what is None is not allowed
+    bent_anywhere : whether units have thresholds
     """
 
-    def __init__(self, dim: int, settings: RandomFeatureSettings) -> None:
-        self.dim, self.settings = dim, settings
+    def __init__(
+        self, dim: int, settings: RandomFeatureSettings, *, bent_anywhere: bool = False
+    ) -> None:
+        self.dim, self.settings, self.bent_anywhere = dim, settings, bent_anywhere
         self.count, self.terms = int(settings.units or 0), int(settings.terms or 0)
         if self.terms > dim:
             raise SettingsError(f"terms {self.terms} of {dim} features; take fewer")
@@ -208,7 +211,9 @@ class Units:
     def express(self, ops: Operations[T], fixed: T) -> T:
         """The units of fixed-point columns, (samples, units)."""
         # At most 256 int16 per sum: below 2**24, so that float32 products are exact.
-        sums = ops.subtract(ops.product(fixed, self.signs()), self.thresholds.astype(np.float64))
+        sums = ops.product(fixed, self.signs())
+        if self.bent_anywhere:
+            sums = ops.subtract(sums, self.thresholds.astype(np.float64))
         steps = ops.divide(sums, 1 << self.shift)
         return ops.clip(ops.floor(ops.add(steps, 0.5)), 0, self.largest)
 
@@ -254,5 +259,5 @@ class RandomFeatureEncoder(LinearEncoder):
         codes, units = super().encode_checked(features), self.units
         # A few additions per unit instead of a product.
         numbers = {"shift": units.shift, "largest": units.largest}
-        encode_units(codes.dense, self.feature_dim, units.rows, units.thresholds, **numbers)
+        encode_units(codes.dense, self.feature_dim, units.count, units.rows, **numbers)
         return codes

@@ -121,7 +121,8 @@ class TableEncoder(Encoder):
             )
         if not self.feature_dim:
             raise SettingsError("no columns; expected at least one")
-        self.units = Units(len(self.numbers) + len(self._level_columns), self.settings)
+        inputs = len(self.numbers) + len(self._level_columns)
+        self.units = Units(inputs, self.settings, bent_anywhere=True)
         own = {name: getattr(self.settings, name) for name in LinearSettings.declared()}
         self.linear = LinearEncoder(self.mean, self.deviation, **own) if len(self.numbers) else None
 

@@ -172,6 +172,9 @@ def fitting_share(encoder: Encoder, features: NDArray[Any]) -> float:
     dense &= np.sqrt((values**2).mean(axis=0)) <= _CALIBRATED_DEVIATIONS
     dense = np.delete(dense, encoder.layout.constants)
     symbols = (codes.symbols != codes.symbols[:1]).any(axis=0)
+    if encoder.gaps:
+        # A number that is never missing is as it should be.
+        symbols = symbols[np.array(encoder.layout.table_sizes) > 2]
     return min(inside, float(np.concatenate([symbols, dense]).mean()))
 
 

@@ -20,8 +20,6 @@ _encode_units = Kernel(
     "units",
     "rows u4[padded_units, terms] <2 * dim * 16 + 1",
     "terms",
-    "thresholds i4[padded_units]",
-    "farthest",
     "shift",
     "largest",
     "table i2[(2 * dim + 1) * 16]~",
@@ -52,30 +50,23 @@ def rows_of_terms(
 def encode_units(
     dense: NDArray[np.int16],
     dim: int,
+    units: int,
     rows: NDArray[np.uint32],
-    thresholds: NDArray[np.int32],
     *,
     shift: int,
     largest: int,
 ) -> None:
-    """``dense[:, dim + 1 + j] = min(largest, max(0, sum_t ± dense[:, f(j, t)] - b_j) / 2^shift)``.
+    """``dense[:, dim + 1 + j] = min(largest, max(0, sum_t ± dense[:, f(j, t)]) / 2^shift)``.
 
     Parameters
     ----------
     dense : int16, (samples, at least dim + 1 + units), features first, then a constant, then
         what is written, rounded; C-contiguous
     rows : from `rows_of_terms`
-    thresholds : int32, (units,), b
     shift, largest : at most 16, and at most int16
     """
-    units = len(thresholds)
     if dense.shape[1] < dim + 1 + units or len(rows) < units or not 0 <= shift <= 16:
         raise ValueError(f"{units} units of {dim} features do not fit {dense.shape[1]} columns")
-    padded = np.zeros(len(rows), np.int32)
-    padded[:units] = thresholds
-    farthest = int(np.abs(padded).max(initial=0))
-    if farthest >= 1 << 24:
-        raise ValueError(f"a threshold of {farthest}; expected less than 2**24")
     # About a third of a nanosecond for each addition of sixteen lanes.
     work = len(dense) * rows.size / LANES / 3
-    _encode_units(dense, dim, units, rows, padded, farthest, shift, largest, nanoseconds=work)
+    _encode_units(dense, dim, units, rows, shift, largest, nanoseconds=work)
