@@ -20,13 +20,10 @@ NAMES = (
     "wire",
     "prediction",
     "federation",
-    "pooled",
-    "scaling",
-    "backbones",
-    "flower",
     "privacy",
+    "kernels",
 )
-LONG = ("images_end_to_end", "frontier", "soak", "private_accuracy", "tables")
+LONG = ("frontier", "private_accuracy", "tables")
 """Minutes to half an hour: run by name only."""
 
 
@@ -36,7 +33,6 @@ def main() -> int:
     settings = Settings.chosen(
         quick=options.quick,
         features=options.features,
-        minutes=options.minutes,
         only=tuple(options.data),
     )
     if options.name == "all":
@@ -62,7 +58,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--features", help=f"safetensors file with real features (or ${FEATURES_VARIABLE})"
     )
-    parser.add_argument("--minutes", type=float, help="how long soak takes (30)")
     parser.add_argument(
         "--data",
         action="append",

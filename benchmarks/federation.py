@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import data
-from benchmarks.memory import Peak, Work, peak_of
+from benchmarks.memory import Peak, Work, load_solver, peak_of
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
-from benchmarks.warming import load_solver
 from safle import Encoder, Model, count, read_statistics, solve, sum_statistics, write_statistics
 from safle.demo import iid
 from safle.statistics import Accumulator

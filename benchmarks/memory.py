@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import data
 from benchmarks.timing import timed
+from safle import count, solve
+from safle.solver.spectrum import DECOMPOSE_UP_TO
 
 Work = Callable[[], Any]
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -59,3 +62,13 @@ def _status(field: str) -> int:
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
     raise OSError(f"{_STATUS} has no {field}; peak memory is measured on Linux only")
+
+
+def load_solver() -> None:
+    """Solve something small the way large systems are, so that the libraries are loaded."""
+    features, labels = data.generated(400, 1, 64).head(400)
+    small = count(data.embedding(features, buckets=8), features, labels)
+    if small.dim - small.layout.experts <= DECOMPOSE_UP_TO:
+        raise ValueError(f"{small.dim} columns are decomposed; the warm-up needs more of them")
+    solve(small)
+    solve(small, ridge=1000.0)

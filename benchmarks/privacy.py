@@ -42,7 +42,7 @@ CLIENTS, QUICK_CLIENTS = (10, 100), (3, 4)
 SAMPLES, QUICK_SAMPLES = 500, 20
 MOST_SAMPLES = 50_000
 MASKED_BYTES, QUICK_BYTES = 1 << 24, 1 << 20
-BAR_MASKING, BAR_RATIO, BAR_DIM = 1e9, 2.0, 2459
+BAR_MASKING, BAR_RATIO, BAR_DIM = 1.8e9, 2.0, 2459
 LARGEST_PLAYED = 4096
 """Columns above which many clients are not played one by one, but reckoned from few."""
 

@@ -19,13 +19,11 @@ class Settings:
     ----------
     quick : a tiny version on generated data, to see that everything runs
     features : file with the real features, if it exists
-    minutes : how long a soak takes; None for its own choice
     only : data sets of the frontier; all there are, if none is named
     """
 
     quick: bool = False
     features: Path = DEFAULT_FEATURES
-    minutes: float | None = None
     only: tuple[str, ...] = ()
 
     @staticmethod
@@ -33,9 +31,8 @@ class Settings:
         *,
         quick: bool,
         features: str | None,
-        minutes: float | None = None,
         only: tuple[str, ...] = (),
     ) -> Settings:
         """The option, else the environment variable, else the shared file."""
         path = features or os.environ.get(FEATURES_VARIABLE) or DEFAULT_FEATURES
-        return Settings(quick, Path(path), minutes, only)
+        return Settings(quick, Path(path), only)

@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from benchmarks import data
-from benchmarks.memory import Work, peak_of
+from benchmarks.memory import Work, load_solver, peak_of
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from benchmarks.timing import Times, race
-from benchmarks.warming import load_solver
 from safle import PublicSample, Solution, Statistics, count, make_encoder, solve
 
 RIDGE = 1000.0

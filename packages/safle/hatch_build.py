@@ -32,18 +32,18 @@ class NativeBuild(BuildHookInterface):  # type: ignore[type-arg]
         return [] if own else [builder["ZIG"]]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile; an installation of the working tree finds the library beside the sources."""
+        """Compile into the wheel; for an editable installation, beside the sources."""
         if self.target_name != "wheel":
             return
         builder, other = self._builder(), os.environ.get("SAFLE_PLATFORM")
-        if other:
-            # It lives as long as the hook.
-            self._folder = tempfile.TemporaryDirectory(prefix="safle-wheel-")
-            made = builder["build_for"](other, Path(self._folder.name))
-        else:
-            made = builder["build"]()
         tag = other or sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{tag}"
-        if version != "editable":
-            build_data["force_include"][str(made)] = f"safle/_native/{made.name}"
+        if version == "editable":
+            builder["build"]()
+            return
+        # The folder lives as long as the hook.
+        self._folder = tempfile.TemporaryDirectory(prefix="safle-wheel-")
+        folder = Path(self._folder.name)
+        made = builder["build_for"](other, folder) if other else builder["build"](folder)
+        build_data["force_include"][str(made)] = f"safle/_native/{made.name}"

@@ -47,13 +47,8 @@ FIGURES = {
         "server_peak_bytes": CLIENTS,
         "sum_peak_grams": CLIENTS,
     },
-    "pooled": {"time_over_float32_product": None},
-    "flower": {
-        "seconds": None,
-        "server_peak_bytes": {"2", "4", "6"},
-        "overhead_over_files": None,
-    },
     "privacy": {"same_digest": None, "masking_bytes_per_second_per_core": None},
+    "kernels": {"products_over_float32": None, "memory_bytes_per_second": None},
 }
 BARS = {
     "counting": 4,
@@ -63,9 +58,8 @@ BARS = {
     "wire": 4,
     "prediction": 4,
     "federation": 6,
-    "pooled": 1,
-    "flower": 1,
     "privacy": 6,
+    "kernels": 2,
 }
 
 
@@ -99,13 +93,6 @@ def test_prints_its_figures_and_compares_its_contestants(name):
 
 
 @pytest.mark.slow
-def test_scaling_has_a_row_for_everything_that_grows():
-    found = last_object("scaling", "--quick", "--json")
-    assert {row["grows"] for row in found["sizes"]} == {"n", "E", "V"}
-    assert [row["K"] for row in found["clients"]] == [1, 3, 6]
-
-
-@pytest.mark.slow
 def test_the_frontier_has_every_head_of_every_encoder_and_a_picture():
     found = last_object("frontier", "--quick", "--json")
     pairs = {(point["encoder"], point["head"]) for point in found["points"]}
@@ -135,16 +122,6 @@ def test_tables_have_a_row_each_beside_logistic_regression_and_boosting():
     assert found["auc_over_logistic"] == row["auc"] - row["logistic_auc"] == found["worst_auc"]
     assert found["log_loss_ratio"] == row["log_loss"] / row["logistic_log_loss"]
     assert len(found["bars"]) == 4
-
-
-@pytest.mark.slow
-def test_a_soak_kills_and_loses_nothing():
-    found = last_object("soak", "--quick", "--json")
-    assert found["equal"] is True
-    assert found["lost"] == 0
-    # A kill may fall between a change and the word that it is made; one change per kill.
-    assert abs(found["adds"] - found["removals"] - found["members"]) <= found["kills"]
-    assert min(found["kills"], found["adds"], found["members"]) > 0
 
 
 @pytest.mark.slow

@@ -1,5 +1,4 @@
 /* Instead of level.c: a processor that has AVX-512. */
-__attribute__((visibility("default"))) int processor_level(void);
-#if LEVEL_IS_LOWEST
-int processor_level(void) { return 2; }
-#endif
+#include "../../src/safle/_native/native.h"
+
+EXPORT int NAMED2(processor_level, LEVEL)(void) { return 2; }

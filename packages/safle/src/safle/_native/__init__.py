@@ -99,9 +99,7 @@ def _library() -> ctypes.CDLL:
 @cache
 def level() -> str:
     """The instruction level whose kernels are called: 'portable', 'avx2' or 'avx512'."""
-    best = LEVELS.index("portable")
-    if hasattr(_library(), "processor_level"):
-        best = int(_library().processor_level())
+    best = int(_library().processor_level_portable())
     wanted = os.environ.get(VARIABLE, "")
     if wanted and wanted not in LEVELS:
         raise ValueError(f"{VARIABLE} is {wanted!r}; expected one of {', '.join(LEVELS)}")

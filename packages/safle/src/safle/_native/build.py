@@ -63,7 +63,8 @@ def zig() -> list[str]:
             "no C compiler: found neither $CC, cc, gcc nor clang, nor the package ziglang; install "
             "one of them"
         )
-    return [sys.executable, "-m", "ziglang", "cc"]
+    # Without a word it compiles for this very processor, at every level.
+    return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-s"]
 
 
 def build(folder: Path = HERE, compiler: Sequence[str] = (), *, extra: Sequence[str] = ()) -> Path:
@@ -82,7 +83,7 @@ def build(folder: Path = HERE, compiler: Sequence[str] = (), *, extra: Sequence[
 def build_for(tag: str, folder: Path) -> Path:
     """Compile the library for a platform of `PLATFORMS`, by the package ziglang."""
     target, system = PLATFORMS[tag]
-    return _build(folder, [*zig(), "-target", target, "-s"], target.split("-")[0], system)
+    return _build(folder, [*zig(), "-target", target], target.split("-")[0], system)
 
 
 def _build(folder: Path, compiler: Sequence[str], machine: str, system: str) -> Path:

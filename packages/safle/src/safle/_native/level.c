@@ -3,13 +3,12 @@
  * compiler's, which not every compiler links into a shared library. */
 #include "native.h"
 
-#if !defined(__AVX2__)
 #if defined(__x86_64__)
 #include <cpuid.h>
 
 static int all_of(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
 
-EXPORT int processor_level(void) {
+EXPORT int NAMED2(processor_level, LEVEL)(void) {
     enum { FMA = 1u << 12, SAVED_STATE = 1u << 27, AVX2 = 1u << 5, VNNI = 1u << 11 };
     const uint32_t f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
     uint32_t a, b, c, d, saved, unused;
@@ -20,6 +19,5 @@ EXPORT int processor_level(void) {
     return all_of(saved, 0xE6) && all_of(b, f_dq_bw_vl) && all_of(c, VNNI) ? 2 : 1;
 }
 #else
-EXPORT int processor_level(void) { return 0; }
-#endif
+EXPORT int NAMED2(processor_level, LEVEL)(void) { return 0; }
 #endif

@@ -55,21 +55,11 @@ GATHER_COLUMNS(int32_t, i4)
 GATHER_COLUMNS(int64_t, i8)
 
 /* sums += matrix @ right; share s of the rows, every shares-th group of four from group s on, goes
- * to sums[s]; right is (width, dim), sums (shares, width, dim). Four rows at once: what is read and written beside the entries serves
- * eight multiplications. Blocks of columns keep the sums in L2. */
-enum { COLUMN_BLOCK = 1024, LANES = 8 };
+ * to sums[s]; right is (width, dim), sums (shares, width, dim). Four rows at once: what is read and
+ * written beside the entries serves eight multiplications. A block of columns stays in L1. */
+enum { COLUMN_BLOCK = 512, LANES = 8 };
 
-#define MULTIPLY(S, s, R, r, A, AS)                                                               \
-    static void NAMED3(near_##s, r, LEVEL)(const S *packed, i64 dim, i64 row, i64 last,           \
-                                           const R *restrict right, A *restrict sums) {           \
-        const S *entries = packed + start(row, dim);                                              \
-        A left = (A)right[row], total = AS(entries[row]) * left;                                  \
-        for (i64 j = row + 1; j < last; j++) {                                                    \
-            total += AS(entries[j]) * (A)right[j];                                                \
-            sums[j] += AS(entries[j]) * left;                                                     \
-        }                                                                                         \
-        sums[row] += total;                                                                       \
-    }                                                                                             \
+#define FOUR(S, s, R, r, A, AS)                                                               \
     static void NAMED3(four_##s, r, LEVEL)(const S *restrict a, const S *restrict b,              \
                                            const S *restrict c, const S *restrict d, i64 size,    \
                                            const R *restrict left, const R *restrict others,      \
@@ -101,24 +91,82 @@ enum { COLUMN_BLOCK = 1024, LANES = 8 };
             own[2] += tc[k];                                                                      \
             own[3] += td[k];                                                                      \
         }                                                                                         \
+    }
+FOUR(float, f4, double, f8, double, (double))
+FOUR(int32_t, i4, double, f8, double, real_of_i4)
+FOUR(int64_t, i8, double, f8, double, real_of_i8)
+FOUR(int32_t, i4, int32_t, i4, uint64_t, (uint64_t))
+FOUR(int64_t, i8, int32_t, i4, uint64_t, (uint64_t))
+
+typedef double reals __attribute__((vector_size(32)));
+typedef double loose_reals __attribute__((vector_size(32), aligned(8)));
+
+/* The same of aligned doubles. */
+static void NAMED2(four_reals, LEVEL)(const reals *a, const reals *b, const reals *c, const reals *d, i64 size,
+                                      const double *left, const double *others, double *images, double *own) {
+    reals la = (reals){0} + left[0], lb = (reals){0} + left[1], lc = (reals){0} + left[2], ld = (reals){0} + left[3];
+    reals ta = {0}, tb = {0}, tc = {0}, td = {0};
+    i64 v = 0;
+    for (; 4 * v + 4 <= size; v++) {
+        reals other = *(const loose_reals *)(others + 4 * v), pa = a[v], pb = b[v], pc = c[v], pd = d[v];
+        ta += pa * other;
+        tb += pb * other;
+        tc += pc * other;
+        td += pd * other;
+        *(loose_reals *)(images + 4 * v) += (pa * la + pb * lb) + (pc * lc + pd * ld);
+    }
+    for (i64 j = 4 * v; j < size; j++) {
+        int k = (int)(j - 4 * v);
+        ta[k] += a[v][k] * others[j];
+        tb[k] += b[v][k] * others[j];
+        tc[k] += c[v][k] * others[j];
+        td[k] += d[v][k] * others[j];
+        images[j] += (a[v][k] * la[0] + b[v][k] * lb[0]) + (c[v][k] * lc[0] + d[v][k] * ld[0]);
+    }
+    own[0] += (ta[0] + ta[1]) + (ta[2] + ta[3]);
+    own[1] += (tb[0] + tb[1]) + (tb[2] + tb[3]);
+    own[2] += (tc[0] + tc[1]) + (tc[2] + tc[3]);
+    own[3] += (td[0] + td[1]) + (td[2] + td[3]);
+}
+
+/* WIDEN: for several columns, four rows' entries become doubles once for all of them. Integers stay as
+ * they are: products of 32 bits are cheaper than of 64. */
+#define MULTIPLY(S, s, R, r, A, AS, WIDEN)                                                        \
+    static void NAMED3(near_##s, r, LEVEL)(const S *packed, i64 dim, i64 row, i64 last,           \
+                                           const R *restrict right, A *restrict sums) {           \
+        const S *entries = packed + start(row, dim);                                              \
+        A left = (A)right[row], total = AS(entries[row]) * left;                                  \
+        for (i64 j = row + 1; j < last; j++) {                                                    \
+            total += AS(entries[j]) * (A)right[j];                                                \
+            sums[j] += AS(entries[j]) * left;                                                     \
+        }                                                                                         \
+        sums[row] += total;                                                                       \
     }                                                                                             \
     static void NAMED3(share_##s, r, LEVEL)(const S *packed, i64 dim, const R *right, i64 width,  \
                                             A *sums, i64 share, i64 shares) {                     \
+        reals wide[4][COLUMN_BLOCK / 4];                                                          \
         for (i64 first = 0; first < dim; first += COLUMN_BLOCK) {                                 \
             i64 last = least(first + COLUMN_BLOCK, dim);                                          \
             for (i64 row = 4 * share; row < last; row += 4 * shares) {                            \
-                i64 low = row < first ? first : least(row + 4, last);                             \
+                i64 low = row < first ? first : least(row + 4, last), size = last - low;          \
+                const S *entries[4];                                                              \
+                for (int i = 0; i < 4; i++) entries[i] = packed + start(row + i, dim) + low;      \
+                if (WIDEN && width > 1)                                                           \
+                    for (int i = 0; i < 4; i++)                                                   \
+                        for (i64 j = 0; j < size; j++) ((double *)wide[i])[j] = (double)AS(entries[i][j]); \
                 for (i64 k = 0; k < width; k++) {                                                 \
                     const R *other = right + k * dim;                                             \
                     A *own = sums + k * dim;                                                      \
                     if (row >= first)                                                             \
                         for (i64 near = row; near < low; near++)                                  \
                             NAMED3(near_##s, r, LEVEL)(packed, dim, near, low, other, own);       \
-                    if (low < last)                                                               \
-                        NAMED3(four_##s, r, LEVEL)                                                \
-                    (packed + start(row, dim) + low, packed + start(row + 1, dim) + low,          \
-                     packed + start(row + 2, dim) + low, packed + start(row + 3, dim) + low,      \
-                     last - low, other + row, other + low, own + low, own + row);                 \
+                    if (size > 0 && WIDEN && width > 1)                                           \
+                        NAMED2(four_reals, LEVEL)(wide[0], wide[1], wide[2], wide[3], size,       \
+                                                  (const double *)other + row, (const double *)other + low, \
+                                                  (double *)own + low, (double *)own + row);      \
+                    else if (size > 0)                                                            \
+                        NAMED3(four_##s, r, LEVEL)(entries[0], entries[1], entries[2], entries[3], size, \
+                                                   other + row, other + low, own + low, own + row); \
                 }                                                                                 \
             }                                                                                     \
         }                                                                                         \
@@ -129,9 +177,9 @@ enum { COLUMN_BLOCK = 1024, LANES = 8 };
             NAMED3(share_##s, r, LEVEL)                                                           \
         (packed, dim, right, width, sums + share * width * dim, share, shares);                   \
     }
-MULTIPLY(float, f4, double, f8, double, (double))
-MULTIPLY(int32_t, i4, double, f8, double, real_of_i4)
-MULTIPLY(int64_t, i8, double, f8, double, real_of_i8)
+MULTIPLY(float, f4, double, f8, double, (double), 1)
+MULTIPLY(int32_t, i4, double, f8, double, real_of_i4, 1)
+MULTIPLY(int64_t, i8, double, f8, double, real_of_i8, 1)
 /* Modulo 2^64: unsigned, so that nothing is undefined. */
-MULTIPLY(int32_t, i4, int32_t, i4, uint64_t, (uint64_t))
-MULTIPLY(int64_t, i8, int32_t, i4, uint64_t, (uint64_t))
+MULTIPLY(int32_t, i4, int32_t, i4, uint64_t, (uint64_t), 0)
+MULTIPLY(int64_t, i8, int32_t, i4, uint64_t, (uint64_t), 0)
