@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from safle.solver.heads import HEADS
+from safle.solver import HEADS
 
 MARKERS = dict(zip(HEADS, "osD*", strict=True))
 

@@ -16,7 +16,7 @@ from safle._native import use_threads
 from safle.encoders import EmbeddingEncoder
 from safle.encoders.calibration import DeclaredRange
 from safle.errors import EncoderMismatch, InvalidInput, InvariantError
-from safle.solver.heads import HEADS
+from safle.solver import HEADS
 from safle.statistics import Statistics, count, sum_statistics
 from safle.wire import encode_statistics
 from support.data_sets import (
