@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from safle.basics import atomic
 from safle.errors import MissingExtra
@@ -25,6 +28,9 @@ CLASSES_FILE = "classes.json"
 """Extra file of a ``.pt2``: the class names, in the order of the scores."""
 PRIVACY_FILE = "privacy.json"
 """Extra file of a ``.pt2`` made of noisy sums: epsilon, delta and the rest of what was promised."""
+MOST_ROWS, MOST_VALUE = np.iinfo(np.int16).max, np.iinfo(np.int8).max
+MOST_ENTRIES = 64
+"""Of a column: each is a step of the exported graph."""
 
 
 def to_torch(model: Model) -> torch.nn.Module:
@@ -34,10 +40,8 @@ def to_torch(model: Model) -> torch.nn.Module:
     order of the module's ``class_names``. It scripts, traces, exports, and its
     ``state_dict`` is all it knows. Do not cast it to another type: that moves thresholds.
 
-    >>> import safle
-    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
-    >>> total = safle.count(encoder, [[0.1], [0.2], [0.9]], ["low", "low", "high"])
-    >>> model = safle.Model(encoder, safle.solve(total))
+    >>> from safle import SafleClassifier
+    >>> model = SafleClassifier().fit([[0.1], [0.2], [0.9]], ["low", "low", "high"]).model_
     >>> import torch
     >>> to_torch(model)(torch.tensor([[0.95]])).argmax().item()
     0
@@ -56,10 +60,8 @@ def export_torch(model: Model, path: str | os.PathLike[str]) -> None:
     pickles. Its program takes float32 features of any number of samples. Beside it lie
     `CLASSES_FILE` and, where the model was made of noisy sums, `PRIVACY_FILE`.
 
-    >>> import safle
-    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
-    >>> total = safle.count(encoder, [[0.1], [0.2], [0.9]], ["low", "low", "high"])
-    >>> model = safle.Model(encoder, safle.solve(total))
+    >>> from safle import SafleClassifier
+    >>> model = SafleClassifier().fit([[0.1], [0.2], [0.9]], ["low", "low", "high"]).model_
     >>> import tempfile, torch
     >>> with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
     ...     export_torch(model, file.name)
@@ -82,10 +84,8 @@ def to_onnx(model: Model) -> onnx.ModelProto:
     class_count], and ``label``, int64 or string [batch]. Its metadata name the classes, the
     model's digest and, where the model was made of noisy sums, what was promised.
 
-    >>> import safle
-    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
-    >>> total = safle.count(encoder, [[0.1], [0.2], [0.9]], ["low", "low", "high"])
-    >>> model = safle.Model(encoder, safle.solve(total))
+    >>> from safle import SafleClassifier
+    >>> model = SafleClassifier().fit([[0.1], [0.2], [0.9]], ["low", "low", "high"]).model_
     >>> [output.name for output in to_onnx(model).graph.output][:2]
     ['scores', 'label']
     """
@@ -100,10 +100,8 @@ def to_onnx(model: Model) -> onnx.ModelProto:
 def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
     """Write `to_onnx` to a file, atomically; equal models give equal bytes.
 
-    >>> import safle
-    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
-    >>> total = safle.count(encoder, [[0.1], [0.2], [0.9]], ["low", "low", "high"])
-    >>> model = safle.Model(encoder, safle.solve(total))
+    >>> from safle import SafleClassifier
+    >>> model = SafleClassifier().fit([[0.1], [0.2], [0.9]], ["low", "low", "high"]).model_
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
     ...     export_onnx(model, file.name)
@@ -118,3 +116,32 @@ def _classes(model: Model) -> str:
 def _privacy(model: Model, name: str) -> dict[str, str]:
     """Epsilon, delta and their kin under a name, if there is a promise to keep."""
     return {} if model.privacy is None else {name: json.dumps(model.privacy.to_json())}
+
+
+class Columns(NamedTuple):
+    """A matrix of small integers: ``matrix[rows[k, j], j] = values[k, j]``, and zero elsewhere.
+
+    Attributes
+    ----------
+    rows : int16, (entries, columns), different ones in each column
+    values : int8, (entries, columns)
+    """
+
+    rows: NDArray[np.int16]
+    values: NDArray[np.int8]
+
+
+def few_entries(matrix: NDArray[Any]) -> Columns | None:
+    """The entries of ``matrix``, or None where they are many, or not small integers.
+
+    >>> found = few_entries(np.array([[0, -1], [0, 0], [2, 0], [0, 0]], np.float32))
+    >>> found.rows.tolist(), found.values.tolist()
+    ([[2, 0]], [[2, -1]])
+    """
+    entries = int((matrix != 0).sum(axis=0).max(initial=0))
+    small = len(matrix) <= MOST_ROWS and np.abs(matrix).max(initial=0) <= MOST_VALUE
+    if not small or not 0 < entries <= MOST_ENTRIES or not np.array_equal(matrix, np.rint(matrix)):
+        return None
+    rows = np.argsort(matrix == 0, axis=0, kind="stable")[:entries]
+    values = np.take_along_axis(matrix, rows, axis=0)
+    return Columns(rows.astype(np.int16), values.astype(np.int8))

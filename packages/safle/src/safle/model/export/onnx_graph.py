@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from safle.basics.memory import readable
 from safle.errors import InvalidInput
 from safle.model import Model
-from safle.model.export.columns import few_entries
+from safle.model.export import few_entries
 
 Array = NDArray[Any]
 OPSET, IR_VERSION = 17, 8

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import fx, nn
 
 from safle.model import Model
-from safle.model.export.columns import few_entries
+from safle.model.export import few_entries
 
 Array = NDArray[Any]
 Value = Any
