@@ -345,8 +345,9 @@ def test_exports_of_the_default_are_about_as_small_as_the_model(tmp_path):
     model = make_model(make_encoder(PublicSample(features)), features, labels, head="averaged")
     export_onnx(model, tmp_path / "model.onnx")
     export_torch(model, tmp_path / "model.pt2")
-    # A model knows the seed of its signs; an export holds them, three bytes each.
-    own = len(model.to_bytes()) + 16 * 3 * model.encoder.settings.units
+    # A model knows the seed of its signs and thresholds; an export holds them, three bytes a sign
+    # and eight a threshold.
+    own = len(model.to_bytes()) + (16 * 3 + 8) * model.encoder.settings.units
     assert (tmp_path / "model.onnx").stat().st_size < own + 20_000
     # torch describes every node of the program in JSON: 125 kB of it.
     assert (tmp_path / "model.pt2").stat().st_size < own + 150_000
