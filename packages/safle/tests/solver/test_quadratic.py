@@ -243,7 +243,8 @@ def test_many_classes_are_counted_apart_unless_it_is_refused(classes, apart):
 
 def test_nobody_counts_apart_what_would_fill_a_server():
     assert suits_by_class(512, 200)
-    assert not suits_by_class(2_048, 200)
+    assert suits_by_class(1_280, 200)
+    assert not suits_by_class(4_096, 200)
     assert not make_encoder(DeclaredRange(0, 1, feature_dim=4), units=2).settings.by_class
 
 

@@ -44,7 +44,7 @@ BYTES_MEAN, SQUARED_THRESHOLD = 1020, 48_171
 """Of the sum of eight bytes, the mean; and the square of 0.7 over its deviation, times 2**32."""
 MANY_CLASSES = 20
 """Of fewer, counting by class is worth little beside random features: see docs/heads.md."""
-MOST_CLASS_BYTES = 1 << 30
+MOST_CLASS_BYTES = 2 << 30
 """What all classes' grams may take at a server, unless it is asked for."""
 _UNITS_AT_A_TIME = 1024
 
@@ -85,7 +85,7 @@ class RandomFeatureSettings(LinearSettings):
     by_class: bool | None = setting(
         None,
         BY_CLASS,
-        chosen="if 20 classes or more are declared, and 1 GB at the server holds their grams",
+        chosen="if 20 classes or more are declared, and 2 GB at the server hold their grams",
     )
 
     def choose(self, calibration: Calibration) -> Self:
@@ -114,10 +114,11 @@ def suits_by_class(features: int, classes: int) -> bool:
 
     Examples
     --------
-    >>> suits_by_class(512, 10), suits_by_class(512, 200), suits_by_class(512, 5_000)
+    >>> suits_by_class(512, 10), suits_by_class(1_280, 200), suits_by_class(512, 5_000)
     (False, True, False)
     """
-    gram = (features + 1) * (features + 2) // 2 * 8
+    # Sums of 32 bits: wider ones are for more samples than a class mostly has.
+    gram = (features + 1) * (features + 2) // 2 * 4
     return classes >= MANY_CLASSES and classes * gram <= MOST_CLASS_BYTES
 
 
