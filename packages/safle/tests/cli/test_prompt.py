@@ -123,7 +123,7 @@ def test_damaged_classifiers_are_refused(tmp_path):
     path = tmp_path / "c.safetensors"
     safle.SafleClassifier(encoder="linear").fit(FEATURES, LABELS).save(path)
     whole = path.read_bytes()
-    places = [whole.index(text) for text in (b"ill", b"safle-classifier", b"well", b"gcv")]
+    places = [whole.index(text) for text in (b"ill", b"safle-classifier", b"well", b"criterion")]
     for place in [*places, len(whole) // 2, len(whole) - 1]:
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         try:

@@ -162,7 +162,7 @@ DEFAULT = {
     "fraction_bits": 6,
     "transform": "square-root",
     "units": 48,
-    "terms": 1,
+    "terms": 3,
     "bits": 4,
     "seed": 0,
 }

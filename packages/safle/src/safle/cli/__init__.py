@@ -4,6 +4,7 @@
 below is for the commands of other packages.
 """
 
+from safle.cli.limits import chosen_limits, empty_option, limit_options
 from safle.cli.options import (
     COUNT,
     FILE,
@@ -11,14 +12,11 @@ from safle.cli.options import (
     POSITIVE,
     Decorator,
     alpha_option,
-    chosen_limits,
     command,
     deadline_option,
-    empty_option,
     encoder_file,
     examples,
     features_argument,
-    limit_options,
     option,
     output,
     refuse_overwriting,

@@ -42,7 +42,7 @@ PANELS = {
         "airlock": Place("airlock", "airlock", "Answer what a node was asked, by your own rules."),
     },
     "What a store does, file by file": {
-        "sum": Place("solve", "add_up", "Add up contributions: each is verified, none twice."),
+        "sum": Place("summing", "add_up", "Add up contributions: each is verified, none twice."),
         "solve": Place("solve", "solve", "Solve for the weights: one linear system."),
         "publish": Place("publish", "publish", "Add noise to a sum: differential privacy."),
     },

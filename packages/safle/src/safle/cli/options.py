@@ -5,14 +5,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import rich_click as click
 
-from safle.basics.texts import split_names
 from safle.cli.session import Session
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -160,11 +158,13 @@ def encoder_file(text: str = "The encoder that all clients share.") -> Decorator
 
 def client_options(what: str, panel: str | None = None, about_classes: str = "") -> Decorator:
     """--samples and --classes of the client that ``what`` is sized for."""
-    sized = (("samples", 500), ("classes", 10))
-    texts = {name: f"With {what}: how many {name} a client has." for name, _ in sized}
-    texts["classes"] += about_classes
-    made: dict[str, Any] = {"type": COUNT, "panel": panel}
-    return options(*(option(f"--{n}", texts[n], "N", default=d, **made) for n, d in sized))
+    made: dict[str, Any] = {"metavar": "N", "type": COUNT, "panel": panel}
+    samples = f"With {what}: how many samples a client has."
+    classes = f"With {what}: how many classes a client has.{about_classes}"
+    return options(
+        option("--samples", samples, default=500, **made),
+        option("--classes", classes, default=10, **made),
+    )
 
 
 def column_options(panel: str | None = None, label_default: str = "") -> Decorator:
@@ -305,34 +305,3 @@ def refuse_overwriting(output: Path | None, *inputs: Path | None) -> None:
     for path in inputs:
         if path is not None and path.exists() and output.samefile(path):
             raise click.UsageError(f"{output} would overwrite an input; choose another name")
-
-
-_FIRST = "any: the first client's"
-_TYPES = click.Choice(["any", "int", "str"])
-
-
-def _limit(name: str, text: str, metavar: str | None, default: str, kind: Any = None) -> Decorator:
-    return option(name, text, metavar, type=kind, show_default=default)
-
-
-limit_options = options(
-    _limit("--most-samples", "Refuse a client that claims more samples.", "N", "10 million", COUNT),
-    _limit("--most-classes", "Refuse what brings more classes than this.", "N", "1,000", COUNT),
-    _limit("--only-classes", "Refuse all other classes.", "A,B,C", "any"),
-    _limit("--class-type", "Refuse classes of the other type.", None, _FIRST, _TYPES),
-)
-
-empty_option = option(
-    "--allow-empty", "Take contributions of no samples.", is_flag=True, default=None
-)
-
-
-def chosen_limits(options: dict[str, Any], before: Any = None) -> Any:
-    """Take the `Limits` out of a command's ``options``; what they do not say is as ``before``."""
-    from safle.server import Limits
-
-    named = ("most_samples", "most_classes", "only_classes", "class_type", "allow_empty")
-    given = {name: value for name in named if (value := options.pop(name, None)) is not None}
-    if "only_classes" in given:
-        given["classes"] = split_names(given.pop("only_classes"))
-    return replace(before or Limits(), **given)

@@ -1,4 +1,4 @@
-"""``safle sum``, ``solve`` and ``store solve``: contributions -> their sum -> a model."""
+"""``safle solve`` and ``safle store solve``: a sum -> a model."""
 
 from __future__ import annotations
 
@@ -12,26 +12,23 @@ import rich_click as click
 
 from safle.basics import atomic
 from safle.basics.memory import readable
-from safle.basics.places import BESIDE, find_files
 from safle.cli import options as opt
 from safle.cli.facts import (
     listing,
     privacy_facts,
     temperature_of,
-    warn_of_classes,
-    warn_of_coarse,
 )
 from safle.cli.session import Session
 from safle.encoders import Encoder, load_encoder, suits_by_class
 from safle.errors import InvalidInput, SolveError, StoreError
 from safle.evaluation import pictures
 from safle.model import Model
-from safle.server import Store, sum_evaluations, sum_files, sum_histograms
+from safle.server import Store
 from safle.solver import HEADS, RidgeCurve, Solution, solve_bytes
 from safle.solver import solve as solve_statistics
 from safle.statistics.value import Sums
 from safle.tables import parse_labels
-from safle.wire import peek_kind, read_histogram, read_noisy, read_statistics, write_statistics
+from safle.wire import peek_kind, read_noisy, read_statistics, write_statistics
 
 RIDGE = "Regularisation: chosen from the statistics alone, none (minimum norm), or given."
 HEAD = (
@@ -251,71 +248,3 @@ def _facts(model: Model, solution: Solution) -> dict[str, object]:
         "precision": solution.precision,
         "digest": model.digest,
     }
-
-
-FILES = (
-    "Files of statistics, of histograms or of evaluation counts: paths, folders, or addresses "
-    "for fsspec."
-)
-ENCODER = "Of statistics: refuse those of any other encoder."
-RAY = "Of statistics: add up on a Ray cluster; 'local' starts one, 'auto' finds it."
-
-
-@opt.command(
-    "safle sum clients/*.stats -o total.stats",
-    "safle sum total.stats late.stats -o total.stats",
-    "safle sum sites/*.eval -o total.eval",
-    "safle sum s3://bucket/clients/ --ray auto -o total.stats",
-    name="sum",
-)
-@click.argument("files", nargs=-1, required=True, help=FILES)
-@opt.option(
-    "--encoder encoder_path", ENCODER, "FILE", type=opt.FILE, show_default="the first file's"
-)
-@opt.option("--ray", RAY, "ADDRESS")
-@opt.option("--allow-duplicates", "Add the same contribution twice.", is_flag=True)
-@opt.empty_option
-@opt.limit_options
-@opt.output("The sum to write.", "statistics", "histogram", "evaluation counts")
-def add_up(
-    session: Session,
-    /,
-    files: tuple[str, ...],
-    encoder_path: Path | None,
-    ray: str | None,
-    allow_duplicates: bool,
-    output: Path,
-    **limits: Any,
-) -> None:
-    """Add up contributions: every file is verified first, and none is taken twice.
-
-    What [b]safle store add[/b] and [b]solve[/b] do on the way, for whoever keeps the files
-    elsewhere: the bytes are the same. One file is in memory at a time. Order, grouping and the
-    number of processes do not matter, and a sum can be summed again. A sum does not know what it
-    is made of: only a store can say who is in, and take somebody back.
-    """
-    sources = find_files(files, except_for=BESIDE)
-    # The first file decides, the others must be the same.
-    kind = peek_kind(sources[0]) if sources else None
-    others = {"histogram": sum_histograms, "evaluation counts": sum_evaluations}
-    if kind in others and (encoder_path or ray):
-        raise click.UsageError("--encoder and --ray apply to statistics; leave them out")
-    with session.progress(f"summing {len(sources)} files") as advance:
-        how: dict[str, Any] = {"allow_duplicates": allow_duplicates, "progress": advance}
-        how["limits"] = opt.chosen_limits(limits)
-        if kind in others:
-            summed = others[kind](sources, output, **how)
-        else:
-            space = load_encoder(encoder_path).space if encoder_path else None
-            summed = sum_files(sources, output, space=space, ray=ray, **how)
-    facts = {
-        "files": summed.files,
-        "samples": f"{summed.samples:,}",
-        **({"classes": listing(summed.classes)} if summed.classes else {}),
-        "file": readable(summed.bytes),
-        "digest": summed.digest,
-    }
-    session.facts(f"{output}: sum of {summed.kind}", facts)
-    warn_of_classes(session, summed.classes)
-    if kind == "histogram":
-        warn_of_coarse(session, read_histogram(output))

@@ -11,13 +11,11 @@ import rich_click as click
 from safle.basics.memory import readable
 from safle.basics.places import naming
 from safle.cli.facts import listing, warn_of_classes
+from safle.cli.limits import chosen_limits, empty_option, limit_options
 from safle.cli.options import (
     FILE,
-    chosen_limits,
     command,
-    empty_option,
     examples,
-    limit_options,
     option,
     store_argument,
 )
