@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import safle
 from safle import _native
 from safle._native import Kernel
 
@@ -96,6 +99,18 @@ def test_a_library_that_is_missing_says_what_to_do() -> None:
     assert done.returncode
     assert "ImportError: the compiled kernels of safle cannot be loaded" in done.stderr
     assert "safle._native.build" in done.stderr
+
+
+def test_a_library_of_other_sources_is_refused(tmp_path: Path) -> None:
+    """As after an update of a working tree: its kernels may take other arguments."""
+    shutil.copytree(Path(safle.__file__).parent, tmp_path / "safle")
+    header = tmp_path / "safle/_native/native.h"
+    header.write_text(header.read_text() + "/* changed */")
+    command = [sys.executable, "-c", "from safle._native import level; level()"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "libsafle" in done.stderr
+    assert "was compiled from other sources than those beside it; run" in done.stderr
 
 
 def test_an_unknown_level_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

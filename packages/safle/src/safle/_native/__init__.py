@@ -28,6 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._native.build import source_digest
+
 VARIABLE = "SAFLE_KERNELS"
 LEVELS = ("portable", "avx2", "avx512")
 WORTH_A_THREAD = 300_000
@@ -86,14 +88,34 @@ if hasattr(os, "register_at_fork"):
 @cache
 def _library() -> ctypes.CDLL:
     suffix = {"Darwin": ".dylib", "Windows": ".dll"}.get(platform.system(), ".so")
-    path = Path(os.environ.get("SAFLE_LIBRARY") or Path(__file__).with_name(f"libsafle{suffix}"))
+    own = os.environ.get("SAFLE_LIBRARY")
+    path = Path(own or Path(__file__).with_name(f"libsafle{suffix}"))
     try:
-        return ctypes.CDLL(str(path))
+        library = ctypes.CDLL(str(path))
     except OSError as error:
         raise ImportError(
             f"the compiled kernels of safle cannot be loaded ({error}); install safle with pip, or "
             "run 'python -m safle._native.build' in a working tree"
         ) from error
+    if not own:
+        _check_sources(library, path)
+    return library
+
+
+def _check_sources(library: ctypes.CDLL, path: Path) -> None:
+    """A kernel whose parameters have changed since it was compiled would write anywhere."""
+    expected = source_digest()
+    if not expected:
+        return
+    found = 0
+    if hasattr(library, "source_digest_portable"):
+        library.source_digest_portable.restype = ctypes.c_uint64
+        found = library.source_digest_portable()
+    if found != expected:
+        raise ImportError(
+            f"{path} was compiled from other sources than those beside it; run "
+            "'python -m safle._native.build'"
+        )
 
 
 @cache

@@ -7,6 +7,7 @@ the package's build (``hatch_build.py``), or by hand: ``python -m safle._native.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import shutil
@@ -48,6 +49,14 @@ PLATFORMS = {
 """Of every platform that has a wheel: what the package ziglang calls it, and its system."""
 
 
+def source_digest() -> int:
+    """A number that changes with every change of the sources; 0 where there are none."""
+    digest = hashlib.sha256()
+    for source in [*SOURCES, *HERE.glob("*.h")]:
+        digest.update(source.read_bytes())
+    return int.from_bytes(digest.digest()[:8], "big") if SOURCES else 0
+
+
 def find_compiler() -> list[str] | None:
     """The system's C compiler: $CC, cc, gcc or clang; None if there is none."""
     if os.environ.get("CC"):
@@ -87,7 +96,7 @@ def build_for(tag: str, folder: Path) -> Path:
 
 
 def _build(folder: Path, compiler: Sequence[str], machine: str, system: str) -> Path:
-    command = [*compiler, *OPTIONS]
+    command = [*compiler, *OPTIONS, f"-DSOURCE_DIGEST={source_digest():#x}ULL"]
     levels = LEVELS if machine.lower() in ("x86_64", "amd64") else {"portable": []}
     target = folder / f"libsafle{SUFFIXES.get(system, '.so')}"
     with tempfile.TemporaryDirectory(prefix=".libsafle.", dir=folder) as scratch:

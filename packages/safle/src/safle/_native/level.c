@@ -21,3 +21,9 @@ EXPORT int NAMED2(processor_level, LEVEL)(void) {
 #else
 EXPORT int NAMED2(processor_level, LEVEL)(void) { return 0; }
 #endif
+
+/* Of which sources this library was made: _native/__init__.py compares it with those beside it. */
+#ifndef SOURCE_DIGEST
+#define SOURCE_DIGEST 0
+#endif
+EXPORT uint64_t NAMED2(source_digest, LEVEL)(void) { return SOURCE_DIGEST; }
