@@ -71,7 +71,7 @@ def test_who_may_be_counted_with_what(trusted: bool) -> None:
         if trusted:
             check_source(declared, found, where="f", trusted=True)
         else:
-            with pytest.raises(SourceMismatch, match=r"no declared source.*--trust-features"):
+            with pytest.raises(SourceMismatch, match=r"no named source.*--trust-features"):
                 check_source(declared, found, where="f")
 
 
@@ -128,7 +128,7 @@ def test_count_checks_it(
     assert safle(*arguments) == code
     error = capsys.readouterr().err
     for source in (declared, found):
-        assert code == 0 or (source[:28] or "no declared source") in error
+        assert code == 0 or (source[:28] or "no named source") in error
     assert safle(*arguments, "--trust-features") == trusted
 
 

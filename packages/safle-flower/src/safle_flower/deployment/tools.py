@@ -1,4 +1,4 @@
-"""openssl and ssh-keygen, which make the keys and certificates of a deployment and read them."""
+"""Run openssl and ssh-keygen, which make and read the keys and certificates of a deployment."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from safle.errors import SettingsError
 
 
-def run(*words: str | Path, folder: Path | None = None) -> str:
-    """What a program prints; `SettingsError` with its last line if it fails or is not there."""
-    if shutil.which(str(words[0])) is None:
-        raise SettingsError(f"{words[0]} is not on this machine; install it and try again")
+def run(*command: str | Path, folder: Path | None = None) -> str:
+    """Run a program and return what it prints; `SettingsError` if it fails or is missing."""
+    if shutil.which(str(command[0])) is None:
+        raise SettingsError(f"{command[0]} is not on this machine; install it and try again")
     done = subprocess.run(
-        [*map(str, words)],
+        [*map(str, command)],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -22,15 +22,15 @@ def run(*words: str | Path, folder: Path | None = None) -> str:
         stdin=subprocess.DEVNULL,
     )
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
-        raise SettingsError(f"{words[0]} failed: {said[-1]}")
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+        raise SettingsError(f"{command[0]} failed: {lines[-1]}")
     return done.stdout
 
 
-def succeeds(*words: str | Path) -> bool:
-    """Whether a program ends well."""
+def succeeds(*command: str | Path) -> bool:
+    """Whether a program runs and exits with 0."""
     try:
-        run(*words)
+        run(*command)
     except SettingsError:
         return False
     return True

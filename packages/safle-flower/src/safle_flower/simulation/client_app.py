@@ -1,7 +1,7 @@
-"""The ClientApp of a simulation: every node is a share of one table.
+"""The ClientApp of a simulation: every node holds one part of a table.
 
 A node has only a number; the run's configuration names the file that says which table is split,
-and how. Nothing leaves anybody here, so there is no policy, sheet or log.
+and how. No data leave a site in a simulation, so clients have no policy, release sheet or log.
 """
 
 from functools import lru_cache
@@ -63,12 +63,12 @@ def _open(name: str, simulation: Simulation, asked: airlock.Question) -> bytes:
     request = Request.from_bytes(asked.files[airlock.REQUEST], _round(simulation, asked))
     key = PrivateKey.load(simulation.key_of(name))
     with History(Path(simulation.keys, f"{name}.sqlite")) as history:
-        place = Path(simulation.keys, LOG)
-        return answer_on_record(request, key, history, place=place).to_bytes(key)
+        log = Path(simulation.keys, LOG)
+        return answer_on_record(request, key, history, place=log).to_bytes(key)
 
 
-def _count(simulation: Simulation, number: int, data: bytes) -> Statistics:
-    encoder, table, parts = _split(simulation, data)
+def _count(simulation: Simulation, number: int, encoder_file: bytes) -> Statistics:
+    encoder, table, parts = _split(simulation, encoder_file)
     rows = parts[number]
     weights = None if table.weights is None else table.weights[rows]
     assert table.labels is not None, "_split refuses a table without labels"
@@ -77,8 +77,11 @@ def _count(simulation: Simulation, number: int, data: bytes) -> Statistics:
 
 # A process that stands for many clients reads and splits the table once.
 @lru_cache(maxsize=1)
-def _split(simulation: Simulation, data: bytes) -> tuple[Encoder, Table, list[NDArray[np.int64]]]:
-    encoder, where = Encoder.from_bytes(data), simulation.features
+def _split(
+    simulation: Simulation, encoder_file: bytes
+) -> tuple[Encoder, Table, list[NDArray[np.int64]]]:
+    encoder = Encoder.from_bytes(encoder_file)
+    where = simulation.features
     selection: dict[str, Any] = dict(simulation.selection)
     table = open_table(where, schema=encoder.schema, **selection)
     if table.labels is None:

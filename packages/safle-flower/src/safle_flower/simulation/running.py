@@ -22,8 +22,10 @@ from safle_flower.tasks import SUFFIX
 CLIENT_APP = "safle_flower.simulation.client_app:app"
 SETTINGS = "simulation.json"
 SECONDS_BETWEEN_LOOKS = 0.5
-KEYHOLDERS, LEAST = 2, 3
-"""Of a private simulation: its keyholders, and the fewest clients whose sum they open."""
+KEYHOLDERS = 2
+"""How many keyholders a private simulation has."""
+LEAST_CLIENTS = 3
+"""The fewest clients whose sum these keyholders open."""
 ENGINES = ("in-process", "flower")
 Progress = Callable[[float], None]
 
@@ -38,18 +40,18 @@ def simulate(
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Run a federation of simulated clients; its report.
+    """Run a federation of simulated clients and return its report.
 
     Parameters
     ----------
-    output : folder of the model, the report and the store; an unfinished run goes on in it
+    output : folder of the model, the report and the store; an unfinished run in it is resumed
     engine : "in-process", or "flower" (processes, Ray)
-    private : contributions go under masks, and more nodes are keyholders
-    progress : called with the share of the clients that are in
+    private : clients mask their contributions, and further nodes are keyholders
+    progress : called with the share of the clients that have contributed
     """
     if engine not in ENGINES:
         raise SettingsError(f"engine {engine!r}; expected {' or '.join(ENGINES)}")
-    # A file that nobody can read is one error here, and not one per client.
+    # A file that cannot be read raises one error here instead of one per client.
     schema = load_encoder(simulation.encoder).schema
     table = open_table(simulation.features, schema=schema, **dict(simulation.selection))
     output = output.absolute()
@@ -62,11 +64,11 @@ def simulate(
         str(output / "store"), str(output), simulation.encoder, simulation=str(output / SETTINGS)
     )
     if private:
-        _declare(simulation, table)
+        _prepare_private_round(simulation, table)
         round_file, operator = str(keys / "round.private"), str(keys / "operator.pub")
         places = replace(places, round=round_file, operator=operator)
     # One machine counts no more clients at once than it has cores; as many again may wait, so
-    # that neither side is idle. More would only lie in the server's memory.
+    # that neither side is idle. More would only fill the server's memory.
     rules = Rules(
         clients=simulation.clients,
         least=min(Rules.least, simulation.clients),
@@ -81,8 +83,8 @@ def simulate(
     return Report.read(output / REPORT)
 
 
-def _declare(simulation: Simulation, table: Table) -> None:
-    """Keys for everybody, and the private round of all samples and classes of the table."""
+def _prepare_private_round(simulation: Simulation, table: Table) -> None:
+    """Write a key for every node, and a private round for the table's samples and classes."""
     folder = Path(simulation.keys)
     if (folder / "round.private").exists():
         return
@@ -95,14 +97,14 @@ def _declare(simulation: Simulation, table: Table) -> None:
     keys["operator"].public.save(folder / "operator.pub")
     classes = [] if table.labels is None else sorted({*table.labels.tolist()})
     public = [keys[name].public for name in names]
-    made = declare_round(
+    private_round = declare_round(
         keys["operator"],
         statistics_space(load_encoder(simulation.encoder), classes, max(1, len(table))),
         clients=public[: simulation.clients],
         keyholders=public[simulation.clients :],
-        least=min(LEAST, max(2, simulation.clients)),
+        least=min(LEAST_CLIENTS, max(2, simulation.clients)),
     )
-    atomic.write_bytes(folder / "round.private", made.data)
+    atomic.write_bytes(folder / "round.private", private_round.data)
 
 
 def _in_process(run: Run, count: int, progress: Progress | None) -> None:
@@ -129,27 +131,28 @@ def _through_flower(run: Run, count: int, progress: Progress | None) -> None:
     with processes.running(command, env=env, log=log) as superlink:
         processes.wait_until_healthy(port, superlink, log=log)
         resources = f"num-supernodes={count} client-resources-num-cpus=1"
-        # Ray, told that there is one, would keep every client waiting for the other core.
+        # Ray runs no more clients at once than this; with one core, all clients would queue for it.
         resources += f" init-args-num-cpus={os.cpu_count() or 1}"
         number = processes.start_run(app, "--federation-config", resources, env=env)
         status = _follow(number, run, progress, env)
     if status != "finished:completed":
         report = output / REPORT
         why = Report.read(report).error if report.exists() else ""
-        raise FederationError(why or f"the simulation ended as {status}; {log} says more")
+        raise FederationError(why or f"the simulation ended as {status}; read {log}")
 
 
 def _follow(number: str, run: Run, progress: Progress | None, env: dict[str, str]) -> str:
-    """Wait for the end of a run; its status."""
-    store, looked = run.places.path("store"), 0.0
+    """Wait until a run ends, and return its status."""
+    store = run.places.path("store")
+    last_asked = 0.0
     while True:
         if progress is not None:
-            came = count_members(store) or len([*store.glob(f"*{SUFFIX}")])
-            progress(min(1.0, came / run.rules.clients))
+            arrived = count_members(store) or len([*store.glob(f"*{SUFFIX}")])
+            progress(min(1.0, arrived / run.rules.clients))
         # Asking Flower starts a program; reading a database does not.
-        if time.monotonic() - looked > 4 * SECONDS_BETWEEN_LOOKS:
+        if time.monotonic() - last_asked > 4 * SECONDS_BETWEEN_LOOKS:
             status = processes.run_status(number, env=env)
             if status.startswith("finished"):
                 return status
-            looked = time.monotonic()
+            last_asked = time.monotonic()
         time.sleep(SECONDS_BETWEEN_LOOKS)

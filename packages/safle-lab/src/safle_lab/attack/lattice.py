@@ -1,9 +1,10 @@
-"""Few samples from their gram alone: its columns are points of a lattice of whole numbers.
+"""Recover a few samples from their gram alone, by reduction (LLL) of a lattice of integers.
 
-A column of Phi is a vector of n integers, one per sample, as is that of a class, and gram and cross
-hold the products of all of them. Together they generate nearly always all integer vectors, whose
-shortest basis is the samples' unit vectors: LLL finds that basis from the products alone, and the
-products of a unit vector with all columns are the codes of its sample. Equal samples share one.
+A column of Phi is a vector of n integers, one per sample, and so is the indicator of a class; gram
+and cross hold the products of all these vectors. The vectors nearly always generate the lattice of
+all integer vectors, whose shortest basis is the samples' unit vectors. LLL finds that basis from
+the products alone, and the products of a unit vector with all columns are the codes of its sample.
+Equal samples share one basis vector.
 """
 
 from __future__ import annotations
@@ -18,25 +19,27 @@ from safle.errors import MissingExtra
 from safle_lab.attack.residual import Residual, is_sample
 
 PRIME = (1 << 61) - 1
-COLUMNS_PER_SAMPLE, MORE_COLUMNS = 8, 64
+COLUMNS_PER_SAMPLE = 8
+MORE_COLUMNS = 64
 """How many columns generate the lattice: enough for all integer vectors, few enough to be fast."""
 
 
 def reduce_few(left: Residual) -> Iterator[tuple[NDArray[np.int64], int]]:
-    """The samples that are left, (dim,) each with its class; those that can be found."""
+    """Yield the remaining samples that can be found: codes, (dim,), and class number."""
     products, chosen = _generate(left)
     gram, dim = products[:, chosen], left.whole.dim
     norms, rows = _multiply_shortest(products, gram)
     signs = np.where(rows[:, dim:].sum(axis=1) < 0, -1, 1)[:, None]
     rows = rows * signs
     good = [_is_group(left, norm, row) for norm, row in zip(norms, rows, strict=True)]
-    within, many = rows[good][:, chosen], norms[good][:, None]
+    within = rows[good][:, chosen]
+    repeats = norms[good][:, None]
     # Vectors of length 1 are samples for certain; longer ones if they explain all products.
-    whole = np.array_equal((within // many).T @ within, gram)
+    whole = np.array_equal((within // repeats).T @ within, gram)
     for norm, row in zip(norms[good], rows[good], strict=True):
         if norm == 1 or whole:
-            for owner, repeated in enumerate(row[dim:].tolist()):
-                yield from [(row[:dim] // norm, owner)] * repeated
+            for class_number, repeated in enumerate(row[dim:].tolist()):
+                yield from [(row[:dim] // norm, class_number)] * repeated
 
 
 def _generate(left: Residual) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -54,7 +57,7 @@ def _generate(left: Residual) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _find_independent(gram: NDArray[np.int64]) -> list[int]:
-    """Vectors that are independent, as many as there are; modulo a prime, which is fast."""
+    """Numbers of a largest set of independent vectors; modulo a prime, which is fast."""
     size = len(gram)
     matrix = _flint().nmod_mat(size, size, (gram % PRIME).ravel().tolist(), PRIME)
     echelon, rank = matrix.rref()
@@ -71,23 +74,23 @@ def _multiply_shortest(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Squared lengths of the short vectors, and their products with all columns.
 
-    Of a short basis, those vectors that are orthogonal to all others.
+    Only vectors of a short basis that are orthogonal to all others are returned.
     """
     flint, basis = _flint(), _find_independent(gram)
     inner = flint.fmpz_mat(gram[np.ix_(basis, basis)].tolist())
     # All vectors in coordinates of the independent ones, over a common denominator.
     solved = flint.fmpq_mat(inner).solve(flint.fmpq_mat(flint.fmpz_mat(gram[basis].tolist())))
-    points, below = solved.numer_denom()
+    points, denominator = solved.numer_denom()
     generated = flint.fmpz_mat(points.transpose().hnf().tolist()[: len(basis)])
     scaled = (generated * inner * generated.transpose()).tolist()
-    lattice = flint.fmpz_mat([[entry // below**2 for entry in row] for row in scaled])
+    lattice = flint.fmpz_mat([[entry // denominator**2 for entry in row] for row in scaled])
     short, moves = lattice.lll(transform=True, rep="gram")
     lengths = np.array([[int(entry) for entry in row] for row in short.tolist()], object)
-    alone = np.flatnonzero(np.count_nonzero(lengths, axis=1) == 1)
-    made = (moves * generated * flint.fmpz_mat(products[basis].tolist())).tolist()
-    rows = [[int(entry // below) for entry in made[at]] for at in alone]
-    shape = len(alone), products.shape[1]
-    return lengths.diagonal()[alone].astype(np.int64), np.array(rows, np.int64).reshape(shape)
+    orthogonal = np.flatnonzero(np.count_nonzero(lengths, axis=1) == 1)
+    multiplied = (moves * generated * flint.fmpz_mat(products[basis].tolist())).tolist()
+    rows = [[int(entry // denominator) for entry in multiplied[at]] for at in orthogonal]
+    shape = len(orthogonal), products.shape[1]
+    return lengths.diagonal()[orthogonal].astype(np.int64), np.array(rows, np.int64).reshape(shape)
 
 
 def _is_group(left: Residual, norm: int, row: NDArray[np.int64]) -> bool:

@@ -1,4 +1,4 @@
-"""AFL: ridge regression in one round, merged client after client by its own law.
+"""AFL: ridge regression in one round; the server merges one client after the other by a law.
 
 He, Tong, Fang, Sun, Zeng, Li, Chen, Zhuang: "AFL: A Single-Round Analytic Approach for
 Federated Learning with Pre-trained Models", CVPR 2025.
@@ -8,14 +8,14 @@ the Absolute Aggregation law, with R = inverse(C):
 
     W = (I - R_u C_v + R_u C_v inverse(C_u + C_v) C_v) W_u + the same with u and v swapped
 
-and C = C_u + C_v. After K clients W is the ridge solution at K gamma; the intermediary is
-removed at the end: ``W = pinv(C - K gamma I) C W``. So gamma changes nothing but the law's
-rounding errors, which a larger one keeps small.
+and C = C_u + C_v. After K clients W is the ridge solution at K gamma. The server removes this
+intermediary at the end: ``W = pinv(C - K gamma I) C W``. So gamma changes only the law's
+rounding errors; a larger gamma keeps them smaller.
 
 Features are rounded to a grid that all clients share (`GRID_BITS` below the largest
 magnitude), so ``C`` is a matrix of integers that float64 adds without rounding, and
-``C W = X'Y`` is one too: rounding it takes away what the law's solves had added, and the
-model is the same to the byte for any partition and order.
+``C W = X'Y`` is one too: rounding it removes the rounding errors of the law's solves, and the
+model has the same bytes for any partition and order.
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,7 +46,7 @@ MOST_SAMPLES = 1 << (53 - 2 * GRID_BITS)
 
 
 class Settings(MethodSettings, frozen=True):
-    """What AFL can be told: the intermediary gamma, and whether it is removed at the end."""
+    """The settings of AFL: the intermediary gamma, and whether it is removed at the end."""
 
     gamma: Positive = 1000.0
     removal: bool = True
@@ -60,7 +60,7 @@ class Upload:
     ----------
     gram : C, float64, (feature_dim, feature_dim), in squared grid steps
     weights : W, float64, (feature_dim, class_count)
-    clients : how many intermediaries the gram holds
+    clients : number of clients, each with one gamma on the gram's diagonal
     """
 
     gram: Matrix
@@ -75,7 +75,7 @@ class Upload:
 
 
 def grid_step(features: Features) -> float:
-    """The power of two that all features are rounded to multiples of."""
+    """A power of two; all features are rounded to multiples of it."""
     largest = max(float(np.abs(features).max(initial=0.0)), 1e-30)
     return float(2.0 ** (np.ceil(np.log2(largest)) - GRID_BITS))
 
@@ -97,19 +97,19 @@ def absolute_aggregation(uploads: Iterable[Upload]) -> Upload:
             continue
         gram = merged.gram + new.gram
         joint = cho_factor(gram)
-        weights = _weighted(merged.weights, factor, new.gram, joint)
-        weights += _weighted(new.weights, cho_factor(new.gram), merged.gram, joint)
+        weights = _law_term(merged.weights, factor, new.gram, joint)
+        weights += _law_term(new.weights, cho_factor(new.gram), merged.gram, joint)
         merged, factor = Upload(gram, weights, merged.clients + new.clients), joint
     if merged is None:
         raise InvalidInput("nothing to merge; expected at least one upload")
     return merged
 
 
-def _weighted(weights: Matrix, own: Matrix, other: Matrix, joint: Matrix) -> Matrix:
+def _law_term(weights: Matrix, own_factor: Matrix, other_gram: Matrix, joint: Matrix) -> Matrix:
     """``(I - R_u C_v + R_u C_v inverse(C_u + C_v) C_v) W_u`` with R_u as a factor."""
-    moved = other @ weights
-    moved = moved - other @ cho_solve(joint, moved)
-    return weights - cho_solve(own, moved)
+    moved = other_gram @ weights
+    moved = moved - other_gram @ cho_solve(joint, moved)
+    return weights - cho_solve(own_factor, moved)
 
 
 def remove_intermediary(merged: Upload, intermediary: float) -> tuple[Matrix, float]:
@@ -133,7 +133,7 @@ def remove_intermediary(merged: Upload, intermediary: float) -> tuple[Matrix, fl
 def run(task: Task, settings: Settings) -> Result:
     """One round of AFL."""
     if len(task.labels) > MOST_SAMPLES:
-        raise InvalidInput(f"{len(task.labels)} samples; exact sums hold {MOST_SAMPLES}")
+        raise InvalidInput(f"{len(task.labels)} samples; expected at most {MOST_SAMPLES}")
     step = grid_step(task.features)
     intermediary = settings.gamma / step**2
     sizes: list[int] = []
@@ -146,7 +146,7 @@ def run(task: Task, settings: Settings) -> Result:
                 sizes.append(sent.size)
             yield sent
 
-    # One thread: the last bits of a threaded product may depend on who shares the machine.
+    # One thread: the last bits of a threaded product may depend on the machine's other work.
     with threadpool_limits(1):
         merged = absolute_aggregation(uploads())
         weights, error = merged.weights, float("nan")

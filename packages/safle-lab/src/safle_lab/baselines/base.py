@@ -1,9 +1,8 @@
-"""What every method is given, and what it gives back.
+"""The interface of all methods: a `Task` goes in, a `Result` comes out.
 
-A method is one function ``(task, settings) -> Result``: the same features, labels and partition
-for all of them, and a result that says what was sent, measured from bytes. `Method` puts the
-same frame around every such function: settings are checked, the work is timed, the model is
-judged where it is watched.
+A method is one function ``(task, settings) -> Result``. All methods get the same features, labels
+and partition, and the result says how many bytes were sent. `Method` wraps every such function:
+it checks the settings, times the work and measures the model's accuracy on the watched samples.
 """
 
 from __future__ import annotations
@@ -37,25 +36,25 @@ Share = Annotated[float, Meta(gt=0, le=1)]
 
 
 class MethodSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a method can be told; its subclass has a field with a default for each setting."""
+    """The settings of a method; a subclass has a field with a default for each."""
 
 
 S = TypeVar("S", bound=MethodSettings)
 
 
 class Predictor(Protocol):
-    """What a method leaves behind.
+    """The model that a method returns.
 
-    One with fewer classes than the task has their numbers in ``class_names``.
+    A model of fewer classes than the task's has their numbers in ``class_names``.
     """
 
     def decision_function(self, features: Features) -> NDArray[Any]:
-        """Scores that the prediction is the largest of, (samples, class_count)."""
+        """Scores, (samples, class_count); the class with the largest score is predicted."""
 
 
 @dataclass(frozen=True)
 class Separate:
-    """No joint model: every client's own, in the order of the holders."""
+    """One model for each client, in the order of `Task.holders`, and no joint model."""
 
     members: Sequence[Predictor]
 
@@ -75,14 +74,14 @@ def predict(model: Predictor, features: Features) -> NDArray[Any]:
 
 
 class Stopwatch:
-    """Seconds of the work, without those of watching it."""
+    """Counts the seconds that a method works, without the pauses for measuring it."""
 
     def __init__(self) -> None:
         self._begin = time.perf_counter()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """What happens here is not the method's work."""
+        """Do not count the seconds inside this block."""
         begin = time.perf_counter()
         yield
         self._begin += time.perf_counter() - begin
@@ -101,13 +100,13 @@ class Task:
     features : float32, (samples, feature_dim)
     labels : int64, (samples,), in 0..class_count-1
     parts : sample numbers, one array per client
-    seed : of everything random in the method
-    watched : features and labels whose accuracy is recorded on the way; nothing is
-        decided by it
+    seed : seed of everything random in the method
+    watched : features and labels on which accuracy is recorded on the way; methods decide
+        nothing by it
     progress : called with the finished share, 0 to 1
     texts : embeddings of texts that describe the classes, (class_count, texts, feature_dim),
-        the plainest of each class first; only vision-language methods look at them
-    watch : of the method's work; a method pauses it while it judges or measures itself
+        the plainest of each class first; only vision-language methods use them
+    watch : stopwatch of the method's work; a method pauses it while it measures itself
     """
 
     features: Features
@@ -149,7 +148,7 @@ class Task:
         return [part for part in self.parts if len(part)]
 
     def clients(self, *, reporting: float = 0.0) -> Iterator[tuple[Features, Labels]]:
-        """Every holder's features and labels; ``reporting`` is the share done after the last."""
+        """Every holder's features and labels; progress rises to ``reporting`` with the last."""
         for done, part in enumerate(self.holders, start=1):
             yield self.features[part], self.labels[part]
             if reporting:
@@ -158,7 +157,7 @@ class Task:
     def accuracy(self, model: Predictor | Separate) -> float:
         """Share of the watched samples that ``model`` gets right; NaN if none are watched.
 
-        Of separate models, their mean: what a client has who is chosen at random.
+        For separate models it is their mean: what a client chosen at random can expect.
         """
         if self.watched is None:
             return float("nan")
@@ -169,7 +168,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Point:
-    """How good the model was after so many rounds, and what it had cost a client by then.
+    """The model's accuracy after some rounds, and the bytes a client had exchanged by then.
 
     >>> Point(rounds=1, accuracy=0.9, bytes_per_client=5.7e6).accuracy
     0.9
@@ -182,16 +181,16 @@ class Point:
 
 @dataclass(frozen=True)
 class Result:
-    """What a method made of a task.
+    """The model that a method learned from a task, and what it cost.
 
     Attributes
     ----------
     content : the model's bytes
     bytes_up, bytes_down : what a client sends and receives, mean over the clients, over all rounds
     rounds : exchanges with every client
-    curve : accuracy on the way; after a single round the frame adds it
+    curve : accuracy on the way; `Method` adds the last point if there is none
     facts : further figures of this method
-    seconds : of all clients and the server, one after the other; measured by the frame
+    seconds : work of all clients and the server, one after the other; `Method` measures it
 
     Examples
     --------
@@ -226,10 +225,10 @@ class Method(Generic[S]):
     ----------
     title : as tables show it
     run : the method
-    defaults : every setting it knows, with its value
-    grid : candidates of the settings that are chosen on held-out training data
-    tuned_like : a method whose choice is the start of this one's
-    invariant : whether its model does not depend on who holds what
+    defaults : every setting of the method, with its default
+    grid : candidate values of the settings that are tuned on held-out training data
+    tuned_like : name of a method whose tuned settings this one starts from
+    invariant : whether the model is the same for every partition of the samples
     described : whether it needs texts that describe the classes
     program : SHA-256 of the file that defines it, if that is not one of safle-lab's
 

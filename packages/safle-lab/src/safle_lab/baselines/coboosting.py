@@ -1,21 +1,21 @@
-"""Co-Boosting: the server invents samples that are hard, and weighs the clients' heads by them.
+"""Co-Boosting: the server invents samples that are hard, and weights the clients' heads by them.
 
 Dai, Zhang, Li, Liu, Yang, Han: "Enhancing One-Shot Federated Learning Through Data and
 Ensemble Co-Boosting", ICLR 2024.
 
 Clients train a head each and send it once. Then, turn by turn, a fresh generator invents
-samples of random classes that are hard for the weighed ensemble and on which the server's
+samples of random classes that are hard for the weighted ensemble and on which the server's
 head disagrees with it, ``(1 - p) cross-entropy - adversarial KL(ensemble || server)``; the
 weights of all heads take steps by the sign of the ensemble's gradient on all samples
 invented so far; and the server's head is distilled from the ensemble.
 
-What differs from images: heads are linear, on frozen features, and features are invented.
-The ensemble's logits are those of one linear head, the weighed sum of all. A head of the same
-shape that is distilled to the end is that sum, whatever the samples, so it is taken as it is:
-the paper's diversified samples and its distillation's temperature have nothing left to do.
+What differs from the paper: heads are linear, on frozen features, and features are invented.
+The ensemble's logits are those of one linear head, the weighted sum of all. A head of the same
+shape that is distilled until it converges equals that sum for any samples, so the server uses the
+sum: the paper's diversified samples and its distillation's temperature have no effect here.
 What remains of Co-Boosting is one-shot averaging with weights from invented samples. The
 generator has linear layers; its samples get the data's mean and deviation, feature by feature,
-as the paper's get those of the data set's colours. Steps are ``step / clients``: the paper's
+as the paper's images get those of the data set's colours. Steps are ``step / clients``: the paper's
 0.01 is a tenth of an equal weight of ten clients.
 """
 
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     import torch
 
 TEMPERATURE = 3.0
-"""Of the disagreement that invented samples look for, in the paper's program."""
+"""Temperature of the disagreement between the heads, as in the paper's program."""
 
 
 class Settings(LocalTraining, frozen=True):
-    """What Co-Boosting can be told.
+    """The settings of Co-Boosting.
 
     Attributes
     ----------
-    hidden : heads are linear
+    hidden : hidden units; none, as heads are linear
     turns : how often samples are invented and weights adjusted
-    invented : samples a turn
-    inventing : steps of the generator a turn
-    noise : numbers that a sample is invented from
+    invented : number of samples invented in a turn
+    inventing : steps of the generator in a turn
+    noise : number of random inputs from which the generator makes a sample
     adversarial : weight of the disagreement
-    step : of the weights in the first turn, as a share of an equal weight
-    decay : of the step from turn to turn
+    step : step of the weights in the first turn, as a share of an equal weight
+    decay : factor of the step from turn to turn
     """
 
     epochs: Count = 20
@@ -63,7 +63,7 @@ class Settings(LocalTraining, frozen=True):
 
 
 class Inventor:
-    """Features that are hard for an ensemble; ``mean`` and ``deviation`` are the data's."""
+    """Invents features that are hard for an ensemble, with the data's mean and deviation."""
 
     def __init__(self, task: Task, settings: Settings) -> None:
         torch = require_torch()
@@ -71,7 +71,7 @@ class Inventor:
         self.random = torch.Generator().manual_seed(task.seed)
         self.mean = torch.from_numpy(task.features.mean(axis=0))
         self.deviation = torch.from_numpy(task.features.std(axis=0))
-        # Nothing is below what the backbone can give: features behind a rectifier are positive.
+        # Invented features stay above the data's least: features behind a rectifier are positive.
         self.least = torch.from_numpy(task.features.min(axis=0))
 
     def layers(self) -> list[torch.Tensor]:
@@ -93,17 +93,20 @@ class Inventor:
         self, ensemble: list[torch.Tensor], server: list[torch.Tensor]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The best of one generator's steps: features, and the classes they are meant to be of."""
-        torch, told = require_torch(), self.settings
-        classes = torch.randint(self.class_count, (told.invented,), generator=self.random)
-        noise = torch.randn(told.invented, told.noise, generator=self.random).requires_grad_()
+        torch = require_torch()
+        settings = self.settings
+        classes = torch.randint(self.class_count, (settings.invented,), generator=self.random)
+        noise = torch.randn(
+            settings.invented, settings.noise, generator=self.random
+        ).requires_grad_()
         layers = self.layers()
         optimiser = torch.optim.Adam([*layers, noise], lr=1e-3, betas=(0.5, 0.999))
-        least, best = float("inf"), self.mean.expand(told.invented, -1)
-        for _ in range(told.inventing):
-            found = self.generate(layers, noise)
-            loss = hardness(found, classes, ensemble, server, told.adversarial)
+        least, best = float("inf"), self.mean.expand(settings.invented, -1)
+        for _ in range(settings.inventing):
+            generated = self.generate(layers, noise)
+            loss = hardness(generated, classes, ensemble, server, settings.adversarial)
             if float(loss.detach()) < least:
-                least, best = float(loss.detach()), found.detach()
+                least, best = float(loss.detach()), generated.detach()
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -122,19 +125,21 @@ def hardness(
     server: list[torch.Tensor],
     adversarial: float,
 ) -> torch.Tensor:
-    """What invented samples make small: their class is right but hard, and the heads disagree."""
+    """The generator's loss: small where the class is right but hard, and the heads disagree."""
     tensors = require_torch()
-    taught, own = (forward(head, features.T[None])[0][0].T for head in (ensemble, server))
-    losses = tensors.nn.functional.cross_entropy(taught, classes, reduction="none")
+    ensemble_logits = forward(ensemble, features.T[None])[0][0].T
+    server_logits = forward(server, features.T[None])[0][0].T
+    losses = tensors.nn.functional.cross_entropy(ensemble_logits, classes, reduction="none")
     hard = (1 - tensors.exp(-losses.detach())) * losses
-    right, guess = (tensors.log_softmax(logits / TEMPERATURE, dim=1) for logits in (taught, own))
-    apart = (right.exp() * (right - guess)).sum(dim=1)
-    mean: torch.Tensor = (hard - adversarial * apart).mean()
+    ensemble_logs = tensors.log_softmax(ensemble_logits / TEMPERATURE, dim=1)
+    server_logs = tensors.log_softmax(server_logits / TEMPERATURE, dim=1)
+    disagreement = (ensemble_logs.exp() * (ensemble_logs - server_logs)).sum(dim=1)
+    mean: torch.Tensor = (hard - adversarial * disagreement).mean()
     return mean
 
 
 def merge(local: list[torch.Tensor], weights: torch.Tensor) -> list[torch.Tensor]:
-    """The heads' weighed sum: the ensemble, and what is distilled from it."""
+    """The heads' weighted sum: the ensemble, and the head that is distilled from it."""
     return [(weights[:, None, None] * own).sum(dim=0, keepdim=True) for own in local]
 
 
@@ -145,13 +150,13 @@ def adjust(
     classes: torch.Tensor,
     step: float,
 ) -> torch.Tensor:
-    """Weights after a step against the sign of the ensemble's gradient, from 0 to 1."""
+    """Weights, 0 to 1, after a step against the sign of the ensemble's gradient."""
     tensors = require_torch()
     own = weights.detach().requires_grad_()
     logits = forward(merge(local, own), features.T[None])[0][0].T
     (gradient,) = tensors.autograd.grad(tensors.nn.functional.cross_entropy(logits, classes), own)
     adjusted: torch.Tensor = (weights - step * gradient.sign()).clamp(0.0, 1.0)
-    # Without any weight there is no ensemble; the paper has larger weights and no such case.
+    # If all weights became 0 there would be no ensemble; the paper's larger weights never do.
     return adjusted if bool(adjusted.any()) else weights
 
 

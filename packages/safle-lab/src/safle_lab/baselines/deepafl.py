@@ -52,7 +52,7 @@ ONE = np.float32(1)
 
 
 class Settings(MethodSettings, frozen=True):
-    """What DeepAFL can be told; the names are the equations'.
+    """The settings of DeepAFL, with the names of the equations.
 
     Attributes
     ----------

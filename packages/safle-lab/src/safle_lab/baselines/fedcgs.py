@@ -26,7 +26,7 @@ from safle_lab.baselines.gaussian import Moments, gaussian_classifier
 
 
 class Settings(MethodSettings, frozen=True):
-    """What FedCGS can be told: the share of the mean variance in the covariance."""
+    """The settings of FedCGS: the share of the mean variance in the covariance."""
 
     shrinkage: NotNegative = 1e-3
 

@@ -11,7 +11,7 @@ worst ones ``relabelled`` get the server's class where it is at least ``confiden
 Stage two, fine-tuning: FedAvg among clients with a level up to ``clean``; at its end all
 sure samples of the others get the server's class. Stage three: FedAvg with everybody.
 
-What differs from images: a linear head on frozen features, without mixup. Clients of an
+What differs from the paper: a linear head on frozen features, without mixup. Clients of an
 iteration train side by side from one head, where the paper has them one after another.
 """
 
@@ -47,7 +47,7 @@ Vector = NDArray[np.float64]
 
 
 class Settings(Rounds, frozen=True):
-    """What FedCorr can be told; ``fine_tuning`` is stage two's share of the other rounds."""
+    """The settings of FedCorr; ``fine_tuning`` is stage two's share of the other rounds."""
 
     iterations: Count = 5
     fine_tuning: float = 0.5

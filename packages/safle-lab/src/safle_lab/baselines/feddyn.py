@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Settings(Rounds, frozen=True):
-    """What FedDyn can be told."""
+    """The settings of FedDyn."""
 
     alpha: float = 0.01
 

@@ -3,16 +3,16 @@
 Gong, Sharma, Karanam, Wu, Chen, Doermann, Innanje: "Preserving Privacy in Federated Learning
 with Ensemble Cross-Domain Knowledge Distillation", AAAI 2022.
 
-Every client trains a head to the end and sends its probabilities of samples that everybody
-has and nobody has labelled. A vote on a class counts as much as the client's share of that
-class: ``p(c | x) ~ sum_k (n_kc / n_c) p_k(c | x)``. The server's head is trained towards p,
-with a rate of its own: on soft targets of all classes gradient descent diverges at rates that
-clients with a few classes each stand well.
+Every client trains a head to the end and sends the probabilities that it predicts for public
+samples, which everybody has and nobody has labelled. A client's vote on a class is weighted by
+its share of that class: ``p(c | x) ~ sum_k (n_kc / n_c) p_k(c | x)``. The server trains its head
+towards p with a learning rate of its own: on soft targets of all classes, gradient descent
+diverges at rates at which clients with a few classes each still converge.
 
-What differs from images: heads are linear, on frozen features, and probabilities are sent
-as they are, neither rounded nor with noise. The public samples are a ``public`` share of the
-training samples, taken from all clients, without labels: of the same kind as the others,
-which flatters the method; the paper's are of another domain.
+What differs from the paper: heads are linear, on frozen features, and clients send
+probabilities without rounding or noise. The public samples are a ``public`` share of the
+training samples, taken from all clients, without labels. They resemble the other samples,
+which flatters the method; the paper's public samples are of another domain.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 class Settings(LocalTraining, frozen=True):
-    """What FedKD can be told.
+    """The settings of FedKD.
 
     Attributes
     ----------
     public : share of the training samples that everybody has, without labels
-    distilling : epochs of the server over them
-    distilling_rate : learning rate of the server over them
+    distilling : epochs in which the server learns from the public samples
+    distilling_rate : learning rate of the server in these epochs
     """
 
     epochs: Count = 20
@@ -50,7 +50,7 @@ class Settings(LocalTraining, frozen=True):
 
 
 def set_aside(task: Task, share: float) -> tuple[Task, Features]:
-    """The task without its public samples, and the features of those."""
+    """The task without its public samples, and the features of the public samples."""
     drawn = np.random.default_rng([task.seed, 4]).random(len(task.labels)) < share
     left = replace(task, parts=[part[~drawn[part]] for part in task.holders])
     return left, task.features[drawn]

@@ -1,18 +1,19 @@
-"""FedNoRo: clients with wrong labels are told by their losses, and listened to less.
+"""FedNoRo: the server finds clients with wrong labels by their losses and weights them less.
 
 Wu, Yu, Jiang, Cheng, Yan: "FedNoRo: Towards Noise-Robust Federated Learning by Addressing
 Class Imbalance and Label Noise Heterogeneity", IJCAI 2023.
 
 Stage one, warm-up: FedAvg with logits to which the logarithms of the client's own class
 shares are added. Then every client sends its mean loss of each class under the server's
-head; a mixture of two Gaussians over these vectors tells noisy clients from clean ones.
+head; a mixture of two Gaussians over these vectors separates noisy clients from clean ones.
 Stage two: noisy clients learn from the server's opinion, ``(1 - l) cross-entropy + l KL(server
 || client)``, both of adjusted logits, with l rising to ``distillation`` until half of the rounds
-have passed; of classes that a client does not hold nothing is asked. Their heads count less the
-further they are from the nearest clean one: ``n_k exp(-distance)``, distances over the largest.
-Adjustment, rise and classes left out are those of the authors' program (wnn2000/FedNoRo).
+have passed; the divergence leaves out classes that a client does not hold. Noisy heads count less
+the further they are from the nearest clean one: ``n_k exp(-distance)``, with distances divided by
+the largest. The adjustment, the rise of l and the classes left out follow the authors' program
+(wnn2000/FedNoRo).
 
-What differs from images: a linear head on frozen features is trained, so there is no
+What differs from the paper: a linear head on frozen features is trained, so there is no
 augmentation. The Gaussians have diagonal covariances, as there may be more classes than
 clients. The losses (class_count numbers, once) are not counted in the bytes.
 """
@@ -35,20 +36,20 @@ if TYPE_CHECKING:
     import torch
 
 MIXTURES = 9
-"""Fits of the mixture, whose most common answer counts: a single one depends on its start."""
+"""How often the mixture is fitted; the most common answer counts, as one depends on its start."""
 NOTHING = -1e9
 """Logarithm of the share of a class that a client does not hold: finite, or 0 times it is NaN."""
 
 
 class Settings(Rounds, frozen=True):
-    """What FedNoRo can be told.
+    """The settings of FedNoRo.
 
     Attributes
     ----------
     warm_up : share of the rounds that are stage one
-    distillation : weight of the server's opinion at noisy clients, in the end
-    ramp_up : share of the rounds after which it has that weight
-    temperature : of the server's opinion
+    distillation : final weight of the server's opinion at noisy clients
+    ramp_up : share of the rounds after which the opinion has its final weight
+    temperature : temperature of the server's opinion
     """
 
     warm_up: float = 0.1
@@ -59,12 +60,12 @@ class Settings(Rounds, frozen=True):
 
 @dataclass(frozen=True)
 class Memory:
-    """What is known about the clients.
+    """What the server knows about the clients.
 
     Attributes
     ----------
     priors : logarithms of every client's class shares, (clients, class_count)
-    noisy : who is taken for noisy, (clients,); None in stage one
+    noisy : which clients are taken for noisy, (clients,); None in stage one
     """
 
     task: Task
@@ -91,7 +92,7 @@ def log_priors(task: Task) -> torch.Tensor:
 
 
 def begin(task: Task, _settings: Settings) -> Memory:
-    """Before the first round nobody is suspected."""
+    """The memory before the first round: no client is taken for noisy yet."""
     return Memory(task, log_priors(task))
 
 
@@ -105,7 +106,7 @@ def adjusted_losses(step: Step, priors: torch.Tensor) -> torch.Tensor:
 
 
 def distilled_losses(step: Step, settings: Settings, memory: Memory) -> torch.Tensor:
-    """Stage one: adjusted losses; stage two: noisy clients hear the server, (active, batch)."""
+    """Adjusted losses; in stage two noisy clients also learn from the server, (active, batch)."""
     losses = adjusted_losses(step, memory.priors)
     if memory.noisy is None:
         return losses
@@ -114,7 +115,7 @@ def distilled_losses(step: Step, settings: Settings, memory: Memory) -> torch.Te
         opinion = torch.log_softmax(forward(step.server, step.inputs)[0] / settings.temperature, 1)
     priors = memory.priors[step.clients][:, :, None]
     own = torch.log_softmax(step.logits + priors, dim=1)
-    # Towards a class that its prior rules out a client could only be pushed without end.
+    # A client cannot predict a class that its prior rules out: the divergence would never shrink.
     held = priors > NOTHING
     divergence = (opinion.exp() * (opinion - own) * held).sum(dim=1)
     weight = ramp(memory.rounds, settings) * memory.noisy[step.clients].float()[:, None]
@@ -127,7 +128,7 @@ def warm_up_rounds(settings: Settings) -> int:
 
 
 def ramp(rounds: int, settings: Settings) -> float:
-    """The weight of the server's opinion after so many rounds: 0.7 % of its end, then all."""
+    """Weight of the server's opinion after some rounds: 0.7 % to all of ``distillation``."""
     first = warm_up_rounds(settings)
     last = settings.ramp_up * settings.rounds
     share = min(1.0, (rounds - first) / max(1.0, last - first))
@@ -145,7 +146,7 @@ def losses_by_class(task: Task, head: Parameters) -> NDArray[np.float64]:
 def find_noisy(losses: NDArray[np.float64], seed: int) -> NDArray[np.bool_]:
     """Clients of the mixture's component with the larger losses, (clients,)."""
     seen = losses[:, ~np.isnan(losses).all(axis=0)]
-    # A class that a client does not hold says nothing against it.
+    # A class that a client does not hold must not make it look noisy.
     filled = np.where(np.isnan(seen), np.nanmin(seen, axis=0), seen)
     least, most = filled.min(axis=0), filled.max(axis=0)
     scaled = (filled - least) / np.maximum(most - least, 1e-12)
@@ -162,7 +163,7 @@ def _larger_component(values: NDArray[np.float64], seed: int) -> tuple[bool, ...
 
 
 def remember(done: Round, settings: Settings, memory: Memory) -> Memory:
-    """Rounds are counted; at the end of stage one noisy clients are told."""
+    """Count the round; at the end of stage one, find the noisy clients."""
     memory = replace(memory, rounds=memory.rounds + 1)
     if memory.noisy is None and memory.rounds >= warm_up_rounds(settings):
         noisy = find_noisy(losses_by_class(memory.task, mean_head(done)), memory.task.seed)
@@ -171,7 +172,7 @@ def remember(done: Round, settings: Settings, memory: Memory) -> Memory:
 
 
 def distance_aware(done: Round, _settings: Settings, memory: Memory) -> list[torch.Tensor]:
-    """The heads' mean, noisy ones weighed down by their distance from the nearest clean one."""
+    """The heads' mean; a noisy head counts less the further it is from the nearest clean one."""
     if memory.noisy is None:
         return mean_head(done)
     noisy = memory.noisy[done.clients]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Settings(Rounds, frozen=True):
-    """What FedNova can be told."""
+    """The settings of FedNova."""
 
     strength: float = 1.0
 

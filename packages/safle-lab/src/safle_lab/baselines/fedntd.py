@@ -1,10 +1,10 @@
-"""FedNTD: the server's opinion on the classes a sample is not of is kept.
+"""FedNTD: clients keep the server's opinion on the classes that a sample does not belong to.
 
 Lee, Jeong, Kim, Yun, Seo, Kim, Oh, Yun: "Preservation of the Global Knowledge by Not-True
 Distillation in Federated Learning", NeurIPS 2022.
 
-Adds ``beta KL(server || client)`` between the softmaxes, at a temperature, over the logits
-without the true class.
+A client adds ``beta KL(server || client)`` to its loss, between the softmaxes at a temperature
+over the logits without the true class.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Settings(Rounds, frozen=True):
-    """What FedNTD can be told."""
+    """The settings of FedNTD."""
 
     beta: float = 1.0
     temperature: float = 1.0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Settings(Rounds, frozen=True):
-    """What FedProx can be told."""
+    """The settings of FedProx."""
 
     mu: float = 0.01
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Settings(Rounds, frozen=True):
-    """What MOON can be told."""
+    """The settings of MOON."""
 
     hidden: int = 128
     mu: float = 1.0

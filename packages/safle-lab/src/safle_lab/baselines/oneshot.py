@@ -17,7 +17,7 @@ from safle_lab.baselines.training import RATES, LocalTraining, Round, Trainer, m
 
 
 class Settings(LocalTraining, frozen=True):
-    """What one-shot methods can be told; ``join`` is what becomes of the heads."""
+    """The settings of one-shot methods; ``join`` says how the heads become one model."""
 
     epochs: Count = 20
     join: Literal["average", "ensemble", "none"] = "average"

@@ -43,7 +43,7 @@ class Coding(MethodSettings, frozen=True):
 
 
 class Settings(Coding, frozen=True):
-    """What SAFLe can be told.
+    """The settings of SAFLe.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ from safle_lab.baselines.gaussian import Array, Moments, gaussian_classifier
 
 
 class Settings(MethodSettings, frozen=True):
-    """What TOFA can be told.
+    """The settings of TOFA.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ Vector = NDArray[np.float64]
 
 
 class Settings(safle.Settings, frozen=True):
-    """What it can be told; ``apart`` is how many times worse a client must fit than the others."""
+    """The settings; ``apart`` is how many times worse a client must fit than the others."""
 
     columns: Literal["linear"] = "linear"
     transform: str = "square-root"

@@ -39,7 +39,7 @@ def setting(
 
 @dataclass(frozen=True)
 class Settings:
-    """What a kind can be told; a subclass has a field, made by `setting`, for everything."""
+    """The settings of a kind; a subclass has a field, made by `setting`, for each."""
 
     def __post_init__(self) -> None:
         checked = as_settings(self._struct(), self.to_dict())

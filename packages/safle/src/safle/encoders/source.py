@@ -1,7 +1,7 @@
 """Where features come from: a backbone's name, weights and preprocessing, in one line of text.
 
-Encoders of the same thresholds but for different backbones are different encoders. The core
-treats a source as opaque: two are the same if and only if they are equal.
+Two encoders with the same thresholds for different backbones are different encoders. The core
+does not interpret a source: it only compares two texts.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ import re
 
 from safle.errors import SettingsError, SourceMismatch
 
-LONGEST = 1000
+MOST_CHARACTERS = 1000
 
 
 def as_source(source: object) -> str:
-    """A source as it goes into an encoder's header."""
-    if not isinstance(source, str) or len(source) > LONGEST or not source.isprintable():
+    """The source for an encoder's header; `SettingsError` unless it is one line of text."""
+    if not isinstance(source, str) or len(source) > MOST_CHARACTERS or not source.isprintable():
         raise SettingsError(
             f"the source of features is {str(source)[:80]!r}; expected one line of text with at "
-            f"most {LONGEST} characters"
+            f"most {MOST_CHARACTERS} characters"
         )
     return source
 
 
-def check_source(declared: str, found: str, *, where: str, trusted: bool = False) -> None:
+def check_source(expected: str, found: str, *, where: str, trusted: bool = False) -> None:
     """Raise `SourceMismatch` unless features fit the encoder that is to encode them.
 
     Parameters
     ----------
-    declared : the encoder's source, empty if it was made without one
-    found : the features' source, empty if their file does not say
-    where : what the features are, for the message
-    trusted : pass if one of the two does not say; two that differ never pass
+    expected : the encoder's source, empty if it was made without one
+    found : the features' source, empty if their file does not name one
+    where : name of the features' file, for the message
+    trusted : accept features if one of the two is empty; two sources that differ are refused
 
     Examples
     --------
@@ -39,28 +39,28 @@ def check_source(declared: str, found: str, *, where: str, trusted: bool = False
     Traceback (most recent call last):
     safle.errors.SourceMismatch: features: made by [network b], but the encoder is for ...
     """
-    if declared == found:
+    if expected == found:
         return
-    if declared and found:
+    if expected and found:
         raise SourceMismatch(
             f"{where}: made by [{shortened(found)}], but the encoder is for "
-            f"[{shortened(declared)}]; use the same backbone, weights and preprocessing at every "
+            f"[{shortened(expected)}]; use the same backbone, weights and preprocessing at every "
             "client"
         )
     if trusted:
         return
     if found:
         raise SourceMismatch(
-            f"{where}: made by [{shortened(found)}], but the encoder is for [no declared source]: "
+            f"{where}: made by [{shortened(found)}], but the encoder is for [no named source]: "
             "other clients could use another backbone unnoticed; make the encoder with "
-            "--features-source FILE, or say --trust-features"
+            "--features-source FILE, or pass --trust-features"
         )
     raise SourceMismatch(
-        f"{where}: made by [no declared source], but the encoder is for [{shortened(declared)}]; "
-        "make them with 'safle features', or say --trust-features if they are its features"
+        f"{where}: made by [no named source], but the encoder is for [{shortened(expected)}]; "
+        "make them with 'safle features', or pass --trust-features if this source made them"
     )
 
 
 def shortened(source: str) -> str:
-    """A source with its digests cut short, for people."""
+    """The source with its digests cut to 12 digits, for messages."""
     return re.sub(r"([0-9a-f]{12})[0-9a-f]{52}", r"\1…", source)

@@ -1,8 +1,8 @@
-"""Statistics <-> bytes. What the algebra determines is not sent, and what is sent is verified.
+"""Statistics <-> bytes. Writing leaves out what the algebra determines; reading verifies the rest.
 
-A gram travels by some of its columns where the samples are few (`safle.wire.columns`), else by all
-its free products, without what the grams of classes add up to (`safle.wire.grams`). Which form, and
-every byte of it, follows from the statistics alone: equal statistics have one digest.
+The gram of a few samples is sent as some of its columns (`safle.wire.columns`), any other gram as
+all its free products, without those that the grams of classes add up to (`safle.wire.grams`). The
+statistics alone determine the form and every byte of it: equal statistics have one digest.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from safle.wire.sections import Sections
 
 WHOLE, COLUMNS = "whole", "columns"
 LAYOUT_BYTES = 24
-"""Memory of each expert or dense column of a layout while it is checked: references alone."""
+"""Bytes of the references that checking a layout keeps for each expert or dense column."""
 Admit = Callable[[tuple[ClassName, ...]], None]
 
 
 class SpaceHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What files of sums say of their encoder, classes and arrays."""
+    """The header fields of every file of sums: its encoder, classes and arrays."""
 
     fingerprint: str
     layout: dict[str, Any]
@@ -120,11 +120,11 @@ def write_statistics(path: StrPath, statistics: Statistics) -> None:
 def decode_statistics(
     data: bytes | memoryview, *, space: CodeSpace | None = None, limit: int | None = None
 ) -> Statistics:
-    """Statistics from bytes, verified; `WireError` and nothing else for bad ones.
+    """Statistics from bytes, verified; invalid bytes raise `WireError` and no other error.
 
     Parameters
     ----------
-    space : the code space that is expected; others are refused before anything unfolds
+    space : the expected code space; any other is refused before arrays are unpacked
     limit : most bytes that reading may take; 2 GiB, or what ``SAFLE_MOST_MEMORY`` says
 
     Examples
@@ -147,13 +147,13 @@ def open_statistics(
 ) -> tuple[Statistics, str]:
     """Statistics from bytes, and their digest, the contribution's identity.
 
-    All of it is verified but one thing: a gram that comes by columns is multiplied out when
-    it is first added or asked for, and only that shows whether all of it are integers.
+    Everything is verified except one thing: a gram that was sent as columns is multiplied out
+    when it is first added or read, and only then do we see whether its entries are integers.
 
     Parameters
     ----------
     space, limit : as of `decode_statistics`
-    admit : raises `LimitExceeded` for classes that are not wanted, before anything unfolds
+    admit : raises `LimitExceeded` for classes that it refuses, before arrays are unpacked
 
     Examples
     --------
@@ -179,13 +179,13 @@ def add_contribution(
 ) -> str:
     """Verify a contribution's bytes and add them; a refused one changes nothing.
 
-    Returns their digest, the contribution's identity.
-    A gram that comes by columns is rebuilt tile by tile into the total's own.
+    Returns the contribution's digest, which identifies it. A gram that was sent as columns is
+    rebuilt tile by tile inside the total's gram.
 
     Raises
     ------
     WireError
-        The bytes are not statistics of the same encoder that any data set could have.
+        The bytes are not valid statistics of the total's encoder.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def add_contribution(
 def read_statistics(
     path: StrPath, *, space: CodeSpace | None = None, limit: int | None = None
 ) -> Statistics:
-    """Read a statistics file, verified; see `decode_statistics` and the example of its twin.
+    """Read a statistics file, verified; see `decode_statistics`; `write_statistics` has an example.
 
     >>> read_statistics("nowhere.stats")
     Traceback (most recent call last):
@@ -216,7 +216,7 @@ def read_statistics(
 
 
 def _unfold(opened: container.Container, header: StatisticsHeader, space: CodeSpace) -> Statistics:
-    """Statistics whose margins are verified, and their gram as far as it is there."""
+    """Verified statistics; a gram that was sent as columns is not multiplied out yet."""
     limit, layout = opened.limit, space.layout
     sizes = header.seen, len(header.classes), opened.raw_bytes
     taken = unfolded_bytes(layout, *sizes, form=header.form)
@@ -224,7 +224,7 @@ def _unfold(opened: container.Container, header: StatisticsHeader, space: CodeSp
     sections = Sections(opened, planes=header.planes)
     margins = _read_margins(sections, header, space)
     if columns.are_few(margins):
-        # Whatever the form, the columns that the format prescribes are found.
+        # For both forms we search the columns that the format prescribes, which takes memory.
         container.check_memory(taken + columns.working_bytes(margins), margins.dim, limit)
     statistics = _read_grams(margins, sections, header.form, limit)
     sections.finish()
@@ -237,7 +237,7 @@ def _unfold(opened: container.Container, header: StatisticsHeader, space: CodeSp
 
 
 def _read_grams(margins: Margins, sections: Sections, form: str, limit: int) -> Statistics:
-    """Margins with their gram, and with those of the classes."""
+    """Statistics of these margins, with their gram and the grams of the classes."""
     if margins.sample_count == 0 and form == WHOLE:
         return Statistics.empty(margins.space)
     by_class = grams.read_classes(margins, sections, limit) if margins.layout.class_layout else ()
@@ -251,7 +251,7 @@ def _read_grams(margins: Margins, sections: Sections, form: str, limit: int) -> 
 def _check_header(
     opened: container.Container, space: CodeSpace | None
 ) -> tuple[StatisticsHeader, CodeSpace]:
-    """Header and code space, once everything in them is as it should be."""
+    """The header and its code space, both checked."""
     header = read_header(StatisticsHeader, opened)
     found = check_space(header, space, opened.limit)
     if header.seen > found.layout.code_count:
@@ -260,12 +260,12 @@ def _check_header(
 
 
 def check_space(header: SpaceHeader, space: CodeSpace | None, limit: int) -> CodeSpace:
-    """The code space of a header, once encoder and classes are as they should be."""
+    """The code space of a header, after checks of its encoder and classes."""
     if not is_digest(header.fingerprint):
         raise WireError("the fingerprint is not 64 hexadecimal digits")
     if space is not None:
         require_type("space", space, CodeSpace, advice="such as encoder.space")
-        # Compared as they are written, before anything of the file's own size is unfolded.
+        # Compare layouts in their written form, before we build one whose size the file decides.
         same_layout = header.layout == space.layout.to_json()
         space.require_encoder(header.fingerprint, same_layout=same_layout)
     most = min(limit // LAYOUT_BYTES, MAX_EXPERTS)
@@ -278,7 +278,7 @@ def check_space(header: SpaceHeader, space: CodeSpace | None, limit: int) -> Cod
 
 
 def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, form: str) -> int:
-    """Most memory that reading statistics takes at a time, but for `columns.working_bytes`."""
+    """Peak memory of reading statistics, in bytes, without `columns.working_bytes`."""
     dim = seen + layout.dense_dim
     gram = (8 if layout.dense_dim else 4) * triangle.packed_size(dim)
     margins = raw_bytes + 32 * dim * (classes + 1)
@@ -292,7 +292,7 @@ def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, f
 def _read_margins(sections: Sections, header: StatisticsHeader, space: CodeSpace) -> Margins:
     layout = space.layout
     bitmap = np.frombuffer(sections.read_raw("codes", -(-layout.code_count // 8)), np.uint8)
-    # Counted first: the header's number is within the limit, the bitmap's might not be.
+    # Count before listing: the header's number is within the limit, the bitmap's might not be.
     if int(np.bitwise_count(bitmap).sum(dtype=np.int64)) != header.seen:
         raise WireError("the bitmap of seen codes does not match its count")
     codes = np.flatnonzero(np.unpackbits(bitmap, bitorder="little")).astype(np.int64)
