@@ -1,7 +1,7 @@
 """A node's side: it has an inbox, an outbox, and no path to data.
 
-What the server asks for goes into the inbox, and what lies in the outbox for that very question
-goes to the server. The owner of the data fills the outbox, under another user (`safle airlock`).
+The node puts the server's question into the inbox, and sends the server the answer to that
+question from the outbox. The owner of the data fills the outbox, as another user (`safle airlock`).
 The node's configuration names both folders: ``client="hospital-a" inbox="/..." outbox="/..."``.
 """
 
@@ -25,7 +25,7 @@ ROLES = ("client", "keyholder", "both")
 
 
 def client_name(node_id: int, node: Settings) -> str:
-    """What this client calls itself."""
+    """The client's name: as the node's configuration says, or made from a number."""
     if "client" in node:
         return str(node["client"])
     if "partition-id" in node:
@@ -40,11 +40,11 @@ def answer_from_outbox(
     name, role = client_name(node_id, node), str(node.get("role", ROLES[0]))
     if role not in ROLES:
         raise SettingsError(f"role={role!r}; expected {', '.join(ROLES)}")
-    holder = name if role != "client" else ""
+    keyholder = name if role != "client" else ""
     if role == "keyholder" and asked.kind != airlock.OPEN:
-        return Answer(name, messages.KEYHOLDER, keyholder=holder)
+        return Answer(name, messages.KEYHOLDER, keyholder=keyholder)
     if messages.is_known(name, settings):
-        return Answer(name, messages.KNOWN, keyholder=holder)
+        return Answer(name, messages.KNOWN, keyholder=keyholder)
     if "inbox" not in node or "outbox" not in node:
         raise SettingsError(
             "this node has no airlock; start it with --node-config "
@@ -52,27 +52,27 @@ def answer_from_outbox(
         )
     folders = airlock.Airlock(Path(str(node["inbox"])), Path(str(node["outbox"])))
     data = _wait(folders, asked, float(settings["seconds"]))
-    return Answer(name, messages.SENT, data=data, keyholder=holder)
+    return Answer(name, messages.SENT, data=data, keyholder=keyholder)
 
 
 def _wait(folders: airlock.Airlock, asked: airlock.Question, seconds: float) -> bytes:
     end = time.monotonic() + seconds
     folders.ask(asked)
-    said: set[str] = set()
+    warned: set[str] = set()
     while True:
         try:
             data = folders.find_answer(asked)
         except airlock.Refused:
             raise
         except (FederationError, WireError, OSError) as error:
-            # A person may still be copying the file, or have mistaken one for another.
-            data, lines = None, [f"what lies in the outbox is not sent: {error}"]
+            # A person may still be copying the file, or have put a wrong file there.
+            data, lines = None, [f"the file in the outbox is not sent: {error}"]
         else:
             lines = [] if data is not None else folders.explain(asked)
         for line in lines:
-            if line not in said:
+            if line not in warned:
                 log.warning("safle: %s", line)
-                said.add(line)
+                warned.add(line)
         if data is not None:
             return data
         if time.monotonic() > end:

@@ -19,9 +19,9 @@ class SafleError(Exception):
 
 
 class SafleWarning(UserWarning):
-    """What may be wrong with data that were given; the work goes on.
+    """The given data may be wrong; the work goes on.
 
-    Commands show it as a warning; in Python, ``warnings`` says what becomes of it.
+    Commands show it as a warning; in Python, filters of ``warnings`` decide what happens.
 
     >>> import warnings
     >>> warnings.simplefilter("error", SafleWarning)  # doctest: +SKIP
@@ -41,7 +41,7 @@ class EncoderMismatch(SafleError, ValueError):
 
 
 class SourceMismatch(EncoderMismatch):
-    """Features that another backbone made than the one an encoder is for."""
+    """Features of a backbone other than the one that an encoder is for."""
 
 
 class CountOverflow(SafleError, OverflowError):
@@ -61,7 +61,7 @@ class LimitExceeded(SafleError, ValueError):
 
 
 class PolicyRefused(SafleError, ValueError):
-    """Something that a site's own policy does not let out; ``rule`` names the rule."""
+    """A contribution or file that a site's policy keeps in; ``rule`` names the rule."""
 
     def __init__(self, message: str, rule: str = "") -> None:
         super().__init__(message)
@@ -73,7 +73,7 @@ class StoreError(SafleError, ValueError):
 
 
 class PrivacyBudgetSpent(SafleError, ValueError):
-    """A release that would promise less than is allowed, with those before it."""
+    """A release that, with earlier ones, would exceed the privacy budget."""
 
 
 class FederationError(SafleError, ValueError):

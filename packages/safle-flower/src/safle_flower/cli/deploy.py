@@ -29,16 +29,16 @@ EXAMPLES = (
     "safle deploy check /opt/safle/nodes/hospital-a --connect",
     "safle deploy report results",
 )
-KEYHOLDERS = "Who opens private sums: nodes named as in the round, with nothing to send."
+KEYHOLDERS = "Nodes that open private sums and send no data; named as in the round."
 LISTEN = "The server's own address to listen on; 127.0.0.1 behind a proxy or for a trial."
 PLAIN = (
     "Let plain contributions out of the sites; by default their policies let only masked ones out."
 )
 TRUST = (
-    "One user for node and data: whoever operates the server can read them. By default the node "
-    "has no path to data."
+    "Run the node as the user who owns the data: whoever operates the server can then read them. "
+    "By default the node has no path to data."
 )
-PREFIX = "Where the folders will be on their machines; for the systemd units."
+PREFIX = "The folders' place on their machines, for the systemd units."
 
 
 @click.group(panel="Over a network", epilog=examples(*EXAMPLES))
@@ -52,11 +52,11 @@ def deploy() -> None:
 @command(*EXAMPLES, of=deploy)
 @click.argument("folder", type=FOLDER, help="The folder to make.")
 @option("--host", "How nodes reach the server: a name or address.", "NAME", required=True)
-@option("--nodes", "The clients' names, all that are expected.", "A,B,C", required=True)
+@option("--nodes", "The names of all expected clients.", "A,B,C", required=True)
 @option("--keyholders", KEYHOLDERS, "D,E")
-@option("--port", "Its port.", "N", type=click.IntRange(1, 65534), default=8443)
+@option("--port", "The server's port.", "N", type=click.IntRange(1, 65534), default=8443)
 @option("--listen", LISTEN, "ADDRESS", default="0.0.0.0")
-@deadline_option("A round goes on after this without those that have not answered.")
+@deadline_option("After this the round goes on without nodes that have not answered.")
 @option("--prefix", PREFIX, "DIR", default="/opt/safle")
 @option("--plain", PLAIN, is_flag=True)
 @option("--trust-operator", TRUST, is_flag=True)
@@ -74,8 +74,8 @@ def init(
 ) -> None:
     """Make keys, certificates, configuration, start scripts and systemd units.
 
-    An authority of your own, the server's certificate, for every node a key, for every site a
-    strict policy of what it lets out and a user of its own, and the Flower app of the round.
+    The folder gets a certificate authority, the server's certificate, a key for every node, a
+    strict policy and a separate user for every site, and the Flower app of the round.
     README.md in the folder says what goes where. Needs openssl and ssh-keygen.
     """
     from safle_flower.deployment.folder import Deployment, make_folder
@@ -102,13 +102,13 @@ def check(session: Session, /, folder: Path, connect: bool) -> None:
     from safle.errors import SettingsError
     from safle_flower.deployment.checking import check_folder
 
-    found = check_folder(folder, connect=connect)
-    if found:
-        session.text([str(finding) for finding in found])
-    serious = sum(finding.serious for finding in found)
+    findings = check_folder(folder, connect=connect)
+    if findings:
+        session.text([str(finding) for finding in findings])
+    serious = sum(finding.serious for finding in findings)
     if serious:
-        raise SettingsError(f"{folder}: {serious} things are wrong, named above")
-    session.facts(f"{folder}: deployment", {"errors": "none", "warnings": len(found) or "none"})
+        raise SettingsError(f"{folder}: {serious} errors, listed above")
+    session.facts(f"{folder}: deployment", {"errors": "none", "warnings": len(findings) or "none"})
 
 
 @command(*EXAMPLES, of=deploy)
@@ -143,7 +143,7 @@ def report(session: Session, /, folder: Path) -> None:
 
 
 def show_report(session: Session, found: Report, folder: Path) -> None:
-    """Every client that is not in, some that are, and what the round gave."""
+    """Show the missing clients, some that contributed, and the result of the round."""
     rows = found.table()
     session.table(["client", "status", "samples", "size", "seconds"], rows[:ROWS_SHOWN], names=2)
     if len(rows) > ROWS_SHOWN:

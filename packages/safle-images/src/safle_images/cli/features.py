@@ -17,9 +17,9 @@ IMAGES = (
     "A folder, .zip or .tar of class folders; a .csv file of paths and labels; .parquet files of "
     "images; hf:NAME, a data set that Hugging Face datasets reads."
 )
-ENCODER = "An encoder or a model: an error unless the backbone is the one that it is for."
+ENCODER = "An encoder or a model; the command refuses a backbone other than the one it is for."
 WORKERS = "Threads; the result does not depend on them."
-UNREADABLE = "An error if a larger share of the images cannot be read."
+UNREADABLE = "The largest share of unreadable images; with more, the command fails."
 BATCH = "Images a worker takes at a time; the result does not depend on it."
 IMAGE_COLUMN = "The column of paths or images (.csv, .parquet, hf:)."
 DEVICE = "cpu, gpu, or auto: a GPU where ONNX Runtime has one."
@@ -47,7 +47,7 @@ SHARE, DEVICES = click.FloatRange(0.0, 1.0), click.Choice(["auto", "cpu", "gpu"]
 def features(session: Session, /, images: Path, output: Path, **options: Any) -> None:
     """Turn images into features with a pretrained backbone.
 
-    A run that is interrupted goes on where it was when the same command is given again.
+    Give the same command again to resume an interrupted run.
     Images that cannot be read are left out and listed beside the output.
     """
     from safle.basics import readable
@@ -65,12 +65,12 @@ def features(session: Session, /, images: Path, output: Path, **options: Any) ->
         _check_encoder(backbone, options["encoder_path"])
     with running(session, f"features of {images.name}", source, options) as settings:
         written = write_features(source, backbone, output, **settings)
-    found = len(written.unreadable)
+    unreadable = len(written.unreadable)
     facts: dict[str, object] = {
         "samples": f"{written.samples:,}",
         "features": f"{backbone.feature_dim:,}",
         "labels": f"{written.classes:,} classes" if written.classes else "none",
-        "unreadable": f"{found:,} (listed in {written.report})" if found else "0",
+        "unreadable": f"{unreadable:,} (listed in {written.report})" if unreadable else "0",
         "source": backbone.source,
         "file": readable(output.stat().st_size),
     }
@@ -78,7 +78,7 @@ def features(session: Session, /, images: Path, output: Path, **options: Any) ->
 
 
 def _check_encoder(backbone: Backbone, path: Path) -> None:
-    """Refuse a backbone before the work, if an encoder or a model is for another."""
+    """Before the work, refuse a backbone other than the one the encoder or model is for."""
     from safle.encoders import check_source, load_encoder
     from safle.errors import WireError
     from safle.model import load_model

@@ -1,11 +1,11 @@
-"""FedNova: what a client contributes does not grow with the steps it took.
+"""FedNova: the server divides a client's update by the number of its steps.
 
 Wang, Liu, Liang, Joshi, Poor: "Tackling the Objective Inconsistency Problem in
 Heterogeneous Federated Optimization", NeurIPS 2020.
 
 ``w_server + tau sum_k p_k (w_k - w_server) / tau_k`` with tau_k local steps and ``tau = sum_k
 p_k tau_k``. With equal numbers of steps it is FedAvg; ``strength`` 0 is FedAvg as well, and
-1 the paper's.
+1 is the paper's method.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Imports when something is first needed: public names of a package, and optional packages."""
+"""Import on first use: the public names of a package, and optional packages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from safle.errors import MissingExtra, SafleError
 
 
 def front_door(package: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package that names what it offers under ``if TYPE_CHECKING:``.
+    """A ``__getattr__`` for a package, which imports a public name when it is first used.
 
-    Type checkers read those imports, and so does this function: there is one list, and a command
-    that needs one name of a room does not import the whole of it.
+    The package imports its public names under ``if TYPE_CHECKING:``. Type checkers read those
+    imports, and so does this function: there is one list, and a command that needs one name of a
+    room does not import the whole room.
     """
 
     @cache
-    def homes() -> dict[str, str]:
+    def modules_by_name() -> dict[str, str]:
         """Name -> the module that it is imported from."""
         source = Path(str(sys.modules[package].__file__)).read_text("utf-8")
         blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
@@ -34,11 +35,11 @@ def front_door(package: str) -> Callable[[str], Any]:
         }
 
     def find(name: str) -> Any:
-        if name.startswith("__") or name not in homes():
+        if name.startswith("__") or name not in modules_by_name():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if homes()[name] == package:
+        if modules_by_name()[name] == package:
             return importlib.import_module(f"{package}.{name}")
-        return getattr(importlib.import_module(homes()[name]), name)
+        return getattr(importlib.import_module(modules_by_name()[name]), name)
 
     return find
 
@@ -46,8 +47,8 @@ def front_door(package: str) -> Callable[[str], Any]:
 def require(module: str, requirement: str, purpose: str) -> Any:
     """The module of an optional package; `MissingExtra` if it is not installed.
 
-    A package that is there but cannot be imported, as one that was built for another version of
-    torch, is a `SafleError` that says so.
+    A package that is installed but cannot be imported, for example because it was built for another
+    version of torch, raises a `SafleError` that says so.
 
     Examples
     --------
@@ -61,7 +62,7 @@ def require(module: str, requirement: str, purpose: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtra(module.partition(".")[0], requirement, purpose) from error
-    except Exception as error:  # whatever the package does when it is imported
+    except Exception as error:  # an import may raise anything
         raise SafleError(
             f"{purpose} needs {module}, which is installed but cannot be imported ({error}); "
             "install versions that belong together, in a fresh environment"

@@ -274,18 +274,18 @@ def round_options(*, key: bool = True, **settings: Any) -> Decorator:
 
 
 grid_options = options(
-    option("--low", "Of histograms: lower end of the grid of every feature.", "N", type=float),
-    option("--high", "Of histograms: upper end of the grid of every feature.", "N", type=float),
+    option("--low", "For histograms: lower end of the grid of every feature.", "N", type=float),
+    option("--high", "For histograms: upper end of the grid of every feature.", "N", type=float),
     option(
         "--ranges",
-        "Of histograms: a grid for each feature, by a file of ranges: .csv (name,low,high) or "
+        "For histograms: a grid for each feature, by a file of ranges: .csv (name,low,high) or "
         ".toml (a schema).",
         "FILE",
         type=FILE,
     ),
-    option("--bins", "Of histograms: equal bins between the ends.", "N", type=int, default=256),
+    option("--bins", "For histograms: equal bins between the ends.", "N", type=int, default=256),
 )
-seed_option = option("--seed", "Of the split.", "N", type=click.IntRange(min=0), default=0)
+seed_option = option("--seed", "Seed of the split.", "N", type=click.IntRange(min=0), default=0)
 
 
 def deadline_option(text: str) -> Decorator:

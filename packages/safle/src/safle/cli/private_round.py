@@ -1,4 +1,4 @@
-"""``safle private round``: the operator declares who adds up what, and who opens it."""
+"""``safle private round``: the operator declares what is summed, by whom, and who opens it."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ PARTIES = (
     "--client a.pub --client b.pub --client c.pub --keyholder k1.pub --keyholder k2.pub "
     "--key operator.key"
 )
-MODEL = "Of evaluation counts: the model that all sites evaluate."
-CLASSES = "Of statistics: every class that any client may have."
-FEATURES = "Of histograms: how many features there are, if they have no names."
-COLUMNS = "Of histograms: what the features are called."
+MODEL = "For evaluation counts: the model that all sites evaluate."
+CLASSES = "For statistics: every class that any client may have."
+FEATURES = "For histograms: the number of features, if they have no names."
+COLUMNS = "For histograms: the names of the features."
 EPSILON = (
-    "Of statistics: they open with noise that promises this differential privacy, of every "
-    "keyholder."
+    "For statistics: every keyholder adds noise that gives the opened sum this differential "
+    "privacy."
 )
 CALIBRATION = "Goes with --epsilon: where the encoder's thresholds came from."
-SAMPLES = "Of all clients together; the more, the larger their files."
+SAMPLES = "Most samples of all clients together; a larger number makes larger files."
 KEYHOLDER = (
     "A keyholder's public key; up to three, two are usual. All of them must answer: if one is "
     "lost, so is the round. A server with all of them but one learns nothing."
 )
-LEAST = "Fewest clients whose sum is opened, and by whom two opened sums differ."
+LEAST = "Fewest clients whose sum is opened, and by which two opened sums may differ."
 SHARE = "The same as a share of the round's clients; the larger of the two counts."
 KEY = "The operator's private key, which signs the round."
 EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
@@ -63,7 +63,7 @@ EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
     "-o evaluation.private",
     name="round",
 )
-@option("--encoder encoder_path", "Of statistics: the encoder.", "FILE", type=FILE)
+@option("--encoder encoder_path", "For statistics: the encoder.", "FILE", type=FILE)
 @option("--classes", CLASSES, "A,B,C")
 @grid_options
 @option("--features", FEATURES, "N", type=COUNT)
@@ -71,14 +71,16 @@ EACH: dict[str, Any] = {"type": FILE, "multiple": True, "required": True}
 @option("--model model_path", MODEL, "FILE", type=FILE)
 @option("--most-total-samples", SAMPLES, "N", type=COUNT, required=True)
 @option("--epsilon", EPSILON, "E", type=POSITIVE)
-@option("--delta", "Goes with --epsilon.", "D", type=POSITIVE)
+@option(
+    "--delta", "The delta of the differential privacy; goes with --epsilon.", "D", type=POSITIVE
+)
 @option("--calibration", CALIBRATION, type=click.Choice(["declared", "public"]))
 @option("--client clients", "A client's public key; once for each.", "FILE", **EACH)
 @option("--keyholder keyholders", KEYHOLDER, "FILE", **EACH)
 @option("--least", LEAST, "N", type=click.IntRange(min=2), default=3)
 @option("--least-share", SHARE, "SHARE", type=click.FloatRange(0, 1), default=0.5)
 @option("--key key_path", KEY, "FILE", type=FILE, required=True)
-@output("The round file to write; everybody gets it.", "private round")
+@output("The round file to write; all parties need it.", "private round")
 def declare(
     session: Session,
     /,
@@ -93,15 +95,15 @@ def declare(
     least_share: float,
     key_path: Path,
     output: Path,
-    **summed: Any,
+    **sum_options: Any,
 ) -> None:
-    """Declare a private round: who adds up what, and who opens it.
+    """Declare a private round: what is summed, by which clients, and who opens the sum.
 
-    Of statistics (--encoder, --classes), of histograms for a calibration (--ranges; or --low and
-    --high, and --columns or --features), or of evaluation counts (--model). Clients who stay away
-    cost nothing.
+    It sums statistics (--encoder, --classes), histograms for a calibration (--ranges; or --low and
+    --high, and --columns or --features), or evaluation counts (--model). The round goes on without
+    clients who stay away.
     """
-    space = _space(most_total_samples, model_path, summed)
+    space = _space(most_total_samples, model_path, sum_options)
     private_round = declare_round(
         PrivateKey.load(key_path),
         _with_noise(space, epsilon, delta, calibration, len(keyholders)),
@@ -129,7 +131,6 @@ def _with_noise(
     calibration: str | None,
     keyholders: int,
 ) -> Space:
-
     if epsilon and delta and calibration and isinstance(space, StatisticsSpace):
         return NoisySpace(space, epsilon, delta, calibration, keyholders)
     if epsilon or delta or calibration:
@@ -138,22 +139,25 @@ def _with_noise(
 
 
 def _space(most_total_samples: int, model_path: Path | None, options: dict[str, Any]) -> Space:
-    """What is added up: evaluation counts, statistics or histograms."""
-    encoder_path, names = options["encoder_path"], declared_classes(options["classes"])
-    features, called = options["features"], tuple(sorted(split_names(options["columns"] or "")))
-    grid, own_names = declared_grid(options)
-    given = [encoder_path, names, features, called, grid]
+    """The space of the sum: of evaluation counts, of statistics or of histograms."""
+    encoder_path = options["encoder_path"]
+    classes = declared_classes(options["classes"])
+    features = options["features"]
+    columns = tuple(sorted(split_names(options["columns"] or "")))
+    grid, grid_columns = declared_grid(options)
+    given = [encoder_path, classes, features, columns, grid]
     if model_path is not None and not any(given):
         model = load_model(model_path)
         return EvaluationSpace(model.digest, model.class_names, most_total_samples)
-    if model_path is None and encoder_path and names and not any(given[2:]):
-        return statistics_space(load_encoder(encoder_path), names, most_total_samples)
-    called = called or tuple(own_names)
-    width = features or len(called)
-    if grid and width and not (model_path or encoder_path or names):
-        return HistogramSpace(grid, width, most_total_samples, as_names(called, width))
+    if model_path is None and encoder_path and classes and not any(given[2:]):
+        return statistics_space(load_encoder(encoder_path), classes, most_total_samples)
+    columns = columns or tuple(grid_columns)
+    feature_dim = features or len(columns)
+    if grid and feature_dim and not (model_path or encoder_path or classes):
+        names = as_names(columns, feature_dim)
+        return HistogramSpace(grid, feature_dim, most_total_samples, names)
     raise click.UsageError(
-        "say --encoder and --classes, or --ranges, or --low and --high and --columns or "
+        "give --encoder and --classes, or --ranges, or --low and --high and --columns or "
         "--features, or --model alone"
     )
 

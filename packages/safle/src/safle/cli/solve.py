@@ -43,8 +43,7 @@ CRITERION = (
 )
 CRITERIA = click.Choice(["auto", "gcv", "evidence"])
 PRIORS = (
-    "How frequent classes are where the model is used: all alike, or a .csv of lines "
-    "'class,number'."
+    "How frequent classes are where the model is used: uniform, or a .csv of lines 'class,number'."
 )
 CURVE = "Also write the ridge curve: .png or .csv."
 
@@ -112,9 +111,9 @@ def solve(
     encoder = load_encoder(encoder_path)
     noisy = total.exists() and peek_kind(total) == "noisy statistics"
     statistics = (read_noisy if noisy else read_statistics)(total, space=encoder.space)
-    blame = "a sum does not tell whose contribution it was: 'safle store solve' checks each"
+    explanation = "a sum does not tell whose contribution it was: 'safle store solve' checks each"
     _solve_and_save(
-        session, encoder, statistics, output, lambda _solving: blame, curve=curve, **how
+        session, encoder, statistics, output, lambda _solving: explanation, curve=curve, **how
     )
 
 
@@ -149,11 +148,11 @@ def solve_store(
     try:
         store.remember(model)
     except StoreError as error:
-        session.warn(f"'safle store list' will not know of this model: {error}")
+        session.warn(f"'safle store list' will not show this model: {error}")
 
 
 def _check_curve(curve: Path | None, ridge: float | Literal["auto"]) -> None:
-    """Refuse before the work a curve that nobody can write."""
+    """Before the work, refuse a curve that cannot be written."""
     if curve is None:
         return
     if curve.suffix not in (".png", ".csv"):
@@ -174,8 +173,8 @@ def _solve_and_save(
     curve: Path | None,
     **how: Any,
 ) -> Model:
-    """Solve, write the model and maybe the ridge curve, and say what came out, or whose fault."""
-    _say_what_comes(session, encoder, statistics, how["ridge"])
+    """Solve, write the model and maybe the ridge curve, and report them or who is at fault."""
+    _announce_solving(session, encoder, statistics, how["ridge"])
     try:
         with session.progress("solving") as advance:
             solution = solve_statistics(statistics, **how, progress=advance)
@@ -183,13 +182,13 @@ def _solve_and_save(
         why = explain(partial(solve_statistics, **how))
         raise SolveError(f"{error}; {why}") from error
     found = solution.curve
-    # Under noise nothing is fitted without a residual, whatever the sums seem to say.
+    # Noisy sums may seem to fit without a residual; that is no sign of copies.
     if found and solution.privacy is None and found.suspects_copies(solution.sample_count):
         session.warn(
             f"the ridge, {solution.ridge:.4g}, is likely far too small: {solution.sample_count:,} "
-            "samples are fitted without a residual by far fewer directions, as if lines stood "
-            "there several times (weights, copies). Choose it with --ridge, on samples that were "
-            "held out"
+            "samples are fitted without a residual by far fewer directions, as if the "
+            "tables repeated their lines (weights, copies). Choose the ridge with --ridge, by "
+            "held-out samples"
         )
     model = Model(encoder, solution)
     model.save(output)
@@ -199,10 +198,10 @@ def _solve_and_save(
     return model
 
 
-def _say_what_comes(
+def _announce_solving(
     session: Session, encoder: Encoder, statistics: Sums, ridge: float | Literal["auto"]
 ) -> None:
-    """How much memory solving takes; an advice if there are more classes than anybody said."""
+    """Note how much memory solving takes; advise --classes if that would help so many classes."""
     rows, classes = statistics.dim, len(statistics.class_names)
     needed = 4 * 8 * rows**2 if ridge == 0 else solve_bytes(rows, classes)
     held = statistics.gram.packed.nbytes + statistics.cross.nbytes
@@ -215,8 +214,8 @@ def _say_what_comes(
         return
     if suits_by_class(encoder.feature_dim, classes):
         session.note(
-            f"{classes:,} classes: so many are told apart better by an encoder that was made with "
-            f"--classes {classes}, which counts them apart"
+            f"{classes:,} classes: an encoder made with --classes {classes} would count them "
+            "separately and predict so many better"
         )
 
 

@@ -21,8 +21,8 @@ FILES = (
     "Files of statistics, of histograms or of evaluation counts: paths, folders, or addresses "
     "for fsspec."
 )
-ENCODER = "Of statistics: refuse those of any other encoder."
-RAY = "Of statistics: add up on a Ray cluster; 'local' starts one, 'auto' finds it."
+ENCODER = "For statistics: refuse those of any other encoder."
+RAY = "For statistics: add up on a Ray cluster; 'local' starts one, 'auto' finds it."
 
 
 @opt.command(
@@ -53,13 +53,13 @@ def add_up(
 ) -> None:
     """Add up contributions: every file is verified first, and none is taken twice.
 
-    What [b]safle store add[/b] and [b]solve[/b] do on the way, for whoever keeps the files
-    elsewhere: the bytes are the same. One file is in memory at a time. Order, grouping and the
-    number of processes do not matter, and a sum can be summed again. A sum does not know what it
-    is made of: only a store can say who is in, and take somebody back.
+    The sum has the same bytes as that of [b]safle store add[/b] and [b]solve[/b]; use it for files
+    that you keep outside a store. One file is in memory at a time. Order, grouping and the
+    number of processes do not matter, and a sum can be summed again. A sum does not
+    list its contributions: only a store can name them and remove one.
     """
     sources = find_files(files, except_for=BESIDE)
-    # The first file decides, the others must be the same.
+    # The first file decides the kind; the others must be of the same kind.
     kind = peek_kind(sources[0]) if sources else None
     others = {"histogram": sum_histograms, "evaluation counts": sum_evaluations}
     if kind in others and (encoder_path or ray):

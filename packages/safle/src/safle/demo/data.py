@@ -1,4 +1,4 @@
-"""Who holds what: scikit-learn's digits, and ways to split a data set over clients.
+"""The data of the demo: scikit-learn's digits, and ways to split a data set over clients.
 
 Every partition is one sorted int64 array of sample numbers per client; every sample is in exactly
 one of them, and a client may hold none. The generator is the only source of randomness.
@@ -18,8 +18,8 @@ Parts = list[NDArray[np.int64]]
 """Sample numbers, one sorted array per client."""
 POOLED = "pooled"
 """The scenario with one client, who holds everything."""
-# Beyond these the proportions are one client's, or equal, to the last bit; numpy's sampler
-# overflows at the far end.
+# Below the first, one client gets all of a class; above the second, shares are equal to the last
+# bit, and numpy's sampler would overflow.
 _LEAST_ALPHA, _MOST_ALPHA = 1e-100, 1e100
 
 
@@ -68,16 +68,16 @@ def partition(
     [[0, 1], [2, 3]]
     """
     kind, _, number = scenario.partition("=")
-    who: dict[str, Any] = {"clients": clients, "generator": generator}
+    common: dict[str, Any] = {"clients": clients, "generator": generator}
     try:
         if kind == "alpha":
-            return dirichlet(labels, alpha=float(number), **who)
+            return dirichlet(labels, alpha=float(number), **common)
         if kind == "shards":
-            return shards(labels, shards_per_client=int(number), **who)
+            return shards(labels, shards_per_client=int(number), **common)
     except ValueError as error:
         raise SettingsError(f"scenario {scenario!r}: {error}") from error
     if scenario == "iid":
-        return iid(len(np.asarray(labels)), **who)
+        return iid(len(np.asarray(labels)), **common)
     if scenario == POOLED:
         return [np.arange(len(np.asarray(labels)))]
     raise SettingsError(
@@ -92,7 +92,7 @@ def dirichlet(
 
     Class by class, in ascending order, p ~ Dirichlet(alpha, ..., alpha) says
     which share of the class goes to which client; a client that already holds
-    sample_count / clients samples or more gets none of the classes to come.
+    sample_count / clients samples or more gets no samples of later classes.
 
     References
     ----------
@@ -116,9 +116,9 @@ def dirichlet(
     held = np.zeros(clients, dtype=np.int64)
     pieces: list[Parts] = [[np.empty(0, np.int64)] for _ in range(clients)]
     for number in range(len(names)):
-        # Drawing over the clients with room is drawing over all, setting the others to zero
-        # and renormalising: a part of a Dirichlet vector, renormalised, is Dirichlet again.
-        # Unlike that, it cannot end in 0 / 0.
+        # We draw over the clients with room only. The distribution is that of drawing over all,
+        # setting the others to zero and renormalising, as a renormalised part of a Dirichlet
+        # vector is Dirichlet again; but our draw cannot end in 0 / 0.
         members = np.flatnonzero(classes == number)
         (open_clients,) = np.nonzero(held * clients < len(classes))
         shares = generator.dirichlet(np.full(len(open_clients), concentration))

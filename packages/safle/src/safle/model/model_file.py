@@ -1,4 +1,4 @@
-"""A model's file: a header of JSON, the encoder's arrays and the weights; all read is checked."""
+"""A model's file: a JSON header, the encoder's arrays and the weights. Reading checks them all."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 FORMAT = "safle-model-5"
 MAX_FILE_BYTES = 1 << 32
-_OWN = "encoder."
-"""What the names of the encoder's arrays begin with."""
+_ENCODER_PREFIX = "encoder."
+"""The names of the encoder's arrays begin with this."""
 
 
 def write_model(model: Model) -> bytes:
@@ -48,8 +48,10 @@ def write_model(model: Model) -> bytes:
         header["privacy"] = model.privacy.to_json()
     if model.temperature is not None:
         header["temperature"] = model.temperature.hex()
-    arrays: Arrays = {f"{_OWN}{name}": a for name, a in encoder_arrays(model.encoder).items()}
-    # Columns at the end that solving left out have no weights.
+    arrays: Arrays = {
+        f"{_ENCODER_PREFIX}{name}": a for name, a in encoder_arrays(model.encoder).items()
+    }
+    # The file omits zero rows at the end: solving left those columns out.
     last = max(np.flatnonzero(model.weights.any(axis=1)).max(initial=-1) + 1, len(model.codes))
     arrays |= {"codes": model.codes, "weights": model.weights[:last], "intercept": model.intercept}
     if model.squares is not None:
@@ -65,8 +67,12 @@ def read_model(data: bytes) -> tuple[Encoder, Solution]:
     text, arrays = read_tensors(data)
     with refusing_malformed("safle model"):
         header = read_header(text, FORMAT, "a safle model")
-        own = {n.removeprefix(_OWN): array for n, array in arrays.items() if n.startswith(_OWN)}
-        encoder = restore_encoder(header["encoder"], own)
+        of_encoder = {
+            n.removeprefix(_ENCODER_PREFIX): array
+            for n, array in arrays.items()
+            if n.startswith(_ENCODER_PREFIX)
+        }
+        encoder = restore_encoder(header["encoder"], of_encoder)
         return encoder, _restore_solution(encoder, header, arrays)
 
 
@@ -100,7 +106,7 @@ def _restore_solution(encoder: Encoder, header: dict[str, Any], arrays: Arrays) 
 
 def _restore_digest(digest: Any) -> str:
     if not isinstance(digest, str) or not re.fullmatch("([0-9a-f]{64})?", digest):
-        raise WireError("the digest of the sum is none; expected 64 hexadecimal digits")
+        raise WireError("the digest of the sum is malformed; expected 64 hexadecimal digits")
     return digest
 
 
@@ -113,13 +119,13 @@ def _restore_classes(names: Any) -> tuple[ClassName, ...]:
 def _restore_weights(
     encoder: Encoder, classes: int, arrays: Arrays
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Codes, weights and intercept, as they must be for these classes of this encoder."""
+    """Codes, weights and intercept, checked against the encoder and the number of classes."""
     codes, weights, intercept = (arrays[name] for name in ("codes", "weights", "intercept"))
     rows = len(weights) if weights.ndim == 2 else -1
     most = len(codes) + encoder.layout.dense_dim
     if not len(codes) <= rows <= most or (rows > len(codes) and not weights[-1].any()):
         raise WireError(
-            f"weights have shape {weights.shape}; expected at most {most} rows, no last zero"
+            f"weights have shape {weights.shape}; expected at most {most} rows, the last not 0"
         )
     shapes = {
         "codes": (codes, np.int64, (len(codes),)),

@@ -31,7 +31,7 @@ Head = Literal["auto", "least-squares", "discriminant", "averaged", "quadratic"]
 Criterion = Literal["auto", "gcv", "evidence"]
 MOST_CLASSES = 10_000
 EFFORTS = (1, 3)
-"""Of probing a spectrum: more of it only where less leaves the ridge uncertain."""
+"""Efforts of probing a spectrum; the larger one only if the smaller leaves the ridge uncertain."""
 NOISY_TRIES = 8
 """Ridges that are tried for noisy statistics, each twice the one before."""
 
@@ -49,17 +49,17 @@ def solve(
 
     Parameters
     ----------
-    ridge : a positive number for all columns; 0 for the minimum-norm solution; "auto" chooses by
-        ``criterion`` from the statistics alone, and of noisy ones large enough for their
-        noise. The quadratic head's is added to each class's covariance, times the number of
-        samples.
+    ridge : a positive number for all columns; 0 for the minimum-norm solution; "auto" chooses it by
+        ``criterion`` from the statistics alone, and for noisy statistics at least as large as their
+        noise. The quadratic head adds ``ridge / sample_count`` to the diagonal of each covariance.
     head : "least-squares" (the paper's), "discriminant" (LDA), "quadratic" (a covariance for
-        each class, of statistics counted by class), "averaged" (of those there can be), or
-        "auto": averaged where there are two classes, and scatter within them to divide by
+        each class, of statistics counted by class), "averaged" (the mean of the heads that the
+        statistics allow), or "auto": averaged if there are two classes or more, with scatter
+        within them, else least-squares
     criterion : "gcv"; "evidence", which gives units a ridge of their own, or leaves them out, where
         there are at most 600 columns; or "auto": "evidence" there, and "gcv" elsewhere
     priors : how frequent classes are where the model is used: "uniform", or a number for each
-        class; as they were counted if None. Not for least squares, whose scores have none.
+        class; None for the frequencies that were counted. Least squares takes no priors.
     progress : called with the finished share, 0 to 1
 
     Examples
@@ -102,7 +102,7 @@ def _check_statistics(statistics: Sums) -> None:
 
 
 def _shift(priors: Priors | None, head: str, statistics: Sums) -> NDArray[np.float64] | None:
-    """What priors add to log posteriors, (class_count,); None as they were counted."""
+    """What priors add to log posteriors, (class_count,); None if no priors are given."""
     if head not in ("auto", *HEADS):
         raise InvalidInput(f"head {head!r}; expected one of auto, {', '.join(HEADS)}")
     if priors is not None and head == "least-squares":
@@ -116,7 +116,7 @@ def _shift(priors: Priors | None, head: str, statistics: Sums) -> NDArray[np.flo
 
 
 def _with_priors(solution: Solution, shift: NDArray[np.float64] | None) -> Solution:
-    # Where "auto" is least squares there is one class, or no ridge: nothing to shift.
+    # "auto" falls back to least squares, whose scores cannot be shifted.
     if shift is None or solution.head == "least-squares":
         return solution
     moved = solution.intercept + (solution.temperature or 1.0) * shift
@@ -124,7 +124,7 @@ def _with_priors(solution: Solution, shift: NDArray[np.float64] | None) -> Solut
 
 
 class _Choice(NamedTuple):
-    """A ridge, and what was looked at to choose it."""
+    """A ridge, the least one under noise, and the curve and spectrum that led to it."""
 
     ridge: float
     least: float = 0.0
@@ -135,12 +135,12 @@ class _Choice(NamedTuple):
 def _choose_ridge(
     statistics: Sums, reduction: Reduction, criterion: Criterion, progress: Progress | None
 ) -> _Choice:
-    # Before the sweep, not after it: it takes about as long as the factorisation.
+    # Check memory before the sweep, which takes about as long as the factorisation.
     require_memory(statistics, np.float32)
     least = noise_ridge(statistics)
     for effort in EFFORTS:
         spectrum = spectrum_of(statistics, reduction, progress, effort=effort)
-        # Where noise leaves nothing of the gram, there is nothing but its ridge to choose.
+        # If noise hides the whole gram, the ridge of the noise is the only choice.
         if least and spectrum.trace <= 0:
             return _Choice(least, least, spectrum=spectrum)
         curve = ridge_curve(
@@ -185,23 +185,23 @@ def _solve_with(
     head: Head,
     progress: Progress | None,
 ) -> Solution:
-    ahead = _share(progress, 0.0 if choice.curve is None else 0.6, 0.95)
+    solving_progress = _share(progress, 0.0 if choice.curve is None else 0.6, 0.95)
     tries = NOISY_TRIES if choice.least else 1
-    plain = least_squares(statistics, reduction, choice.ridge, ahead, tries)
+    plain = least_squares(statistics, reduction, choice.ridge, solving_progress, tries)
 
     def freedom() -> float:
         return degrees_of_freedom(
             choice.spectrum or spectrum_of(statistics, reduction), plain.ridge
         )
 
-    # What noise does to scores, sums do not tell.
-    told = None if choice.least or privacy_of(statistics) else freedom
+    # Noisy sums do not show how the noise changes scores, so they give no temperature.
+    freedom_if_known = None if choice.least or privacy_of(statistics) else freedom
     solved = replace(plain, curve=choice.curve)
-    return put_head(head, statistics, solved, reduction.real, told)
+    return put_head(head, statistics, solved, reduction.real, freedom_if_known)
 
 
 def _with_units(solved: Solution, statistics: Sums, ratio: float) -> Solution:
-    """The solution in the real units of the layout, with weights of zero for what was left out."""
+    """The solution in the real units of the layout, with zero weights for left-out columns."""
     weights = np.zeros((statistics.dim, solved.weights.shape[1]))
     weights[: len(solved.weights)] = solved.weights
     weights[statistics.dim - statistics.layout.units :] *= ratio**-0.5
@@ -227,7 +227,7 @@ def _check_ridge(ridge: Any, head: str) -> None:
 
 
 def _rising(progress: Progress | None) -> Progress | None:
-    """Never back: a factorisation that is tried again has been counted once."""
+    """Progress that never falls: a factorisation that is tried again counts once."""
     if progress is None:
         return None
     reached = 0.0

@@ -1,4 +1,4 @@
-"""Kernels of the solver: the reduced gram, and row sums: ``_native/solve.c``.
+"""Kernels of the solver, in ``_native/solve.c``: the reduced gram, and row sums.
 
 Tiles of the reduced gram ``Q' S^-1 C S^-1 Q`` come straight from the packed integers: see
 `safle.solver.reduction`.
@@ -48,7 +48,7 @@ def fill_tile(
     left: int,
     tile: NDArray[np.floating[Any]],
 ) -> None:
-    """``tile[r, c] = T[top + r, left + c]`` where top + r >= left + c, column by column.
+    """``tile[r, c] = T[top + r, left + c]`` where top + r >= left + c; T is the reduced gram.
 
     Parameters
     ----------
