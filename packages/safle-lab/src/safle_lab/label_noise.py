@@ -11,7 +11,7 @@ from safle.errors import InvalidInput
 NoiseKind = Literal["symmetric", "pair-flip", "client-dependent"]
 KINDS = get_args(NoiseKind)
 LEAST_RATE = 0.5
-"""Of a noisy client, where noise is client-dependent."""
+"""Least rate of wrong labels at a noisy client, if noise is client-dependent."""
 
 
 def with_noise(

@@ -23,7 +23,7 @@ _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"(/[A-Za-z0-9._-]+)+")
 NODE_PORT = 9094
-"""Of the first node's own programs; the others count on, so that two may share a machine."""
+"""Port of the first node's programs; others get the next ports, so two may share a machine."""
 SERVER_USER, NODE_USER, DATA_USER = "safle", "safle-node", "safle-data"
 Render = Callable[..., str]
 """Template's name and facts -> text."""

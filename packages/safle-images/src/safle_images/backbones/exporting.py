@@ -30,7 +30,7 @@ from safle_images.backbones.preprocessing import Preprocessing, times_255
 
 OPSET = 17
 LARGEST_DIFFERENCE = 1e-3
-"""Of features for the same input, as a share of their length: ONNX Runtime rounds otherwise."""
+"""Between features of one input, as a share of their length: ONNX Runtime rounds differently."""
 Images = NDArray[np.float32]
 Run = Callable[[Images], Images]
 

@@ -131,7 +131,7 @@ def _without_ends(pixels: Pixels) -> Pixels:
 
 
 def times_255(values: Sequence[float]) -> Triple:
-    """Of values 0 to 255, where others have 0 to 1."""
+    """The values for pixels of 0 to 255, given those for pixels of 0 to 1."""
     red, green, blue = (255 * float(value) for value in values)
     return red, green, blue
 

@@ -33,7 +33,7 @@ SUFFIXES = frozenset(
 )
 TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 _MOST_HEADER_BYTES = 2**20
-"""Of a long name in a tar, which tarfile reads whole before anyone sees its size."""
+"""Most bytes of a long name in a tar: tarfile reads it whole before we see its size."""
 _HEADER_TYPES = (
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),

@@ -136,7 +136,7 @@ def relabel(
 
 
 def probabilities(head: list[torch.Tensor], features: Features) -> Features:
-    """Of one head, (samples, class_count)."""
+    """Probabilities by one head, (samples, class_count)."""
     return np.exp(HeadModel(head).decision_function(features))
 
 

@@ -28,7 +28,7 @@ class Moments:
 
     @classmethod
     def of(cls, features: Array, labels: Labels, class_count: int) -> "Moments":
-        """Of one client's samples, float64."""
+        """Moments of one client's samples, float64."""
         members = one_hot(labels, class_count)
         return cls(members.sum(axis=0), members.T @ features, features.T @ features)
 

@@ -117,7 +117,7 @@ class CellFolder:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of every package that has a part in the figures."""
+    """Versions of Python and of every package that affects the figures."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):

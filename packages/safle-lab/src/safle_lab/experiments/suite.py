@@ -277,7 +277,7 @@ def method_defaults() -> dict[str, Table]:
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of all experiments: what they share, the methods', and a table for each."""
+    """Settings of all experiments: shared ones, those of methods, and a table for each."""
 
     federation: Federation = field(default_factory=Federation)
     tuning: Tuning = field(default_factory=Tuning)

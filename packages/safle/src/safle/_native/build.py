@@ -46,7 +46,7 @@ PLATFORMS = {
     "macosx_11_0_arm64": ("aarch64-macos.11.0", "Darwin"),
     "win_amd64": ("x86_64-windows-gnu", "Windows"),
 }
-"""Of every platform that has a wheel: what the package ziglang calls it, and its system."""
+"""Every platform that has a wheel: its name in the package ziglang, and its system."""
 
 
 def source_digest() -> int:

@@ -24,7 +24,7 @@ BESIDE = (SHEET, SHEET_PAGE, ".sig")
 MOST_BYTES = 1 << 22
 MOST_KEYS = 1 << 18
 MOST_PARTS = 16
-"""Of one dotted key; files of ours have three."""
+"""Most parts of one dotted key; our files have three."""
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MOST_PARTS},}}")
 

@@ -122,7 +122,7 @@ def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
 
 
 def _implied_kind(kind: str, options: dict[str, Any]) -> str:
-    """Of --schema, table; of --publishable, linear: others need too much noise."""
+    """--schema implies table, --publishable implies linear: others need too much noise."""
     given = get_current_context().get_parameter_source("kind") is not ParameterSource.DEFAULT
     option, implied = ("publishable", "linear") if options["publishable"] else ("schema", "table")
     if given and kind != implied:

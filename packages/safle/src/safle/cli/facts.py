@@ -72,7 +72,7 @@ def worked_out(found: Sequence[str], warning: str = "") -> list[str]:
 
 
 def counts_facts(value: Any, *, size: int, digest: str) -> Facts:
-    """Of statistics, exact or noisy, of a histogram or of evaluation counts; size, identity."""
+    """Facts of statistics, noisy statistics, a histogram or evaluation counts; size, digest."""
     if isinstance(value, NoisyStatistics):
         facts = _noisy_facts(value)
     elif isinstance(value, Statistics):

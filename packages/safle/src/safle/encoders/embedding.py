@@ -58,7 +58,7 @@ _encode_rows = Kernel(
 
 @dataclass(frozen=True)
 class EmbeddingSettings(Settings):
-    """Of an `EmbeddingEncoder`."""
+    """Settings of an `EmbeddingEncoder`."""
 
     bucketing: str = setting(
         BinaryOverlap.name, "How a value becomes digits.", choices=(*STRATEGIES,)

@@ -14,7 +14,7 @@ from safle.errors import InvalidInput, SettingsError, TableError
 
 ClassName = int | str
 MOST_WEIGHT = 1_000_000
-"""Of one sample, which is counted that often: more is a mistake, or takes too long."""
+"""Most times that one sample is counted: more is a mistake, or takes too long."""
 LONGEST_NAME = 200
 ADVICE = (
     "; leave them out with --ignore NAME (ignore= in Python), but for the column of labels, which "

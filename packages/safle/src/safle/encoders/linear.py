@@ -37,7 +37,7 @@ QUANTILES = 255
 MOST_CLIP = 1 << 20
 BY_CLASS = "Count the gram of the linear columns for each class, which the quadratic head needs."
 _NANOSECONDS = 1.5
-"""Of one feature, about."""
+"""Nanoseconds that one feature takes, about."""
 _fix = Kernel(
     "fix",
     "features f4|f8[samples, dim]",
@@ -55,7 +55,7 @@ _fix = Kernel(
 
 @dataclass(frozen=True)
 class LinearSettings(Settings):
-    """Of a `LinearEncoder`."""
+    """Settings of a `LinearEncoder`."""
 
     fraction_bits: int = setting(
         8, "Bits behind the binary point of linear codes.", least=0, most=12

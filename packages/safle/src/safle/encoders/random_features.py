@@ -41,9 +41,9 @@ MOST_TERMS, DEFAULT_TERMS = 256, 16
 RANGE_BITS = 2
 """The largest code stands for 2**2 deviations of a unit."""
 BYTES_MEAN, SQUARED_THRESHOLD = 1020, 48_171
-"""Of the sum of eight bytes, the mean; and the square of 0.7 over its deviation, times 2**32."""
+"""The mean of a sum of eight bytes; and the square of 0.7 over its deviation, times 2**32."""
 MANY_CLASSES = 20
-"""Of fewer, counting by class is worth little beside random features: see docs/heads.md."""
+"""With fewer classes, counting by class gains little beside random features: docs/heads.md."""
 MOST_CLASS_BYTES = 2 << 30
 """What all classes' grams may take at a server, unless it is asked for."""
 _UNITS_AT_A_TIME = 1024
@@ -51,7 +51,7 @@ _UNITS_AT_A_TIME = 1024
 
 @dataclass(frozen=True)
 class RandomFeatureSettings(LinearSettings):
-    """Of a `RandomFeatureEncoder`."""
+    """Settings of a `RandomFeatureEncoder`."""
 
     units: int | None = setting(
         None,

@@ -176,7 +176,7 @@ class Schema:
         return self._ranges.thresholds(count)
 
     def moments(self) -> tuple[Vector, Vector]:
-        """Of values spread evenly over each column's range, float64, (feature_dim,) each."""
+        """Moments of values spread evenly over each range, float64, (feature_dim,) each."""
         return self._ranges.moments()
 
     def to_json(self) -> dict[str, Any]:

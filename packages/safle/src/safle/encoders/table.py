@@ -47,7 +47,7 @@ UNITS_PER_INPUT, MOST_UNITS, TERMS = 64, 256, 3
 
 @dataclass(frozen=True)
 class TableSettings(RandomFeatureSettings):
-    """Of a `TableEncoder`."""
+    """Settings of a `TableEncoder`."""
 
     units: int | None = setting(
         None,
@@ -209,7 +209,7 @@ class TableEncoder(Encoder):
 
     @cached_property
     def _thresholds(self) -> NDArray[np.float64]:
-        """Of all columns, padded with what nothing exceeds; (most symbols - 1, feature_dim)."""
+        """Thresholds of all columns, padded with `LARGEST`; (most symbols - 1, feature_dim)."""
         sizes = np.array(self.layout.table_sizes)
         padded = np.full((max(sizes) - 1, self.feature_dim), LARGEST)
         # Level 0 is feature value 0: half a step around each.

@@ -18,7 +18,7 @@ WIDTH = 6.0
 NAMES_SHOWN = 20
 """More names would leave no room for the chart."""
 LEGEND_COLUMNS = 3
-"""Of methods' names, which are long; classes' are short."""
+"""Columns of a legend of methods, whose names are long; those of classes are short."""
 TICKS_SHOWN = 8
 COLOURS = (
     *("#2b6cb0", "#dd6b20", "#2f855a", "#b83280", "#6b46c1"),

@@ -29,7 +29,7 @@ COLOURS = (
     *("#b7791f", "#2c7a7b", "#c53030", "#4a5568", "#a0aec0"),
 )
 SIDE = 200
-"""Of a chart's square, in its own units."""
+"""Side of a chart's square, in the chart's own units."""
 Curve = Callable[..., tuple[Any, Any]]
 
 
@@ -58,12 +58,12 @@ class Report:
 
     @cached_property
     def figures(self) -> Figures:
-        """Of all sites together."""
+        """Figures of all sites together."""
         return Figures.of(self.counts, positive=self.positive)
 
     @cached_property
     def figures_of_sites(self) -> dict[str, Figures]:
-        """Of each site that has samples."""
+        """Figures of each site that has samples."""
         return {
             name: Figures.of(counts, positive=self.positive)
             for name, counts in self.sites.items()
@@ -72,7 +72,7 @@ class Report:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the confusion matrix's rows."""
+        """Names of the confusion matrix's rows."""
         unknown = [UNKNOWN] if self.counts.class_counts[-1] else []
         return [*map(str, self.counts.class_names), *unknown]
 
@@ -247,7 +247,7 @@ def _recall(*answers: Any, **weights: Any) -> tuple[Any, Any]:
 
 
 def _bars(counts: Evaluation) -> list[dict[str, float]]:
-    """Of the reliability diagram: where, how high, what was promised, and of how many."""
+    """Bars of the reliability diagram: position, height, promised share and samples."""
     many, promised, right = reliability(counts.confidence)
     width, most = SIDE / len(many), many.max()
     return [

@@ -19,7 +19,7 @@ Matrix = NDArray[np.float64]
 LEAST = -700.0
 """Below, an exponential is nothing beside 1."""
 _HIGH = 0.693147180369123816490
-"""Of ln 2, with so many zeros behind it that whole multiples are exact."""
+"""High part of ln 2; its last bits are zeros, so that whole multiples are exact."""
 _LOW = 1.90821492927058770002e-10
 _TERMS = 14
 

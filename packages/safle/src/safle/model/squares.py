@@ -55,7 +55,7 @@ class Squares:
         if len(scales) > 1:
             raise WireError(f"columns of scales {sorted(scales)} are squared; expected one scale")
         self.step = float(np.ldexp(1 / scales.pop(), head.exponent + OFFSET_BITS))
-        """Of an integer sum, in units of the offsets."""
+        """Value of one step of an integer sum, in units of the offsets."""
         self.most = math.isqrt((1 << 53) // self.width)
         sign = 1 if head.by_directions else -1
         self.worth = sign * head.worth / 2 / (1 << 2 * OFFSET_BITS)

@@ -16,7 +16,7 @@ from safle._native import Kernel
 LANES = 4
 """Classes in a vector; tables are padded to a multiple."""
 MOST_BITS = 24
-"""Of a table's entry, beside its sign."""
+"""Most bits of a table's entry, without its sign."""
 _look_up = Kernel(
     "look_up",
     "symbols u1|u2[samples, experts]",

@@ -31,7 +31,7 @@ MOST_KEYHOLDERS = 3
 FINEST_SHARE = 1000
 """Shares are fractions of a denominator up to this: 0.333 and 1/3 are what they look like."""
 MOST_BYTES = 1 << 22
-"""Of a round's payload: some ten thousand clients."""
+"""Most bytes of a round's payload: some ten thousand clients."""
 
 
 class _SpaceFile(msgspec.Struct, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True):
@@ -132,7 +132,7 @@ class PrivateRound(RoundContent):
 
     @cached_property
     def sizes(self) -> Sizes:
-        """Of every vector of the round."""
+        """Sizes of every vector of the round."""
         return Sizes.of(self.space)
 
     @property

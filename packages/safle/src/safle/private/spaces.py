@@ -166,7 +166,7 @@ class NoisySpace:
 
     @property
     def _most_noise(self) -> int:
-        """Of any class sum or product."""
+        """Most noise of any class sum or product."""
         largest = max(self.exact.layout.dense_scales, default=1)
         return self._room(max(self.privacy.cross * largest, self.privacy.gram * largest**2))
 

@@ -35,7 +35,7 @@ class Space(Protocol):
 
     @property
     def most_total_samples(self) -> int:
-        """Of all clients together."""
+        """Most samples of all clients together."""
 
     @property
     def wide(self) -> Mask:
@@ -60,13 +60,13 @@ class Sizes(NamedTuple):
 
     @staticmethod
     def of(space: Space) -> Sizes:
-        """Of the vectors of a round."""
+        """Sizes of the vectors of a round."""
         wide = int(space.wide.sum())
         return Sizes(wide, len(space.wide) - wide)
 
     @property
     def bytes(self) -> int:
-        """Of a vector."""
+        """Bytes of a vector."""
         return 8 * self.wide + 4 * self.narrow
 
     def parts(self, vector: Bytes) -> Iterator[NDArray[np.unsignedinteger[Any]]]:

@@ -29,7 +29,7 @@ from safle.statistics.free_sums import FreeSums
 from safle.statistics.noisy import NoisyStatistics, Privacy
 
 SHARES = {"gram": 0.49, "cross": 0.49, "counts": 0.02}
-"""Of rho: few counts, of many samples each, need little of it."""
+"""Shares of rho: the few counts, of many samples each, need little of it."""
 SLACK = 1 + 1e-12
 """Whatever is rounded in working out a scale is rounded up."""
 BISECTIONS = 60
@@ -58,7 +58,7 @@ class Sensitivity:
 
     @staticmethod
     def of(layout: Layout) -> Sensitivity:
-        """Of a layout; a `SettingsError` where a sample's dense columns have no useful bound."""
+        """Sensitivity of a layout; `SettingsError` if dense columns have no useful bound."""
         if layout.by_class != NOWHERE:
             raise SettingsError(
                 "this encoder counts products by class, which are not published: make one without "

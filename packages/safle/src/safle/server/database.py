@@ -108,7 +108,7 @@ class Database:
         return facts
 
     def fingerprint(self) -> str:
-        """Of the encoder that the store was made with."""
+        """Fingerprint of the encoder that the store was made with."""
         facts = self.facts()
         if not facts:
             raise StoreError(

@@ -54,7 +54,7 @@ ABOUT, ASKED = "question.json", "asked"
 REFUSED = ".refused"
 FILES = (ENCODER, ROUND, MODEL, REQUEST, RANGES, RANGES_TOML)
 MOST_BYTES = 1 << 32
-"""Of one file of a question: no encoder or model comes near it."""
+"""Most bytes of one file of a question: every encoder and model is far smaller."""
 LONGEST_REASON = 500
 
 

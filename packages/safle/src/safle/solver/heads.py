@@ -36,7 +36,7 @@ from safle.statistics.value import Sums
 
 LEAST_PIVOT = 1e-13
 MOST_CLASSES = 2_000
-"""Of the heads that invert a matrix of classes: with twice as many, it takes 8 times as long."""
+"""For heads that invert a matrix of classes: twice as many classes take 8 times as long."""
 Matrix = NDArray[np.float64]
 
 

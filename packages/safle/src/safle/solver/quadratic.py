@@ -60,7 +60,7 @@ def can_square(statistics: Sums) -> bool:
 
 
 def share(statistics: Sums) -> float:
-    """Of the quadratic head in the averaged one, 0 to 1.
+    """Share of the quadratic head in the averaged one, 0 to 1.
 
     The more columns there are for a class beside those that are squared, the better linear
     heads tell classes apart.

@@ -38,13 +38,13 @@ MARGIN = 1e-4
 SUPPORTED = 10.0
 """Differences of the information criterion up to this one are none that samples could tell."""
 MOST_SLACK = 0.05
-"""Of the lowest score: with a handful of samples the criterion would support any ridge."""
+"""As a share of the lowest score: with a handful of samples any ridge would be supported."""
 FLOOR = 1e-6
 """A residual below this share of the labels is none: what is left there is rounding."""
 LEAST_LEFT = 1e-3
-"""Of the samples: with fewer degrees of freedom left there is nothing to judge by."""
+"""As a share of the samples: fewer degrees of freedom left are too few to judge by."""
 DEVIATIONS = 2.0
-"""Of the mean of random probes: how far off it may be."""
+"""How many deviations the mean of random probes may be off."""
 OCTAVES_NEAR, MOST_ERROR = 1, 0.1
 """How far around the chosen ridge scores must be known, and to what share of themselves."""
 NOTHING_LEFT = 1e-4

@@ -19,9 +19,9 @@ from safle.statistics.value import Sums
 TOGETHER = 128
 """Columns that are taken at a time."""
 NOTHING = 1e-13
-"""Of the largest diagonal entry: what is left below this share is rounding."""
+"""A remainder below this share of the largest diagonal entry is rounding."""
 LEAST_PIVOT = 0.05
-"""Of the largest entry left: a smaller pivot waits for a later turn, which keeps L accurate."""
+"""As a share of the largest entry left: a smaller pivot waits, which keeps L accurate."""
 Matrix = NDArray[np.float64]
 
 

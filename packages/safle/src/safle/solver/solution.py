@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HEADS = ("least-squares", "discriminant", "averaged", "quadratic")
 OFFSET_BITS = 12
-"""Of whitened values, behind the binary point."""
+"""Bits of whitened values behind the binary point."""
 
 
 @dataclass(frozen=True, eq=False)

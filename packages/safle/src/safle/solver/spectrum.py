@@ -41,7 +41,7 @@ PROBES = 6
 MOST_COLUMNS = 16
 """More classes than this are mixed into so many random signed sums."""
 ROOT_SHARE = 0.5
-"""Of the columns: from more samples than this the root takes longer than solving."""
+"""As a share of the columns: with more samples the root takes longer than solving."""
 ROUNDING = 1e-12
 """An eigenvalue below this, beside the largest, is none."""
 BREAKDOWN = 1e-10

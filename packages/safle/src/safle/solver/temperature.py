@@ -39,7 +39,7 @@ MOST_LEVERAGE = 0.9
 MOST_DRAWS, MOST_CELLS = 2_000, 1_000_000
 """Draws of a class; fewer where all classes' scores would be more than so many numbers."""
 QUANTILES = 1_000
-"""Of the score, for which log odds are fitted."""
+"""Number of quantiles of the score at which log odds are fitted."""
 LEAST_PROBABILITY, LEAST_SLOPE = 1e-3, 0.05
 LOG_ODDS_BITS = 20
 """Significant bits of a and b: the last ones of a logarithm are not the same everywhere."""

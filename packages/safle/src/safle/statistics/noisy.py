@@ -33,7 +33,7 @@ MECHANISM = "discrete Gaussian"
 CALIBRATIONS = ("declared", "public")
 """Where an encoder's thresholds and moments may come from at no cost."""
 LARGEST_SCALE = 2.0**62
-"""Of noise: larger numbers do not fit the integers of a sum."""
+"""Largest scale of noise: larger numbers do not fit the integers of a sum."""
 
 
 @dataclass(frozen=True)

@@ -50,12 +50,12 @@ class Margins:
 
     @property
     def fingerprint(self) -> str:
-        """Of the encoder that made the codes."""
+        """Fingerprint of the encoder that made the codes."""
         return self.space.fingerprint
 
     @property
     def layout(self) -> Layout:
-        """Of the codes."""
+        """Layout of the codes."""
         return self.space.layout
 
     @property
@@ -78,7 +78,7 @@ class Margins:
         return self.cross.sum(axis=1)
 
     def of_class(self, place: int) -> Margins:
-        """Of one class's samples, in the columns that are counted by class."""
+        """Margins of one class's samples, in the columns that are counted by class."""
         assert self.layout.class_layout is not None, "nothing is counted by class"
         rows = slice(*(len(self.codes) + column for column in self.layout.by_class))
         return Margins(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from polars import Series
 
 MOST_DISTINCT = 100
-"""Of the levels of a category: text with more is a name, a number or a remark."""
+"""Most levels of a category: text with more is a name, a number or a remark."""
 MOST_UNITS = 4
 TOO_LITTLE = ("has a value", "hardly ever varies")
 """Why a column says nothing in one table, and may in another."""

@@ -30,7 +30,7 @@ PRIVACY_FILE = "privacy.json"
 """Extra file of a ``.pt2`` made of noisy sums: epsilon, delta and the rest of what was promised."""
 MOST_ROWS, MOST_VALUE = np.iinfo(np.int16).max, np.iinfo(np.int8).max
 MOST_ENTRIES = 64
-"""Of a column: each is a step of the exported graph."""
+"""Most entries of a column: each is a step of the exported graph."""
 
 
 def to_torch(model: Model) -> torch.nn.Module:
