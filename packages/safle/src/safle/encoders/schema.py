@@ -103,7 +103,7 @@ class Schema:
     >>> from safle import make_encoder
     >>> schema = Schema((Column("age", 0, 100), Column("sex", levels=("f", "m"))))
     >>> make_encoder(schema, "table").layout.table_sizes
-    (5, 4)
+    (2, 4)
     """
 
     columns: tuple[Column, ...]
