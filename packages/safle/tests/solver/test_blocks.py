@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
-from safle import DeclaredMoments, Model, count, make_encoder, solve
+from safle import DeclaredMoments, DeclaredRange, Model, count, make_encoder, solve
 from safle.solver.blocks import choose_blocks, without_units
 
 SAMPLES = 400
@@ -47,6 +48,15 @@ def test_units_that_explain_nothing_are_left_out_of_a_smaller_model():
     read = Model.from_bytes(model.to_bytes())
     assert np.array_equal(read.decision_function(features), model.decision_function(features))
     assert read.digest == model.digest
+
+
+def test_few_samples_are_judged_by_cross_validation():
+    """Fitted without a residual, they would have the highest evidence without a ridge."""
+    features, labels = (some[:60] for some in load_digits(return_X_y=True))
+    encoder = make_encoder(DeclaredRange(0, 16, feature_dim=64), "random-features", units=512)
+    solution = solve(count(encoder, features, labels))
+    assert solution.curve.criterion == "gcv"
+    assert solution.ridge > 1
 
 
 def test_weights_solve_the_system_with_both_ridges():

@@ -48,7 +48,7 @@ def test_a_column_of_weights_is_lines_that_stand_there_as_often(safle, folder):
     assert (folder / "weighted.stats").read_bytes() == (folder / "repeated.stats").read_bytes()
 
 
-@pytest.mark.parametrize(("times", "warned"), [(3, True), (1, False)])
+@pytest.mark.parametrize(("times", "warned"), [(10, True), (3, True), (1, False)])
 def test_solving_warns_where_copies_were_taken_for_samples(safle, tmp_path, times, warned):
     """Fewer different lines than columns: copies leave cross-validation nothing to judge by."""
     features, labels = (some[:60] for some in load_digits(return_X_y=True))

@@ -38,8 +38,8 @@ HEAD = (
 )
 CRITERION = (
     "How auto chooses: gcv (generalised cross-validation), evidence (marginal likelihood, which "
-    "also gives random features a ridge of their own), or auto: evidence up to 600 columns, gcv "
-    "beyond."
+    "also gives random features a ridge of their own), or auto: evidence up to 600 columns, with "
+    "more samples than columns; else gcv."
 )
 CRITERIA = click.Choice(["auto", "gcv", "evidence"])
 PRIORS = (

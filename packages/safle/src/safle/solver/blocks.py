@@ -49,8 +49,13 @@ class Blocks:
 
 
 def can_choose(statistics: Sums) -> bool:
-    """Whether the units may have a ridge of their own."""
-    small = statistics.layout.units > 0 and statistics.dim <= MOST_COLUMNS
+    """Whether the units may have a ridge of their own.
+
+    With fewer samples than columns the labels are fitted without a residual, whose logarithm
+    would outweigh everything else: the ridge of the highest evidence is then next to nothing.
+    """
+    columns = min(MOST_COLUMNS, statistics.sample_count - 1)
+    small = statistics.layout.units > 0 and statistics.dim <= columns
     # What noise adds to the gram would be taken for what units explain.
     return small and privacy_of(statistics) is None
 
@@ -99,7 +104,8 @@ def _evidence(gram: Matrix, target: Matrix, labels: float, n: float, grid: Matri
     left = np.maximum(labels - (masses / shrunk).sum(axis=1), FLOOR * labels + FLOOR)
     scores = np.log(left / n) + np.log1p(values / grid[:, None]).sum(axis=1) / n
     freedom = np.minimum((values / shrunk).sum(axis=1), n)
-    return RidgeCurve("evidence", grid, scores, freedom, np.zeros(len(grid)), MARGIN)
+    certain = np.zeros(len(grid))
+    return RidgeCurve("evidence", grid, scores, freedom, certain, MARGIN, left / max(labels, 1.0))
 
 
 def without_units(statistics: Sums) -> Sums:

@@ -57,7 +57,8 @@ def solve(
         statistics allow), or "auto": averaged if there are two classes or more, with scatter
         within them, else least-squares
     criterion : "gcv"; "evidence", which gives units a ridge of their own, or leaves them out, where
-        there are at most 600 columns; or "auto": "evidence" there, and "gcv" elsewhere
+        there are at most 600 columns, and more samples; or "auto": "evidence" there, and "gcv"
+        elsewhere
     priors : how frequent classes are where the model is used: "uniform", or a number for each
         class; None for the frequencies that were counted. Least squares takes no priors.
     progress : called with the finished share, 0 to 1

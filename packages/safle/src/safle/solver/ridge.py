@@ -60,6 +60,8 @@ class RidgeCurve:
     ridges, scores, degrees_of_freedom : float64, (candidates,)
     errors : float64, (candidates,), by how much less a score may be, as a share of it
     slack : by how much more than the lowest a score is as good
+    left : float64, (candidates,), the share of the labels' squares that the fit leaves; None if
+        that was not worked out
 
     Examples
     --------
@@ -77,6 +79,7 @@ class RidgeCurve:
     degrees_of_freedom: Vector
     errors: Vector
     slack: float = 0.0
+    left: Vector | None = None
 
     @property
     def best(self) -> float:
@@ -94,15 +97,16 @@ class RidgeCurve:
         return bool(self.errors[near].max() <= MOST_ERROR)
 
     def suspects_copies(self, sample_count: int) -> bool:
-        """Whether samples seem to stand in the sums several times, by `best` of "gcv".
+        """Whether samples seem to stand in the sums several times, by the fit at `best`.
 
         Nothing is left of the labels, though far fewer directions were fitted than there are
-        samples: that is what copies look like, and cross-validation takes each for new evidence.
+        samples: that is what copies look like, and every criterion takes each for new evidence.
         """
+        if self.left is None:
+            return False
         at = int(np.flatnonzero(self.ridges == self.best)[0])
         used = float(self.degrees_of_freedom[at]) / max(sample_count, 1)
-        left = float(self.scores[at]) * (1 - used) ** 2
-        return self.criterion == "gcv" and used < 0.9 and left < NOTHING_LEFT
+        return used < 0.9 and float(self.left[at]) < NOTHING_LEFT
 
 
 def ridge_curve(
@@ -123,11 +127,12 @@ def ridge_curve(
         known = np.isfinite(high)
         errors[known] = 1 - low[known] / high[known]
         errors[~known & np.isfinite(low)] = 1.0
+        left = high * (1 - freedom / n) ** 2
     else:
         low, high = np.array([_evidence(spectrum, ridge, n, classes) for ridge in grid]).T
-        slack, errors = MARGIN, high - low
+        slack, errors, left = MARGIN, high - low, None
     chosen_by = "evidence" if criterion == "evidence" else "gcv"
-    return RidgeCurve(chosen_by, grid, high, freedom, errors, slack)
+    return RidgeCurve(chosen_by, grid, high, freedom, errors, slack, left)
 
 
 def grid_of(trace: float) -> Vector:
