@@ -139,8 +139,8 @@ def flwr(*arguments: str | Path, env: dict[str, str], seconds: float = 120.0) ->
     except ValueError:
         answer = {}
     if done.returncode or not answer.get("success"):
-        said = (answer.get("error-message") or done.stdout + done.stderr).strip()
-        raise FederationError(f"flwr {arguments[0]} failed: {said}")
+        reason = (answer.get("error-message") or done.stdout + done.stderr).strip()
+        raise FederationError(f"flwr {arguments[0]} failed: {reason}")
     return answer
 
 

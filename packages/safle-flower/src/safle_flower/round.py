@@ -209,27 +209,27 @@ class Round:
         if answer.has_error():
             reason = ERRORS.get(answer.error.code, f"error {answer.error.code}")
             return report.FAILED, f"{reason}: {_last_line(answer.error.reason)}"
-        said = messages.read_answer(answer)
-        row.bytes = len(said.data)
+        content = messages.read_answer(answer)
+        row.bytes = len(content.data)
         # A registered name counts for more than what the client calls itself.
-        row.client = check_client(row.client or said.client)
-        if said.keyholder:
+        row.client = check_client(row.client or content.client)
+        if content.keyholder:
             self._keyholders.add(row.node)
-        if said.status == messages.KEYHOLDER:
+        if content.status == messages.KEYHOLDER:
             return report.KEYHOLDER, ""
         if self._rules.expected and row.client not in self._rules.expected:
             raise FederationError(f"{row.client!r} is not among the expected clients")
-        if said.status == messages.FAILED:
-            return report.FAILED, said.reason
-        if said.status == messages.KNOWN and row.client in self._kept:
+        if content.status == messages.FAILED:
+            return report.FAILED, content.reason
+        if content.status == messages.KNOWN and row.client in self._kept:
             return report.KEPT, ""
-        if len(said.data) > self._rules.largest:
+        if len(content.data) > self._rules.largest:
             # In one process Flower has no pieces that `pull` could count.
             most = readable(self._rules.largest)
             raise WireError(
                 f"the answer has {readable(row.bytes)}; this federation reads up to {most}"
             )
-        row.samples, row.digest = self._task.take(row.client, said.data)
+        row.samples, row.digest = self._task.take(row.client, content.data)
         return report.ACCEPTED, ""
 
     def _settle(self, asked: _Asked, status: str, reason: str) -> None:

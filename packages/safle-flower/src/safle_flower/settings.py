@@ -178,12 +178,12 @@ class Run:
             raise SettingsError(f"unknown setting {unknown[0]!r}; expected {', '.join(known)}")
         groups = {}
         for group, default in vars(Run()).items():
-            said: dict[str, Any] = {}
+            values: dict[str, Any] = {}
             for name, value in vars(default).items():
                 if _key(name) in config:
                     given = config[_key(name)]
-                    said[name] = split_names(str(given)) if isinstance(value, tuple) else given
-            groups[group] = as_settings(type(default), said)
+                    values[name] = split_names(str(given)) if isinstance(value, tuple) else given
+            groups[group] = as_settings(type(default), values)
         return Run(**groups)
 
     def to_flat(self) -> dict[str, Value]:

@@ -64,10 +64,10 @@ def join_backbone(
     path = export_default() if name == DEFAULT else Path(name)
     network = _ending_in_features(onnx.load(path), backbone.network.output)
     model = _merge(network, head)
-    told = {entry.key: entry.value for entry in head.metadata_props}
-    told |= {DECLARED: backbone.preprocessing.to_json(), "safle.source": backbone.source}
+    properties = {entry.key: entry.value for entry in head.metadata_props}
+    properties |= {DECLARED: backbone.preprocessing.to_json(), "safle.source": backbone.source}
     del model.metadata_props[:]
-    helper.set_model_props(model, dict(sorted(told.items())))
+    helper.set_model_props(model, dict(sorted(properties.items())))
     onnx.checker.check_model(model)
     side = backbone.preprocessing.crop
     facts = {
@@ -80,16 +80,16 @@ def join_backbone(
 
 def _ending_in_features(network: ModelProto, output: str) -> ModelProto:
     """A backbone whose one output is float32, (batch, feature_dim)."""
-    made = onnx.compose.add_prefix(network, "backbone/", rename_inputs=False)
+    prefixed = onnx.compose.add_prefix(network, "backbone/", rename_inputs=False)
     last = f"backbone/{output}"
     flat = helper.make_node("Flatten", [last], ["backbone/flat"], axis=1)
     cast = helper.make_node("Cast", ["backbone/flat"], ["backbone/made"], to=TensorProto.FLOAT)
-    made.graph.node.extend([flat, cast])
-    del made.graph.output[:]
-    made.graph.output.append(
+    prefixed.graph.node.extend([flat, cast])
+    del prefixed.graph.output[:]
+    prefixed.graph.output.append(
         helper.make_tensor_value_info("backbone/made", TensorProto.FLOAT, ["batch", None])
     )
-    return made
+    return prefixed
 
 
 def _merge(network: ModelProto, head: ModelProto) -> ModelProto:

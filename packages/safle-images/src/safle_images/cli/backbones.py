@@ -38,7 +38,7 @@ def backbones(context: click.RichContext, /) -> None:
 @option("--mean", "Subtracted, of values 0 to 255.", "R G B", type=TRIPLE)
 @option("--deviation", "Divided by, of values 0 to 255.", "R G B", type=TRIPLE)
 @output("The ONNX file to write; give it to every client.", "ONNX graph")
-def export(session: Session, /, what: str, output: Path, **said: Any) -> None:
+def export(session: Session, /, what: str, output: Path, **options: Any) -> None:
     """Make a network one ONNX file, with its preprocessing inside, and check it.
 
     Features are compared with the source's on sample photographs. Give the file to every client:
@@ -48,7 +48,7 @@ def export(session: Session, /, what: str, output: Path, **said: Any) -> None:
     from safle.basics import readable
     from safle_images.backbones import export_named, load_backbone
 
-    given = {name: value for name, value in said.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     difference = export_named(what, output, preprocessing=given, note=session.note)
     backbone = load_backbone(str(output))
     facts = {

@@ -158,8 +158,8 @@ def run(task: Task, settings: Settings) -> Result:
 
 def solve_as_told(statistics: Statistics, settings: Settings, **other: Any) -> Solution:
     """The solution with the settings' ridge, criterion and head, or with others."""
-    told = {"ridge": settings.ridge, "criterion": settings.criterion, "head": settings.head}
-    return solve(statistics, **{**told, **other})
+    chosen = {"ridge": settings.ridge, "criterion": settings.criterion, "head": settings.head}
+    return solve(statistics, **{**chosen, **other})
 
 
 def _method(name: str, title: str, settings: Settings, **more: Any) -> Method[Settings]:

@@ -81,9 +81,9 @@ def answer_on_record(
     """
     about: dict[str, Any] = {"who": key.name, "digest": request.digest, "place": place}
     with log_refusal(**about):
-        made = answer_request(request, key, history)
+        answer = answer_request(request, key, history)
     write_log("opened", note=f"a sum of {len(request.heads)} clients", **about)
-    return made
+    return answer
 
 
 def answer_request(request: Request, key: PrivateKey, history: History) -> KeyholderAnswer:
@@ -117,10 +117,10 @@ def answer_request(request: Request, key: PrivateKey, history: History) -> Keyho
         return KeyholderAnswer.from_bytes(kept, private_round)
     masks = private_round.sizes.zeros()
     add_masks(private_round.sizes, masks, mask_keys)
-    made = KeyholderAnswer(key.name, private_round.digest, request.digest, masks)
+    answer = KeyholderAnswer(key.name, private_round.digest, request.digest, masks)
     if not isinstance(private_round.space, NoisySpace):
-        return made
+        return answer
     space = private_round.space
     history.ledger.spend(space.exact.space, space.epsilon, space.delta)
     space.hide(masks)
-    return KeyholderAnswer.from_bytes(history.keep(request, made.to_bytes(key)), private_round)
+    return KeyholderAnswer.from_bytes(history.keep(request, answer.to_bytes(key)), private_round)
