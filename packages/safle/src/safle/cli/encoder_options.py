@@ -35,7 +35,8 @@ def kind_options() -> opt.Decorator:
 
 def given_settings(kind: str, options: dict[str, Any]) -> dict[str, Any]:
     """The settings that were given on the command line; those of another kind are refused."""
-    given = {name: options[name] for name in _settings() if options[name] is not None}
+    # A program may register a kind after the command has its options.
+    given = {name: options[name] for name in _settings() if options.get(name) is not None}
     for name in given:
         if name not in kind_named(kind).declared(given):
             flag = name.replace("_", "-")

@@ -51,9 +51,10 @@ def write_model(model: Model) -> bytes:
     arrays: Arrays = {
         f"{_ENCODER_PREFIX}{name}": a for name, a in encoder_arrays(model.encoder).items()
     }
-    # The file omits zero rows at the end: solving left those columns out.
-    last = max(np.flatnonzero(model.weights.any(axis=1)).max(initial=-1) + 1, len(model.codes))
-    arrays |= {"codes": model.codes, "weights": model.weights[:last], "intercept": model.intercept}
+    # The file omits the rows of units that solving left out.
+    without = len(model.weights) - model.encoder.layout.units
+    rows = len(model.weights) if model.weights[without:].any() else without
+    arrays |= {"codes": model.codes, "weights": model.weights[:rows], "intercept": model.intercept}
     if model.squares is not None:
         head = model.squares.head
         arrays |= {"factors": head.factors, "offsets": head.offsets}
@@ -123,9 +124,11 @@ def _restore_weights(
     codes, weights, intercept = (arrays[name] for name in ("codes", "weights", "intercept"))
     rows = len(weights) if weights.ndim == 2 else -1
     most = len(codes) + encoder.layout.dense_dim
-    if not len(codes) <= rows <= most or (rows > len(codes) and not weights[-1].any()):
+    without = most - encoder.layout.units
+    if rows != without and (rows != most or not weights[without:].any()):
         raise WireError(
-            f"weights have shape {weights.shape}; expected at most {most} rows, the last not 0"
+            f"weights have shape {weights.shape}; expected {most} rows, or {without} where units "
+            "are left out"
         )
     shapes = {
         "codes": (codes, np.int64, (len(codes),)),
