@@ -9,10 +9,12 @@ import sys
 import zipfile
 
 import numpy as np
+import polars
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from safle import SafleClassifier
 from safle.encoders import LinearEncoder, make_encoder
 from safle.encoders.calibration import DeclaredRange, PublicSample
 from safle.errors import InvalidInput, MissingExtra
@@ -268,6 +270,20 @@ def test_onnx_files_are_checked_named_and_reproducible(tmp_path):
     assert json.loads(properties["safle.classes"]) == list(model.class_names)
     _, labels = run_onnx((tmp_path / "a.onnx").read_bytes(), features)
     assert np.array_equal(labels, model.predict(features))
+
+
+def test_onnx_says_in_which_order_and_form_columns_are():
+    pytest.importorskip("onnx")
+    frame = polars.DataFrame({"sex": ["m", "f"] * 20, "age": [30.0, None, 50.0, 60.0] * 10})
+    labels = np.arange(40) % 4 > 1
+    model = SafleClassifier().fit(frame, labels).model_
+    (said,) = [p.value for p in to_onnx(model).metadata_props if p.key == "safle.columns"]
+    columns = json.loads(said)
+    assert columns == [{"name": "age"}, {"name": "sex", "levels": ["f", "m"]}]
+    levels = [None if row is None else ["f", "m"].index(row) for row in frame["sex"]]
+    features = np.array([frame["age"].to_list(), levels], np.float32).T
+    _, found = run_onnx(to_onnx(model).SerializeToString(), features)
+    assert np.array_equal(found, model.predict(frame))
 
 
 def test_exports_of_noisy_sums_say_what_was_promised(linear_model, tmp_path):

@@ -59,6 +59,8 @@ class Store:
     limits : what a client may claim
     files : what they sent
 
+    Examples
+    --------
     >>> from tempfile import TemporaryDirectory
     >>> from safle import DeclaredRange, LinearEncoder
     >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
@@ -172,7 +174,7 @@ class Store:
 
         Parameters
         ----------
-        contribution : one per client
+        contribution : one per client: `safle.wire.Contribution.read(path)` of a statistics file
         total : the sum of all members, to which it is added as well
         allow_duplicates : take it although another client has sent the very same counts
         """
@@ -230,7 +232,10 @@ class Store:
         return member
 
     def total(self, progress: Progress | None = None) -> Accumulator:
-        """The sum of all members, in memory that does not grow with their number."""
+        """The sum of all members, in memory that does not grow with their number.
+
+        It may go on growing: ``total().snapshot()`` are the statistics that `safle.solve` takes.
+        """
         total = Accumulator(self.encoder)
         for member in self._each(progress):
             with self.files.naming(member):

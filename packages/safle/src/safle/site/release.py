@@ -161,7 +161,7 @@ def disclosures(statistics: Statistics) -> list[str]:
         "of them. Leave them out, or wait until there are more": few,
         f"samples with a code that no other has: {told:,} of {samples:,}. The products of that "
         "code are all codes of its sample. Make an encoder whose codes more samples share "
-        "(--buckets, --group-size of 'safle encoder make'), or count more samples": told,
+        "(fewer buckets, smaller groups, no rare level or gap), or count more samples": told,
         f"samples of classes with no more of them than columns that are counted by class: "
         f"{apart:,} of {samples:,}. Each of these classes can be worked out by itself. Count more "
         "samples, or do not count by class (by_class)": apart,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics import atomic
+from safle.encoders import Encoder
 from safle.errors import MissingExtra
 from safle.model import Model
 
@@ -81,8 +82,8 @@ def to_onnx(model: Model) -> onnx.ModelProto:
     """An ONNX graph of standard operators.
 
     Input ``features``, float32 [batch, feature_dim]; outputs ``scores``, float64 [batch,
-    class_count], and ``label``, int64 or string [batch]. Its metadata name the classes, the
-    model's digest and, where the model was made of noisy sums, what was promised.
+    class_count], and ``label``, int64 or string [batch]. Its metadata name the columns, the
+    classes, the model's digest and, where the model was made of noisy sums, what was promised.
 
     >>> from safle import SafleClassifier
     >>> model = SafleClassifier().fit([[0.1], [0.2], [0.9]], ["low", "low", "high"]).model_
@@ -94,6 +95,8 @@ def to_onnx(model: Model) -> onnx.ModelProto:
     except ImportError as error:
         raise MissingExtra("onnx", "safle[onnx]", "exporting to ONNX") from error
     metadata = {"safle.classes": _classes(model), "safle.digest": model.digest}
+    if model.encoder.feature_names:
+        metadata["safle.columns"] = json.dumps(_columns(model.encoder), ensure_ascii=False)
     return build(model, metadata | _privacy(model, "safle.privacy"))
 
 
@@ -111,6 +114,15 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
 
 def _classes(model: Model) -> str:
     return json.dumps(list(model.class_names), ensure_ascii=False)
+
+
+def _columns(encoder: Encoder) -> list[dict[str, Any]]:
+    """The columns in the order of the input; a level is given by its place, from 0."""
+    levels = {} if encoder.schema is None else {c.name: c.levels for c in encoder.schema.columns}
+    return [
+        {"name": name} | ({"levels": list(levels[name])} if levels.get(name) else {})
+        for name in encoder.feature_names
+    ]
 
 
 def _privacy(model: Model, name: str) -> dict[str, str]:
