@@ -71,8 +71,7 @@ def _drawn_model(features: Floats, **settings: int) -> Model:
     return Model(
         encoder,
         Solution(
-            encoder.fingerprint,
-            encoder.layout,
+            encoder.space,
             np.empty(0, np.int64),
             tuple(range(data.CLASSES)),
             generator.standard_normal((encoder.layout.dense_dim, data.CLASSES)),

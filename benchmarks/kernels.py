@@ -129,10 +129,9 @@ def _measure(repeats: int, small: int, cycles: float, memory: float) -> tuple[li
     rates.append(
         Rate("fixed point", "B", real.size * 6 / fixing, memory, "square roots and divisions")
     )
-    thresholds = np.zeros(units, np.int32)
     chosen = (generator.integers(0, 2 * features, (units, terms)) * LANES).astype(np.uint32)
     seconds = best(
-        lambda: encode_units(dense, features, chosen, thresholds, shift=2, largest=15), repeats
+        lambda: encode_units(dense, features, units, chosen, shift=2, largest=15), repeats
     )
     read = samples * units * terms * 2
     rates.append(Rate("units of 8 terms", "B", read / seconds, loads, "loads"))

@@ -24,12 +24,14 @@ from safle import _native
 
 # The same examples in every run, and no deadline; `make test-all` runs the theorems with 100.
 settings.register_profile("few", settings.get_profile("ci"), max_examples=30)
+# Where a processor is emulated.
+settings.register_profile("fewest", settings.get_profile("ci"), max_examples=2)
 settings.load_profile("few")
 
 IMAGES = Path(__file__).with_name("safle-images") / "tests"
 LONGEST = (
     *("test_processes.py", "test_forger.py", "test_benchmarks.py"),
-    *("test_superlink_dies.py", "test_demo_and_docs.py"),
+    *("test_superlink_dies.py", "test_build.py", "test_demo_and_docs.py"),
     *("test_experiments.py", "test_nginx.py", "test_store_kill.py"),
     *("test_cli_faults.py", "test_store_command.py", "test_round.py"),
 )

@@ -211,4 +211,5 @@ def test_theorems_of_counting_and_encoding_on_arm64(tmp_path: Path) -> None:
         asked = "import platform, safle._native as n; print(platform.machine(), n.level())"
         assert run(*python, "-c", asked, **settings) == "aarch64 portable\n"
         theorems = [TESTS / f"theorems/test_{name}.py" for name in ("counting", "encoding")]
-        run(*python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *theorems, **settings)
+        pytest_command = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+        run(*python, *pytest_command, "--hypothesis-profile=fewest", *theorems, **settings)
