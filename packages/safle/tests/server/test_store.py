@@ -87,6 +87,11 @@ def test_adding_keeps_the_very_bytes_and_adds_to_a_total(parts, store):
     assert path.stem == store.members["a"].digest
 
 
+def test_statistics_without_a_client_are_refused_with_advice(data, store):
+    with pytest.raises(InvalidInput, match=r"Statistics is no contribution; expected safle\.wire"):
+        store.add(data.count())
+
+
 def test_a_removal_looks_at_no_other_member(parts, store, monkeypatch):
     for name, part in zip("abc", parts, strict=False):
         store.add(Contribution(name, part))

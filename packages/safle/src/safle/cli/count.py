@@ -76,7 +76,8 @@ def _mask(
     data = mask(private_round, PrivateKey.load(key_path), counts.total).to_bytes()
     write_release(output, data, plain.under_masks(private_round), policy)
     session.note(
-        "masked: only the sum with others can be opened, of at least "
+        "masked: what is listed here was counted and is not in the file; only the sum with others "
+        "can be opened, of at least "
         f"{private_round.fewest} clients, if all of {', '.join(private_round.keyholders)} answer"
     )
     return data

@@ -178,6 +178,12 @@ class Store:
         total : the sum of all members, to which it is added as well
         allow_duplicates : take it although another client has sent the very same counts
         """
+        if not isinstance(contribution, Contribution):
+            raise InvalidInput(
+                f"{type(contribution).__name__} is no contribution; expected "
+                "safle.wire.Contribution(client, safle.wire.encode_statistics(statistics)), or "
+                "Contribution.read of a file"
+            )
         database, sent = self._writable(), hashlib.sha256(contribution.data).hexdigest()
         try:
             statistics, entry = contribution.open(self.encoder.space, self._admission.check_classes)
