@@ -38,8 +38,8 @@ HEAD = (
 )
 CRITERION = (
     "How auto chooses: gcv (generalised cross-validation), evidence (marginal likelihood, which "
-    "also gives random features a ridge of their own), or auto: evidence up to 600 columns, with "
-    "more samples than columns; else gcv."
+    "also gives random features a ridge of their own), or auto: evidence up to 600 columns, where "
+    "the fit leaves a residual; else gcv."
 )
 CRITERIA = click.Choice(["auto", "gcv", "evidence"])
 PRIORS = (

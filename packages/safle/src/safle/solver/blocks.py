@@ -49,13 +49,8 @@ class Blocks:
 
 
 def can_choose(statistics: Sums) -> bool:
-    """Whether the units may have a ridge of their own.
-
-    With fewer samples than columns the labels are fitted without a residual, whose logarithm
-    would outweigh everything else: the ridge of the highest evidence is then next to nothing.
-    """
-    columns = min(MOST_COLUMNS, statistics.sample_count - 1)
-    small = statistics.layout.units > 0 and statistics.dim <= columns
+    """Whether the units may have a ridge of their own."""
+    small = statistics.layout.units > 0 and statistics.dim <= MOST_COLUMNS
     # What noise adds to the gram would be taken for what units explain.
     return small and privacy_of(statistics) is None
 

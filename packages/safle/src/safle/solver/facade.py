@@ -57,8 +57,8 @@ def solve(
         statistics allow), or "auto": averaged if there are two classes or more, with scatter
         within them, else least-squares
     criterion : "gcv"; "evidence", which gives units a ridge of their own, or leaves them out, where
-        there are at most 600 columns, and more samples; or "auto": "evidence" there, and "gcv"
-        elsewhere
+        there are at most 600 columns and the fit leaves a residual; or "auto": "evidence" there,
+        and "gcv" elsewhere
     priors : how frequent classes are where the model is used: "uniform", or a number for each
         class; None for the frequencies that were counted. Least squares takes no priors.
     progress : called with the finished share, 0 to 1
@@ -163,8 +163,11 @@ def _solve_linear(
     progress: Progress | None,
 ) -> Solution:
     """Choose a ridge, solve the linear system and put the head on it."""
+    blocks = None
     if ridge == "auto" and criterion != "gcv" and can_choose(statistics):
         blocks = choose_blocks(statistics)
+    # The logarithm of no residual outweighs everything else: evidence then asks for no ridge.
+    if blocks is not None and not blocks.curve.leaves_nothing:
         kept = without_units(statistics) if blocks.ratio == np.inf else statistics
         reduction = Reduction(kept, 1.0 if blocks.ratio == np.inf else blocks.ratio)
         choice = _Choice(blocks.curve.best, curve=blocks.curve)

@@ -102,11 +102,15 @@ class RidgeCurve:
         Nothing is left of the labels, though far fewer directions were fitted than there are
         samples: that is what copies look like, and every criterion takes each for new evidence.
         """
-        if self.left is None:
-            return False
         at = int(np.flatnonzero(self.ridges == self.best)[0])
         used = float(self.degrees_of_freedom[at]) / max(sample_count, 1)
-        return used < 0.9 and float(self.left[at]) < NOTHING_LEFT
+        return used < 0.9 and self.leaves_nothing
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """Whether the fit at `best` leaves no residual of the labels."""
+        at = int(np.flatnonzero(self.ridges == self.best)[0])
+        return self.left is not None and float(self.left[at]) < NOTHING_LEFT
 
 
 def ridge_curve(
