@@ -28,8 +28,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle._native.build import source_digest
-
 VARIABLE = "SAFLE_KERNELS"
 LEVELS = ("portable", "avx2", "avx512")
 WORTH_A_THREAD = 300_000
@@ -104,6 +102,9 @@ def _library() -> ctypes.CDLL:
 
 def _check_sources(library: ctypes.CDLL, path: Path) -> None:
     """A kernel whose parameters have changed since it was compiled would write anywhere."""
+    # Only here: 'python -m safle._native.build' would find the module imported before it runs.
+    from safle._native.build import source_digest
+
     expected = source_digest()
     if not expected:
         return
