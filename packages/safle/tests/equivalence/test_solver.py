@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from safle.encoders import LinearEncoder
 from safle.errors import SolveError
-from safle.solver import least_squares, panels, solve
+from safle.solver import least_squares, solve
 from safle.statistics import count, sum_statistics
 from safle.statistics.gram import Triangle
 from support.data_sets import KINDS, data_sets, fixed_data, model_bytes, repeated
@@ -213,10 +213,12 @@ def test_the_papers_protocol_with_dense_matrices_gives_the_same(real_phi, kind):
 
 @pytest.fixture
 def only_float64(monkeypatch):
+    cholesky = least_squares.Cholesky
+
     def refuse(matrix, progress):
         if matrix.panels[0].dtype == np.float32:
             raise SolveError("float32 is not allowed in this test")
-        return panels.Cholesky(matrix, progress)
+        return cholesky(matrix, progress)
 
     monkeypatch.setattr(least_squares, "Cholesky", refuse)
 
@@ -238,7 +240,7 @@ def test_the_height_of_the_panels_does_not_change_the_model(monkeypatch):
     statistics = data.count()
     expected = model_bytes(data.encoder, statistics, ridge=0.5)
     for height in (7, 64, 100):
-        monkeypatch.setattr(panels, "HEIGHT", height)
+        monkeypatch.setattr(least_squares, "HEIGHT", height)
         assert model_bytes(data.encoder, statistics, ridge=0.5) == expected
 
 
@@ -246,7 +248,7 @@ def test_the_height_of_the_panels_does_not_change_the_model(monkeypatch):
 @pytest.mark.parametrize("width", [1, 5, 40])
 @pytest.mark.parametrize("height", [3, 8, 50, 1000])
 def test_a_factor_solves_few_and_many_right_sides(monkeypatch, dtype, width, height):
-    monkeypatch.setattr(panels, "HEIGHT", height)
+    monkeypatch.setattr(least_squares, "HEIGHT", height)
     generator = np.random.default_rng(width)
     root = generator.standard_normal((131, 131))
     matrix = root @ root.T + 131 * np.eye(131)
@@ -254,7 +256,7 @@ def test_a_factor_solves_few_and_many_right_sides(monkeypatch, dtype, width, hei
     def make(rows, columns):
         return np.asfortranarray(matrix[slice(*rows), slice(*columns)], dtype)
 
-    factor = panels.Cholesky(panels.PanelledMatrix(131, make))
+    factor = least_squares.Cholesky(least_squares.PanelledMatrix(131, make))
     right = generator.standard_normal((131, width))
     expected = scipy.linalg.solve(matrix, right, assume_a="pos")
     assert close(factor.solve(right), expected, 40 * np.finfo(dtype).eps)
@@ -283,6 +285,6 @@ def test_several_panels_of_the_real_height_are_solved():
     solution = solve(statistics, ridge=5.0, head="least-squares")
     gram = statistics.gram_square() + solution.ridge * np.eye(statistics.dim)
     expected = scipy.linalg.solve(gram, statistics.cross, assume_a="pos")
-    assert statistics.dim - statistics.layout.experts > panels.HEIGHT
+    assert statistics.dim - statistics.layout.experts > least_squares.HEIGHT
     assert close(solution.weights, expected, 1e-9)
     assert solution.residual <= 1e-10

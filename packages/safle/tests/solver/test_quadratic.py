@@ -18,8 +18,8 @@ from safle.encoders.calibration import DeclaredRange
 from safle.encoders.random_features import suits_by_class
 from safle.errors import InvalidInput, WireError
 from safle.model.squares import Squares
-from safle.solver.class_covariances import squared_columns
 from safle.solver.quadratic import directions, quadratic, share
+from safle.solver.solution import squared_columns
 
 CLASSES = 3
 

@@ -13,7 +13,7 @@ import pytest
 from safle.basics import memory
 from safle.errors import InvalidInput, NotEnoughMemory, SolveError
 from safle.model import Model
-from safle.solver import facade, heads, least_squares, panels, solve, solve_bytes, spectrum
+from safle.solver import facade, heads, least_squares, solve, solve_bytes, spectrum
 from safle.statistics import Statistics
 from safle.statistics.gram import Triangle
 from support.data_sets import KINDS, fixed_data, fixed_encoder, repeated
@@ -140,7 +140,7 @@ def heard(statistics, **options):
 @pytest.mark.parametrize("ridge", RIDGES)
 @pytest.mark.parametrize("probed", [True, False])
 def test_progress_only_rises_and_ends_at_one(monkeypatch, kind, ridge, probed):
-    monkeypatch.setattr(panels, "HEIGHT", 8)
+    monkeypatch.setattr(least_squares, "HEIGHT", 8)
     if probed:
         monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", 3)
     calls = heard(fixed_data(kind).count(), ridge=ridge)
@@ -151,7 +151,7 @@ def test_progress_only_rises_and_ends_at_one(monkeypatch, kind, ridge, probed):
 
 
 def test_progress_does_not_go_back_when_the_precision_is_raised(monkeypatch):
-    monkeypatch.setattr(panels, "HEIGHT", 8)
+    monkeypatch.setattr(least_squares, "HEIGHT", 8)
     exactly = least_squares.solve_exactly
     tries = []
 

@@ -37,7 +37,7 @@ from safle.model import Model
 from safle.model.batches import Batch, class_names, find_schema, known_classes
 from safle.solver import Solution, solve
 from safle.solver.facade import Criterion, Head
-from safle.solver.priors import Priors
+from safle.solver.heads import Priors
 from safle.statistics import Accumulator, Statistics
 
 AUTO = "auto"

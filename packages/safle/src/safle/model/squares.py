@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from safle.encoders.codes import Layout
 from safle.errors import WireError
-from safle.solver.class_covariances import squared_columns
-from safle.solver.solution import OFFSET_BITS, Quadratic
+from safle.solver.solution import OFFSET_BITS, Quadratic, squared_columns
 
 ROWS = 512
 """Samples whose products with a block of columns are still in the cache when they are squared."""

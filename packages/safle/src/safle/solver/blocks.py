@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from safle.encoders.code_space import CodeSpace
-from safle.solver.noise import privacy_of
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import FLOOR, MARGIN, RidgeCurve, grid_of
+from safle.solver.solution import privacy_of
 from safle.statistics.gram import Triangle
 from safle.statistics.value import Sums
 

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._native import Kernel
 from safle.errors import SolveError
-from safle.solver.kernels import absolute_row_sums
 from safle.statistics import triangle
 from safle.statistics.value import Sums
 
@@ -41,6 +41,7 @@ MOST_STEPS = 200
 Matrix = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Approximate = Callable[[Matrix], Matrix]
+_absolute_row_sums = Kernel("absolute_row_sums", "gram i4|i8[packed(dim)]", "dim", "sums f8[dim]!")
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ class System:
 
     def __init__(self, statistics: Sums, ridge: float, unit: Integers) -> None:
         self.statistics, self.unit = statistics, unit
-        sums = absolute_row_sums(statistics.gram.packed, statistics.dim)
+        sums = np.empty(statistics.dim)
+        _absolute_row_sums(statistics.gram.packed, sums)
         # Of floats, each rounded by less than 2^-53 of the sum: far less than is added.
         self._row_sum = int(float(sums.max()) * (1 + 1e-6)) + 1
         bits = max(self._row_sum, _largest(statistics.cross)).bit_length()

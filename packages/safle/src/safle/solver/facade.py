@@ -13,15 +13,18 @@ from numpy.typing import NDArray
 from safle.basics.texts import require_type
 from safle.errors import InvalidInput
 from safle.solver.blocks import can_choose, choose_blocks, without_units
-from safle.solver.heads import put_head
-from safle.solver.least_squares import least_squares, require_memory
-from safle.solver.noise import noise_ridge, privacy_of
-from safle.solver.panels import Progress
-from safle.solver.priors import Priors, shift_of
+from safle.solver.heads import Priors, put_head, shift_of
+from safle.solver.least_squares import Progress, least_squares, require_memory
 from safle.solver.quadratic import quadratic
 from safle.solver.reduction import Reduction
-from safle.solver.ridge import CRITERIA, RidgeCurve, degrees_of_freedom, ridge_curve
-from safle.solver.solution import HEADS, Solution, digest_of_sum
+from safle.solver.ridge import (
+    CRITERIA,
+    RidgeCurve,
+    degrees_of_freedom,
+    noise_ridge,
+    ridge_curve,
+)
+from safle.solver.solution import HEADS, Solution, digest_of_sum, privacy_of
 from safle.solver.spectrum import Spectrum, spectrum_of
 from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.value import Statistics, Sums

@@ -20,13 +20,17 @@ fixed order and no library's: so are they.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from decimal import Decimal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.errors import SolveError
+from safle.encoders.features import ClassName
+from safle.errors import InvalidInput, SolveError
 from safle.solver.ordered import invert_in_order, log_shares, multiply_in_order
 from safle.solver.quadratic import can_square, quadratic, share
 from safle.solver.quadratic import temperature as temperature_of_squares
@@ -38,6 +42,8 @@ LEAST_PIVOT = 1e-13
 MOST_CLASSES = 2_000
 """For heads that invert a matrix of classes: twice as many classes take 8 times as long."""
 Matrix = NDArray[np.float64]
+Priors = Literal["uniform"] | Mapping[ClassName, float]
+"""How frequent classes are where a model is used, if not as they were counted."""
 
 
 def put_head(
@@ -137,3 +143,33 @@ def discriminant(
         intercept = intercept / 2
     turned -= turned.mean(axis=1, keepdims=True)
     return turned, product, intercept - intercept.mean()
+
+
+def shift_of(
+    priors: Priors, class_names: tuple[ClassName, ...], class_counts: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """What priors add to log posteriors, (class_count,), without what all classes share.
+
+    Scores over their temperature are log posteriors: each moves by ``log prior_c - log n_c / n``.
+
+    >>> shift_of("uniform", ("ill", "well"), np.array([1, 3])).round(6).tolist()
+    [0.549306, -0.549306]
+    """
+    shift = -log_shares(class_counts)
+    if priors != "uniform":
+        shift += [float(Decimal(float(p)).ln()) for p in _checked(priors, class_names)]
+    return shift - math.fsum(shift) / len(shift)
+
+
+def _checked(priors: Priors, class_names: tuple[ClassName, ...]) -> list[float]:
+    if not isinstance(priors, Mapping):
+        raise InvalidInput(f"priors {priors!r}; expected 'uniform', or a number for each class")
+    if wrong := [str(name) for name in {*priors} ^ {*class_names}]:
+        raise InvalidInput(
+            f"priors name {len(priors)} classes, the statistics {len(class_names)}; "
+            f"{', '.join(sorted(wrong)[:5])} in one of them only: give one for each class"
+        )
+    for name, prior in priors.items():
+        if not 0 < float(prior) < math.inf:
+            raise InvalidInput(f"prior {prior!r} of class {name!r}; expected a positive number")
+    return [priors[name] for name in class_names]

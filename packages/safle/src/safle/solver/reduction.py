@@ -14,10 +14,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.solver.kernels import fill_tile
+from safle._native import Kernel
 from safle.statistics.value import Sums
 
 Matrix = NDArray[np.float64]
+_fill_tile = Kernel(
+    "fill_tile",
+    "gram i4|i8[packed(dim)]",
+    "dim",
+    "totals f8[dim]",
+    "n",
+    "rows i8[reduced] <dim",
+    "experts i8[reduced] <expert_count + 1",
+    "leads i8[expert_count] <dim",
+    "kappas f8[expert_count]",
+    "expert_count",
+    "scales f8[dim]",
+    "top",
+    "left",
+    "tile f4|f8[width, height]!",
+    "height",
+    "terms f8[expert_count + 1]~",
+    pieces="width",
+)
 
 
 class Reduction:
@@ -57,7 +76,8 @@ class Reduction:
         self.real = real
         """Real value of one unit of each full column, (dim,)."""
         self._statistics = statistics
-        self._totals = _totals(statistics, real)
+        self._totals = statistics.cross.sum(axis=1) * real
+        """Sum over samples of every real column, (dim,)."""
 
     @property
     def reduced_dim(self) -> int:
@@ -110,9 +130,11 @@ class Reduction:
     ) -> NDArray[np.floating[Any]]:
         """Block of the reduced gram, Fortran order; zero above the diagonal."""
         (top, bottom), (left, right) = rows, columns
+        if not (0 <= top <= bottom <= self.reduced_dim and 0 <= left <= right <= self.reduced_dim):
+            raise IndexError("the tile is not within the reduced gram")
         block = np.zeros((bottom - top, right - left), dtype, order="F")
         s = self._statistics
-        fill_tile(
+        _fill_tile(
             s.gram.packed,
             self._totals,
             float(s.sample_count),
@@ -123,7 +145,8 @@ class Reduction:
             self.real,
             top,
             left,
-            block,
+            block.T,
+            nanoseconds=block.size,
         )
         if self.alpha and left == 0:
             block[:, 0] = self._constant_column()[top:bottom]
@@ -138,8 +161,3 @@ class Reduction:
         column = self.alpha * (self._totals[self._rows] + correction)
         column[0] = self.alpha**2 * n
         return column
-
-
-def _totals(statistics: Sums, real: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sum over samples of every real column, (dim,): rows of cross, summed."""
-    return statistics.cross.sum(axis=1) * real

@@ -19,6 +19,7 @@ choice can bear, the spectrum is probed again, with more steps and probes.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,9 @@ from numpy.typing import NDArray
 from safle.errors import SolveError
 from safle.solver.digits import Ridge
 from safle.solver.spectrum import Function, Spectrum
+from safle.statistics.free_sums import FreeSums
+from safle.statistics.noisy import NoisyStatistics
+from safle.statistics.value import Sums
 
 CRITERIA = ("auto", "gcv", "evidence")
 Vector = NDArray[np.float64]
@@ -49,6 +53,8 @@ OCTAVES_NEAR, MOST_ERROR = 1, 0.1
 """How far around the chosen ridge scores must be known, and to what share of themselves."""
 NOTHING_LEFT = 1e-4
 """The same share, where a sum is judged and not computed with."""
+SCATTER = 2.0
+"""Times ``D^(-2/3)``: an eigenvalue of noise farther out is one in thousands."""
 
 
 @dataclass(frozen=True)
@@ -196,3 +202,22 @@ def _evidence(spectrum: Spectrum, ridge: float, n: float, classes: float) -> tup
         for share, volume in zip(reversed(explained), volumes, strict=True)
     )
     return float(low), float(high)
+
+
+def noise_ridge(statistics: Sums) -> float:
+    """The least ridge, in real units: the largest eigenvalue of noise; 0 of exact statistics.
+
+    A symmetric matrix of Gaussian noise, of deviation sigma / sqrt(2) beside its diagonal, has
+    eigenvalues up to ``sigma sqrt(2 D)`` (Wigner; the last of them scatters by about ``D^(-2/3)``
+    of that). With a smaller ridge weights follow the noise; a larger one takes away what was
+    learnt.
+    """
+    if not isinstance(statistics, NoisyStatistics):
+        return 0.0
+    noise, free = statistics.privacy, len(FreeSums(statistics.layout, 0).rows)
+    products = noise.gram * math.sqrt(2 * free) * (1 + SCATTER * free ** (-2 / 3))
+    # The products with the constant are sums over classes, each with noise of its own.
+    totals = noise.cross * math.sqrt(free * len(statistics.class_names))
+    edge = products / 2 + math.hypot(products / 2, totals)
+    # A code that follows from the others of its expert adds up their noise.
+    return edge * max(statistics.layout.table_sizes, default=1)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.encoders.code_space import CodeSpace
+from safle.encoders.codes import Layout
 from safle.encoders.features import ClassName
-from safle.solver.noise import privacy_of
-from safle.statistics.noisy import Privacy
+from safle.statistics.noisy import NoisyStatistics, Privacy
 from safle.statistics.value import Sums
 
 if TYPE_CHECKING:
@@ -138,6 +138,16 @@ class Solution:
             f"{len(self.weights):,} columns, {self.head} head, ridge {self.ridges}, "
             f"encoder {self.space.fingerprint[:12]}…>"
         )
+
+
+def privacy_of(statistics: Sums) -> Privacy | None:
+    """What was promised, of noisy statistics."""
+    return statistics.privacy if isinstance(statistics, NoisyStatistics) else None
+
+
+def squared_columns(layout: Layout) -> NDArray[np.int64]:
+    """Dense columns that are counted by class, without constants, ascending, (d,)."""
+    return np.setdiff1d(np.arange(*layout.by_class), layout.constants)
 
 
 def digest_of_sum(statistics: Sums) -> str:

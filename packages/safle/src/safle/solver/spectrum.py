@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, qr
 from threadpoolctl import threadpool_limits
 
-from safle.solver.noise import privacy_of
-from safle.solver.panels import Progress
+from safle.solver.least_squares import Progress
 from safle.solver.reduction import Reduction
 from safle.solver.root import Root, root_of
+from safle.solver.solution import privacy_of
 from safle.statistics import triangle
 from safle.statistics.value import Sums
 
