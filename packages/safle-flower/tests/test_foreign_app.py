@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from flower_support import processes
 from flower_support.network import PATIENCE, answers, eventually
-from safle_flower import processes
 from safle_flower.deployment.folder import Deployment, make_folder
 
 pytestmark = pytest.mark.slow

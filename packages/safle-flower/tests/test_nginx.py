@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from flower_support import processes
 from flower_support.network import PATIENCE, answers, eventually, half_open
-from safle_flower import processes
 from safle_flower.deployment.checking import check_folder
 from safle_flower.deployment.folder import Deployment, make_folder
 

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from flower_support import processes
 from flower_support.network import (
     PATIENCE,
     CountingProxy,
@@ -19,7 +20,6 @@ from safle.model import Model
 from safle.server import Contribution
 from safle.server.store import Store
 from safle.solver import solve
-from safle_flower import processes
 
 pytestmark = pytest.mark.slow
 STALLED = 40

@@ -26,20 +26,16 @@ from flower_support.rounds import (
     shapeless,
     with_data,
 )
-from safle.encoders import make_encoder
-from safle.encoders.histogram import Grid, Histogram
 from safle.errors import FederationError, SettingsError, SolveError, StoreError
 from safle.server.admission import Limits
 from safle.server.store import Store
-from safle.server.summing import sum_histograms
 from safle.statistics import Accumulator
-from safle.tables import open_table, write_table
-from safle.wire import read_histogram, write_histogram
+from safle.tables import write_table
 from safle_flower import messages
 from safle_flower import round as flower_round
 from safle_flower.adapter import InProcessGrid
 from safle_flower.messages import Answer
-from safle_flower.settings import Calibration, Places, Rules, Run
+from safle_flower.settings import Run
 from support.data_sets import fixed_data
 
 PREFIX = struct.Struct("<8sHHI32s")
@@ -259,49 +255,6 @@ def test_a_client_that_is_not_expected_is_refused(deployment, federation, tmp_pa
     assert deployment.model() == federation.by_files(["a"], tmp_path)
 
 
-def test_calibration_gives_the_encoder_that_files_would(deployment, federation, tmp_path):
-    grid, names = Grid(-3, 3, 32), ["a", "b", "c"]
-    for name in names:
-        table = open_table(federation.table(name))
-        write_histogram(tmp_path / f"{name}.hist", Histogram.of(np.asarray(table.features), grid))
-    sum_histograms([tmp_path / f"{name}.hist" for name in names], tmp_path / "all.hist")
-    settings = {"calibrate": True, "encoder": "", "low": -3.0, "high": 3.0, "bins": 32}
-    settings["feature-count"] = 6
-    settings |= {"kind": "table", "encoder-settings": "units=8"}
-    report = deployment.run(names, **settings)
-    expected = make_encoder(read_histogram(tmp_path / "all.hist"), "table", units=8)
-    assert report.encoder == expected.fingerprint
-    assert [row.status for row in report.calibration] == ["accepted"] * 3
-    # The store keeps the encoder: a late client is counted with it, and nobody is calibrated.
-    again = deployment.run([*names, "d"], **settings)
-    assert again.encoder == expected.fingerprint
-    assert not again.calibration
-    assert sorted(again.accepted) == ["a", "b", "c", "d"]
-
-
-def grid_of_tables(deployment, tables, folder):
-    """Clients with the same two samples, under columns of their own names and order."""
-    grid = deployment.grid([*tables])
-    for context, (name, columns) in zip(grid.contexts.values(), tables.items(), strict=True):
-        path = folder / f"{name}.csv"
-        path.write_text(f"{columns},label\n1,2,0\n3,1,1\n")
-        context.node_config |= {"features": str(path), "label-column": "label"}
-    return grid
-
-
-def test_ranges_calibrate_each_feature_on_a_grid_of_its_own(deployment, tmp_path):
-    (tmp_path / "ranges.csv").write_text("name,low,high\ndose,0,400\nage,0,4\n")
-    tables = {"a": "dose,age", "b": "age,dose"}
-    grid = grid_of_tables(deployment, tables, tmp_path)
-    settings = {"calibrate": True, "encoder": "", "bins": 4, "kind": "linear"}
-    settings["ranges"] = str(tmp_path / "ranges.csv")
-    report = deployment.run([*tables], grid=grid, **settings)
-    # By name: ages 2, 1, 1, 3 and doses 1, 3, 2, 1.
-    counts = np.array([[0, 0, 2, 1, 1, 0], [0, 4, 0, 0, 0, 0]])
-    expected = Histogram(Grid([0, 0], [4, 400], 4), counts, ("age", "dose"))
-    assert report.encoder == make_encoder(expected, "linear").fingerprint
-
-
 def test_a_false_name_does_not_end_the_round_for_its_owner(deployment, federation, tmp_path):
     mischief = {"c": altered(lambda honest: Answer("b", "sent", data=b"garbage"))}
     report = deployment.run(["c", "a", "b"], mischief, expected="a,b")
@@ -396,19 +349,6 @@ def test_the_limits_of_a_run_are_those_of_its_store(deployment, federation, tmp_
     assert Store.open(tmp_path / "store").limits.most_samples == 49
 
 
-def test_a_histogram_of_other_features_does_not_set_the_encoder(deployment, tmp_path):
-    liar = tmp_path / "liar.npz"
-    write_table(liar, np.zeros((9, 1)), np.zeros(9, np.int64))
-    grid = deployment.grid(["liar", "a", "b"])
-    grid.contexts[2].node_config["features"] = str(liar)
-    settings = {"calibrate": True, "encoder": "", "low": -3.0, "high": 3.0, "feature-count": 6}
-    report = deployment.run(["liar", "a", "b"], grid=grid, **settings, **{"at-once": 1})
-    fates = {row.client: row.status for row in report.calibration}
-    assert fates == {"liar": "refused", "a": "accepted", "b": "accepted"}
-    assert sorted(report.accepted) == ["a", "b"]
-    assert Store.open(tmp_path / "store").encoder.feature_dim == 6
-
-
 def test_a_client_of_no_samples_is_refused_unless_it_is_allowed(deployment, tmp_path):
     nobody = tmp_path / "nobody.npz"
     write_table(nobody, np.zeros((0, 6)), np.zeros(0, np.int64))
@@ -418,20 +358,6 @@ def test_a_client_of_no_samples_is_refused_unless_it_is_allowed(deployment, tmp_
         report = deployment.run(["nobody", "a", "b"], grid=grid, **{"allow-empty": allowed})
         assert statuses(report)["nobody"] == fate
     assert Store.open(tmp_path / "store").members["nobody"].samples == 0
-
-
-def test_columns_of_other_names_do_not_set_the_encoder(deployment, tmp_path):
-    tables = {"liar": "ego,dose", "a": "dose,age", "b": "age,dose"}
-    grid = grid_of_tables(deployment, tables, tmp_path)
-    settings = {"calibrate": True, "encoder": "", "high": 4.0, "feature-count": 2, "at-once": 1}
-    settings["feature-names"] = "age, dose"
-    report = deployment.run([*tables], grid=grid, **settings)
-    fates = {row.client: row.status for row in report.calibration}
-    assert fates == {"liar": "refused", "a": "accepted", "b": "accepted"}
-    (reason,) = [row.reason for row in report.calibration if row.reason]
-    assert reason == "features: ego; those of this federation are age, dose (feature-names)"
-    assert sorted(report.accepted) == ["a", "b"]
-    assert Store.open(tmp_path / "store").encoder.feature_names == ("age", "dose")
 
 
 @pytest.mark.parametrize(
@@ -456,13 +382,10 @@ def test_this_version_of_flower_keeps_what_the_adapter_replaces():
 
 
 def test_settings_survive_flowers_flat_configuration():
-    run = Run(
-        Places("/s", "/o", "/e"),
-        Rules(("a", "b"), least=2),
-        Limits(classes=(1, 2), class_type="int"),
-        calibration=Calibration(True, 2, ("age", "dose"), high=0.5),
-    )
+    limits = Limits(classes=(1, 2), class_type="int")
+    run = Run.limited(limits, store="/s", output="/o", encoder="/e", expected="a,b", least=2)
     assert Run.from_flat(run.to_flat()) == run
+    assert run.limits == limits
     assert {type(value) for value in run.to_flat().values()} <= {bool, int, float, str}
 
 
@@ -473,15 +396,12 @@ def test_settings_survive_flowers_flat_configuration():
         ({"deadline": 0.0}, "deadline"),
         ({"deadline": "soon"}, "deadline"),
         ({"least": 0}, "least"),
-        ({"at-once": 0}, "at_once"),
+        ({"at-once": 0}, "at-once"),
         ({"output": ""}, "output is not set"),
         ({"store": ""}, "store is not set"),
         ({"encoder": ""}, "encoder is not set"),
-        ({"calibrate": True, "feature-count": 6, "high": 1.0}, "exclude each other"),
-        ({"calibrate": True, "encoder": "", "high": 1.0}, "feature-count"),
-        ({"calibrate": True, "encoder": "", "ranges": "r.csv", "high": 1.0}, "leave out"),
         ({"most-samples": 0}, "most_samples"),
-        ({"class-type": "float"}, "class_type"),
+        ({"class-type": "float"}, "class-type"),
         ({"nosuch": 1}, "unknown setting"),
         ({"ridge": "x"}, "ridge"),
     ],

@@ -1,8 +1,7 @@
-"""``safle simulate``: many clients on one machine, in process and through Flower's engine."""
+"""``safle simulate``: many clients on one machine."""
 
 from __future__ import annotations
 
-import json
 import logging
 import subprocess
 import sys
@@ -13,14 +12,13 @@ import pytest
 
 from safle.cli.main import run
 from safle.encoders import load_encoder
-from safle.errors import FederationError, SettingsError, TableError
+from safle.errors import FederationError, TableError
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import count
 from safle.tables import open_table, write_table
 from safle_flower.report import ClientReport, Report
-from safle_flower.simulation.running import simulate
-from safle_flower.simulation.simulation import Simulation
+from safle_flower.simulation import simulate
 from support.data_sets import fixed_data
 
 SAFLE = Path(sys.executable).with_name("safle")
@@ -43,54 +41,35 @@ def pooled(folder) -> bytes:
     return Model(encoder, solve(statistics)).to_bytes()
 
 
-def config(folder: Path, clients: int = 3, **settings) -> Simulation:
-    features = settings.pop("features", str(folder / "train.safetensors"))
-    return Simulation(features, str(folder / "encoder.safetensors"), clients, **settings)
+def play(folder: Path, output: Path, clients: int = 3, **settings) -> Report:
+    features = settings.pop("features", folder / "train.safetensors")
+    encoder = folder / "encoder.safetensors"
+    return simulate(features, encoder, output, clients=clients, **settings)
 
 
-@pytest.mark.parametrize("partition", ["iid", "dirichlet", "shards"])
+@pytest.mark.parametrize("scenario", ["iid", "alpha=0.1", "shards=2"])
 @pytest.mark.parametrize("clients", [1, 7, 40])
-def test_any_split_gives_the_pooled_model(folder, pooled, tmp_path, partition, clients):
+def test_any_split_gives_the_pooled_model(folder, pooled, tmp_path, scenario, clients):
     shares: list[float] = []
-    settings = config(folder, clients, partition=partition)
-    report = simulate(settings, tmp_path, progress=shares.append)
+    report = play(folder, tmp_path, clients, scenario=scenario, progress=shares.append)
     assert len(report.accepted) == clients
     assert (tmp_path / "model.safetensors").read_bytes() == pooled
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"model.safetensors", "total.stats", "report.json"}
 
 
-def test_another_split_does_not_go_on_in_the_same_folder(folder, tmp_path):
-    simulate(config(folder), tmp_path)
-    again = simulate(config(folder), tmp_path)
-    assert [row.status for row in again.clients] == ["kept"] * 3
-    with pytest.raises(SettingsError, match="differs in --seed:"):
-        simulate(config(folder, seed=1), tmp_path)
-    with pytest.raises(SettingsError, match="differs in --private:"):
-        simulate(config(folder), tmp_path, private=True)
-    assert not (tmp_path / "keys").exists()
-    with pytest.raises(SettingsError, match="engine"):
-        simulate(config(folder), tmp_path, engine="carrier pigeon")
-
-
-@pytest.mark.slow
-def test_flowers_engine_gives_the_same_bytes(folder, pooled, tmp_path):
-    pytest.importorskip("ray", reason="Flower's simulation needs Ray")
-    command = [SAFLE, "simulate", folder / "train.safetensors", "--clients", "5", "--out", tmp_path]
-    command += ["--encoder", folder / "encoder.safetensors", "--partition", "dirichlet"]
-    command += ["--engine", "flower"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "model.safetensors").read_bytes() == pooled
-    report = json.loads((tmp_path / "report.json").read_text())
-    assert sorted(report["accepted"]) == [f"client-00{at}" for at in range(5)]
-    assert report["model"] in done.stdout
+def test_a_private_round_gives_the_model_of_a_plain_one(folder, tmp_path):
+    private = play(folder, tmp_path / "private", 5, scenario="alpha=0.1", private=True)
+    plain = play(folder, tmp_path / "plain", 5, scenario="alpha=0.1")
+    assert (private.model, private.total) == (plain.model, plain.total)
 
 
 def test_an_unreadable_table_is_one_error_and_leaves_nothing(folder, tmp_path):
     (folder / "empty.npz").write_bytes(b"")
     with pytest.raises(TableError, match="is empty"):
-        simulate(config(folder, features=str(folder / "empty.npz")), tmp_path / "out")
+        play(folder, tmp_path / "out", features=folder / "empty.npz")
     assert not (tmp_path / "out").exists()
 
 

@@ -7,8 +7,8 @@ import sys
 
 import psutil
 
+from flower_support import processes
 from flower_support.network import eventually, has_ended
-from safle_flower import processes
 
 # As Flower's SuperLink: its child has a session of its own, and outlives a parent that is killed.
 PARENT = """

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
+from flower_support import processes
 from flower_support.network import Network, eventually, has_ended, statuses
 from safle.server.store import Store
-from safle_flower import processes
 
 pytestmark = pytest.mark.slow
 

@@ -61,14 +61,13 @@ class Report:
 
     Attributes
     ----------
-    seconds : of everything, calibration and solving included
+    seconds : of everything, solving included
     bytes_received : of all answers, refused ones too
     server_peak_bytes : most memory that the server's process has held
     model, total : digests
     """
 
     clients: Sequence[ClientReport] = ()
-    calibration: Sequence[ClientReport] = ()
     keyholders: Sequence[ClientReport] = ()
     evaluation: Sequence[ClientReport] = ()
     rules: dict[str, Any] = field(default_factory=dict)

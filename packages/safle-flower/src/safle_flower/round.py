@@ -20,7 +20,7 @@ from safle.server import check_client
 from safle_flower import messages, report
 from safle_flower.adapter import RoundOver, pull
 from safle_flower.report import ClientReport
-from safle_flower.settings import Rules
+from safle_flower.settings import Run
 from safle_flower.tasks import Task
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Round:
         self,
         grid: Grid,
         task: Task,
-        rules: Rules,
+        rules: Run,
         progress: Progress | None = None,
         *,
         only: Callable[[int], bool] = lambda _node: True,
@@ -75,6 +75,8 @@ class Round:
         self._progress = progress
         self._task = task
         self._rules = rules
+        self._expected = rules.names
+        self._wanted = rules.wanted
         self._asked: dict[int, _Asked] = {}
         # One answer at a time: the others wait at Flower, not in this process.
         self._answers: queue.Queue[tuple[_Asked, Message | Exception]] = queue.Queue(1)
@@ -87,7 +89,7 @@ class Round:
         self._only = only
         self._keyholders: set[int] = set()
         # Registered names that are asked, as no contribution is expected of a keyholder.
-        self._allowed = {*rules.expected, *keyholders}
+        self._allowed = {*self._expected, *keyholders}
 
     def may_be_keyholder(self, node: int) -> bool:
         """Whether a node has said so, or nothing yet."""
@@ -114,17 +116,14 @@ class Round:
         rules, names = self._rules, set(self._task.names())
         if time.monotonic() - self._begun >= rules.deadline:
             return True
-        if rules.expected:
-            missing = set(rules.expected) - names
-            wanted = len(missing)
-        else:
-            wanted = rules.wanted - len(names)
+        missing = set(self._expected) - names
+        wanted = len(missing) if self._expected else self._wanted - len(names)
         if wanted <= 0:
             return True
         if self._unasked or any(asked.pending for asked in self._asked.values()):
             return False
         bad = [a.row for a in self._asked.values() if a.row.status not in report.WELL]
-        if rules.expected:
+        if self._expected:
             return missing <= {row.client for row in bad}
         return wanted <= len(bad)
 
@@ -153,7 +152,7 @@ class Round:
 
         row = ClientReport(registered, report.LATE, "no answer in time", node)
         asked = _Asked(row, "", time.monotonic())
-        if registered and self._rules.expected and registered not in self._allowed:
+        if registered and self._expected and registered not in self._allowed:
             self._settle(asked, report.REFUSED, "not among the expected clients")
             self._asked[node] = asked
             return 0
@@ -217,7 +216,7 @@ class Round:
             self._keyholders.add(row.node)
         if content.status == messages.KEYHOLDER:
             return report.KEYHOLDER, ""
-        if self._rules.expected and row.client not in self._rules.expected:
+        if self._expected and row.client not in self._expected:
             raise FederationError(f"{row.client!r} is not among the expected clients")
         if content.status == messages.FAILED:
             return report.FAILED, content.reason
@@ -237,11 +236,11 @@ class Round:
         asked.pending = False
         row.status, row.reason = status, messages.printable(reason)
         row.seconds = round(time.monotonic() - asked.since, 3)
-        taken = f"{len(self._task.names())} of {self._rules.wanted} are in"
+        taken = f"{len(self._task.names())} of {self._wanted} are in"
         level = logging.INFO if status in report.WELL else logging.WARNING
         log.log(level, "%s: %s%s (%s)", row.name, status, row.reason and f", {row.reason}", taken)
         if self._progress is not None:
-            self._progress(min(1.0, len(self._task.names()) / self._rules.wanted))
+            self._progress(min(1.0, len(self._task.names()) / self._wanted))
 
     def rows(self) -> list[ClientReport]:
         """Every client's line."""
@@ -257,7 +256,7 @@ class Round:
         # A client refused now may be one that is in from before: then it has two lines.
         kept = {row.client for row in rows if row.status in report.IN}
         rows += [ClientReport(name, report.KEPT) for name in self._kept if name not in kept]
-        absent = [n for n in self._rules.expected if n not in named and n not in self._kept]
+        absent = [n for n in self._expected if n not in named and n not in self._kept]
         for name in absent:
             log.warning("%s: missing; going on without it", name)
         return rows + [ClientReport(name, report.MISSING, "never came") for name in absent]

@@ -7,16 +7,17 @@ import resource
 import shutil
 import sys
 import time
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safle.encoders import Encoder, load_encoder, make_encoder, read_settings
+from msgspec.structs import replace
+
+from safle.encoders import Encoder, load_encoder
 from safle.errors import EncoderMismatch, FederationError, SafleError, SettingsError, SolveError
 from safle.model import Model
 from safle.private import PrivateRound, PublicKey, StatisticsSpace
-from safle.server import DATABASE, Limits, Store
+from safle.server import Limits, Store
 from safle.site import LOG, write_log
 from safle.solver import solve
 from safle.statistics import Statistics
@@ -30,7 +31,6 @@ from safle_flower.tasks import (
     PAGE,
     CountTask,
     EvaluationTask,
-    HistogramTask,
     MaskTask,
     RequestTask,
 )
@@ -55,33 +55,33 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
         and the next run asks only for the rest. However a run ends, its report is written.
     """
     begun = time.monotonic()
-    output = run.places.path("output")
+    output = run.path("output")
     set_aside(output)
-    found = Report(rules=asdict(run.rules) | asdict(run.limits))
+    found = Report(rules=run.to_flat())
     try:
-        _check(run)
-        encoder = _encoder(grid, run, found)
+        run.check()
+        encoder = load_encoder(run.encoder)
         found.encoder = encoder.fingerprint
-        if run.places.round:
+        if run.round:
             statistics = _add_up_privately(grid, run, encoder, found, progress)
             write_statistics(output / TOTAL, statistics)
             _solve(encoder, statistics, output, run, found)
             return found
-        with Store.create(run.places.path("store"), encoder) as store:
+        with Store.create(run.path("store"), encoder) as store:
             # A run that declares nothing leaves what the store's operator has declared.
             if run.limits != Limits():
                 store.declare(run.limits)
             task = CountTask(store)
-            _gather(Round(grid, task, run.rules, progress), store, found)
+            _gather(Round(grid, task, run, progress), store, found)
             _check_enough(store, run, found)
             statistics = task.total.snapshot()
             write_statistics(output / TOTAL, statistics)
             try:
                 model = _solve(encoder, statistics, output, run, found)
             except SolveError as error:
-                why = store.explain(partial(solve, **run.solve.options()))
+                why = store.explain(partial(solve, **run.solving))
                 raise SolveError(f"{error}; {why}") from error
-        if run.rules.evaluate:
+        if run.evaluate:
             _evaluate(grid, model, output, run, found)
     except BaseException as error:
         why = str(error) if isinstance(error, SafleError) else f"{type(error).__name__}: {error}"
@@ -105,55 +105,12 @@ def set_aside(output: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _check(run: Run) -> None:
-    """Refuse wrong settings before anybody is asked."""
-    run.solve.options()
-    if run.calibration.calibrate:
-        run.calibration.declared()
-        if run.places.round:
-            raise SettingsError("a private round has its encoder already; leave calibrate out")
-        if run.places.encoder:
-            raise SettingsError("calibrate and encoder exclude each other; leave one out")
-    else:
-        run.places.path("encoder")
-    if run.rules.evaluate and run.places.round:
-        raise SettingsError(
-            "evaluate asks for plain counts; after a private round, declare one of evaluation "
-            "counts (safle private round --model) and leave evaluate out"
-        )
-    run.rules.check()
-    run.places.path("store")
-
-
-def _encoder(grid: Grid, run: Run, found: Report) -> Encoder:
-    """The encoder of the round; who took part in its calibration is in the report."""
-    if not run.calibration.calibrate:
-        return load_encoder(run.places.path("encoder"))
-    folder = run.places.path("store")
-    if (folder / DATABASE).is_file():
-        log.info("the store has its encoder already: no second calibration")
-        return Store.open(folder).encoder
-    task = HistogramTask(run)
-    calibrating = Round(grid, task, run.rules)
-    try:
-        calibrating.run()
-    finally:
-        found.calibration = calibrating.rows()
-    if task.total is None or len(task.names()) < run.rules.least:
-        raise FederationError(
-            f"{len(task.names())} histograms came, at least {run.rules.least} are needed: nothing "
-            "to calibrate by; run again when the clients are there"
-        )
-    settings = read_settings(run.calibration.kind, run.calibration.encoder_settings)
-    return make_encoder(task.total, run.calibration.kind, **settings)
-
-
 def _add_up_privately(
     grid: Grid, run: Run, encoder: Encoder, found: Report, progress: Progress | None
 ) -> Statistics:
     """Both messages of a private round; the opened sum."""
-    operator = PublicKey.load(run.places.path("operator"))
-    private_round = PrivateRound.load(run.places.path("round").read_bytes(), operator)
+    operator = PublicKey.load(run.path("operator"))
+    private_round = PrivateRound.load(run.path("round").read_bytes(), operator)
     if type(private_round.space) is not StatisticsSpace:
         raise SettingsError(
             "this round is not one of statistics, or opens with noise; name one of exact statistics"
@@ -163,10 +120,10 @@ def _add_up_privately(
             f"the round is of encoder {private_round.space.fingerprint[:12]}…, this run's is "
             f"{encoder.fingerprint[:12]}…: name the round's encoder"
         )
-    folder = run.places.path("store")
+    folder = run.path("store")
     folder.mkdir(parents=True, exist_ok=True)
     task = MaskTask(private_round, encoder, folder)
-    counting = Round(grid, task, run.rules, progress, keyholders=private_round.keyholders)
+    counting = Round(grid, task, run, progress, keyholders=private_round.keyholders)
     try:
         counting.run()
     finally:
@@ -174,7 +131,7 @@ def _add_up_privately(
     total = task.gathering.finish()
     asking = RequestTask(total)
     # Those who said that they are keyholders, and those who came too late to say anything.
-    rules = replace(run.rules, expected=(), clients=len(private_round.keyholders))
+    rules = replace(run, expected="", clients=len(private_round.keyholders))
     opening_round = Round(grid, asking, rules, only=counting.may_be_keyholder)
     try:
         opening_round.run()
@@ -202,9 +159,9 @@ def _gather(gathering: Round, store: Store, found: Report) -> None:
 
 
 def _check_enough(store: Store, run: Run, found: Report) -> None:
-    if len(store.members) < run.rules.least:
+    if len(store.members) < run.least:
         raise FederationError(
-            f"{len(store.members)} contributions are in, at least {run.rules.least} are needed "
+            f"{len(store.members)} contributions are in, at least {run.least} are needed "
             f"({found.summary}); {store.folder} keeps them: run again, and only the others are "
             "asked, or allow fewer with least"
         )
@@ -213,7 +170,7 @@ def _check_enough(store: Store, run: Run, found: Report) -> None:
 def _evaluate(grid: Grid, model: Model, output: Path, run: Run, found: Report) -> None:
     """Ask for evaluation counts; whoever sends none is named, and the model stays as it is."""
     task = EvaluationTask(model, run.limits)
-    asking = Round(grid, task, run.rules)
+    asking = Round(grid, task, run)
     try:
         asking.run()
     finally:
@@ -225,7 +182,7 @@ def _solve(
     encoder: Encoder, statistics: Statistics, output: Path, run: Run, found: Report
 ) -> Model:
     log.info("solving %d columns for %d samples", statistics.dim, statistics.sample_count)
-    solution = solve(statistics, **run.solve.options())
+    solution = solve(statistics, **run.solving)
     model = Model(encoder, solution)
     model.save(output / MODEL)
     found.model, found.total = model.digest, model.sum_digest
@@ -234,7 +191,7 @@ def _solve(
 
 
 def _finish(found: Report, output: Path, begun: float) -> None:
-    answers = found.clients, found.calibration, found.keyholders, found.evaluation
+    answers = found.clients, found.keyholders, found.evaluation
     found.bytes_received = sum(row.bytes for rows in answers for row in rows)
     found.seconds = round(time.monotonic() - begun, 3)
     # Linux counts kilobytes, macOS bytes.

@@ -1,4 +1,4 @@
-"""What clients are asked for, and what becomes of their answers: counts, histograms, masked sums.
+"""What clients are asked for, and what becomes of their answers.
 
 A task has a question, takes answers as they come, and knows whose it has.
 """
@@ -8,11 +8,9 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Collection
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from safle import Histogram
 from safle.basics import atomic
 from safle.encoders import Encoder
 from safle.errors import FederationError
@@ -28,8 +26,6 @@ from safle.private import Gathering, KeyholderAnswer, Masked, MaskedSum, Private
 from safle.server import Contribution, Limits, Store
 from safle.site import LOG, airlock
 from safle.statistics import Accumulator
-from safle.wire import decode_histogram
-from safle_flower.settings import Run
 
 log = logging.getLogger("flwr")
 SUFFIX = ".masked"
@@ -65,37 +61,6 @@ class CountTask:
     def take(self, client: str, data: bytes) -> tuple[int, str]:
         kept = self._store.add(Contribution(client, data), total=self.total)
         return kept.samples, kept.digest
-
-
-class HistogramTask:
-    """Histograms of the declared features on the declared grid, added up."""
-
-    def __init__(self, run: Run) -> None:
-        self._declared = run.calibration.declared()
-        self._limits = run.limits
-        self._names: list[str] = []
-        self.total: Histogram | None = None
-        ranges = {}
-        if run.calibration.ranges:
-            path = Path(run.calibration.ranges)
-            toml = path.suffix.lower() == ".toml"
-            ranges[airlock.RANGES_TOML if toml else airlock.RANGES] = path.read_bytes()
-        expects = {"grid": self._declared.grid.to_json()}
-        self.question = airlock.Question(airlock.HISTOGRAM, ranges, expects)
-
-    def names(self) -> Collection[str]:
-        return self._names
-
-    def take(self, client: str, data: bytes) -> tuple[int, str]:
-        if client in self._names:
-            raise FederationError(f"client {client!r} has sent its histogram already")
-        grid, features, names = self._declared
-        admit = partial(self._limits.check_grid, features=features, grid=grid)
-        histogram = decode_histogram(data, admit=admit)
-        self._limits.check_histogram(histogram, names=names)
-        self.total = histogram if self.total is None else self.total + histogram
-        self._names.append(client)
-        return histogram.sample_count, ""
 
 
 class MaskTask:

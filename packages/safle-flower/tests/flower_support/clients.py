@@ -10,11 +10,10 @@ import pytest
 
 from safle.cli.main import run
 from safle.encoders import Encoder
-from safle.encoders.histogram import Grid, Histogram
-from safle.site import kind_for
-from safle.site.airlock import COUNT, HISTOGRAM, Airlock, Refused
+from safle.site.airlock import COUNT, Airlock, Refused
 from safle.statistics import count
 from safle.tables import open_table
+from safle.wire import encode_statistics
 from safle_flower import messages
 from safle_flower.adapter import InProcessGrid
 from safle_flower.apps import make_client_app
@@ -30,18 +29,11 @@ def answer_directly(context, asked, settings):
     name = client_name(context.node_id, node)
     if messages.is_known(name, settings):
         return Answer(name, messages.KNOWN)
-    reading = {"label_column": node["label-column"]} if "label-column" in node else {}
-    table = open_table(node["features"], **reading)
-    if asked.kind == HISTOGRAM:
-        table = table.arranged(sorted(table.names), where=name)
-        grid = Grid.from_json(asked.expects["grid"])
-        counted = Histogram.of(np.asarray(table.features), grid, names=table.names)
-    else:
-        assert asked.kind == COUNT
-        encoder = Encoder.from_bytes(asked.files["encoder.safetensors"])
-        features = np.asarray(table.arranged(encoder.feature_names, where=name).features)
-        counted = count(encoder, features, table.labels)
-    return Answer(name, messages.SENT, data=kind_for(counted).encode(counted))
+    table = open_table(node["features"])
+    assert asked.kind == COUNT
+    encoder = Encoder.from_bytes(asked.files["encoder.safetensors"])
+    counted = count(encoder, np.asarray(table.features), table.labels)
+    return Answer(name, messages.SENT, data=encode_statistics(counted))
 
 
 direct_app = make_client_app(answer_directly)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import psutil
 
+from flower_support import processes
 from safle.server.database import count_members
-from safle_flower import processes
 from safle_flower.apps import write_app
 from safle_flower.settings import Run
 

@@ -112,24 +112,6 @@ def check(session: Session, /, folder: Path, connect: bool) -> None:
 
 
 @command(*EXAMPLES, of=deploy)
-@click.argument("folder", type=FOLDER, help="The server's folder.")
-def status(session: Session, /, folder: Path) -> None:
-    """Show the nodes by name, and which are online; server/status.sh calls it."""
-    import os
-
-    from safle_flower.deployment.folder import registered_names
-    from safle_flower.processes import flwr
-
-    names = registered_names(folder)
-    found = flwr("supernode", "list", "safle", env=dict(os.environ))["nodes"]
-    rows = sorted(
-        (names.get(node["node-id"], "?"), node["status"], node["online-at"], node["node-id"])
-        for node in found
-    )
-    session.table(["node", "status", "last online", "number"], rows, names=4)
-
-
-@command(*EXAMPLES, of=deploy)
 @click.argument("folder", type=FOLDER, help="The results of a run.")
 def report(session: Session, /, folder: Path) -> None:
     """Show the report of a round: every client, and the model. Exits with 1 if it failed."""

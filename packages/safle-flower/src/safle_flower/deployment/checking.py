@@ -5,7 +5,7 @@ The whole folder may be there, or only the part that a machine has: ``server`` o
 
 from __future__ import annotations
 
-import ipaddress
+import datetime
 import re
 import ssl
 import urllib.error
@@ -15,15 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
 from safle.basics import read_toml
 from safle.encoders import load_encoder
 from safle.errors import SafleError
 from safle.site import Policy
-from safle_flower.deployment import tools
 from safle_flower.settings import Run
 
-SOON = 30 * 86_400
-"""Seconds before its end from which a certificate is warned about."""
+SOON = datetime.timedelta(days=30)
+"""Before its end, from which a certificate is warned about."""
 REFUSALS = (401, 403, 404)
 CONTROL, FLEET = "/v1/control/list-nodes", "/v1/fleet/get-run"
 _SUPERLINK = re.compile(r"--superlink '?((?:\[[^]]+\]|[^\s':]+):\d+)")
@@ -77,16 +81,20 @@ def _guard(place: Path, findings: Iterator[Finding]) -> Iterator[Finding]:
 
 
 def _check_server(place: Path) -> Iterator[Finding]:
-    key, server, authority = (place / name for name in ("server.key", "server.crt", "ca.crt"))
+    key, path = place / "server.key", place / "server.crt"
     yield from _check_secret(key)
-    yield from _check_dates(server)
-    yield from _check_dates(authority)
-    if tools.run("openssl", "pkey", "-in", key, "-pubout") != _x509(server, "-pubkey"):
+    certificate, authority = _certificate(path), _certificate(place / "ca.crt")
+    yield from _check_dates(path, certificate)
+    yield from _check_dates(place / "ca.crt", authority)
+    private = serialization.load_pem_private_key(key.read_bytes(), None)
+    if private.public_key() != certificate.public_key():
         yield Finding(key, "is not the key of server.crt; make both again")
-    if not tools.succeeds("openssl", "verify", "-no_check_time", "-CAfile", authority, server):
-        yield Finding(server, "is not signed by the authority in ca.crt")
-    if not _is_for("localhost", server):
-        yield Finding(server, "is not for localhost, by which the server reaches itself")
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        yield Finding(path, "is not signed by the authority in ca.crt")
+    if "localhost" not in _hosts(certificate):
+        yield Finding(path, "is not for localhost, by which the server reaches itself")
     yield from _check_app(place)
     encoder = place / "encoder.safetensors"
     if not encoder.exists():
@@ -98,25 +106,24 @@ def _check_server(place: Path) -> Iterator[Finding]:
 def _check_app(place: Path) -> Iterator[Finding]:
     path = place / "app" / "pyproject.toml"
     config: dict[str, Any] = read_toml(path, "the app's settings")["tool"]["flwr"]["app"]["config"]
-    rules = Run.from_flat(config).rules
-    rules.check()
-    for name in rules.expected:
+    # Which paths there are, run.sh says.
+    Run.from_flat(config | dict.fromkeys(("store", "output", "encoder"), "/")).check()
+    for name in Run.from_flat(config).names:
         if not (place / "keys" / f"{name}.pub").exists():
             yield Finding(path, f"expects client {name!r}, but keys/{name}.pub is missing")
     for key in sorted((place / "keys").glob("*.pub")):
         # Flower takes no other keys, and does not say so.
-        if not key.read_text().startswith("ecdsa-") or not tools.succeeds(
-            "ssh-keygen", "-l", "-f", key
-        ):
+        if not isinstance(_public_key(key), EllipticCurvePublicKey):
             yield Finding(key, "not a public EC key; make one with: ssh-keygen -t ecdsa -b 384")
 
 
 def _check_node(place: Path) -> Iterator[Finding]:
     key, public = place / "node" / "node.key", place / "node" / "node.pub"
     yield from _check_secret(key)
-    yield from _check_dates(place / "node" / "ca.crt")
-    ours = tools.run("ssh-keygen", "-y", "-f", key).split()[:2]
-    if public.exists() and public.read_text().split()[:2] != ours:
+    authority = place / "node" / "ca.crt"
+    yield from _check_dates(authority, _certificate(authority))
+    ours = serialization.load_ssh_private_key(key.read_bytes(), None).public_key()
+    if public.exists() and _public_key(public) != ours:
         yield Finding(public, "is not the public half of node.key")
     Policy.read(place / "site" / "policy.toml")
     start = place / "node" / "start.sh"
@@ -140,15 +147,15 @@ def _check_together(server: Path, node: Path) -> Iterator[Finding]:
     start = node / "node" / "start.sh"
     reached = _SUPERLINK.search(start.read_text())
     host = reached[1].rpartition(":")[0].strip("[]") if reached else ""
-    if host and not _is_for(host, server / "server.crt"):
+    if host and host not in _hosts(_certificate(server / "server.crt")):
         yield Finding(start, f"reaches the server as {host}, which its certificate is not for")
     registered, own = server / "keys" / f"{node.name}.pub", node / "node" / "node.pub"
     if not registered.exists():
         yield Finding(registered, f"missing: node {node.name} cannot be registered")
-    elif own.exists() and own.read_bytes().split()[:2] != registered.read_bytes().split()[:2]:
+    elif own.exists() and _public_key(own) != _public_key(registered):
         yield Finding(registered, f"is not the key in {own}")
     authority = node / "node" / "ca.crt"
-    if authority.exists() and authority.read_text() != (server / "ca.crt").read_text():
+    if _certificate(authority) != _certificate(server / "ca.crt"):
         yield Finding(authority, "is not the authority of the server")
 
 
@@ -157,29 +164,30 @@ def _check_secret(path: Path) -> Iterator[Finding]:
         yield Finding(path, f"others may read it; run: chmod 600 {path}")
 
 
-def _check_dates(path: Path) -> Iterator[Finding]:
-    end = _x509(path, "-enddate").strip().removeprefix("notAfter=")
-    still_valid = ("openssl", "x509", "-in", path, "-noout", "-checkend")
-    if not tools.succeeds(*still_valid, "0"):
-        yield Finding(path, f"has expired on {end}; run certificates.sh without it")
-    elif not tools.succeeds(*still_valid, str(SOON)):
-        yield Finding(path, f"expires on {end}", serious=False)
+def _check_dates(path: Path, certificate: x509.Certificate) -> Iterator[Finding]:
+    end, now = certificate.not_valid_after_utc, datetime.datetime.now(datetime.UTC)
+    if end <= now:
+        yield Finding(path, f"has expired on {end:%Y-%m-%d}; run certificates.sh without it")
+    elif end <= now + SOON:
+        yield Finding(path, f"expires on {end:%Y-%m-%d}", serious=False)
 
 
-def _x509(path: Path, *what: str) -> str:
-    """What openssl says of a certificate; `FileNotFoundError` if there is none."""
-    path.stat()
-    return tools.run("openssl", "x509", "-in", path, "-noout", *what)
+def _certificate(path: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(path.read_bytes())
 
 
-def _is_for(host: str, path: Path) -> bool:
-    """Whether a certificate is for a name or an address."""
+def _hosts(certificate: x509.Certificate) -> set[str]:
+    """The names and addresses that a certificate is for."""
+    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    return {str(name.value) for name in found.value}
+
+
+def _public_key(path: Path) -> object:
+    """The key in a file as ssh-keygen writes it; None if there is no such key in it."""
     try:
-        named = ("-verify_ip", str(ipaddress.ip_address(host)))
-    except ValueError:
-        named = ("-verify_hostname", host)
-    alone = ("openssl", "verify", "-no_check_time", "-partial_chain", "-trusted", path)
-    return tools.succeeds(*alone, *named, path)
+        return serialization.load_ssh_public_key(path.read_bytes())
+    except (ValueError, UnsupportedAlgorithm):
+        return None
 
 
 def _check_connection(servers: list[Path], nodes: list[Path]) -> Iterator[Finding]:

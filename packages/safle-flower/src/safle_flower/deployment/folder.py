@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,8 +17,7 @@ import jinja2
 from safle.errors import SettingsError
 from safle.server import Limits
 from safle_flower.apps import write_app
-from safle_flower.deployment import tools
-from safle_flower.settings import Rules, Run
+from safle_flower.settings import Run
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
@@ -144,22 +144,15 @@ def make_folder(folder: Path, deployment: Deployment) -> None:
         _write_node(folder / "nodes" / name, number, deployment, render)
     (folder / "README.md").write_text(render("README.md.j2"))
     _write_script(folder / "certificates.sh", render("certificates.sh.j2"))
-    tools.run("sh", "certificates.sh", folder=folder)
-
-
-def registered_names(server: Path) -> dict[str, str]:
-    """Flower's numbers of the nodes that ``register.sh`` has registered, and their names."""
-    path = server / "registered.txt"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return {number: name for name, _, number in (line.partition(" ") for line in lines)}
+    _run(folder / "certificates.sh")
 
 
 def _write_server(place: Path, deployment: Deployment, render: Render) -> None:
     home = f"{deployment.prefix}/server"
     place.mkdir(parents=True)
-    least = min(Rules.least, len(deployment.nodes))
-    rules = Rules(expected=deployment.nodes, deadline=deployment.deadline, least=least)
-    write_app(place / "app", Run(rules=rules, limits=deployment.limits))
+    least, expected = min(Run().least, len(deployment.nodes)), ",".join(deployment.nodes)
+    how = {"expected": expected, "deadline": deployment.deadline, "least": least}
+    write_app(place / "app", Run.limited(deployment.limits, **how))
     (place / "environment.sh").write_text(render("environment.sh.j2", server=True))
     _write_script(place / "start.sh", render("server-start.sh.j2"))
     for name in ("register.sh", "run.sh", "status.sh", "logs.sh"):
@@ -201,6 +194,14 @@ def _write_node(place: Path, number: int, deployment: Deployment, render: Render
 def _write_script(path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o755)
+
+
+def _run(script: Path) -> None:
+    command = ["sh", script.name]
+    done = subprocess.run(command, cwd=script.parent, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+        raise SettingsError(f"{script} failed: {lines[-1]}; it needs openssl and ssh-keygen")
 
 
 def _alternative(host: str) -> str:

@@ -1,0 +1,170 @@
+"""K clients in one process: a table, split by a partition, through a deployment's server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from flwr.app import Context
+from numpy.typing import NDArray
+
+from safle.basics import atomic
+from safle.demo import partition
+from safle.encoders import Encoder, check_source, load_encoder
+from safle.errors import TableError
+from safle.private import (
+    History,
+    PrivateKey,
+    Request,
+    answer_on_record,
+    declare_round,
+    mask,
+    statistics_space,
+)
+from safle.server import Limits
+from safle.site import LOG, airlock
+from safle.statistics import count
+from safle.tables import Table, open_table
+from safle.wire import encode_statistics
+from safle_flower import messages
+from safle_flower.adapter import InProcessGrid
+from safle_flower.apps import make_client_app
+from safle_flower.client import Settings
+from safle_flower.messages import Answer
+from safle_flower.report import Report
+from safle_flower.server import serve
+from safle_flower.settings import Run
+
+KEYHOLDERS = 2
+"""How many keyholders a private simulation has."""
+LEAST_CLIENTS = 3
+"""The fewest clients whose sum these keyholders open."""
+
+
+def simulate(
+    features: Path,
+    encoder_path: Path,
+    output: Path,
+    *,
+    clients: int,
+    scenario: str = "iid",
+    seed: int = 0,
+    private: bool = False,
+    deadline: float = 3600.0,
+    limits: Limits | None = None,
+    reading: Mapping[str, Any] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Report:
+    """Run a federation of simulated clients and return its report.
+
+    Parameters
+    ----------
+    output : folder of the model, the sum and the report
+    scenario : how the table is split, as in `safle.demo.partition`
+    private : clients mask their contributions, and further nodes are keyholders
+    reading : options of `safle.tables.open_table`
+    progress : called with the share of the clients that have contributed
+    """
+    # One machine counts no more clients at once than it has cores; as many again may wait, so
+    # that neither side is idle. More would only fill the server's memory.
+    at_once = 2 * (os.cpu_count() or 1)
+    encoder = load_encoder(encoder_path)
+    table = open_table(features, schema=encoder.schema, **reading or {})
+    parts = _split(table, encoder, scenario, clients, seed, where=str(features))
+    table = table.arranged(encoder.feature_names, where=str(features))
+    output.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".simulation-", dir=output) as name:
+        scratch = Path(name)
+        sites = _Sites(encoder, table, parts, scratch)
+        run = Run.limited(
+            # A split may leave clients without samples.
+            replace(limits or Limits(), allow_empty=True),
+            store=str(scratch / "store"),
+            output=str(output),
+            encoder=str(encoder_path),
+            clients=clients,
+            least=min(Run().least, clients),
+            deadline=deadline,
+            at_once=at_once,
+            **(sites.declare_round() if private else {}),
+        )
+        nodes = [{"client": name} for name in (*sites.parts, *sites.keyholders)]
+        return serve(
+            InProcessGrid(make_client_app(sites.answer), nodes, {}), run, progress=progress
+        )
+
+
+def _split(
+    table: Table, encoder: Encoder, scenario: str, clients: int, seed: int, *, where: str
+) -> dict[str, NDArray[np.int64]]:
+    """The rows of each client, by its name."""
+    if table.labels is None:
+        raise TableError(f"{where}: has no labels; a client counts features with labels")
+    check_source(encoder.source, table.source, where=where, trusted=True)
+    generator = np.random.default_rng(seed)
+    parts = partition(table.labels, scenario, clients=clients, generator=generator)
+    return {f"client-{at:03d}": part for at, part in enumerate(parts)}
+
+
+class _Sites:
+    """All clients and keyholders of a simulation; no data leave a site, so they have no policy."""
+
+    def __init__(
+        self, encoder: Encoder, table: Table, parts: Mapping[str, NDArray[np.int64]], scratch: Path
+    ) -> None:
+        assert table.labels is not None, "_split refuses a table without labels"
+        self._encoder, self._table, self._labels = encoder, table, table.labels
+        self._scratch = scratch
+        self.parts = parts
+        self.keyholders: tuple[str, ...] = ()
+
+    def declare_round(self) -> dict[str, str]:
+        """Make everybody's keys, and a round for the table's samples and classes: its settings."""
+        self.keyholders = tuple(f"keyholder-{at + 1}" for at in range(KEYHOLDERS))
+        self._keys = {name: PrivateKey.new(name) for name in (*self.parts, *self.keyholders)}
+        operator = PrivateKey.new("operator")
+        classes = sorted({*self._labels.tolist()})
+        self._round = declare_round(
+            operator,
+            statistics_space(self._encoder, classes, max(1, len(self._table))),
+            clients=[self._keys[name].public for name in self.parts],
+            keyholders=[self._keys[name].public for name in self.keyholders],
+            least=min(LEAST_CLIENTS, max(2, len(self.parts))),
+        )
+        public, declared = self._scratch / "operator.pub", self._scratch / "round.private"
+        operator.public.save(public)
+        atomic.write_bytes(declared, self._round.data)
+        return {"round": str(declared), "operator": str(public)}
+
+    def answer(self, context: Context, asked: airlock.Question, settings: Settings) -> Answer:
+        """The answer of the client, or of the keyholder, that a node stands for."""
+        del settings
+        name = str(context.node_config["client"])
+        if name not in self.keyholders:
+            return Answer(name, messages.SENT, data=self._count(name, asked.kind))
+        if asked.kind == airlock.OPEN:
+            return Answer(name, messages.SENT, data=self._open(name, asked))
+        return Answer(name, messages.KEYHOLDER, keyholder=name)
+
+    def _count(self, name: str, kind: str) -> bytes:
+        rows, weights = self.parts[name], self._table.weights
+        statistics = count(
+            self._encoder,
+            self._table.features[rows],
+            self._labels[rows],
+            weights=None if weights is None else weights[rows],
+        )
+        if kind == airlock.MASK:
+            return mask(self._round, self._keys[name], statistics).to_bytes()
+        return encode_statistics(statistics)
+
+    def _open(self, name: str, asked: airlock.Question) -> bytes:
+        request = Request.from_bytes(asked.files[airlock.REQUEST], self._round)
+        key, log = self._keys[name], self._scratch / LOG
+        with History(self._scratch / f"{name}.sqlite") as history:
+            return answer_on_record(request, key, history, place=log).to_bytes(key)
