@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import safle as library
-from safle.encoders.histogram import Grid
 from safle.errors import FederationError, WireError
 from safle.evaluation import decode_evaluation
 from safle.model import Model
@@ -20,7 +19,7 @@ from safle.site.airlock import Airlock, Question, Refused
 from safle.site.log import read_log
 from safle.solver import solve
 from safle.tables import write_table
-from safle.wire import decode_histogram, decode_statistics
+from safle.wire import decode_statistics
 from support.data_sets import fixed_data
 from support.private_rounds import Cast
 
@@ -161,10 +160,7 @@ def test_a_keyholder_opens_and_says_why_it_does_not(answer, tmp_path):
         answer(Question("open", files, expects), *papers)
 
 
-def test_histograms_and_evaluation_counts_go_the_same_way(answer, table):
-    grid = Grid(-3, 3, 32)
-    histogram = decode_histogram(answer(Question("histogram", {}, {"grid": grid.to_json()}), table))
-    assert (histogram.grid, histogram.sample_count) == (grid, 60)
+def test_evaluation_counts_go_the_same_way(answer, table):
     model = Model(DATA.encoder, solve(DATA.count()))
     files = {"model.safetensors": model.to_bytes()}
     asked = Question("evaluate", files, {"model": model.digest})
@@ -172,13 +168,6 @@ def test_histograms_and_evaluation_counts_go_the_same_way(answer, table):
         answer(asked, table)
     counts = decode_evaluation(answer(asked, "--test", table))
     assert counts == library.evaluate(model, DATA.features, DATA.labels)
-
-
-def test_weights_are_no_feature_of_a_histogram(answer, tmp_path):
-    (tmp_path / "visits.csv").write_text("n,age,label\n2,1,ill\n1,2,well\n")
-    asked = Question("histogram", {}, {"grid": Grid(0, 4, 4).to_json()})
-    histogram = decode_histogram(answer(asked, tmp_path / "visits.csv", "--weight-column", "n"))
-    assert histogram.names == ("age",)
 
 
 def test_an_answer_to_another_question_is_not_sent(airlock):

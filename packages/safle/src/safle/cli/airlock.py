@@ -60,7 +60,7 @@ BEFORE_THE_QUESTION = ("--operator", "--key", "--history")
 @opt.option("--key", "Your private key.", "FILE", type=opt.FILE, panel="Under masks")
 @opt.option("--history", HISTORY, "FILE", type=opt.FILE, panel="Under masks")
 def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **options: Any) -> None:
-    """Answer the questions in INBOX by count, histogram, evaluate or private answer.
+    """Answer the questions in INBOX by count, evaluate or private answer.
 
     For the owner of the data. A node of a network has no path to data: it puts the encoder, round,
     model or request that it was sent into INBOX, and sends what lies in OUTBOX for it. This

@@ -31,14 +31,13 @@ from safle.basics.texts import printable
 from safle.errors import FederationError, PolicyRefused, WireError
 from safle.wire import container
 
-COUNT, MASK, HISTOGRAM, EVALUATE, OPEN = "count", "mask", "histogram", "evaluate", "open"
-"""What a site is asked for: statistics, statistics under masks, a histogram, evaluation counts,
-and, of a keyholder, to open a sum."""
-PLAIN = (COUNT, HISTOGRAM, EVALUATE)
+COUNT, MASK, EVALUATE, OPEN = "count", "mask", "evaluate", "open"
+"""What a site is asked for: statistics, statistics under masks, evaluation counts, and, of a
+keyholder, to open a sum."""
+PLAIN = (COUNT, EVALUATE)
 ANSWERS = {
     COUNT: (".stats", container.STATISTICS),
     MASK: (".masked", container.MASKED),
-    HISTOGRAM: (".hist", container.HISTOGRAM),
     EVALUATE: (".eval", container.EVALUATION),
     OPEN: (".answer", container.ANSWER),
 }
@@ -49,10 +48,9 @@ ENCODER, ROUND, MODEL, REQUEST = (
     "model.safetensors",
     "request.ask",
 )
-RANGES, RANGES_TOML = "ranges.csv", "ranges.toml"
 ABOUT, ASKED = "question.json", "asked"
 REFUSED = ".refused"
-FILES = (ENCODER, ROUND, MODEL, REQUEST, RANGES, RANGES_TOML)
+FILES = (ENCODER, ROUND, MODEL, REQUEST)
 MOST_BYTES = 1 << 32
 """Most bytes of one file of a question: every encoder and model is far smaller."""
 LONGEST_REASON = 500
@@ -68,10 +66,10 @@ class Question:
 
     Attributes
     ----------
-    kind : "count", "mask", "histogram", "evaluate" or "open"
-    files : bytes by name: the encoder, the round, the model, the request, the ranges
+    kind : "count", "mask", "evaluate" or "open"
+    files : bytes by name: the encoder, the round, the model, the request
     expects : fields of the header that an answer to this very question has: the fingerprint of
-        its encoder, the digest of its round, model or request, its grid
+        its encoder, the digest of its round, model or request
 
     Examples
     --------
@@ -113,7 +111,7 @@ class Question:
         WireError
             It is no whole file of the expected kind.
         FederationError
-            It was made for another encoder, round, model, request or grid.
+            It was made for another encoder, round, model or request.
         """
         header = container.from_bytes(data, kind=ANSWERS[self.kind][1]).header
         said = header.get("head", header)
@@ -142,13 +140,6 @@ class Question:
         >>> question.command({"encoder.safetensors": "e"}, "visits.csv", "a.stats")
         ['count', 'visits.csv', '--encoder', 'e', '-o', 'a.stats']
         """
-        if self.kind == HISTOGRAM:
-            low, high, bins = self.expects["grid"]
-            if ranges := files.get(RANGES) or files.get(RANGES_TOML):
-                ends = ["--ranges", ranges]
-            else:
-                ends = ["--low", repr(float.fromhex(low)), "--high", repr(float.fromhex(high))]
-            return ["histogram", data, *ends, "--bins", str(bins), "-o", output]
         if self.kind == EVALUATE:
             return ["evaluate", files[MODEL], data, "--counts", output]
         if self.kind == OPEN:
