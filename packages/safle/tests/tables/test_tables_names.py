@@ -67,13 +67,6 @@ def test_histograms_and_encoders_carry_the_names(safle, tmp_path):
         assert "age, dose, pulse" in safle("inspect", tmp_path / f"{name}.safetensors")
 
 
-def test_weights_are_no_feature_of_a_histogram(safle, tmp_path):
-    (tmp_path / "a.csv").write_text("n,age,label\n2,1,ill\n1,2,well\n")
-    grid = ("--low", 0, "--high", 4, "--weight-column", "n")
-    safle("histogram", tmp_path / "a.csv", *grid, "-o", tmp_path / "a.hist")
-    assert read_histogram(tmp_path / "a.hist").names == ("age",)
-
-
 def test_predictions_do_not_depend_on_the_order_and_keep_the_ids(safle, tmp_path, encoder_path):
     table = write(tmp_path / "a.csv", NAMES, more=["patient"])
     known = ("--ignore", "patient")

@@ -171,9 +171,6 @@ def _passed_on(root: click.Command, words: list[str], *, masked: bool) -> list[s
         name, value = parameter.opts[0], context.params.get(parameter.name or "")
         if context.get_parameter_source(parameter.name or "") is not ParameterSource.COMMANDLINE:
             continue
-        if name == "--weight-column" and name not in known:
-            # Whatever does not count by weight must not take the weights for a feature.
-            name = "--ignore"
         if name not in known or (name in BEFORE_THE_QUESTION and not masked):
             continue
         if isinstance(parameter, click.Option) and parameter.is_flag:
