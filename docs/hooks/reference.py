@@ -15,8 +15,10 @@ from typing import Any
 
 import safle
 from safle import errors
+from safle.basics import sealed
 from safle.encoders import kinds
-from safle.solver import HEADS, heads
+from safle.server import database, store
+from safle.solver import HEADS, blocks, heads, quadratic, ridge, temperature
 from safle.wire import container
 
 PLACE = Path(__file__).parents[1] / "reference"
@@ -63,6 +65,16 @@ OTHERS = {
     ".sqlite, .releases": "sealed files: logs, ledgers, a keyholder's history, a store's members",
     ".release.html, .release.txt": "the sheet beside a file that leaves",
 }
+EQUATIONS = {
+    "Equations of the heads": heads,
+    "Equations of the quadratic head": quadratic,
+    "Temperature": temperature,
+    "Ridge": ridge,
+    "Two ridges": blocks,
+}
+"""Modules of the solver whose docstrings have the equations."""
+STORED = {"A store": store, "Its database": database, "Sealed files": sealed}
+"""Modules whose docstrings have the format of what they keep."""
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 
 
@@ -85,7 +97,7 @@ def pages() -> dict[str, str]:
 
 
 def _settings() -> Iterator[str]:
-    yield "# Settings of kinds, and heads\n"
+    yield "# Kinds and heads: settings and equations\n"
     yield (
         "`safle encoder make` takes a setting as an option (`--group-size 4`), `make_encoder` and "
         '`SafleClassifier` as an argument, Flower as text (`encoder-settings="group-size=4"`).\n'
@@ -96,11 +108,11 @@ def _settings() -> Iterator[str]:
         for setting in kind.settings_type.declared().values():
             default = setting.chosen if setting.default is None else f"`{setting.default}`"
             yield f"| `{setting.name}` | {setting.help} | {default}; {_range(setting)} |"
-        yield ""
-    yield "## Heads\n\n`safle solve --head NAME`, `solve(total, head=NAME)`; `auto` chooses.\n"
-    for head in HEADS:
-        yield f"- `{head}`"
-    yield f"\n{_markdown(heads.__doc__ or '')}\n"
+        yield f"\n{_markdown(sys.modules[kind.__module__].__doc__ or '')}\n"
+    named = ", ".join(f"`{head}`" for head in HEADS)
+    yield f"## Heads\n\n`safle solve --head NAME`, `solve(total, head=NAME)`: {named}, or `auto`."
+    for title, module in EQUATIONS.items():
+        yield f"\n## {title}\n\n{_markdown(module.__doc__ or '')}\n"
 
 
 def _range(setting: Any) -> str:
@@ -126,6 +138,8 @@ def _files() -> Iterator[str]:
     for kind in WIRE:
         yield from _name(f"write_{kind}")
         yield from _name(f"read_{kind}")
+    for title, module in STORED.items():
+        yield f"## {title}\n\n{_markdown(module.__doc__ or '')}\n"
 
 
 def _errors() -> Iterator[str]:

@@ -2,6 +2,9 @@
 
     seal of a row = SHA-256(seal of the row before it, number of the row, its values)
 
+as the JSON list that ``json.dumps`` writes, in hexadecimal; bytes go by their SHA-256, and the
+table's name stands before the first row. Logs, ledgers, histories and stores are such files.
+
 A row is on the disk when its transaction ends (write-ahead log, flushed at every commit): neither
 a kill nor a power loss takes it back. Triggers refuse changes, and a row that was changed, taken
 out or put in by other means breaks the chain. Rows cut off at the end do not break it.

@@ -1,8 +1,11 @@
 """The paper's encoder: bucket every feature, shuffle, group, index.
 
-``b = [B_1(x_1)..B_L(x_1), ..., B_L(x_d)]``, permuted by P, cut into experts of G
-digits; expert j's symbol is ``idx_j = sum_i g_{j,i} k^(i-1)`` in {0..k^G-1}. Where G
-does not divide the digits, the last expert is a smaller one.
+The level of a value is the number of its feature's thresholds strictly below it. Digit l, from 0,
+is the level (``integer``), 1 if the level is l (``one-hot``), or 1 if the level exceeds l
+(``binary-overlap``). Digits are numbered feature by feature, then sorted by the SplitMix64 output
+number i + 1 of the seed, i their position, ties by position. Each ``group_size`` digits in a row
+are an expert, the last one smaller if need be. Expert j's symbol is ``g_1 + g_2 k + g_3 k^2 +
+...``, k the number of values of a digit.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Standardised features as fixed-point integers: AFL in the same pipeline.
 
-``code_f = round(2^b (t(x_f) - mean_f) / deviation_f)``, clipped to int16, and a constant
-column, where t is a declared transform (none, or a square root): the gram of a linear model
-is an exact integer matrix as well. With b = 8 the rounding adds 0.1 % of a deviation, and
-values clip at 128 deviations. With a norm clip of B deviations, a sample whose codes are
-together longer than 2^b B is shortened to that, in integers: no sample says more than
-that, which is what noise for differential privacy is measured by.
+``code_f = round((t(x_f) - mean_f) / deviation_f * 2^fraction_bits)`` in float64, halves to even,
+clipped to +-32767; then a constant column of ``2^fraction_bits``. ``t(x)`` is x, or ``sign(x)
+sqrt(|x|)``: pooled activations are skewed, and a square root makes them more alike at no cost.
 
-Pooled activations of a network are skewed: many small values, few large ones. A square
-root (of the magnitude, with the sign kept) makes them more alike, at no cost.
+With a ``norm_clip`` B > 0, let L be the length of a sample's codes without the constant, rounded
+up, and ``M = B * 2^fraction_bits``. If L > M, every code c becomes ``c * M / L``, rounded towards
+zero: no sample says more than that, which is what noise for differential privacy is measured by.
+The layout then has a key ``norms``, ``[[first, last, M]]``: dense columns first to last - 1 are
+together no longer than M.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
 """Random features in few-bit integers: what bends the linear model, still counted exactly.
 
-Beside the linear columns, unit j adds ``terms`` of the fixed-point features with signs, takes
-off a threshold (of tables; 0 here), drops what is negative and keeps ``bits`` bits:
+Beside the d linear columns and their constant, unit j takes the SplitMix64 outputs number ``j d +
+f + 1`` of the seed as keys of the features f = 0 to d - 1. It adds the linear codes of the
+``terms`` features with the smallest keys (ties by f), negated where the key is odd, takes off a
+threshold b_j (of tables; 0 here) and keeps ``bits`` bits of what is positive:
 
-    ``code_j = min(2^bits - 1, floor(max(0, sum_t s_jt c_f(j,t) - b_j) / 2^shift + 1/2))``.
+    ``code_j = min(2^bits - 1, floor(max(0, sum_j - b_j) / 2^shift + 1/2))``
 
-All of it is integer arithmetic, so the codes are the same on every machine, and a gram of
-few-bit codes is an exact matrix of small integers. The sum of so many features has a deviation
-of about a power of two, so that a step of four deviations over 2^bits is a shift. Thresholds are
-about normal, with 0.7 of that deviation: the sum of the eight bytes of a hash is.
+with ``shift = fraction_bits + floor(b / 2) + 2 - bits``, b the bits of the number ``terms``. The
+scale of a unit is ``2^(bits - 2)``. All of it is integer arithmetic: every machine computes the
+same codes. The sum has a deviation of about a power of two, so a step of four deviations over
+2^bits is a shift.
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
 """Mixed tables: a symbol for every level of a category, and for every gap.
 
-Expert j reads column j: symbol 0 says that the value is missing, the next ones are the levels
-of a category, the last one any other level; or that a number is there. Beside them, the numbers
-are linear columns, 0 where one is missing, with a constant, and units (see `Units`) add three
-numbers or levels each: tables have few columns, and what matters is between two or three of them
-and above a threshold. No order is made up for categories, and what one hospital alone has is one
-symbol. A unit takes a level for a standardised column, as if all levels were as frequent.
+Expert j reads column j: symbol 0 is a gap, 1 a number; or 1 to L the levels of a category, L + 1
+any other. Dense are the linear columns of the numbers (0 in a gap), a constant, and units, which
+add numbers and, after them, levels: what matters in a table is between two or three columns and
+above a threshold. A unit reads a level as a fixed-point column, ``floor(sqrt(4^fraction_bits *
+m))`` where it is there and ``-floor(sqrt(floor(4^fraction_bits / m)))`` elsewhere, ``m = max(L, 2)
+- 1``, as if all levels were as frequent. Of U units over d inputs, unit j has the threshold
+``floor((B - 1020) * floor(sqrt(48171 * terms * 4^fraction_bits)) / 2^16)``, about normal with 0.7
+of the sum's deviation: B is the sum of the eight bytes of the SplitMix64 output number ``U d + j
++ 1``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,14 @@
 """The database of a store: who sent what and when; one process at a time changes it.
 
-A sealed file (`safle.basics.sealed`): a change is on the disk when its call returns, and a kill at
-any moment leaves all of it or nothing.
+A sealed file, ``store.sqlite``, with these tables:
+
+- facts: name, value; the last of a name counts: format, fingerprint, limits (JSON);
+- contributions: entry, a JSON object of client, digest, samples, bytes and classes; received, in
+  UTC;
+- removals: contribution, the number of one that is no longer in; time;
+- models: time; model, its digest; clients, the SHA-256 of the sorted JSON list of ``[client,
+  digest]`` of all who were in;
+- log: time, event, who, digest (the file's SHA-256), note.
 """
 
 from __future__ import annotations
