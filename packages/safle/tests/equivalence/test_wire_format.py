@@ -16,6 +16,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from safle import DeclaredRange, count, make_encoder
 from safle.encoders.histogram import Grid, Histogram
 from safle.wire import container, encode_histogram, encode_statistics
 from support.data_sets import BY_CLASS, KINDS, TABLE_KINDS, data_sets, fixed_data, repeated
@@ -31,6 +32,21 @@ def test_the_page_has_every_kind_of_file_and_every_key_of_its_header():
     (page,) = re.findall(r"## Kind 2: histogram\n(.*?)\n## ", text, re.DOTALL)
     _, header, _ = open_container(encode_histogram(named))
     assert {"sections", *re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)} == {*header}
+
+
+def test_the_example_of_the_page_is_what_is_written():
+    (shown,) = re.findall(r"```text\n(8953.*?)```", PAGE.read_text(), re.DOTALL)
+    start, text, *rows = shown.splitlines()
+    encoder = make_encoder(DeclaredRange(0, 1, feature_dim=2), "linear")
+    data = encode_statistics(count(encoder, [[0.1, 0.9], [0.8, 0.3]], ["ill", "well"]))
+    _, header, sections = open_container(data)
+    assert data[:16].hex() == "".join(start.split()[:5])
+    assert data[48 : 48 + len(text)].decode() == text
+    for row in rows:
+        name, *planes = re.findall(r"^\w+|(?<= )[0-9a-f]{4,}(?= )", row)
+        assert sections[name].hex() == "".join(planes)
+        values = unfold(sections[name], header["planes"][name])
+        assert [int(number) for number in re.findall(r"(?<= )-?\d+(?=[,;]|$)", row)] == values
 
 
 def open_container(data):
