@@ -20,8 +20,8 @@ from benchmarks.products import BARS
 from benchmarks.report import Bar, Outcome
 from benchmarks.settings import Settings
 from safle import _native
-from safle.encoders.kernels.units import LANES, encode_units
 from safle.encoders.linear import fix
+from safle.encoders.random_features import LANES, encode_units
 from safle.model import dense as scoring
 from safle.model import tables
 from safle.statistics import counting, products, triangle

@@ -31,7 +31,6 @@ PAGES = {
         ("LinearEncoder", "EmbeddingEncoder", "RandomFeatureEncoder", "TableEncoder"),
         ("Schema", "Column", "merge_schemas"),
         ("DeclaredRange", "DeclaredMoments", "PublicSample", "Grid", "Histogram"),
-        ("Integer", "OneHot", "BinaryOverlap"),
     ),
     "statistics": (
         "Statistics: codes to sums",

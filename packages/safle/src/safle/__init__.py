@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         TableEncoder,
         load_encoder,
     )
-    from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot
     from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
     from safle.encoders.histogram import Grid, Histogram
     from safle.encoders.registry import make_encoder
@@ -47,7 +46,6 @@ logging.getLogger("safle").addHandler(logging.NullHandler())
 
 __all__ = [
     "Accumulator",
-    "BinaryOverlap",
     "Column",
     "DeclaredMoments",
     "DeclaredRange",
@@ -57,10 +55,8 @@ __all__ = [
     "Figures",
     "Grid",
     "Histogram",
-    "Integer",
     "LinearEncoder",
     "Model",
-    "OneHot",
     "PublicSample",
     "RandomFeatureEncoder",
     "SafleClassifier",

@@ -33,9 +33,6 @@ WIDE = np.zeros(2_000)
         (safle.DeclaredRange(0, 1, 2_000), "2000"),
         (safle.PublicSample(FEATURES), "40 samples, 3 features"),
         (safle.SafleClassifier(encoder=ENCODER), "fingerprint"),
-        (safle.Integer(4), "buckets=4"),
-        (safle.OneHot(4), "buckets=4"),
-        (safle.BinaryOverlap(4), "buckets=4"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -15,7 +15,6 @@ from safle.encoders import (
     load_encoder,
     make_encoder,
 )
-from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot, make_bucketing
 from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
 from safle.encoders.codes import Layout
 from safle.encoders.registry import kind_named
@@ -27,7 +26,9 @@ from support.data_sets import KINDS, fixed_encoder
 
 
 def embedding(features=4, buckets=3, group_size=2, **settings):
-    levels = np.linspace(0, 1, buckets)[:, None] * np.ones((1, features))
+    levels = np.linspace(0, 1, 3 if buckets is None else int(buckets))[:, None] * np.ones(
+        (1, features)
+    )
     return EmbeddingEncoder(levels, buckets=buckets, group_size=group_size, **settings)
 
 
@@ -45,11 +46,11 @@ def random_features(**settings):
         (lambda: embedding(features=10**6, buckets=1, group_size=16), "62500 experts x 2^16"),
         (lambda: embedding(seed=-1), "0..9223372036854775807"),
         (lambda: embedding(seed=2**64), "0..9223372036854775807"),
-        (lambda: Integer(1), "expected 2..65536"),
-        (lambda: Integer(65_537), "expected 2..65536"),
-        (lambda: OneHot(1), "expected 2..65536"),
-        (lambda: BinaryOverlap(0), "expected 1..65536"),
-        (lambda: make_bucketing("round", 2), "integer, one-hot, binary-overlap"),
+        (lambda: embedding(buckets=1, bucketing="integer"), "expected 2..65536"),
+        (lambda: embedding(buckets=65_537), "expected an integer, 1..65536"),
+        (lambda: embedding(buckets=1, bucketing="one-hot"), "expected 2..65536"),
+        (lambda: embedding(buckets=0), "expected an integer, 1..65536"),
+        (lambda: embedding(bucketing="round"), "'binary-overlap', 'integer', 'one-hot'"),
         (
             lambda: EmbeddingEncoder(
                 np.zeros((255, 9)), bucketing="integer", buckets=256, group_size=3
@@ -98,10 +99,10 @@ def test_thresholds_must_be_finite_and_ascending(bad):
 
 @pytest.mark.parametrize("features", [1, 2, 3, 5, 64, 512, 768, 2048, 20_000])
 @pytest.mark.parametrize(
-    "bucketing", [None, Integer(2), Integer(9), OneHot(2), OneHot(20)], ids=str
+    "bucketing", [None, ("integer", 2), ("integer", 9), ("one-hot", 2), ("one-hot", 20)], ids=str
 )
 def test_defaults_suit_any_number_of_features(features, bucketing):
-    chosen = {"bucketing": bucketing.name, "buckets": bucketing.buckets} if bucketing else {}
+    chosen = dict(zip(("bucketing", "buckets"), bucketing or (), strict=False))
     encoder = EmbeddingEncoder.calibrated(DeclaredRange(-1, 1, features), **chosen)
     assert encoder.feature_dim == features
     digits = features * encoder.bucketing.functions
@@ -139,10 +140,10 @@ def test_settings_of_another_type_are_refused(value):
     for make in (
         lambda: embedding(group_size=value),
         lambda: embedding(seed=value),
-        lambda: BinaryOverlap(value),
+        lambda: embedding(buckets=value),
         lambda: LinearEncoder(np.zeros(2), np.ones(2), fraction_bits=value),
     ):
-        with pytest.raises(SettingsError, match="integer"):
+        with pytest.raises(SettingsError, match=r"integer|expected a value"):
             make()
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.encoders import EmbeddingEncoder
-from safle.encoders.bucketing import BinaryOverlap, Integer, OneHot
+from safle.encoders import Bucketing, EmbeddingEncoder
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import count
@@ -17,7 +16,12 @@ SAMPLES = 3_000
 
 @pytest.mark.parametrize(
     ("bucketing", "features", "group"),
-    [(Integer(65_536), 1, 1), (Integer(256), 2, 2), (BinaryOverlap(1), 16, 16), (OneHot(2), 8, 16)],
+    [
+        (Bucketing("integer", 65_536), 1, 1),
+        (Bucketing("integer", 256), 2, 2),
+        (Bucketing("binary-overlap", 1), 16, 16),
+        (Bucketing("one-hot", 2), 8, 16),
+    ],
 )
 def test_one_table_of_65536_rows_is_a_shrunken_class_share(bucketing, features, group):
     generator = np.random.default_rng(group)

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from safle.basics.memory import MOST_MEMORY, most_memory
-from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Layout
+from safle.encoders.codes import CodeSpace, Layout
 from safle.errors import NotEnoughMemory, SettingsError, WireError
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.gram import Samples

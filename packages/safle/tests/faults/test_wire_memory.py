@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from safle.encoders import make_encoder
-from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Layout
+from safle.encoders.codes import CodeSpace, Layout
 from safle.errors import EncoderMismatch, WireError
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import container, decode_statistics, encode_statistics, open_statistics

@@ -32,7 +32,7 @@ FEW = {"units": 64, "buckets": 3}
 
 def small(kind):
     """A classifier of a kind, with few columns."""
-    declared = {} if kind == "auto" else kinds()[kind].declared({})
+    declared = {} if kind == "auto" else kinds()[kind].settings_type.declared()
     return SafleClassifier(encoder=kind, **{n: v for n, v in FEW.items() if n in declared})
 
 
@@ -184,7 +184,7 @@ def test_pipeline_and_grid_search(train, split):
 def test_settings_are_parameters():
     estimator = SafleClassifier(encoder="embedding", seed=7)
     assert {"seed": 7, "units": None}.items() <= estimator.get_params().items()
-    assert {name for kind in kinds().values() for name in kind.declared({})} <= {
+    assert {name for kind in kinds().values() for name in kind.settings_type.declared()} <= {
         *estimator.get_params()
     }
     assert clone(estimator).get_params() == estimator.get_params()

@@ -16,8 +16,7 @@ from hypothesis import assume, given, settings
 from scipy.stats import binom
 
 from safle import DeclaredRange, LinearEncoder, Model, Statistics, count, make_encoder, solve
-from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Layout
+from safle.encoders.codes import CodeSpace, Layout
 from safle.errors import InvalidInput, SettingsError
 from safle.publishing.noise import (
     SHARES,

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from safle.basics.sealed import SealedFile
-from safle.encoders.code_space import CodeSpace
+from safle.encoders.codes import CodeSpace
 from safle.errors import (
     DuplicateContribution,
     EncoderMismatch,

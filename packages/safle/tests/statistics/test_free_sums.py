@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Layout
+from safle.encoders.codes import CodeSpace, Layout
 from safle.errors import InvariantError
 from safle.statistics import Statistics, sum_statistics
 from safle.statistics.free_sums import FreeSums

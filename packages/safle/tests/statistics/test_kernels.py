@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from safle import _native
-from safle.encoders import linear
+from safle.encoders import linear, random_features
 from safle.encoders.codes import Layout
-from safle.encoders.kernels import units
 from safle.model import dense as dense_scores
 from safle.model import tables
 from safle.statistics import counting
@@ -41,8 +40,8 @@ def test_units(samples: int, dim: int, count: int, terms: int, shift: int, reach
     features = np.argsort(generator.random((count, dim)), axis=1)[:, :terms]
     negative = generator.random((count, terms)) < 0.5
     negative[0] = False
-    rows = units.rows_of_terms(features, negative, dim)
-    units.encode_units(dense, dim, count, rows, shift=shift, largest=15)
+    rows = random_features.rows_of_terms(features, negative, dim)
+    random_features.encode_units(dense, dim, count, rows, shift=shift, largest=15)
     sums = (before[:, features] * np.where(negative, -1, 1)).sum(axis=2)
     expected = before.copy()
     expected[:, dim + 1 : dim + 1 + count] = np.clip((sums + ((1 << shift) >> 1)) >> shift, 0, 15)

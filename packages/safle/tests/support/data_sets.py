@@ -9,9 +9,11 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from safle.basics.settings import Setting
 from safle.encoders import Encoder, kinds, make_encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.registry import kind_named
+from safle.errors import SettingsError
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import Statistics, count, triangle
@@ -20,11 +22,17 @@ from safle.statistics.gram import Triangle
 KINDS = [*kinds()]
 """Every kind there is, the default first."""
 COUNTED = " by class"
-BY_CLASS = [kind + COUNTED for kind in KINDS if "by_class" in kind_named(kind).declared({})]
+BY_CLASS = [
+    name + COUNTED for name, kind in kinds().items() if "by_class" in kind.settings_type.declared()
+]
 """Names that `fixed_encoder` takes for encoders that count by class."""
 
 VALUES = st.integers(-8, 8).map(lambda quarter: quarter / 4)
 """Few distinct values, so that thresholds are met exactly and codes repeat."""
+
+LARGEST = {"buckets": 5, "group_size": 8, "terms": 4}
+MOST_COLUMNS = 1_000
+"""Limits of encoders that are drawn: examples stay small."""
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 NAMES = st.one_of(
@@ -86,8 +94,32 @@ def encoders(draw: Any, kind: str | None = None) -> Encoder:
     """Small encoders of one kind, or of every kind."""
     seed, feature_dim = draw(st.integers(0, 2**32 - 1)), draw(st.integers(1, 4))
     chosen = draw(st.sampled_from([*kinds()])) if kind is None else kind
-    generator = np.random.default_rng(seed)
-    return kind_named(chosen).draw(RandomCalibration(feature_dim, seed), generator)
+    return draw_encoder(chosen, RandomCalibration(feature_dim, seed), np.random.default_rng(seed))
+
+
+def draw_encoder(kind: str, calibration: Calibration, generator: np.random.Generator) -> Encoder:
+    """A small encoder with settings at random: such as do not go together are drawn again."""
+    declared = kind_named(kind).settings_type.declared()
+    while True:
+        drawn = {name: draw_value(setting, generator) for name, setting in declared.items()}
+        try:
+            encoder = make_encoder(calibration, kind, **drawn)
+        except SettingsError:
+            continue
+        if encoder.layout.embedding_dim <= MOST_COLUMNS:
+            return encoder
+
+
+def draw_value(setting: Setting, generator: np.random.Generator) -> Any:
+    """One of the choices, or a small number."""
+    if setting.choices:
+        return setting.choices[generator.integers(len(setting.choices))]
+    if setting.type is bool:
+        return bool(generator.integers(2))
+    least, largest = setting.least or 0, LARGEST.get(setting.name, setting.most)
+    if setting.name == "seed":
+        return int(generator.integers(largest))
+    return int(generator.integers(least, least + 1 + min(12, (largest or least + 12) - least)))
 
 
 @st.composite
@@ -103,7 +135,7 @@ def data_sets(draw: Any, least: int = 0, most: int = 24, kind: str | None = None
 
 def declared_settings(kind: str, **wanted: Any) -> dict[str, Any]:
     """Those of ``wanted`` that a kind has."""
-    declared = kind_named(kind).declared({})
+    declared = kind_named(kind).settings_type.declared()
     return {name: value for name, value in wanted.items() if name in declared}
 
 

@@ -11,25 +11,24 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from safle.encoders import EmbeddingEncoder, Encoder, LinearEncoder, RandomFeatureEncoder
-from safle.encoders.bucketing import BinaryOverlap, Bucketing, Integer
+from safle.encoders import Bucketing, EmbeddingEncoder, Encoder, LinearEncoder, RandomFeatureEncoder
 from safle.encoders.operations import NumpyOperations
 from safle.encoders.shuffle import permutation
 
 
 def digits_of(bucketing: Bucketing, thresholds: list[float], value: float) -> list[int]:
     """B_1(x)..B_L(x) of one value."""
-    if isinstance(bucketing, BinaryOverlap):
+    if bucketing.name == "binary-overlap":
         return [int(value > threshold) for threshold in thresholds]
     borders = [-np.inf, *thresholds, np.inf]
     inside = [int(low < value <= high) for low, high in pairwise(borders)]
-    return [inside.index(1)] if isinstance(bucketing, Integer) else inside
+    return [inside.index(1)] if bucketing.name == "integer" else inside
 
 
 def symbols_of(encoder: EmbeddingEncoder, row: np.ndarray) -> list[int]:
     """idx_1..idx_E of one sample."""
     bucketing, columns = encoder.bucketing, encoder.thresholds.T.tolist()
-    k = bucketing.buckets if isinstance(bucketing, Integer) else 2
+    k = bucketing.buckets if bucketing.name == "integer" else 2
     digits = [
         digit
         for value, thresholds in zip(row.tolist(), columns, strict=True)

@@ -6,21 +6,21 @@ them up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from safle.encoders import Encoder
 from safle.encoders.codes import Layout
 from safle.encoders.operations import Expressed, Operations, T
-from safle.encoders.settings import Settings, setting
+from safle.encoders.registry import Settings, about
+
+REACH = about("Quarters of a deviation that lie around the mean.", least=0, most=8)
 
 
-@dataclass(frozen=True)
-class ToySettings(Settings):
-    reach: int = setting(2, "Quarters of a deviation that lie around the mean.", least=0, most=8)
+class ToySettings(Settings, frozen=True):
+    reach: Annotated[int, REACH] = 2
 
 
 class ToyEncoder(Encoder):
@@ -35,11 +35,10 @@ class ToyEncoder(Encoder):
         self.feature_dim = self.borders.shape[1]
 
     @classmethod
-    def _calibrated(cls, calibration: Any, **settings: Any) -> Self:
-        chosen = cls.settings_type.of(settings)
+    def measure(cls, calibration: Any, settings: ToySettings) -> dict[str, Any]:
         mean, deviation = calibration.moments()
-        reach = chosen.reach / 4 * deviation
-        return cls(np.stack([mean - reach, mean + reach]), **chosen.to_dict())
+        reach = settings.reach / 4 * deviation
+        return {"borders": np.stack([mean - reach, mean + reach])}
 
     @cached_property
     def layout(self) -> Layout:

@@ -12,8 +12,8 @@ from safetensors.numpy import save_file
 
 from safle.cli.main import run
 from safle.encoders import Encoder, load_encoder
-from safle.encoders.encoder_file import encoder_header, restore_encoder
-from safle.encoders.source import check_source
+from safle.encoders.base import encoder_header, restore_encoder
+from safle.encoders.features import check_source
 from safle.errors import EncoderMismatch, SettingsError, SourceMismatch, WireError
 from safle.model import Model, load_model
 from safle.solver import solve

@@ -10,8 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from safle.encoders import EmbeddingEncoder, LinearEncoder
-from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Layout
+from safle.encoders.codes import CodeSpace, Layout
 from safle.errors import InvariantError, SafleError
 from safle.statistics import Statistics, count, triangle
 from safle.statistics.gram import Triangle

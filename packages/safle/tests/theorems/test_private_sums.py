@@ -95,7 +95,7 @@ def test_more_samples_than_declared_are_noticed_in_the_sum():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_statistics_by_class_travel_the_same_way(kind):
-    if "by_class" not in kind_named(kind).declared({}):
+    if "by_class" not in kind_named(kind).settings_type.declared():
         pytest.skip("counts nothing by class")
     encoder = make_encoder(FixedCalibration(3), kind, by_class=True)
     generator = np.random.default_rng(5)

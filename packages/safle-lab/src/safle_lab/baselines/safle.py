@@ -114,7 +114,11 @@ def encoder_of(calibration: Calibration, settings: Settings, task: Task) -> Enco
 def _chosen(kind: type[Encoder], settings: Coding, seed: int) -> dict[str, Any]:
     """What of the method's settings the kind has; "auto" is left to its default."""
     given = {"seed": seed, **structs.asdict(settings)}
-    return {name: given[name] for name in kind.declared({}) if given.get(name, "auto") != "auto"}
+    return {
+        name: given[name]
+        for name in kind.settings_type.declared()
+        if given.get(name, "auto") != "auto"
+    }
 
 
 def counted(task: Task, encoder: Encoder) -> tuple[Statistics, float]:

@@ -4,12 +4,12 @@ The defaults are those of features files; digits.toml says what differs for the 
 digits, and a user's file what differs from either.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from safle import BinaryOverlap, Integer, OneHot
+from safle import encoders
 from safle.demo import POOLED
 from safle_lab.baselines import METHODS
 from safle_lab.experiments.cells import Cell
@@ -27,11 +27,6 @@ DESCRIBED = tuple(name for name, method in METHODS.items() if method.described)
 OURS = ("safle", "safle-smallest", "safle-default")
 PROTOCOL = {"rounds": 200, "participation": 0.1, "epochs": 5, "batch": 50}
 """Published with FedNTD for CIFAR-10, whose kinds of partition table 1 has."""
-BUCKETINGS: dict[str, Callable[[int], Integer | OneHot | BinaryOverlap]] = {
-    "integer": Integer,
-    "one-hot": OneHot,
-    "binary-overlap": BinaryOverlap,
-}
 MANY_CLASSES = ("alpha=0.1", "alpha=0.01", "shards=10", "shards=5")
 """The paper's scenarios of CIFAR-100 and Tiny-ImageNet."""
 
@@ -83,7 +78,7 @@ class Bucketing(Experiment, frozen=True):
 
     def group_size(self, strategy: str, buckets: int, feature_dim: int) -> int:
         """The largest group that stays within the columns; at least 1."""
-        bucketing = BUCKETINGS[strategy](buckets)
+        bucketing = encoders.Bucketing(strategy, buckets)
         digits = feature_dim * bucketing.functions
         sizes = range(1, min(self.largest_group, digits) + 1)
         fitting = (s for s in sizes if -(-digits // s) * bucketing.radix**s <= self.columns)

@@ -141,7 +141,7 @@ def _implied_kind(kind: str, options: dict[str, Any]) -> str:
 
 def _by_class(kind: str, settings: dict[str, Any], features: int, declared: int) -> dict[str, bool]:
     """Whether classes are counted apart, where the options say how many there are."""
-    setting = kind_named(kind).declared(settings).get("by_class")
+    setting = kind_named(kind).settings_type.declared().get("by_class")
     if setting is None or setting.default is not None or "by_class" in settings:
         return {}
     context = get_current_context()
@@ -158,7 +158,7 @@ def _units(
     options: dict[str, Any],
 ) -> int:
     """As many random features as --megabytes allow, found by rehearsals."""
-    if "units" not in kind_named(kind).declared(settings):
+    if "units" not in kind_named(kind).settings_type.declared():
         raise click.UsageError(f"--megabytes does not apply to a {kind} encoder; leave it out")
     session.note("rehearsing what a client would send ...")
     most = make_encoder(calibration, kind, **settings).settings.to_dict()["units"]

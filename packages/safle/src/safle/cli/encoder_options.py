@@ -11,9 +11,9 @@ import rich_click as click
 from safle.basics.settings import Setting
 from safle.cli import options as opt
 from safle.encoders.calibration import Calibration, DeclaredMoments, DeclaredRange, PublicSample
+from safle.encoders.features import check_source
 from safle.encoders.registry import DEFAULT_KIND, kind_named, kinds
 from safle.encoders.schema import Schema
-from safle.encoders.source import check_source
 from safle.errors import TableError
 from safle.tables import open_table, read_moments, read_ranges
 from safle.wire import read_histogram
@@ -38,7 +38,7 @@ def given_settings(kind: str, options: dict[str, Any]) -> dict[str, Any]:
     # A program may register a kind after the command has its options.
     given = {name: options[name] for name in _settings() if options.get(name) is not None}
     for name in given:
-        if name not in kind_named(kind).declared(given):
+        if name not in kind_named(kind).settings_type.declared():
             flag = name.replace("_", "-")
             raise click.UsageError(f"--{flag} does not apply to a {kind} encoder; leave it out")
     return given

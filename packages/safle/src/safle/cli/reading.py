@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from safle.cli.session import Advance
 from safle.encoders import Encoder
-from safle.encoders.features import ClassName
+from safle.encoders.features import ClassName, check_source
 from safle.encoders.histogram import Grid
-from safle.encoders.source import check_source
 from safle.errors import InvalidInput, TableError
 from safle.tables import Table, open_table, read_ranges
 from safle.tables.labels import parse_labels

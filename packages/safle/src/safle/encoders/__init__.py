@@ -5,19 +5,18 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.encoders.base import Encoder
+    from safle.encoders.base import Encoder, load_encoder
     from safle.encoders.codes import Codes
-    from safle.encoders.embedding import EmbeddingEncoder
-    from safle.encoders.encoder_file import load_encoder
-    from safle.encoders.features import as_features
+    from safle.encoders.embedding import Bucketing, EmbeddingEncoder
+    from safle.encoders.features import as_features, check_source
     from safle.encoders.linear import LinearEncoder
     from safle.encoders.random_features import RandomFeatureEncoder, suits_by_class
     from safle.encoders.registry import DEFAULT_KIND, kinds, make_encoder, read_settings
-    from safle.encoders.source import check_source
     from safle.encoders.table import TableEncoder
 
 __all__ = [
     "DEFAULT_KIND",
+    "Bucketing",
     "Codes",
     "EmbeddingEncoder",
     "Encoder",

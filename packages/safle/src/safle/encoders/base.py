@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -14,21 +15,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle.basics import atomic
-from safle.basics.settings import Setting
-from safle.basics.tensors import Arrays, write_tensors
+from safle.basics.places import naming, read_capped
+from safle.basics.tensors import (
+    Arrays,
+    read_header,
+    read_tensors,
+    refusing_malformed,
+    write_tensors,
+)
 from safle.encoders.calibration import Calibration
-from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Codes, Layout
-from safle.encoders.encoder_file import encoder_arrays, encoder_header, read_encoder
-from safle.encoders.features import ClassName, as_class_names, as_features, as_names
+from safle.encoders.codes import Codes, CodeSpace, Layout
+from safle.encoders.features import ClassName, as_class_names, as_features, as_names, as_source
 from safle.encoders.frames import arrange_frame
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
 from safle.encoders.outside import Ranges, as_ranges
-from safle.encoders.registry import register
+from safle.encoders.registry import Settings, kind_named, register
 from safle.encoders.schema import Schema
-from safle.encoders.settings import Settings
-from safle.encoders.source import as_source
-from safle.errors import SettingsError
+from safle.errors import SettingsError, WireError
+
+FORMAT = "safle-encoder-4"
+MAX_FILE_BYTES = 1 << 28
+"""An encoder holds thresholds, not data: anything larger is not one."""
 
 
 class Encoder(ABC):
@@ -74,16 +81,12 @@ class Encoder(ABC):
         self.settings = self.settings_type.of(settings)
         for name, value in self.settings.to_dict().items():
             if value is None:
-                expected = {int: "an integer", bool: "True or False", str: "text"}
-                raise SettingsError(
-                    f"{name} is None; expected {expected[self.settings.declared()[name].type]}: "
-                    "only 'calibrated' chooses it"
-                )
+                raise SettingsError(f"{name} is None; expected a value: only 'calibrated' chooses")
 
     @classmethod
     @abstractmethod
-    def _calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
-        """What `calibrated` gives, without the names, classes and ranges of the features."""
+    def measure(cls, calibration: Calibration, settings: Any) -> dict[str, Any]:
+        """What the constructor takes beside ``settings``, from the features' distribution."""
 
     @classmethod
     def calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
@@ -93,7 +96,8 @@ class Encoder(ABC):
         them too. ``settings`` are the fields of `settings_type`; what is None or left out is
         chosen.
         """
-        encoder = cls._calibrated(calibration, **settings)
+        chosen = cls.settings_type.of(settings).choose(calibration)
+        encoder = cls(**cls.measure(calibration, chosen), **chosen.to_dict())
         encoder = encoder.with_names(getattr(calibration, "names", ()))
         ranges: Ranges | None = getattr(calibration, "ranges", None)
         if encoder.schema is None and encoder.feature_names and ranges is not None:
@@ -122,19 +126,8 @@ class Encoder(ABC):
         (samples, feature_dim); for rehearsals, where there are no features yet.
         """
 
-    @classmethod
-    def declared(cls, given: Mapping[str, Any]) -> dict[str, Setting]:  # noqa: ARG003
-        """The settings that apply beside those that are ``given``, by name."""
-        return cls.settings_type.declared()
-
-    @classmethod
-    def draw(cls, calibration: Calibration, generator: np.random.Generator) -> Self:
-        """A small encoder with settings at random: for tests."""
-        drawn = cls.settings_type.draw(generator, calibration.feature_dim)
-        return cls.calibrated(calibration, **drawn.to_dict())
-
     def header(self) -> dict[str, Any]:
-        """Everything but the arrays, as JSON."""
+        """What the file says of this kind beside its arrays, in plain values."""
         return self.settings.to_dict()
 
     @classmethod
@@ -255,13 +248,69 @@ class Encoder(ABC):
 
     def to_bytes(self) -> bytes:
         """The encoder as a safetensors file."""
-        return write_tensors(encoder_header(self), encoder_arrays(self))
+        return write_tensors(encoder_header(self), self.arrays())
 
     @staticmethod
     def from_bytes(data: bytes) -> Encoder:
         """The inverse of `to_bytes`, for every kind; nothing in ``data`` is executed."""
-        return read_encoder(data)
+        if len(data) > MAX_FILE_BYTES:
+            raise WireError(f"{len(data)} bytes; an encoder file has at most {MAX_FILE_BYTES}")
+        return restore_encoder(*read_tensors(data))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the encoder file, atomically."""
         atomic.write_bytes(path, self.to_bytes())
+
+
+def encoder_header(encoder: Encoder) -> str:
+    """All but the arrays as canonical JSON; without source, names, ... where there are none.
+
+    The layout follows from the rest. It is there so that another version of safle, in which
+    it follows differently, refuses the encoder instead of misreading statistics.
+    """
+    content: dict[str, Any] = {
+        "format": FORMAT,
+        "kind": encoder.kind,
+        "settings": encoder.header(),
+        "layout": encoder.layout.to_json(),
+    }
+    content |= {"source": encoder.source} if encoder.source else {}
+    content |= {"features": [*encoder.feature_names]} if encoder.feature_names else {}
+    content |= {"classes": [*encoder.classes]} if encoder.classes else {}
+    # A schema says its own.
+    if encoder.ranges is not None and encoder.schema is None:
+        content["ranges"] = [end.tolist() for end in encoder.ranges]
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+
+def restore_encoder(header: str, arrays: Arrays) -> Encoder:
+    """An encoder from its header and arrays; `WireError` if they do not make one."""
+    with refusing_malformed("encoder"):
+        content = read_header(header, FORMAT, "a safle encoder")
+        for name, array in arrays.items():
+            if array.dtype != np.float64 or not np.isfinite(array).all():
+                raise WireError(f"encoder array {name!r} is not finite float64")
+        encoder = kind_named(content["kind"]).restore(content["settings"], arrays)
+        encoder = encoder.with_source(content.get("source", ""))
+        encoder = encoder.with_names(content.get("features", ()))
+        encoder = encoder.with_classes(content.get("classes", ()))
+        if "ranges" in content:
+            low, high = content["ranges"]
+            encoder = encoder.with_ranges(low, high)
+    # Two texts of one header would be two identities of one encoder.
+    if encoder_header(encoder) != header:
+        raise WireError("the header is not as this safle writes it: make the encoder again")
+    return encoder
+
+
+def load_encoder(path: str | os.PathLike[str]) -> Encoder:
+    """Read an encoder file; nothing in it is executed.
+
+    Examples
+    --------
+    >>> load_encoder("nowhere.safetensors")
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.safetensors'
+    """
+    with naming(path):
+        return Encoder.from_bytes(read_capped(path, MAX_FILE_BYTES, "an encoder file"))

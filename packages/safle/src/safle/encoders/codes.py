@@ -1,4 +1,4 @@
-"""Codes: what an encoder makes of features, and the layout of the space they live in.
+"""Codes: what an encoder makes of features, and the space they live in.
 
 A sample is one symbol per expert (``idx_j``) and a vector of fixed-point integers for
 linear parts. Its one-hot image ``Phi(x)`` has a column for every symbol of every
@@ -7,16 +7,18 @@ expert, then a column for every dense integer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, groupby, repeat
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.errors import SettingsError
+from safle.basics.settings import as_settings
+from safle.errors import EncoderMismatch, SettingsError
 
 MAX_TABLE_SIZE = 65_536
 MAX_EMBEDDING_DIM = 1 << 26
@@ -30,8 +32,6 @@ Norm = tuple[int, int, int]
 MOST_NORM = 1 << 32
 WIDEST: Limits = (-DENSE_LIMIT, DENSE_LIMIT)
 NOWHERE = (0, 0)
-_LAYOUT_KEYS = {"tables", "dense", "limits"}
-_LAYOUT_EXTRAS = {"norms", "by_class", "units"}
 
 
 @dataclass(frozen=True)
@@ -238,61 +238,71 @@ class Layout:
 
     @staticmethod
     def from_json(data: Any, *, most: int = MAX_EXPERTS) -> Layout:
-        """Read `to_json` back; sizes are checked before anything is expanded.
-
-        ``most`` experts, and dense columns, are allowed.
-        """
-        if not isinstance(data, dict) or {*data} - _LAYOUT_EXTRAS != _LAYOUT_KEYS:
-            raise SettingsError(
-                "a layout needs exactly: tables, dense, limits, and maybe norms, by_class and units"
-            )
-        norms, by_class = data.get("norms", []), data.get("by_class", [*NOWHERE])
-        units = data.get("units", 0)
-        if not isinstance(norms, list) or not all(_are_integers(norm, 3) for norm in norms):
-            raise SettingsError("the norms of a layout must be [first, last, most], in integers")
-        if not _is_pair(by_class):
-            raise SettingsError("by_class of a layout must be [first, after], in integers")
-        if not _is_integer(units):
-            raise SettingsError("units of a layout must be an integer")
+        """Read `to_json` back; at most ``most`` experts, or dense columns, are expanded."""
+        found = as_settings(_LayoutFile, data, where="layout: ")
         return Layout(
-            _expand(data["tables"], _is_integer, most),
-            _expand(data["dense"], _is_integer, most),
-            _expand(data["limits"], _is_pair, most),
-            tuple((first, last, most) for first, last, most in norms),
-            (by_class[0], by_class[1]),
-            units,
+            _expand(found.tables, most),
+            _expand(found.dense, most),
+            _expand(found.limits, most),
+            tuple(found.norms),
+            found.by_class,
+            found.units,
         )
+
+
+class _LayoutFile(msgspec.Struct, forbid_unknown_fields=True):
+    """What `Layout.to_json` gives: values with how many columns in a row have them."""
+
+    tables: list[tuple[int, int]]
+    dense: list[tuple[int, int]]
+    limits: list[tuple[Limits, int]]
+    norms: list[Norm] = []
+    by_class: tuple[int, int] = NOWHERE
+    units: int = 0
 
 
 def _runs(values: Iterable[Any]) -> list[list[Any]]:
     return [[value, len([*run])] for value, run in groupby(values)]
 
 
-def _is_integer(value: Any) -> bool:
-    return type(value) is int
-
-
-def _are_integers(value: Any, count: int) -> bool:
-    return type(value) is list and len(value) == count and all(map(_is_integer, value))
-
-
-def _is_pair(value: Any) -> bool:
-    return _are_integers(value, 2)
-
-
-def _expand(runs: Any, valid: Callable[[Any], bool], most: int) -> tuple[Any, ...]:
-    if not isinstance(runs, list):
-        raise SettingsError("layout runs must be a list")
+def _expand(runs: Sequence[tuple[Any, int]], most: int) -> tuple[Any, ...]:
     total = 0
-    for run in runs:
-        if not (isinstance(run, list) and len(run) == 2 and valid(run[0]) and _is_integer(run[1])):
-            raise SettingsError("a layout run must be [value, count], in integers")
-        if run[1] < 1:
+    for _, count in runs:
+        if count < 1:
             raise SettingsError("layout runs must be positive")
-        total += run[1]
+        total += count
         if total > most:
             raise SettingsError(f"a layout of more than {most} experts or dense columns")
-    # One pair for all columns of a run: a copy for each would take 56 bytes a column.
-    values = [tuple(value) if isinstance(value, list) else value for value, _ in runs]
-    counts = [count for _, count in runs]
-    return tuple(chain.from_iterable(map(repeat, values, counts)))
+    return tuple(chain.from_iterable(repeat(value, count) for value, count in runs))
+
+
+@dataclass(frozen=True)
+class CodeSpace:
+    """What two values must share to be added: the encoder's fingerprint and its layout.
+
+    Examples
+    --------
+    >>> space = CodeSpace("0" * 64, Layout((4, 4)))
+    >>> space.require(CodeSpace("1" * 64, Layout((4, 4))))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    safle.errors.EncoderMismatch: counted with encoder 111111111111…, this federation uses ...
+    """
+
+    fingerprint: str
+    layout: Layout
+
+    def require(self, found: CodeSpace) -> None:
+        """Raise `EncoderMismatch` unless ``found`` is this space."""
+        self.require_encoder(found.fingerprint, same_layout=found.layout == self.layout)
+
+    def require_encoder(self, fingerprint: str, *, same_layout: bool) -> None:
+        """Raise `EncoderMismatch` unless a fingerprint is this space's, and its layout too."""
+        if fingerprint != self.fingerprint:
+            raise EncoderMismatch(
+                f"counted with encoder {fingerprint[:12]}…, this federation uses "
+                f"{self.fingerprint[:12]}…; take the federation's encoder file and count again"
+            )
+        if not same_layout:
+            raise EncoderMismatch(
+                f"claims encoder {fingerprint[:12]}… but has another layout of codes"
+            )

@@ -10,32 +10,27 @@ are an expert, the last one smaller if need be. Expert j's symbol is ``g_1 + g_2
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from safle._native import Kernel
 from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
-from safle.encoders.bucketing import (
-    EXCEEDS,
-    LEVEL,
-    MAX_BUCKETS,
-    STRATEGIES,
-    BinaryOverlap,
-    Bucketing,
-    make_bucketing,
-)
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import MAX_EMBEDDING_DIM, MAX_TABLE_SIZE, Codes, Layout
 from safle.encoders.operations import Expressed, Operations, T
-from safle.encoders.settings import MOST_SEED, Settings, setting
+from safle.encoders.registry import MOST_SEED, Settings, about
 from safle.encoders.shuffle import permutation
 from safle.errors import SettingsError
 
+MAX_BUCKETS = 65_536
+LEVEL, EQUALS, EXCEEDS = 0, 1, 2
+"""What a digit is of its feature's level; the kernel knows them by these numbers."""
 DEFAULT_BUCKETS = 8
 DEFAULT_EMBEDDING_DIM = 12_288
 DEFAULT_GROUP_LIMIT = 6
@@ -60,44 +55,82 @@ _encode_rows = Kernel(
 
 
 @dataclass(frozen=True)
-class EmbeddingSettings(Settings):
+class Bucketing:
+    """One feature value -> L = ``functions`` digits in {0..k-1}, k = ``radix``.
+
+    The *level* of a value is the number of its feature's thresholds below it. A digit is the
+    level itself (``integer``), "is the level l?" (``one-hot``) or "is the level above l?"
+    (``binary-overlap``, a thermometer: nearby values share most bits).
+
+    Examples
+    --------
+    >>> Bucketing("integer", 8).radix, Bucketing("binary-overlap", 8).functions
+    (8, 8)
+    """
+
+    name: str
+    buckets: int
+
+    def __post_init__(self) -> None:
+        if self.buckets < self.least:
+            raise SettingsError(
+                f"{self.name} bucketing got {self.buckets} buckets; "
+                f"expected {self.least}..{MAX_BUCKETS}"
+            )
+
+    @property
+    def rule(self) -> int:
+        """What a digit is of the level."""
+        return {"integer": LEVEL, "one-hot": EQUALS, "binary-overlap": EXCEEDS}[self.name]
+
+    @property
+    def least(self) -> int:
+        """Fewest buckets that still tell two values apart."""
+        return 1 if self.rule == EXCEEDS else 2
+
+    @property
+    def functions(self) -> int:
+        """L, the digits a feature gives."""
+        return 1 if self.rule == LEVEL else self.buckets
+
+    @property
+    def radix(self) -> int:
+        """k, the values a digit takes."""
+        return self.buckets if self.rule == LEVEL else 2
+
+    @property
+    def threshold_count(self) -> int:
+        return self.buckets if self.rule == EXCEEDS else self.buckets - 1
+
+
+_BUCKETS = about(
+    "Buckets per feature.", least=1, most=MAX_BUCKETS, chosen="8, fewer for many features"
+)
+_GROUP_SIZE = about(
+    "Digits per expert.", least=1, chosen="the largest up to 6 with about 12,000 columns"
+)
+_SEED = about("Chooses the permutation of digits.", least=0, most=MOST_SEED)
+
+
+class EmbeddingSettings(Settings, frozen=True):
     """Settings of an `EmbeddingEncoder`."""
 
-    bucketing: str = setting(
-        BinaryOverlap.name, "How a value becomes digits.", choices=(*STRATEGIES,)
-    )
-    buckets: int | None = setting(
-        None,
-        "Buckets per feature.",
-        least=1,
-        most=MAX_BUCKETS,
-        chosen="8, fewer for many features",
-    )
-    group_size: int | None = setting(
-        None,
-        "Digits per expert.",
-        least=1,
-        chosen="the largest up to 6 with about 12,000 columns",
-    )
-    seed: int = setting(0, "Chooses the permutation of digits.", least=0, most=MOST_SEED)
+    bucketing: Annotated[
+        Literal["integer", "one-hot", "binary-overlap"], about("How a value becomes digits.")
+    ] = "binary-overlap"
+    buckets: Annotated[int, _BUCKETS] | None = None
+    group_size: Annotated[int, _GROUP_SIZE] | None = None
+    seed: Annotated[int, _SEED] = 0
 
     def choose(self, calibration: Calibration) -> Self:
-        dim, buckets, group_size = calibration.feature_dim, self.buckets, self.group_size
-        if buckets is None:
-            # One threshold makes a thermometer, but a single bin tells nothing apart.
-            buckets = max(STRATEGIES[self.bucketing].least, default_buckets(dim))
+        dim = calibration.feature_dim
+        # One threshold makes a thermometer, but a single bin tells nothing apart.
+        least = Bucketing(self.bucketing, MAX_BUCKETS).least
+        buckets = max(least, default_buckets(dim)) if self.buckets is None else self.buckets
+        group_size = self.group_size
         if group_size is None:
-            group_size = default_group_size(dim, make_bucketing(self.bucketing, buckets))
-        return replace(self, buckets=buckets, group_size=group_size)
-
-    @classmethod
-    def draw(cls, generator: np.random.Generator, feature_dim: int) -> Self:
-        name = str(generator.choice([*STRATEGIES]))
-        bucketing = make_bucketing(name, int(generator.integers(2, 6)))
-        digits = feature_dim * bucketing.functions
-        most = min(digits, 8 if bucketing.radix == 2 else 4)
-        size, seed = int(generator.integers(1, most + 1)), int(generator.integers(1 << 63))
-        return cls(name, bucketing.buckets, size, seed)
+            group_size = default_group_size(dim, Bucketing(self.bucketing, buckets))
+        return msgspec.structs.replace(self, buckets=buckets, group_size=group_size)
 
 
 class EmbeddingEncoder(Encoder):
@@ -123,17 +156,16 @@ class EmbeddingEncoder(Encoder):
     def __init__(self, thresholds: NDArray[np.float64], **settings: Any) -> None:
         super().__init__(**settings)
         self.thresholds = np.array(thresholds, np.float64, order="C")
-        self.bucketing = make_bucketing(self.settings.bucketing, int(self.settings.buckets or 0))
+        self.bucketing = Bucketing(self.settings.bucketing, int(self.settings.buckets or 0))
         self.group_size = int(self.settings.group_size or 0)
         _check_thresholds(self.thresholds, self.bucketing)
         self.feature_dim = int(self.thresholds.shape[1])
         _check_sizes(self.feature_dim, self.bucketing, self.group_size)
 
     @classmethod
-    def _calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
-        chosen = cls.settings_type.of(settings).choose(calibration)
-        bucketing = make_bucketing(chosen.bucketing, int(chosen.buckets or 0))
-        return cls(calibration.thresholds(bucketing.threshold_count), **chosen.to_dict())
+    def measure(cls, calibration: Calibration, settings: EmbeddingSettings) -> dict[str, Any]:
+        bucketing = Bucketing(settings.bucketing, int(settings.buckets or 0))
+        return {"thresholds": calibration.thresholds(bucketing.threshold_count)}
 
     @property
     def _digit_count(self) -> int:

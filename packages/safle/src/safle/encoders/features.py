@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.errors import InvalidInput, SettingsError, TableError
+from safle.errors import InvalidInput, SettingsError, SourceMismatch, TableError
 
 ClassName = int | str
 MOST_WEIGHT = 1_000_000
 """Most times that one sample is counted: more is a mistake, or takes too long."""
 LONGEST_NAME = 200
+LONGEST_SOURCE = 1000
 ADVICE = (
     "; leave them out with --ignore NAME (ignore= in Python), but for the column of labels, which "
     "is named with --label-column NAME (label_column=)"
@@ -209,3 +211,60 @@ def find_places(
         raise TableError(f"{where}: {told}; {end}")
     places = {name: place for place, name in enumerate(found)}
     return [places[name] for name in wanted]
+
+
+def as_source(source: object) -> str:
+    """What makes features (a backbone, its weights, preprocessing): one line of text.
+
+    Two encoders with the same thresholds for different backbones are different encoders. The core
+    does not interpret a source: it only compares two texts.
+    """
+    if not isinstance(source, str) or len(source) > LONGEST_SOURCE or not source.isprintable():
+        raise SettingsError(
+            f"the source of features is {str(source)[:80]!r}; expected one line of text with at "
+            f"most {LONGEST_SOURCE} characters"
+        )
+    return source
+
+
+def check_source(expected: str, found: str, *, where: str, trusted: bool = False) -> None:
+    """Raise `SourceMismatch` unless features fit the encoder that is to encode them.
+
+    Parameters
+    ----------
+    expected : the encoder's source, empty if it was made without one
+    found : the features' source, empty if their file does not name one
+    where : name of the features' file, for the message
+    trusted : accept features if one of the two is empty; two sources that differ are refused
+
+    Examples
+    --------
+    >>> check_source("network a", "network b", where="features")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    safle.errors.SourceMismatch: features: made by [network b], but the encoder is for ...
+    """
+    if expected == found:
+        return
+    if expected and found:
+        raise SourceMismatch(
+            f"{where}: made by [{shortened(found)}], but the encoder is for "
+            f"[{shortened(expected)}]; use the same backbone, weights and preprocessing at every "
+            "client"
+        )
+    if trusted:
+        return
+    if found:
+        raise SourceMismatch(
+            f"{where}: made by [{shortened(found)}], but the encoder is for [no named source]: "
+            "other clients could use another backbone unnoticed; make the encoder with "
+            "--features-source FILE, or pass --trust-features"
+        )
+    raise SourceMismatch(
+        f"{where}: made by [no named source], but the encoder is for [{shortened(expected)}]; "
+        "make them with 'safle features', or pass --trust-features if this source made them"
+    )
+
+
+def shortened(source: str) -> str:
+    """The source with its digests cut to 12 digits, for messages."""
+    return re.sub(r"([0-9a-f]{12})[0-9a-f]{52}", r"\1…", source)

@@ -14,9 +14,8 @@ together no longer than M.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,15 +26,22 @@ from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import DENSE_LIMIT, NOWHERE, WIDEST, Codes, Layout, Norm
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
-from safle.encoders.settings import Settings, setting
+from safle.encoders.registry import Settings, about
 from safle.errors import SettingsError
 
 Vector = NDArray[np.float64]
-TRANSFORMS = ("none", "square-root")
 QUANTILES = 255
 """Points of a feature's distribution that the moments of a transformed one are taken from."""
-MOST_CLIP = 1 << 20
 BY_CLASS = "Count the gram of the linear columns for each class, which the quadratic head needs."
+ByClass = Annotated[bool, about(BY_CLASS)]
+TRANSFORM = "Applied to features before they are standardised."
+Transform = Annotated[Literal["none", "square-root"], about(TRANSFORM)]
+FRACTION_BITS = about("Bits behind the binary point of linear codes.", least=0, most=12)
+_NORM_CLIP = about(
+    "Deviations beyond which a sample, all its features together, is shortened; 0: never.",
+    least=0,
+    most=1 << 20,
+)
 _NANOSECONDS = 1.5
 """Nanoseconds that one feature takes, about."""
 _fix = Kernel(
@@ -53,23 +59,13 @@ _fix = Kernel(
 )
 
 
-@dataclass(frozen=True)
-class LinearSettings(Settings):
+class LinearSettings(Settings, frozen=True):
     """Settings of a `LinearEncoder`."""
 
-    fraction_bits: int = setting(
-        8, "Bits behind the binary point of linear codes.", least=0, most=12
-    )
-    transform: str | None = setting(
-        "none", "Applied to features before they are standardised.", choices=TRANSFORMS
-    )
-    norm_clip: int = setting(
-        0,
-        "Deviations beyond which a sample, all its features together, is shortened; 0: never.",
-        least=0,
-        most=MOST_CLIP,
-    )
-    by_class: bool | None = setting(False, BY_CLASS)
+    fraction_bits: Annotated[int, FRACTION_BITS] = 8
+    transform: Transform | None = "none"
+    norm_clip: Annotated[int, _NORM_CLIP] = 0
+    by_class: ByClass | None = False
 
 
 class LinearEncoder(Encoder):
@@ -110,10 +106,9 @@ class LinearEncoder(Encoder):
         self.feature_dim = len(self.mean)
 
     @classmethod
-    def _calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
-        chosen = cls.settings_type.of(settings).choose(calibration)
-        moments = transformed_moments(calibration, str(chosen.transform))
-        return cls(*moments, **chosen.to_dict())
+    def measure(cls, calibration: Calibration, settings: LinearSettings) -> dict[str, Any]:
+        mean, deviation = transformed_moments(calibration, str(settings.transform))
+        return {"mean": mean, "deviation": deviation}
 
     @classmethod
     def publishable(cls, calibration: Calibration, **settings: Any) -> Self:

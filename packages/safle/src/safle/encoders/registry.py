@@ -1,14 +1,19 @@
-"""The registry of kinds: every class of encoder by its name, and the verb that makes one.
+"""The kinds of encoders: what their settings are, every kind by its name, and how one is made.
 
 A kind registers itself when its module is imported (see `Encoder.__init_subclass__`); our own are
-imported when they are asked for.
+imported when they are asked for. Everything that lets people choose (the command line, the
+estimator, Flower's run configuration) reads the fields of a kind's settings.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
+
+from safle.basics.settings import Setting, as_settings, describe
 from safle.basics.texts import refuse_type
 from safle.errors import SettingsError
 
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_KIND = "random-features"
 """The strongest head of one round: see docs/heads.md."""
+MOST_SEED = (1 << 63) - 1
 
 _OWN = {
     "random-features": "safle.encoders.random_features",
@@ -27,6 +33,39 @@ _OWN = {
 }
 """Kind -> its module."""
 _kinds: dict[str, type[Encoder]] = {}
+
+
+def about(
+    help: str,  # noqa: A002
+    *,
+    least: int | None = None,
+    most: int | None = None,
+    chosen: str = "",
+) -> msgspec.Meta:
+    """What a field of `Settings` is for, its limits, and how it is chosen where it is None."""
+    return msgspec.Meta(ge=least, le=most, description=help, extra={"chosen": chosen})
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The settings of a kind; a subclass has a field for each, annotated with `about`."""
+
+    @classmethod
+    def declared(cls) -> dict[str, Setting]:
+        """The fields by name."""
+        return describe(cls)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], *, texts: bool = False) -> Self:
+        """Settings by name; with ``texts``, texts that say numbers are taken for them."""
+        return as_settings(cls, given, texts=texts)
+
+    def choose(self, calibration: Calibration) -> Self:  # noqa: ARG002
+        """The settings with a value for every None, as it suits the features."""
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings by name, in plain values."""
+        return msgspec.structs.asdict(self)
 
 
 def register(kind: type[Encoder]) -> None:
@@ -39,7 +78,7 @@ def kinds() -> dict[str, type[Encoder]]:
 
     Examples
     --------
-    >>> from safle.encoders.registry import kinds
+    >>> from safle.encoders import kinds
     >>> [*kinds()][:4]
     ['random-features', 'embedding', 'linear', 'table']
     """
@@ -59,12 +98,9 @@ def kind_named(name: Any) -> type[Encoder]:
 
 
 def setting_names() -> list[str]:
-    """The settings of all kinds, each once.
-
-    >>> {"units", "seed", "group_size"} <= {*setting_names()}
-    True
-    """
-    return [*dict.fromkeys(name for kind in kinds().values() for name in kind.declared({}))]
+    """The settings of all kinds, each once."""
+    declared = [kind.settings_type.declared() for kind in kinds().values()]
+    return [*dict.fromkeys(name for settings in declared for name in settings)]
 
 
 def make_encoder(calibration: Calibration, kind: str = DEFAULT_KIND, **settings: Any) -> Encoder:
@@ -94,7 +130,7 @@ def read_settings(kind: str, text: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from safle.encoders.registry import read_settings
+    >>> from safle.encoders import read_settings
     >>> read_settings("embedding", "buckets=4 group-size=2")
     {'buckets': 4, 'group_size': 2}
     """

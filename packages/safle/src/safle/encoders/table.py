@@ -14,10 +14,11 @@ of the sum's deviation: B is the sum of the eight bytes of the SplitMix64 output
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,56 +27,48 @@ from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import MAX_EXPERTS, Layout
 from safle.encoders.linear import (
-    BY_CLASS,
-    TRANSFORMS,
+    ByClass,
     LinearEncoder,
     LinearSettings,
+    Transform,
     restored,
     transformed_moments,
 )
 from safle.encoders.operations import Expressed, Operations, T
-from safle.encoders.random_features import (
-    MOST_TERMS,
-    RandomFeatureSettings,
-    Units,
-)
+from safle.encoders.random_features import MOST_TERMS, UNITS, RandomFeatureSettings, Units
+from safle.encoders.registry import about
 from safle.encoders.schema import Schema
-from safle.encoders.settings import setting
 from safle.errors import SettingsError
 
 LARGEST = float(np.finfo(np.float64).max)
 """No threshold is crossed at the one, every one at the other: ``-LARGEST < x <= LARGEST``."""
 UNITS_PER_INPUT, MOST_UNITS, TERMS = 64, 256, 3
+_UNITS = about(UNITS, least=1, most=MAX_EXPERTS, chosen="64 per number or level, at most 256")
+_TERMS = about(
+    "Numbers or levels that a unit adds.",
+    least=1,
+    most=MOST_TERMS,
+    chosen="3, or as many as there are",
+)
 
 
-@dataclass(frozen=True)
-class TableSettings(RandomFeatureSettings):
+class TableSettings(RandomFeatureSettings, frozen=True):
     """Settings of a `TableEncoder`."""
 
-    units: int | None = setting(
-        None,
-        "Random features: columns that bend the linear model.",
-        least=1,
-        most=MAX_EXPERTS,
-        chosen="64 per number or level, at most 256",
-    )
-    terms: int | None = setting(
-        None,
-        "Numbers or levels that a unit adds.",
-        least=1,
-        most=MOST_TERMS,
-        chosen="3, or as many as there are",
-    )
-    transform: str | None = setting(
-        "none", "Applied to features before they are standardised.", choices=TRANSFORMS
-    )
+    units: Annotated[int, _UNITS] | None = None
+    terms: Annotated[int, _TERMS] | None = None
+    transform: Transform | None = "none"
     # Nobody tried what it is worth beside symbols.
-    by_class: bool | None = setting(False, BY_CLASS)
+    by_class: ByClass | None = False
 
-    def suit(self, inputs: int) -> Self:
-        """The settings with a value for every None, for so many numbers and levels."""
-        units, terms = min(UNITS_PER_INPUT * inputs, MOST_UNITS), min(TERMS, inputs)
-        return replace(self, units=self.units or units, terms=self.terms or terms)
+    def choose(self, calibration: Calibration) -> Self:
+        schema: Schema | None = getattr(calibration, "schema", None)
+        # A category has an input for each of its levels.
+        levels = [1] * calibration.feature_dim
+        if schema is not None:
+            levels = [len(column.levels) or 1 for column in schema.columns]
+        units, terms = min(UNITS_PER_INPUT * sum(levels), MOST_UNITS), min(TERMS, sum(levels))
+        return msgspec.structs.replace(self, units=self.units or units, terms=self.terms or terms)
 
 
 class TableEncoder(Encoder):
@@ -130,16 +123,13 @@ class TableEncoder(Encoder):
         self.linear = LinearEncoder(self.mean, self.deviation, **own) if len(self.numbers) else None
 
     @classmethod
-    def _calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
+    def measure(cls, calibration: Calibration, settings: TableSettings) -> dict[str, Any]:
         schema: Schema | None = getattr(calibration, "schema", None)
         numbers = calibration if schema is None else schema.numbers
-        levels = 0 if schema is None else sum(len(column.levels) for column in schema.columns)
-        dim = 0 if numbers is None else numbers.feature_dim
-        chosen = cls.settings_type.of(settings).suit(dim + levels)
-        if numbers is None:
-            return cls(np.empty(0), np.empty(0), schema=schema, **chosen.to_dict())
-        moments = transformed_moments(numbers, str(chosen.transform))
-        return cls(*moments, schema=schema, **chosen.to_dict())
+        mean = deviation = np.empty(0)
+        if numbers is not None:
+            mean, deviation = transformed_moments(numbers, str(settings.transform))
+        return {"mean": mean, "deviation": deviation, "schema": schema}
 
     @cached_property
     def numbers(self) -> NDArray[np.int64]:

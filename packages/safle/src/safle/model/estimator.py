@@ -361,7 +361,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         if kind == AUTO:
             mixed = batch.schema is not None or bool(np.isnan(batch.features).any())
             kind = "table" if mixed else DEFAULT_KIND
-        declared = kind_named(kind).declared(settings).get("by_class")
+        declared = kind_named(kind).settings_type.declared().get("by_class")
         if declared is not None and self.head == "quadratic":
             settings.setdefault("by_class", True)
         elif declared is not None and declared.default is None:

@@ -17,7 +17,7 @@ from safle.basics.tensors import (
     write_tensors,
 )
 from safle.encoders import Encoder
-from safle.encoders.encoder_file import encoder_arrays, encoder_header, restore_encoder
+from safle.encoders.base import encoder_header, restore_encoder
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import WireError
 from safle.model.tables import MOST_BITS, on_grid
@@ -48,9 +48,7 @@ def write_model(model: Model) -> bytes:
         header["privacy"] = model.privacy.to_json()
     if model.temperature is not None:
         header["temperature"] = model.temperature.hex()
-    arrays: Arrays = {
-        f"{_ENCODER_PREFIX}{name}": a for name, a in encoder_arrays(model.encoder).items()
-    }
+    arrays: Arrays = {f"{_ENCODER_PREFIX}{name}": a for name, a in model.encoder.arrays().items()}
     # The file omits the rows of units that solving left out.
     without = len(model.weights) - model.encoder.layout.units
     rows = len(model.weights) if model.weights[without:].any() else without

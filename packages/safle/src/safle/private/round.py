@@ -16,8 +16,7 @@ from msgspec import Meta
 
 from safle.basics.settings import as_settings
 from safle.encoders import Encoder
-from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Layout
+from safle.encoders.codes import CodeSpace, Layout
 from safle.encoders.features import ClassName, as_class_names, as_names
 from safle.encoders.histogram import MAX_SAMPLES, Grid
 from safle.errors import FederationError, SafleError, SettingsError, WireError

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Layout
+from safle.encoders.codes import CodeSpace, Layout
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import CountOverflow, InvariantError

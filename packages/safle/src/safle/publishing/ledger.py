@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from safle.basics.sealed import SealedFile, now
-from safle.encoders.code_space import CodeSpace
+from safle.encoders.codes import CodeSpace
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput, PrivacyBudgetSpent
 from safle.publishing.noise import (

@@ -14,7 +14,7 @@ from typing import Any
 
 from safle.basics.atomic import write_bytes
 from safle.basics.places import BESIDE, StrPath, as_path, find_files, naming
-from safle.encoders.code_space import CodeSpace
+from safle.encoders.codes import CodeSpace
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Grid
 from safle.errors import InvalidInput

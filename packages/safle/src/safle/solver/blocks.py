@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from safle.encoders.code_space import CodeSpace
+from safle.encoders.codes import CodeSpace
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import FLOOR, MARGIN, RidgeCurve, grid_of
 from safle.solver.solution import privacy_of

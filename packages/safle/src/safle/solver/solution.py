@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Layout
+from safle.encoders.codes import CodeSpace, Layout
 from safle.encoders.features import ClassName
 from safle.statistics.noisy import NoisyStatistics, Privacy
 from safle.statistics.value import Sums

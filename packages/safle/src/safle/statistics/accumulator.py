@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from safle.basics.memory import require
 from safle.basics.texts import name_some, require_type
 from safle.encoders import Encoder
-from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Codes
+from safle.encoders.codes import Codes, CodeSpace
 from safle.encoders.features import ClassName, as_class_names, as_labels, as_weights
 from safle.encoders.outside import Outside
 from safle.errors import CountOverflow, InvalidInput, InvariantError

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Layout
+from safle.encoders.codes import CodeSpace, Layout
 from safle.encoders.features import ClassName
 from safle.errors import InvariantError
 from safle.statistics import triangle

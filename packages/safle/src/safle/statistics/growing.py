@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Codes, Layout
+from safle.encoders.codes import Codes, CodeSpace, Layout
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvariantError
 from safle.statistics import counting, triangle

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.memory import require
-from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Layout
+from safle.encoders.codes import CodeSpace, Layout
 from safle.encoders.features import ClassName
 from safle.errors import CountOverflow, InvalidInput, SettingsError
 from safle.statistics import triangle

@@ -15,8 +15,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import Layout
+from safle.encoders.codes import CodeSpace, Layout
 from safle.encoders.features import ClassName
 from safle.statistics import triangle
 from safle.statistics.gram import Gram, Samples

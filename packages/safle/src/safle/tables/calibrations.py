@@ -14,8 +14,8 @@ from safle.basics import atomic
 from safle.basics.places import naming
 from safle.encoders.calibration import DeclaredMoments, DeclaredRange
 from safle.encoders.cells import NotANumber, read_cells
+from safle.encoders.features import as_source
 from safle.encoders.schema import Schema
-from safle.encoders.source import as_source
 from safle.errors import InvalidInput, SettingsError, TableError
 from safle.tables.selection import existing_file
 from safle.tables.sheets import Sheet, read_csv

@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from safetensors.numpy import save_file
 
 from safle.basics.atomic import replacing
-from safle.encoders.features import as_labels
+from safle.encoders.features import as_labels, as_source
 from safle.encoders.schema import LABEL_COLUMN
-from safle.encoders.source import as_source
 from safle.errors import InvalidInput, TableError
 from safle.tables.arrays import SAMPLE_NAMES
 from safle.tables.table import check_features

@@ -9,7 +9,7 @@ from typing import Any
 
 from safle.basics.places import StrPath, as_path
 from safle.basics.settings import as_settings
-from safle.encoders.code_space import CodeSpace
+from safle.encoders.codes import CodeSpace
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvalidInput
 from safle.statistics import Statistics

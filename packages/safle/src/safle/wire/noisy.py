@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from safle.basics.places import StrPath
-from safle.encoders.code_space import CodeSpace
+from safle.encoders.codes import CodeSpace
 from safle.errors import WireError
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.noisy import NoisyStatistics, Privacy, noisy_bytes

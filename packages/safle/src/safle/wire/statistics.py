@@ -15,8 +15,7 @@ import numpy as np
 
 from safle.basics.places import StrPath, naming
 from safle.basics.texts import require_type
-from safle.encoders.code_space import CodeSpace
-from safle.encoders.codes import MAX_EXPERTS, Layout
+from safle.encoders.codes import MAX_EXPERTS, CodeSpace, Layout
 from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.errors import WireError
 from safle.statistics import Accumulator, Statistics, triangle

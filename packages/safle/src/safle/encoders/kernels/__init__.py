@@ -1,1 +1,0 @@
-"""The tight loops of encoding (Numba): plain arrays in, plain arrays out."""
