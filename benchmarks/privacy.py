@@ -29,10 +29,10 @@ from safle.private import (
     PrivateKey,
     PrivateRound,
     Request,
+    StatisticsSpace,
     answer_request,
     declare_round,
     mask,
-    statistics_space,
 )
 from safle.private.vector import Sizes, add_masks
 from safle.statistics import Accumulator
@@ -143,7 +143,7 @@ def _play(
         return count(encoder, dataset.train[parts[at]], dataset.train_labels[parts[at]])
 
     classes = sorted({*dataset.train_labels.tolist()})
-    space = statistics_space(encoder, classes, MOST_SAMPLES)
+    space = StatisticsSpace.of(encoder, classes, MOST_SAMPLES)
     keys = [PrivateKey.new(f"client-{at:03d}") for at in range(clients)]
     holders = [PrivateKey.new(f"keyholder-{at}") for at in range(2)]
     public = [[key.public for key in group] for group in (keys, holders)]

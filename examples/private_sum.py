@@ -16,10 +16,10 @@ from safle.private import (
     Gathering,
     History,
     PrivateKey,
+    StatisticsSpace,
     answer_request,
     declare_round,
     mask,
-    statistics_space,
 )
 
 features, labels = load_digits(return_X_y=True)
@@ -33,7 +33,7 @@ hospitals = [PrivateKey.new(name) for name in ("north", "east", "west")]
 keyholders = [PrivateKey.new(name) for name in ("ministry", "university")]
 private_round = declare_round(
     operator,
-    statistics_space(encoder, range(10), most_total_samples=10_000),
+    StatisticsSpace.of(encoder, range(10), most_total_samples=10_000),
     clients=[key.public for key in hospitals],
     keyholders=[key.public for key in keyholders],
     least=3,

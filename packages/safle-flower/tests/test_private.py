@@ -13,7 +13,7 @@ from flower_support.clients import node_with_airlock, site_app
 from flower_support.serving import RegisteredGrid
 from safle.errors import FederationError
 from safle.model import Model
-from safle.private import statistics_space
+from safle.private import StatisticsSpace
 from safle.site.log import LOG, read_log
 from safle.solver import solve
 from safle.statistics import sum_statistics
@@ -24,7 +24,7 @@ from safle_flower.report import Report
 from safle_flower.server import serve
 from safle_flower.settings import Run
 from support.data_sets import fixed_data
-from support.private_rounds import Cast
+from support.private_rounds import make_parties
 
 DATA = fixed_data("linear", 40)
 PARTS = [DATA.part(np.arange(40) % 4 == at) for at in range(4)]
@@ -33,12 +33,12 @@ PARTS = [DATA.part(np.arange(40) % 4 == at) for at in range(4)]
 @pytest.fixture
 def federation(tmp_path):
     """Everybody's files, a run and the nodes' configurations: clients first, then keyholders."""
-    cast = Cast.of(statistics_space(DATA.encoder, [0, 1, 2], 100), 4, least=3)
+    parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 100), 4, least=3)
     DATA.encoder.save(tmp_path / "encoder.safetensors")
-    cast.operator.public.save(tmp_path / "operator.pub")
-    (tmp_path / "round.private").write_bytes(cast.private_round.data)
+    parties.operator.public.save(tmp_path / "operator.pub")
+    (tmp_path / "round.private").write_bytes(parties.private_round.data)
     nodes = []
-    for at, key in enumerate((*cast.clients, *cast.keyholders)):
+    for at, key in enumerate((*parties.clients, *parties.keyholders)):
         key.save(tmp_path / f"{key.name}.key")
         if at < len(PARTS):
             write_table(tmp_path / f"{key.name}.npz", PARTS[at].features, PARTS[at].labels)
@@ -162,9 +162,9 @@ def test_sites_without_keys_are_named(federation, tmp_path):
 
 def test_a_hospital_may_hold_keys_too(tmp_path, federation):
     run, _ = federation
-    cast = Cast.of(statistics_space(DATA.encoder, [0, 1, 2], 100), 4, least=3)
-    both = replace(cast, keyholders=cast.clients[:2])
-    both = both.again(cast.private_round.space)
+    parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 100), 4, least=3)
+    both = replace(parties, keyholders=parties.clients[:2])
+    both = both.again(parties.private_round.space, least_share=0)
     for key in both.clients:
         (tmp_path / f"{key.name}.key").unlink()
         key.save(tmp_path / f"{key.name}.key")

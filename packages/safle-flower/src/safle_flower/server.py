@@ -111,13 +111,14 @@ def _add_up_privately(
     """Both messages of a private round; the opened sum."""
     operator = PublicKey.load(run.path("operator"))
     private_round = PrivateRound.load(run.path("round").read_bytes(), operator)
-    if type(private_round.space) is not StatisticsSpace:
+    space = private_round.space
+    if not isinstance(space, StatisticsSpace) or space.privacy is not None:
         raise SettingsError(
             "this round is not one of statistics, or opens with noise; name one of exact statistics"
         )
-    if private_round.space.fingerprint != encoder.fingerprint:
+    if space.space.fingerprint != encoder.fingerprint:
         raise EncoderMismatch(
-            f"the round is of encoder {private_round.space.fingerprint[:12]}…, this run's is "
+            f"the round is of encoder {space.space.fingerprint[:12]}…, this run's is "
             f"{encoder.fingerprint[:12]}…: name the round's encoder"
         )
     folder = run.path("store")

@@ -21,10 +21,10 @@ from safle.private import (
     History,
     PrivateKey,
     Request,
-    answer_on_record,
+    StatisticsSpace,
+    answer_request,
     declare_round,
     mask,
-    statistics_space,
 )
 from safle.server import Limits
 from safle.site import LOG, airlock
@@ -131,7 +131,7 @@ class _Sites:
         classes = sorted({*self._labels.tolist()})
         self._round = declare_round(
             operator,
-            statistics_space(self._encoder, classes, max(1, len(self._table))),
+            StatisticsSpace.of(self._encoder, classes, max(1, len(self._table))),
             clients=[self._keys[name].public for name in self.parts],
             keyholders=[self._keys[name].public for name in self.keyholders],
             least=min(LEAST_CLIENTS, max(2, len(self.parts))),
@@ -167,4 +167,4 @@ class _Sites:
         request = Request.from_bytes(asked.files[airlock.REQUEST], self._round)
         key, log = self._keys[name], self._scratch / LOG
         with History(self._scratch / f"{name}.sqlite") as history:
-            return answer_on_record(request, key, history, place=log).to_bytes(key)
+            return answer_request(request, key, history, log=log).to_bytes(key)

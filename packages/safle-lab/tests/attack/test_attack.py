@@ -18,7 +18,7 @@ from safle.server import Contribution
 from safle_lab.attack import attack
 from safle_lab.attack.residual import Residual
 from support.data_sets import KINDS, TABLE_KINDS, DataSet, fixed_data
-from support.private_rounds import Cast
+from support.private_rounds import make_parties
 
 pytest.importorskip("flint", reason="needs the extra attack")
 
@@ -127,12 +127,12 @@ def test_masked_contributions_give_nothing(kind):
     data = fixed_data(kind, 1)
     statistics = data.count()
     space = StatisticsSpace(statistics.space, statistics.class_names, most_total_samples=100)
-    cast = Cast.of(space, 2)
-    sent = cast.mask(0, statistics)
+    parties = make_parties(space, 2)
+    sent = parties.mask(0, statistics)
     with pytest.raises(WireError, match="masked"):
         Contribution("a", sent).open(data.encoder.space)
     try:
-        garbled = unpack(space, Masked.from_bytes(sent, cast.private_round).vector)
+        garbled = unpack(space, Masked.from_bytes(sent, parties.private_round).vector)
         found = attack(garbled)
     except SafleError:
         return

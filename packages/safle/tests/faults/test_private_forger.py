@@ -21,16 +21,15 @@ from safle.private import (
     KeyholderAnswer,
     Masked,
     MaskedSum,
-    NoisySpace,
     PrivateRound,
     Request,
+    StatisticsSpace,
     answer_request,
-    statistics_space,
 )
 from safle.private.keys import SignedHead
 from safle.wire import container, decode_noisy, encode_noisy
 from support.data_sets import fixed_data
-from support.private_rounds import Cast, new_history
+from support.private_rounds import answers_of, make_parties, new_history
 
 FILES = 400
 DATA = fixed_data("linear", 30, feature_dim=2)
@@ -56,13 +55,13 @@ NESTED = [[], {}, [[]], {"a": {}}, ["client-00"], [[2**40, 3]], [None], list(ran
 
 
 @pytest.fixture(scope="module")
-def cast():
-    return Cast.of(statistics_space(DATA.encoder, [0, 1, 2], 1000), 3, least=3)
+def parties():
+    return make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000), 3, least=3)
 
 
 @pytest.fixture(scope="module")
-def total(cast):
-    return cast.gather([cast.mask(at, part) for at, part in enumerate(PARTS)])
+def total(parties):
+    return parties.gather([parties.mask(at, part) for at, part in enumerate(PARTS)])
 
 
 def places(content, path=()):
@@ -114,74 +113,78 @@ def attempt(act):
     return True
 
 
-def test_forged_rounds(cast):
+def test_forged_rounds(parties):
     g, accepted = np.random.default_rng(1), 0
-    opened = container.from_bytes(cast.private_round.data, kind=container.ROUND)
+    opened = container.from_bytes(parties.private_round.data, kind=container.ROUND)
     content = json.loads(opened.section("payload", opened.frames["payload"][1]))
     for _ in range(FILES):
         forged = container.canonical(change(g, content))
-        data = SignedHead.sign(cast.operator, "round", forged).to_bytes(container.ROUND, forged)
-        accepted += attempt(lambda data=data: PrivateRound.load(data, cast.operator.public))
+        data = SignedHead.sign(parties.operator, "round", forged).to_bytes(container.ROUND, forged)
+        accepted += attempt(lambda data=data: PrivateRound.load(data, parties.operator.public))
     # Another number of samples, another name: a round like any other.
     assert 0 < accepted < FILES / 2
 
 
-def forged_contributions(g, cast, true, files):
+def forged_contributions(g, parties, true, files):
     """Files of the first client, truly sealed and signed, with something in them changed."""
-    masked = Masked.from_bytes(true, cast.private_round)
+    masked = Masked.from_bytes(true, parties.private_round)
     for number in range(files):
         payload = masked.vector.tobytes()
         if number % 4 == 0:
             payload = payload[: g.integers(len(payload))] + bytes(g.integers(3))
-        fields = SignedHead.sign(cast.clients[0], "masked", payload).fields
+        fields = SignedHead.sign(parties.clients[0], "masked", payload).fields
         fields = change(g, {**masked.head.fields, **fields})
-        yield signed(cast.clients[0], container.MASKED, fields, payload)
+        yield signed(parties.clients[0], container.MASKED, fields, payload)
 
 
-def test_forged_contributions(cast):
-    forged = forged_contributions(np.random.default_rng(2), cast, cast.mask(0, PARTS[0]), FILES)
-    accepted = sum(attempt(partial(Masked.from_bytes, data, cast.private_round)) for data in forged)
+def test_forged_contributions(parties):
+    forged = forged_contributions(
+        np.random.default_rng(2), parties, parties.mask(0, PARTS[0]), FILES
+    )
+    accepted = sum(
+        attempt(partial(Masked.from_bytes, data, parties.private_round)) for data in forged
+    )
     assert 0 < accepted < FILES / 2
 
 
 def test_a_forged_contribution_takes_no_more_memory_than_a_true_one():
     data = fixed_data("linear", 30, feature_dim=150)
-    cast = Cast.of(statistics_space(data.encoder, [0, 1, 2], 1000), 3, least=2)
-    true = cast.mask(0, data.count())
-    most = peak(cast, true)
-    for forged in forged_contributions(np.random.default_rng(5), cast, true, 100):
-        assert peak(cast, forged) <= 1.5 * most
+    parties = make_parties(StatisticsSpace.of(data.encoder, [0, 1, 2], 1000), 3, least=2)
+    true = parties.mask(0, data.count())
+    most = peak(parties, true)
+    for forged in forged_contributions(np.random.default_rng(5), parties, true, 100):
+        assert peak(parties, forged) <= 1.5 * most
 
 
-def peak(cast, data, read=Masked.from_bytes):
+def peak(parties, data, read=Masked.from_bytes):
     tracemalloc.start()
     try:
-        assert not attempt(partial(read, data, cast.private_round)) or read is Masked.from_bytes
+        assert not attempt(partial(read, data, parties.private_round)) or read is Masked.from_bytes
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
 
-def test_few_bytes_do_not_unfold_to_many(cast, total):
+def test_few_bytes_do_not_unfold_to_many(parties, total):
     bomb, head = bytes(1 << 27), next(iter(total.heads.values()))
     said = {name: head.fields[name] for name in ("round", "client", "boxes")}
-    asked = {"round": cast.private_round.digest, "request": total.digest}
-    answered = {**asked, "keyholder": cast.keyholders[0].name}
+    asked = {"round": parties.private_round.digest, "request": total.digest}
+    answered = {**asked, "keyholder": parties.keyholders[0].name}
     signed = [
-        (Masked.from_bytes, container.MASKED, cast.clients[0], "masked", said),
-        (KeyholderAnswer.from_bytes, container.ANSWER, cast.keyholders[0], "answer", answered),
-        (load_round, container.ROUND, cast.operator, "round", {}),
+        (Masked.from_bytes, container.MASKED, parties.clients[0], "masked", said),
+        (KeyholderAnswer.from_bytes, container.ANSWER, parties.keyholders[0], "answer", answered),
+        (load_round, container.ROUND, parties.operator, "round", {}),
     ]
     files = [
         (read, SignedHead.sign(key, name, bomb, **fields).to_bytes(kind, bomb))
         for read, kind, key, name, fields in signed
     ]
     heads = container.to_bytes(
-        container.REQUEST, {"round": cast.private_round.digest}, {"heads": bomb}
+        container.REQUEST, {"round": parties.private_round.digest}, {"heads": bomb}
     )
     for read, data in [*files, (Request.from_bytes, heads)]:
         assert len(data) < len(bomb) / 1000
-        assert peak(cast, data, read) < len(bomb) / 10
+        assert peak(parties, data, read) < len(bomb) / 10
 
 
 def load_round(data, private_round):
@@ -189,16 +192,16 @@ def load_round(data, private_round):
 
 
 @pytest.mark.parametrize("text", [r'"\ud800"', "NaN", "[" * 900 + "]" * 900])
-def test_heads_that_have_no_canonical_text(cast, total, text):
+def test_heads_that_have_no_canonical_text(parties, total, text):
     content = [head.to_json() for head in total.heads.values()]
     content[0]["head"]["boxes"] = "here"
     heads = json.dumps(content).replace('"here"', text).encode()
-    header = {"round": cast.private_round.digest}
+    header = {"round": parties.private_round.digest}
     data = container.to_bytes(container.REQUEST, header, {"heads": heads})
-    assert not attempt(partial(Request.from_bytes, data, cast.private_round))
+    assert not attempt(partial(Request.from_bytes, data, parties.private_round))
 
 
-def test_forged_requests(cast, total):
+def test_forged_requests(parties, total):
     g, accepted = np.random.default_rng(3), 0
     whole = [head.to_json() for head in total.heads.values()]
     with new_history() as history:
@@ -207,21 +210,21 @@ def test_forged_requests(cast, total):
             if number % 2:
                 # A client of the round that lies: what it says is truly signed.
                 fields = change(g, content[0]["head"])
-                signature = cast.clients[0].sign(container.canonical(fields)).hex()
+                signature = parties.clients[0].sign(container.canonical(fields)).hex()
                 content[0] = {"head": fields, "signature": signature}
             else:
                 content = change(g, content)
             sections = {"heads": container.canonical(content)}
-            header = {"round": cast.private_round.digest}
+            header = {"round": parties.private_round.digest}
             data = container.to_bytes(container.REQUEST, header, sections)
             accepted += attempt(
                 lambda data=data: answer_request(
-                    Request.from_bytes(data, cast.private_round), cast.keyholders[0], history
+                    Request.from_bytes(data, parties.private_round), parties.keyholders[0], history
                 )
             )
             with_sum = {**sections, "sum": total.vector.tobytes()}
             data = container.to_bytes(container.MASKED_SUM, header, with_sum)
-            attempt(lambda data=data: MaskedSum.from_bytes(data, cast.private_round))
+            attempt(lambda data=data: MaskedSum.from_bytes(data, parties.private_round))
         # Boxes for the others are theirs to judge; the clients and their files stay the same.
         assert [one.members for one in history.sets()] == [total.members]
     assert 0 < accepted < FILES / 4
@@ -234,7 +237,7 @@ def test_forged_vectors_of_every_kind_of_sum(answers):
     table of them has as many samples as the first.
     """
     g = np.random.default_rng(6)
-    for cast, total, honest, check in answers:
+    for parties, total, honest, check in answers:
         vector = honest[0].masks
         for number in range(FILES // 4):
             masks = vector.copy()
@@ -244,9 +247,9 @@ def test_forged_vectors_of_every_kind_of_sum(answers):
             if number % 10 == 0:
                 masks = np.frombuffer(g.bytes(len(masks)), np.uint8)
             forged = replace(honest[0], masks=masks)
-            data = forged.to_bytes(cast.keyholders[0])
+            data = forged.to_bytes(parties.keyholders[0])
             try:
-                read = KeyholderAnswer.from_bytes(data, cast.private_round)
+                read = KeyholderAnswer.from_bytes(data, parties.private_round)
                 check(total.open([read, *honest[1:]]))
             except SafleError:
                 continue
@@ -267,19 +270,19 @@ def answers():
         count(clipped, DATA.features[10 * at : 10 * at + 10], DATA.labels[10 * at : 10 * at + 10])
         for at in range(3)
     ]
-    exact = statistics_space(clipped, [0, 1, 2], 1000)
+    exact = StatisticsSpace.of(clipped, [0, 1, 2], 1000)
     rounds = [
         (EvaluationSpace(model.digest, model.class_names, 1000), evaluations, check_evaluation),
         (HistogramSpace(grid, 2, 1000), histograms, check_histogram),
-        (NoisySpace(exact, 2.0, 1e-5, "declared", 2), counted, check_noisy),
+        (exact.with_noise(2.0, 1e-5, "declared", 2), counted, check_noisy),
     ]
     made = []
     for space, values, check in rounds:
-        cast = Cast.of(space, 3)
-        total = cast.gather([cast.mask(at, value) for at, value in enumerate(values)])
-        honest = cast.answers(total)
+        parties = make_parties(space, 3)
+        total = parties.gather([parties.mask(at, value) for at, value in enumerate(values)])
+        honest = answers_of(parties, total)
         check(total.open(honest))
-        made.append((cast, total, honest, check))
+        made.append((parties, total, honest, check))
     return made
 
 
@@ -303,25 +306,25 @@ def check_noisy(statistics):
         assert np.isfinite(solve(read).weights).all()
 
 
-def test_forged_answers(cast, total):
+def test_forged_answers(parties, total):
     g, opened = np.random.default_rng(4), []
-    honest = KeyholderAnswer.from_bytes(cast.answer(1, total), cast.private_round)
-    whole = container.from_bytes(cast.answer(0, total), kind=container.ANSWER)
+    honest = KeyholderAnswer.from_bytes(parties.answer(1, total), parties.private_round)
+    whole = container.from_bytes(parties.answer(0, total), kind=container.ANSWER)
     payload = whole.section("payload", whole.frames["payload"][1])
     for number in range(FILES):
         changed = bytearray(payload)
         changed[g.integers(len(changed))] ^= 1 << int(g.integers(8))
         if number % 4 == 0:
             del changed[g.integers(len(changed)) :]
-        fields = SignedHead.sign(cast.keyholders[0], "answer", bytes(changed)).fields
+        fields = SignedHead.sign(parties.keyholders[0], "answer", bytes(changed)).fields
         fields = {**whole.header["head"], **fields}
         if number % 2:
             fields = change(g, fields)
-        data = signed(cast.keyholders[0], container.ANSWER, fields, bytes(changed))
+        data = signed(parties.keyholders[0], container.ANSWER, fields, bytes(changed))
 
         def act(data=data):
             opened.append(
-                total.open([KeyholderAnswer.from_bytes(data, cast.private_round), honest])
+                total.open([KeyholderAnswer.from_bytes(data, parties.private_round), honest])
             )
 
         attempt(act)

@@ -18,12 +18,10 @@ from safle.errors import (
 )
 from safle.private import (
     History,
-    KeyholderAnswer,
-    NoisySpace,
     PrivateRound,
-    explain,
-    statistics_space,
+    StatisticsSpace,
 )
+from safle.private.keyholder import explain
 from safle.private.vector import Sizes, pack, unpack
 from safle.publishing.noise import draw_noise, epsilon_of
 from safle.site.policy import Policy
@@ -31,7 +29,7 @@ from safle.site.release import Release
 from safle.statistics import sum_statistics
 from safle.statistics.free_sums import FreeSums
 from support.data_sets import KINDS, publishable_encoder
-from support.private_rounds import Cast, new_history
+from support.private_rounds import make_parties, new_history
 
 CALIBRATION = DeclaredRange(-3, 3, feature_dim=3)
 LINEAR = LinearEncoder.publishable(CALIBRATION)
@@ -39,8 +37,8 @@ GENERATOR = np.random.default_rng(0)
 
 
 def noisy_space(encoder, epsilon=2.0, keyholders=3):
-    exact = statistics_space(encoder, [0, 1, 2], 10_000)
-    return NoisySpace(exact, epsilon, 1e-5, "declared", keyholders)
+    exact = StatisticsSpace.of(encoder, [0, 1, 2], 10_000)
+    return exact.with_noise(epsilon, 1e-5, "declared", keyholders)
 
 
 def parts_of(encoder):
@@ -59,7 +57,7 @@ def test_noise_and_sums_go_the_same_way(kind):
     encoder = publishable_encoder(kind, CALIBRATION)
     space, total = noisy_space(encoder), sum_statistics(parts_of(encoder))
     free, draws = FreeSums(encoder.layout, 3), np.random.default_rng(1)
-    exact, sums = free.take(total, space.exact.class_names), slice(free.cross.start, None)
+    exact, sums = free.take(total, space.class_names), slice(free.cross.start, None)
     opened = unpack(space, pack(space, exact)).released
     assert np.array_equal(opened[sums], exact[sums])
     noise = draw_noise(
@@ -80,68 +78,64 @@ def test_more_samples_than_declared_are_noticed_under_noise():
     with pytest.raises(CountOverflow, match=r"1,966,080 samples; the round allows 10,000"):
         unpack(space, vector)
     with pytest.raises(CountOverflow, match="declare fewer samples"):
-        replace(space, exact=replace(space.exact, most_total_samples=LINEAR.layout.most_samples))
+        replace(space, most_total_samples=LINEAR.layout.most_samples)
 
 
 @pytest.fixture(scope="module")
 def played():
     """A round, its masked sum, and all answers."""
-    cast = Cast.of(noisy_space(LINEAR), 3, keyholders=3)
-    total = cast.gather([cast.mask(at, part) for at, part in enumerate(parts_of(LINEAR))])
-    return cast, total, [cast.answer(at, total) for at in range(3)]
-
-
-def open_files(cast, total, files):
-    return total.open([KeyholderAnswer.from_bytes(data, cast.private_round) for data in files])
+    parties = make_parties(noisy_space(LINEAR), 3, keyholders=3)
+    total = parties.gather([parties.mask(at, part) for at, part in enumerate(parts_of(LINEAR))])
+    return parties, total, [parties.answer(at, total) for at in range(3)]
 
 
 def test_what_opens_has_the_noise_of_all_keyholders(played):
-    cast, total, files = played
-    opened = open_files(cast, total, files)
-    planned = cast.private_round.space.privacy
+    parties, total, files = played
+    opened = parties.open(total, files)
+    planned = parties.private_round.space.privacy
     assert opened.privacy.promise == "epsilon 2, delta 1e-05"
     assert opened.privacy.gram == pytest.approx(planned.gram * math.sqrt(3))
     assert np.isfinite(Model(LINEAR, solve(opened)).weights).all()
-    other = cast.open(total)
+    other = parties.open(total)
     # Two histories, two draws.
     assert not np.array_equal(opened.released, other.released)
 
 
 def test_the_exact_sum_opens_for_nobody(played, monkeypatch):
     """Less all noise it would: so it is noise, and nothing else, that is in the way."""
-    cast, total, files = played
+    parties, total, files = played
     with pytest.raises(FederationError, match="no answer of keyholder-2; all 3"):
-        open_files(cast, total, files[:2])
-    monkeypatch.setattr(NoisySpace.hide, "__defaults__", (no_noise,))
-    exact = cast.open(total).released
-    noisy = open_files(cast, total, files).released
+        parties.open(total, files[:2])
+    monkeypatch.setattr(StatisticsSpace.hide, "__defaults__", (no_noise,))
+    exact = parties.open(total).released
+    noisy = parties.open(total, files).released
     # A draw may be nought, of the three counts often, of the fifteen others once in 1,900: that
     # half of them are has a chance below 1e-15.
     assert (exact != noisy).mean() > 0.5
     # One honest keyholder's noise is left where two give their masks without any.
-    given = [cast.answer(0, total), cast.answer(1, total), files[2]]
-    honest = open_files(cast, total, given).released
+    given = [parties.answer(0, total), parties.answer(1, total), files[2]]
+    honest = parties.open(total, given).released
     assert (exact != honest).mean() > 0.5
 
 
 def test_a_second_answer_is_the_first(played, tmp_path):
-    cast, total, _ = played
+    parties, total, _ = played
     place = tmp_path / "history.sqlite"
-    assert cast.answer(0, total, place) == cast.answer(0, total, place)
+    assert parties.answer(0, total, place) == parties.answer(0, total, place)
 
 
 def test_rounds_of_a_keyholder_add_up(played, tmp_path):
-    cast, total, _ = played
+    parties, total, _ = played
     place = tmp_path / "history.sqlite"
     for _ in range(2):
-        cast.answer(0, total, place)
+        parties.answer(0, total, place)
     with History(place) as history:
         spent = history.ledger.releases()
         assert [(row.epsilon, row.rho) for row in spent] == [
-            (2.0, cast.private_round.space.privacy.rho)
+            (2.0, parties.private_round.space.privacy.rho)
         ]
         assert "before:" not in explain(total.request, history)[-1]
-        again = cast.again(cast.private_round.space)
+        again = parties.again(parties.private_round.space, least_share=0)
         files = [again.mask(at, part) for at, part in enumerate(parts_of(LINEAR))]
         told = explain(again.gather(files).request, history)[-1]
     together = epsilon_of(2 * spent[0].rho, 1e-5)
@@ -152,12 +146,14 @@ def test_rounds_of_a_keyholder_add_up(played, tmp_path):
 
 
 def test_a_round_opens_one_set(played, tmp_path):
-    cast = Cast.of(noisy_space(LINEAR), 6, keyholders=3)
-    files = [cast.mask(at, part) for at, part in enumerate([*parts_of(LINEAR), *parts_of(LINEAR)])]
+    parties = make_parties(noisy_space(LINEAR), 6, keyholders=3)
+    files = [
+        parties.mask(at, part) for at, part in enumerate([*parts_of(LINEAR), *parts_of(LINEAR)])
+    ]
     place = tmp_path / "history.sqlite"
-    cast.answer(0, cast.gather(files[:3]), place)
+    parties.answer(0, parties.gather(files[:3]), place)
     with pytest.raises(FederationError, match="declare a new round"):
-        cast.answer(0, cast.gather(files), place)
+        parties.answer(0, parties.gather(files), place)
 
 
 def test_the_keyholder_is_told_of_the_noise(played):
@@ -167,9 +163,9 @@ def test_the_keyholder_is_told_of_the_noise(played):
 
 
 def test_a_round_with_noise_needs_a_clip_and_a_promise(played):
-    cast, _, _ = played
-    again = PrivateRound.load(cast.private_round.data, cast.operator.public)
-    assert again.space == cast.private_round.space
+    parties, _, _ = played
+    again = PrivateRound.load(parties.private_round.data, parties.operator.public)
+    assert again.space == parties.private_round.space
     with pytest.raises(SettingsError, match="norm clip"):
         noisy_space(LinearEncoder.calibrated(CALIBRATION))
     for epsilon in (0.0, -1.0, math.nan, math.inf):
@@ -178,8 +174,8 @@ def test_a_round_with_noise_needs_a_clip_and_a_promise(played):
 
 
 def test_a_site_s_policy_sees_the_epsilon_of_the_round(played):
-    cast, _, _ = played
-    masked = Release.of(parts_of(LINEAR)[0]).under_masks(cast.private_round)
+    parties, _, _ = played
+    masked = Release.of(parts_of(LINEAR)[0]).under_masks(parties.private_round)
     Policy(most_epsilon=2.0).check(masked)
     with pytest.raises(PolicyRefused, match="most_epsilon"):
         Policy(most_epsilon=1.5).check(masked)

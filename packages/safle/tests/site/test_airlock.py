@@ -14,14 +14,14 @@ import safle as library
 from safle.errors import FederationError, WireError
 from safle.evaluation import decode_evaluation
 from safle.model import Model
-from safle.private import Gathering, Masked, statistics_space
+from safle.private import Gathering, Masked, StatisticsSpace
 from safle.site.airlock import Airlock, Question, Refused
 from safle.site.log import read_log
 from safle.solver import solve
 from safle.tables import write_table
 from safle.wire import decode_statistics
 from support.data_sets import fixed_data
-from support.private_rounds import Cast
+from support.private_rounds import make_parties
 
 DATA = fixed_data("linear", 60)
 COUNT = Question(
@@ -123,31 +123,33 @@ def test_only_the_named_encoder_is_counted_with(answer, table, tmp_path):
 
 
 def test_a_key_without_a_policy_answers_private_rounds_only(answer, table, tmp_path):
-    cast = Cast.of(statistics_space(DATA.encoder, [0, 1, 2], 1000), 3)
-    cast.operator.public.save(tmp_path / "operator.pub")
-    cast.clients[0].save(tmp_path / "a.key")
+    parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000), 3)
+    parties.operator.public.save(tmp_path / "operator.pub")
+    parties.clients[0].save(tmp_path / "a.key")
     papers = ["--operator", tmp_path / "operator.pub", "--key", tmp_path / "a.key"]
     plain = Question("evaluate", {"model.safetensors": b"x"}, {})
     for question in (COUNT, plain):
         with pytest.raises(Refused, match="answers private rounds only"):
             answer(question, table, "--test", table, *papers)
-    files = {"round.private": cast.private_round.data, **COUNT.files}
-    masked = answer(Question("mask", files, {"round": cast.private_round.digest}), table, *papers)
-    gathering = Gathering(cast.private_round)
-    gathering.add(Masked.from_bytes(masked, cast.private_round))
+    files = {"round.private": parties.private_round.data, **COUNT.files}
+    masked = answer(
+        Question("mask", files, {"round": parties.private_round.digest}), table, *papers
+    )
+    gathering = Gathering(parties.private_round)
+    gathering.add(Masked.from_bytes(masked, parties.private_round))
     assert gathering.clients == ["client-00"]
     (tmp_path / "policy.toml").write_text('mode = "plain"')
     assert answer(COUNT, table, *papers, "--policy", tmp_path / "policy.toml")
 
 
 def test_a_keyholder_opens_and_says_why_it_does_not(answer, tmp_path):
-    cast = Cast.of(statistics_space(DATA.encoder, [0, 1, 2], 1000), 3, least=3)
-    cast.operator.public.save(tmp_path / "operator.pub")
-    cast.keyholders[0].save(tmp_path / "k.key")
+    parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000), 3, least=3)
+    parties.operator.public.save(tmp_path / "operator.pub")
+    parties.keyholders[0].save(tmp_path / "k.key")
     parts = [DATA.part(np.arange(60) % 3 == at).count() for at in range(3)]
-    total = cast.gather([cast.mask(at, part) for at, part in enumerate(parts)])
-    files = {"request.ask": total.request.to_bytes(), "round.private": cast.private_round.data}
-    expects = {"round": cast.private_round.digest, "request": total.digest}
+    total = parties.gather([parties.mask(at, part) for at, part in enumerate(parts)])
+    files = {"request.ask": total.request.to_bytes(), "round.private": parties.private_round.data}
+    expects = {"round": parties.private_round.digest, "request": total.digest}
     papers = ["--operator", tmp_path / "operator.pub", "--key", tmp_path / "k.key"]
     with pytest.raises(Refused, match="no history"):
         answer(Question("open", files, expects), *papers)

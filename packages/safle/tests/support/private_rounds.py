@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,77 +11,20 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from safle.private import (
-    Gathering,
-    History,
-    KeyholderAnswer,
-    Masked,
-    PrivateKey,
-    PrivateRound,
-    Request,
-    answer_request,
-    declare_round,
-    mask,
-)
+from safle.private import History, KeyholderAnswer
+from safle.private.rehearsal import Parties
 
 
-@dataclass
-class Cast:
-    """Everybody who takes part in a round, with their keys."""
+def make_parties(space, clients, *, least_share=0, **rules):
+    """Everybody who takes part in a round, with their keys; clients are known by numbers."""
+    names = [f"client-{at:02d}" for at in range(clients)]
+    return Parties.of(space, names, least_share=least_share, **rules)
 
-    operator: PrivateKey
-    clients: list[PrivateKey]
-    keyholders: list[PrivateKey]
-    private_round: PrivateRound
 
-    @staticmethod
-    def of(space, clients, *, keyholders=2, least=2, least_share=0):
-        operator = PrivateKey.new("operator")
-        parties = [PrivateKey.new(f"client-{at:02d}") for at in range(clients)]
-        holders = [PrivateKey.new(f"keyholder-{at}") for at in range(keyholders)]
-        rules = {
-            "clients": [key.public for key in parties],
-            "keyholders": [key.public for key in holders],
-            "least": least,
-            "least_share": least_share,
-        }
-        private_round = declare_round(operator, space, **rules)
-        return Cast(operator, parties, holders, private_round)
-
-    def again(self, space):
-        """Another round of the same people."""
-        rosters = [[key.public for key in keys] for keys in (self.clients, self.keyholders)]
-        private_round = declare_round(
-            self.operator, space, clients=rosters[0], keyholders=rosters[1], least=2, least_share=0
-        )
-        return Cast(self.operator, self.clients, self.keyholders, private_round)
-
-    def mask(self, number, value):
-        """A client's file, as bytes."""
-        return mask(self.private_round, self.clients[number], value).to_bytes()
-
-    def gather(self, files):
-        """The masked sum of files."""
-        gathering = Gathering(self.private_round)
-        for data in files:
-            gathering.add(Masked.from_bytes(data, self.private_round))
-        return gathering.finish()
-
-    def answer(self, number, total, history=None):
-        """A keyholder's answer, as bytes."""
-        asked = Request.from_bytes(total.request.to_bytes(), self.private_round)
-        key = self.keyholders[number]
-        with History(history) if history else new_history() as opened:
-            return answer_request(asked, key, opened).to_bytes(key)
-
-    def answers(self, total):
-        """The answers of all keyholders."""
-        files = [self.answer(at, total) for at in range(len(self.keyholders))]
-        return [KeyholderAnswer.from_bytes(data, self.private_round) for data in files]
-
-    def open(self, total):
-        """The sum, opened by all keyholders."""
-        return total.open(self.answers(total))
+def answers_of(parties, total):
+    """The answers of all keyholders, who have opened nothing before."""
+    files = [parties.answer(at, total) for at in range(len(parties.keyholders))]
+    return [KeyholderAnswer.from_bytes(data, parties.private_round) for data in files]
 
 
 @contextmanager

@@ -8,23 +8,23 @@ from itertools import combinations
 import pytest
 
 from safle.errors import FederationError
-from safle.private import KeyholderAnswer, statistics_space
-from safle.private.history import check_apart
+from safle.private import StatisticsSpace
+from safle.private.keyholder import check_apart
 from safle.statistics import sum_statistics
 from support.data_sets import fixed_data
-from support.private_rounds import Cast
+from support.private_rounds import make_parties
 
 DATA = fixed_data("linear", 40)
 PARTS = [DATA.part(slice(10 * at, 10 * at + 10)).count() for at in range(4)]
-SPACE = statistics_space(DATA.encoder, [0, 1, 2], 1000)
+SPACE = StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000)
 
 
 @pytest.mark.parametrize("keyholders", [2, 3])
 def test_honest_keyholders_who_never_compare_open_no_difference(keyholders, tmp_path):
     """The server asks one for {0, 1, 2}, another for all, and the last helps with both."""
-    cast = Cast.of(SPACE, 4, keyholders=keyholders, least=2)
-    files = [cast.mask(at, part) for at, part in enumerate(PARTS)]
-    few, all_of_them = cast.gather(files[:3]), cast.gather(files)
+    parties = make_parties(SPACE, 4, keyholders=keyholders, least=2)
+    files = [parties.mask(at, part) for at, part in enumerate(PARTS)]
+    few, all_of_them = parties.gather(files[:3]), parties.gather(files)
     asked = [few, all_of_them]
     given = {few.digest: {}, all_of_them.digest: {}}
     for at in range(keyholders):
@@ -33,21 +33,18 @@ def test_honest_keyholders_who_never_compare_open_no_difference(keyholders, tmp_
         for number, total in enumerate(asked if at % 2 == 0 else asked[::-1]):
             history = tmp_path / f"{at}-{number if colludes else 'only'}"
             if colludes or number == 0:
-                given[total.digest][at] = cast.answer(at, total, history)
+                given[total.digest][at] = parties.answer(at, total, history)
             else:
                 with pytest.raises(FederationError, match="would tell 1 client apart"):
-                    cast.answer(at, total, history)
+                    parties.answer(at, total, history)
     opened = []
     for total in asked:
-        answers = [
-            KeyholderAnswer.from_bytes(data, cast.private_round)
-            for data in given[total.digest].values()
-        ]
+        answers = [*given[total.digest].values()]
         if len(answers) == keyholders:
-            opened.append(total.open(answers))
+            opened.append(parties.open(total, answers))
         else:
             with pytest.raises(FederationError, match="no answer of"):
-                total.open(answers)
+                parties.open(total, answers)
     # With an honest keyholder alone only the set that it was asked first; with two of them, who
     # were asked differently, none.
     assert opened == ([sum_statistics(PARTS[:3])] if keyholders == 2 else [])

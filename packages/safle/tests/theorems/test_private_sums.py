@@ -13,7 +13,7 @@ from safle.encoders import make_encoder
 from safle.encoders.histogram import Grid, Histogram
 from safle.encoders.registry import kind_named
 from safle.errors import CountOverflow
-from safle.private import HistogramSpace, statistics_space
+from safle.private import HistogramSpace, StatisticsSpace
 from safle.private.vector import Sizes, add_masks, derive_key, pack, unpack
 from safle.statistics import count, sum_statistics
 from safle.wire import encode_histogram, encode_statistics
@@ -25,7 +25,7 @@ from support.data_sets import (
     model_bytes,
     repeated,
 )
-from support.private_rounds import Cast, free_entries, plain_entries, plain_mask
+from support.private_rounds import free_entries, make_parties, plain_entries, plain_mask
 
 
 @given(data=st.data())
@@ -42,12 +42,12 @@ def test_the_opened_sum_and_its_model_are_those_of_plain_files(data):
     more = data.draw(st.sampled_from([0, 1, 1000, 2**20, 2**30]))
     names = sorted({*drawn.labels.tolist()})
     most = max(1, min(len(drawn) + more, drawn.encoder.layout.most_samples))
-    space = statistics_space(drawn.encoder, names, most)
-    cast = Cast.of(space, clients, keyholders=holders)
+    space = StatisticsSpace.of(drawn.encoder, names, most)
+    parties = make_parties(space, clients, keyholders=holders)
     order = data.draw(st.permutations(sorted(kept)))
-    total = cast.gather([cast.mask(at, parts[at]) for at in order])
+    total = parties.gather([parties.mask(at, parts[at]) for at in order])
     plain = sum_statistics(parts[at] for at in sorted(kept))
-    opened = cast.open(total)
+    opened = parties.open(total)
     assert opened == plain
     assert encode_statistics(opened) == encode_statistics(plain)
     if plain.sample_count:
@@ -58,7 +58,7 @@ def test_the_opened_sum_and_its_model_are_those_of_plain_files(data):
 def test_the_free_integers_are_those_that_do_not_follow(kind):
     data = fixed_data(kind, 40)
     statistics = data.count()
-    space = statistics_space(data.encoder, [0, 1, 2, 9], 1000)
+    space = StatisticsSpace.of(data.encoder, [0, 1, 2, 9], 1000)
     wide, narrow = plain_entries(*Sizes.of(space), bytes(pack(space, space.entries(statistics))))
     modulus = {True: 2**64, False: 2**32}
     waiting = {True: iter(wide), False: iter(narrow)}
@@ -73,9 +73,9 @@ def test_the_most_samples_pass_and_one_more_is_refused(kind):
     data = fixed_data(kind, 30)
     # As large as any entry can be: the same sample, as often as the round allows.
     statistics = repeated(data.part(slice(0, 1)).count(), 4096)
-    fits = statistics_space(data.encoder, [0, 1, 2], 4096)
+    fits = StatisticsSpace.of(data.encoder, [0, 1, 2], 4096)
     assert unpack(fits, pack(fits, fits.entries(statistics))) == statistics
-    tight = statistics_space(data.encoder, [0, 1, 2], 4095)
+    tight = StatisticsSpace.of(data.encoder, [0, 1, 2], 4095)
     with pytest.raises(CountOverflow, match=r"4,096 samples; the round allows 4,095"):
         tight.entries(statistics)
 
@@ -84,13 +84,13 @@ def test_more_samples_than_declared_are_noticed_in_the_sum():
     data = fixed_data("linear", 30)
     halves = [data.part(slice(0, 15)).count(), data.part(slice(15, 30)).count()]
     for most, refused in ((30, False), (29, True)):
-        cast = Cast.of(statistics_space(data.encoder, [0, 1, 2], most), 2)
-        total = cast.gather([cast.mask(at, part) for at, part in enumerate(halves)])
+        parties = make_parties(StatisticsSpace.of(data.encoder, [0, 1, 2], most), 2)
+        total = parties.gather([parties.mask(at, part) for at, part in enumerate(halves)])
         if refused:
             with pytest.raises(CountOverflow, match="30 samples; the round allows 29"):
-                cast.open(total)
+                parties.open(total)
         else:
-            assert cast.open(total) == halves[0] + halves[1]
+            assert parties.open(total) == halves[0] + halves[1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -102,9 +102,9 @@ def test_statistics_by_class_travel_the_same_way(kind):
     samples, labels = generator.normal(size=(40, 3)), generator.integers(0, 3, 40)
     # One client has a class of its own, and nobody has the last.
     parts = [count(encoder, samples[own], labels[own]) for own in (labels == 0, labels > 0)]
-    cast = Cast.of(statistics_space(encoder, [0, 1, 2, 3], 1000), 2)
-    total = cast.gather([cast.mask(at, part) for at, part in enumerate(parts)])
-    opened = cast.open(total)
+    parties = make_parties(StatisticsSpace.of(encoder, [0, 1, 2, 3], 1000), 2)
+    total = parties.gather([parties.mask(at, part) for at, part in enumerate(parts)])
+    opened = parties.open(total)
     assert opened == count(encoder, samples, labels)
     assert opened.by_class
 
@@ -119,9 +119,9 @@ def test_histograms_travel_the_same_way(data, bins, features):
         max_size=5,
     )
     parts = [Histogram.of(np.array(data.draw(values)), grid) for _ in range(3)]
-    cast = Cast.of(HistogramSpace(grid, features, 15), 3)
-    total = cast.gather([cast.mask(at, part) for at, part in enumerate(parts)])
-    opened = cast.open(total)
+    parties = make_parties(HistogramSpace(grid, features, 15), 3)
+    total = parties.gather([parties.mask(at, part) for at, part in enumerate(parts)])
+    opened = parties.open(total)
     assert encode_histogram(opened) == encode_histogram(parts[0] + parts[1] + parts[2])
 
 
@@ -175,8 +175,8 @@ def test_server_and_all_keyholders_but_one_see_the_same_whatever_the_input(keyho
 
 def test_a_vector_does_not_show_which_codes_and_classes_occurred():
     data = fixed_data("embedding", 60)
-    space = statistics_space(data.encoder, [0, 1, 2], 1000)
+    space = StatisticsSpace.of(data.encoder, [0, 1, 2], 1000)
     one, all_of_them = data.part(slice(0, 1)).count(), data.count()
-    cast = Cast.of(space, 2)
-    sizes = {len(cast.mask(0, value)) for value in (one, all_of_them)}
+    parties = make_parties(space, 2)
+    sizes = {len(parties.mask(0, value)) for value in (one, all_of_them)}
     assert len(sizes) == 1

@@ -125,20 +125,18 @@ def _counts(session: Session, path: Path, kind: str) -> None:
 
 def _private(session: Session, path: Path, name: str) -> None:
     """What a file of a private round says of itself, without the keys that could check it."""
-    from safle.private.keys import Signed
-    from safle.private.round import MOST_BYTES, read_content
+    from safle.private.keys import SignedFile
+    from safle.private.round import RoundContent
 
     kind = next(number for number, text in container.KINDS.items() if text == name)
-    said, payload = container.read_file(path, kind=kind).header, b""
+    said = container.read_file(path, kind=kind).header
     if kind in (container.ROUND, container.MASKED, container.ANSWER):
         with naming(path):
-            signed = Signed.read(container.read_limited(path), kind)
-            if kind == container.ROUND:
-                payload = signed.unfold(MOST_BYTES)
-        said = dict(signed.head.fields)
+            said = dict(SignedFile.read(container.read_limited(path), kind).head.fields)
     facts: dict[str, object] = {k: v for k, v in said.items() if isinstance(v, str)}
     if kind == container.ROUND:
-        content = read_content(payload)
+        with naming(path):
+            content, _ = RoundContent.read(container.read_limited(path))
         for parties in ("clients", "keyholders"):
             keys = getattr(content, parties).values()
             facts[parties] = ", ".join(f"{key.name} ({key.fingerprint[:16]}…)" for key in keys)

@@ -24,9 +24,10 @@ from safle.cli.options import (
 from safle.cli.private_round import declare, load_round
 from safle.cli.session import Session
 from safle.errors import FederationError
-from safle.private import History, KeyholderAnswer, MaskedSum, PrivateKey, Request, keyholder
-from safle.private.gathering import gather_files
-from safle.site.log import write_log
+from safle.private import History, KeyholderAnswer, MaskedSum, PrivateKey, Request, answer_request
+from safle.private.keyholder import explain
+from safle.private.messages import gather_files
+from safle.site.log import site_log, write_log
 from safle.site.release import kind_for
 from safle.wire import container
 
@@ -147,12 +148,12 @@ def answer(
     with naming(request):
         asked = Request.from_bytes(container.read_limited(request), private_round)
     with History(history_path) as history:
-        session.text(keyholder.explain(asked, history))
+        session.text(explain(asked, history))
         if not yes and not click.confirm("Open this sum?"):
             raise FederationError(
                 "you have not opened this sum: no answer was written, and your history is as it was"
             )
-        answered = keyholder.answer_on_record(asked, key, history)
+        answered = answer_request(asked, key, history, log=site_log())
     container.write_file(output, answered.to_bytes(key))
     facts = {"keyholder": key.name, "clients": len(asked.heads), "request": asked.digest}
     session.facts(f"{output}: keyholder's answer", facts)

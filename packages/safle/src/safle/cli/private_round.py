@@ -19,13 +19,11 @@ from safle.model import load_model
 from safle.private import (
     EvaluationSpace,
     HistogramSpace,
-    NoisySpace,
     PrivateKey,
     PrivateRound,
     PublicKey,
     StatisticsSpace,
     declare_round,
-    statistics_space,
 )
 from safle.private.vector import Space
 from safle.wire import container
@@ -132,7 +130,7 @@ def _with_noise(
     keyholders: int,
 ) -> Space:
     if epsilon and delta and calibration and isinstance(space, StatisticsSpace):
-        return NoisySpace(space, epsilon, delta, calibration, keyholders)
+        return space.with_noise(epsilon, delta, calibration, keyholders)
     if epsilon or delta or calibration:
         raise click.UsageError("--epsilon, --delta and --calibration go together, with --encoder")
     return space
@@ -150,7 +148,7 @@ def _space(most_total_samples: int, model_path: Path | None, options: dict[str, 
         model = load_model(model_path)
         return EvaluationSpace(model.digest, model.class_names, most_total_samples)
     if model_path is None and encoder_path and classes and not any(given[2:]):
-        return statistics_space(load_encoder(encoder_path), classes, most_total_samples)
+        return StatisticsSpace.of(load_encoder(encoder_path), classes, most_total_samples)
     columns = columns or tuple(grid_columns)
     feature_dim = features or len(columns)
     if grid and feature_dim and not (model_path or encoder_path or classes):

@@ -22,7 +22,7 @@ from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import DeclaredRange
 from safle.encoders.registry import DEFAULT_KIND
 from safle.model import Model
-from safle.private import add_privately, statistics_space
+from safle.private import StatisticsSpace, add_privately
 from safle.server.admission import Limits
 from safle.server.summing import sum_files
 from safle.solver import RidgeCurve, solve
@@ -172,7 +172,7 @@ def _add_under_masks(
     if encoder.layout.experts or len(sent) < 2:
         return {}
     classes = sorted({*data.train_labels.tolist()})
-    space = statistics_space(encoder, classes, most_total_samples=len(data.train))
+    space = StatisticsSpace.of(encoder, classes, most_total_samples=len(data.train))
     total = add_privately(space, {path.stem: partial(read_statistics, path) for path in sent})
     model = Model(encoder, solve(total, head=head))
     return {f"{len(sent)} clients, under masks": model.digest}

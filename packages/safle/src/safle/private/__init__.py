@@ -4,6 +4,35 @@
 a fresh seed that is sealed to it. The server adds up every y, each keyholder adds up its masks of
 the same clients, and the difference is the exact sum: the very bytes that plain contributions add
 up to.
+
+Examples
+--------
+The operator declares a round; every file that is made of it is read with it:
+
+>>> from tempfile import TemporaryDirectory
+>>> from safle import DeclaredRange, count, make_encoder
+>>> from safle.private import *
+>>> encoder = make_encoder(DeclaredRange(0, 1, feature_dim=1), "linear")
+>>> operator, board, *clients = map(PrivateKey.new, ["operator", "board", "a", "b", "c"])
+>>> parties = {"clients": [key.public for key in clients], "keyholders": [board.public]}
+>>> declared = declare_round(operator, StatisticsSpace.of(encoder, ["ill"], 100), **parties)
+>>> private_round = PrivateRound.load(declared.data, operator.public)
+
+Clients send what they count under masks, and the server adds it up:
+
+>>> gathering = Gathering(private_round)
+>>> for key, value in zip(clients, [0.1, 0.5, 0.9]):
+...     sent = mask(private_round, key, count(encoder, [[value]], ["ill"])).to_bytes()
+...     gathering.add(Masked.from_bytes(sent, private_round))
+>>> total = MaskedSum.from_bytes(gathering.finish().to_bytes(), private_round)
+
+Every keyholder answers the server's request, and the sum opens:
+
+>>> asked = Request.from_bytes(total.request.to_bytes(), private_round)
+>>> with TemporaryDirectory() as folder, History(f"{folder}/history.sqlite") as history:
+...     answer = answer_request(asked, board, history).to_bytes(board)
+>>> total.open([KeyholderAnswer.from_bytes(answer, private_round)]).sample_count
+3
 """
 
 from typing import TYPE_CHECKING
@@ -11,14 +40,12 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door, require
 
 if TYPE_CHECKING:
-    from safle.private.gathering import Gathering, KeyholderAnswer, MaskedSum, Request
-    from safle.private.history import History
-    from safle.private.keyholder import answer_on_record, answer_request, explain
+    from safle.private.keyholder import History, answer_request
     from safle.private.keys import PrivateKey, PublicKey
-    from safle.private.masked import Masked, mask
-    from safle.private.rehearsal import Parties, add_privately
-    from safle.private.round import PrivateRound, declare_round, statistics_space
-    from safle.private.spaces import EvaluationSpace, HistogramSpace, NoisySpace, StatisticsSpace
+    from safle.private.messages import Gathering, KeyholderAnswer, Masked, MaskedSum, Request, mask
+    from safle.private.rehearsal import add_privately
+    from safle.private.round import PrivateRound, declare_round
+    from safle.private.spaces import EvaluationSpace, HistogramSpace, StatisticsSpace
 
 __all__ = [
     "EvaluationSpace",
@@ -28,20 +55,15 @@ __all__ = [
     "KeyholderAnswer",
     "Masked",
     "MaskedSum",
-    "NoisySpace",
-    "Parties",
     "PrivateKey",
     "PrivateRound",
     "PublicKey",
     "Request",
     "StatisticsSpace",
     "add_privately",
-    "answer_on_record",
     "answer_request",
     "declare_round",
-    "explain",
     "mask",
-    "statistics_space",
 ]
 
 require("cryptography.hazmat.primitives.hpke", "safle[private]", "a private sum")

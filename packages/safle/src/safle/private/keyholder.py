@@ -1,52 +1,227 @@
 """A keyholder: opens sums of enough clients, and never two that tell few clients apart.
 
 What was opened is on the disk before any mask is added up, so a crash cannot make it forget.
+
+A sum that was opened is a row of zeros and ones over the clients. What follows from several sums,
+added and subtracted in any way, is what these rows span; a client is told apart if the row of
+that client alone is among it.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from safle.basics.places import StrPath
+from safle.basics.sealed import SealedFile, now
 from safle.errors import FederationError
-from safle.private.gathering import KeyholderAnswer, Request
-from safle.private.history import History, Opened, warnings_across_rounds
-from safle.private.keys import PrivateKey
-from safle.private.masked import open_mask_key
-from safle.private.spaces import NoisySpace
-from safle.private.vector import add_masks
+from safle.private.keys import PrivateKey, SignedHead
+from safle.private.messages import KeyholderAnswer, Request
+from safle.private.round import PrivateRound
+from safle.private.spaces import StatisticsSpace
+from safle.private.vector import SEED_BYTES, add_masks, derive_key
+from safle.publishing.ledger import Ledger
 from safle.publishing.noise import epsilon_of
 from safle.site.log import log_refusal, write_log
 
+_TABLES = {
+    "opened": ("round", "request", "members", "clients", "least", "time"),
+    "answers": ("round", "request", "answer"),
+}
+_UNUSABLE = "{error}; without its history a keyholder must not answer"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A set of clients that was opened, or is about to be.
+
+    Attributes
+    ----------
+    members : each client with the file that it sent
+    clients : the clients' names, by their keys: a name may be another's in another round
+    least : of the round
+    """
+
+    round_digest: str
+    members: frozenset[str]
+    clients: dict[str, str]
+    least: int
+
+    @staticmethod
+    def of(request: Request) -> Opened:
+        """What a request would open."""
+        private_round = request.private_round
+        clients = {private_round.clients[name].signing: name for name in request.heads}
+        return Opened(private_round.digest, request.members, clients, private_round.least)
+
+
+class History:
+    """What a keyholder has opened, in a sealed file: on the disk when a call returns.
+
+    Attributes
+    ----------
+    ledger : the rounds with noise among them, in the same file
+    """
+
+    def __init__(self, path: StrPath) -> None:
+        self._file = SealedFile(path, _TABLES, message=_UNUSABLE)
+        self.ledger = Ledger(path)
+
+    def __enter__(self) -> History:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def sets(self) -> list[Opened]:
+        """The sets that were opened, or were about to be, in all rounds."""
+        with self._file.naming():
+            return [
+                Opened(digest, frozenset(json.loads(members)), json.loads(clients), least)
+                for _, digest, _, members, clients, least, _ in self._file.rows("opened")
+            ]
+
+    def add(self, request: Request) -> None:
+        """Check a request against all before it, and note it."""
+        asked = Opened.of(request)
+        with self._file.transaction():
+            before = [one.members for one in self.sets() if one.round_digest == asked.round_digest]
+            if asked.members in before:
+                return
+            if before and request.private_round.space.privacy is not None:
+                raise FederationError(
+                    "a set of this round was opened before, and every sum that opens with noise "
+                    "costs as much privacy as the first: declare a new round"
+                )
+            check_apart([*before, asked.members], request.private_round.fewest)
+            texts = json.dumps(sorted(asked.members)), json.dumps(asked.clients)
+            row = asked.round_digest, request.digest, *texts, asked.least, now()
+            self._file.append("opened", *row)
+
+    def keep(self, request: Request, data: bytes) -> bytes:
+        """The first answer that was made to a request: noise drawn twice could be averaged away."""
+        with self._file.transaction():
+            if (kept := self.kept(request)) is not None:
+                return kept
+            self._file.append("answers", request.private_round.digest, request.digest, data)
+        return data
+
+    def kept(self, request: Request) -> bytes | None:
+        """The answer to a request that was made before, where it has noise."""
+        asked = request.private_round.digest, request.digest
+        rows: Iterator[tuple[Any, ...]] = self._file.rows("answers")
+        return next((data for _, *known, data in rows if (*known,) == asked), None)
+
+
+def check_apart(sets: Iterable[frozenset[str]], least: int) -> None:
+    """Refuse sets whose sums, added and subtracted in any way, come down to few clients.
+
+    Of any two, one holds the other and ``least`` clients more: what follows from such a chain of
+    sums are sums of whole steps of it. Every keyholder answers every request, so that one honest
+    keyholder judges all of them.
+    """
+    chain = sorted(sets, key=len)
+    for smaller, larger in pairwise([frozenset[str](), *chain]):
+        left_out, more = smaller - larger, larger - smaller
+        fewest = min(len(left_out) or least, len(more))
+        clients = f"{fewest} client" + "s" * (fewest != 1)
+        if fewest < least and len(chain) == 1:
+            raise FederationError(f"the sum of {clients}; at least {least} are needed to open it")
+        if fewest < least:
+            raise FederationError(
+                f"with what was opened before, this would tell {clients} apart from the others, at "
+                f"least {least} must stay together: wait until more have come or gone"
+            )
+        if left_out:
+            raise FederationError(
+                "of two sets of a round that are opened, one holds all clients of the other, and "
+                f"at least {least} more; here each has some that the other has not: ask for "
+                "everybody in both, or for some of those in both"
+            )
+
+
+def warnings_across_rounds(asked: Opened, before: Iterable[Opened]) -> list[str]:
+    """What a sum gives away with those of other rounds, should clients count the same data again.
+
+    That is every client who is told apart by all sums together, and the clients by whom two sums
+    differ, where these are fewer than the larger ``least`` of their rounds. Nothing else is
+    warned of.
+    """
+    opened, mine = [*before], frozenset(asked.clients)
+    names = {key: name for one in (*opened, asked) for key, name in one.clients.items()}
+    sets = [frozenset(one.clients) for one in opened]
+    alone = told_apart([*sets, mine]) - told_apart(sets)
+    told = []
+    if opened and alone:
+        told.append(
+            "Beware: you have opened sums of other rounds too. If their clients count the same "
+            "data in all, these sums and this one, added and subtracted, give away "
+            f"{', '.join(sorted(names[key] for key in alone))}."
+        )
+    for one, theirs in zip(opened, sets, strict=True):
+        for few in (mine - theirs, theirs - mine):
+            if mine & theirs and 1 < len(few) < max(one.least, asked.least):
+                told.append(
+                    f"Beware: you have opened a sum of round {one.round_digest[:12]}… too. If "
+                    "the others count the same data in both, the difference of the two is that "
+                    f"of few: {', '.join(sorted(names[key] for key in few))}."
+                )
+    return told
+
+
+def told_apart(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    """The members of sets whose own values follow from the sums over all of these sets."""
+    chosen = [*dict.fromkeys(sets)]
+    alike: dict[tuple[bool, ...], list[str]] = {}
+    for member in frozenset[str]().union(*chosen):
+        alike.setdefault(tuple(member in one for one in chosen), []).append(member)
+    # Those who are in the same sets stay together whatever is done: a column for all of them.
+    rows = [[Fraction(pattern[at]) for pattern in alike] for at in range(len(chosen))]
+    reduced = _reduce(rows)
+    single = {row.index(Fraction(1)) for row in reduced if sum(map(bool, row)) == 1}
+    return frozenset(
+        members[0] for at, members in enumerate(alike.values()) if at in single and not members[1:]
+    )
+
+
+def _reduce(rows: list[list[Fraction]]) -> list[list[Fraction]]:
+    """The reduced echelon form: a unit row is in the span if and only if it is one of its rows."""
+    done: list[list[Fraction]] = []
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((row for row in rows if row[column]), None)
+        if pivot is None:
+            continue
+        rows.remove(pivot)
+        unit = [value / pivot[column] for value in pivot]
+        done, rows = (
+            [[a - row[column] * b for a, b in zip(row, unit, strict=True)] for row in part]
+            for part in (done, rows)
+        )
+        done.append(unit)
+    return done
+
 
 def explain(request: Request, history: History) -> list[str]:
-    """What a keyholder is asked to open, in sentences for the person who decides.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> from safle.private import EvaluationSpace, Parties
-    >>> from safle.evaluation import Evaluation
-    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
-    >>> request = parties.gather([Evaluation.none("0" * 64, ["ill"])] * 2).request
-    >>> with TemporaryDirectory() as folder, History(f"{folder}/history.sqlite") as history:
-    ...     print(explain(request, history)[-1])
-    What opens is the sum of all these clients, and of none of them alone.
-    """
+    """What a keyholder is asked to open, in sentences for the person who decides."""
     private_round, clients = request.private_round, request.heads
-    opened, asked = history.sets(), Opened.of(request)
+    opened = history.sets()
     before = [one.members for one in opened if one.round_digest == private_round.digest]
     already = f"Sets of this round that you have opened before: {len(before)}."
     if request.members in before:
         already = "You have opened this very set before: the answer will be the same."
     if not opened:
         already = "Your history is empty: if you have answered before, stop, and name the old file."
-    noise = ""
-    if isinstance(private_round.space, NoisySpace):
-        noise = f" You add noise: {private_round.space.privacy.promise}, whatever the others do."
+    noise, promised = "", private_round.space.privacy
+    if promised is not None:
+        noise = f" You add noise: {promised.promise}, whatever the others do."
         if not before and (spent := history.ledger.releases()):
-            rho = sum((release.rho for release in spent), private_round.space.privacy.rho)
-            together = epsilon_of(rho, private_round.space.delta)
+            rho = sum((release.rho for release in spent), promised.rho)
+            together = epsilon_of(rho, promised.delta)
             noise += (
                 f" Rounds with noise that you have opened before: {len(spent)}; all together, of "
                 f"the same people, they make epsilon {together:.3g}."
@@ -58,69 +233,60 @@ The round opens sums of at least {private_round.fewest} clients, if all keyholde
 {", ".join(private_round.keyholders)}.
 {already}
 What opens is the sum of all these clients, and of none of them alone.{noise}"""
-    return [*text.strip().splitlines(), *warnings_across_rounds(asked, opened)]
+    return [*text.strip().splitlines(), *warnings_across_rounds(Opened.of(request), opened)]
 
 
-def answer_on_record(
-    request: Request, key: PrivateKey, history: History, *, place: Path | None = None
+def answer_request(
+    request: Request, key: PrivateKey, history: History, *, log: Path | None = None
 ) -> KeyholderAnswer:
-    """`answer_request`, with a row in a log, this site's by default, before anybody else has it.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> from safle.private import EvaluationSpace, Parties
-    >>> from safle.evaluation import Evaluation
-    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
-    >>> request = parties.gather([Evaluation.none("0" * 64, ["ill"])] * 2).request
-    >>> key = parties.keyholders[0]
-    >>> with TemporaryDirectory() as folder, History(f"{folder}/history.sqlite") as history:
-    ...     answered = answer_on_record(request, key, history, place=Path(folder, "log.sqlite"))
-    >>> answered.keyholder
-    'keyholder-1'
-    """
-    about: dict[str, Any] = {"who": key.name, "digest": request.digest, "place": place}
-    with log_refusal(**about):
-        answer = answer_request(request, key, history)
-    write_log("opened", note=f"a sum of {len(request.heads)} clients", **about)
-    return answer
-
-
-def answer_request(request: Request, key: PrivateKey, history: History) -> KeyholderAnswer:
     """The sum of a keyholder's masks of a request's clients; the same request has the same answer.
+
+    Parameters
+    ----------
+    log : where this call notes that it has answered, or why it refused, before anybody else has
+        the answer
 
     Raises
     ------
     FederationError
         Too few clients, a box that is not this keyholder's, or a set that differs by too few
         clients from one that was opened before.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> from safle.private import EvaluationSpace, Parties
-    >>> from safle.evaluation import Evaluation
-    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
-    >>> request = parties.gather([Evaluation.none("0" * 64, ["ill"])] * 2).request
-    >>> key = parties.keyholders[0]
-    >>> with TemporaryDirectory() as folder, History(f"{folder}/history.sqlite") as history:
-    ...     once, again = (answer_request(request, key, history) for _ in range(2))
-    >>> once.to_bytes(key) == again.to_bytes(key)
-    True
     """
-    private_round = request.private_round
-    if key.name not in private_round.keyholders or private_round.keyholders[key.name] != key.public:
+    if log is None:
+        return _answer(request, key, history)
+    about: dict[str, Any] = {"who": key.name, "digest": request.digest, "place": log}
+    with log_refusal(**about):
+        answer = _answer(request, key, history)
+    write_log("opened", note=f"a sum of {len(request.heads)} clients", **about)
+    return answer
+
+
+def _answer(request: Request, key: PrivateKey, history: History) -> KeyholderAnswer:
+    private_round, space = request.private_round, request.private_round.space
+    if private_round.keyholders.get(key.name) != key.public:
         raise FederationError(f"{key.name}'s key is not a keyholder's of this round")
-    mask_keys = [open_mask_key(head, private_round, key) for head in request.heads.values()]
+    mask_keys = [_open_mask_key(head, private_round, key) for head in request.heads.values()]
     history.add(request)
     if kept := history.kept(request):
         return KeyholderAnswer.from_bytes(kept, private_round)
     masks = private_round.sizes.zeros()
     add_masks(private_round.sizes, masks, mask_keys)
     answer = KeyholderAnswer(key.name, private_round.digest, request.digest, masks)
-    if not isinstance(private_round.space, NoisySpace):
+    if not isinstance(space, StatisticsSpace) or space.privacy is None:
         return answer
-    space = private_round.space
-    history.ledger.spend(space.exact.space, space.epsilon, space.delta)
+    history.ledger.spend(space.space, space.privacy.epsilon, space.privacy.delta)
     space.hide(masks)
     return KeyholderAnswer.from_bytes(history.keep(request, answer.to_bytes(key)), private_round)
+
+
+def _open_mask_key(head: SignedHead, private_round: PrivateRound, key: PrivateKey) -> bytes:
+    """The key of the mask that a client has given to a keyholder; errors name the client."""
+    client = str(head.fields["client"])
+    try:
+        box = bytes.fromhex(head.fields["boxes"][key.name])
+        seed = key.open_box(box, private_round.bound_to(client, head.payload_digest, key.name))
+        if len(seed) != SEED_BYTES:
+            raise FederationError(f"sealed {len(seed)} bytes; expected a seed of {SEED_BYTES}")
+    except (FederationError, ValueError) as error:
+        raise FederationError(f"{client}: {error}; ask for a sum without {client}") from error
+    return derive_key(seed, private_round.digest, client, key.name)

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -32,29 +32,23 @@ MAX_FILE_BYTES = 4096
 Hexadecimal = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 """32 bytes: a key, or a digest."""
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
-F = TypeVar("F", bound="PublicKeyFile | _PrivateKeyFile")
+K = TypeVar("K", "PublicKey", "PrivateKey")
 
 
-# No default for the format: a file that does not say it is none.
-class PublicKeyFile(msgspec.Struct, forbid_unknown_fields=True):
-    """A public key as JSON."""
+class _KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="format"):
+    """A party's name and keys, as they stand in a file of JSON."""
 
-    format: Literal["safle-public-key-1"]
     name: str
-    signing: Hexadecimal
-    sealing: Hexadecimal
+
+    def __post_init__(self) -> None:
+        check_client(self.name)
+
+    def _text(self) -> str:
+        return json.dumps(msgspec.to_builtins(self), indent=1) + "\n"
 
 
-class _PrivateKeyFile(msgspec.Struct, forbid_unknown_fields=True):
-    format: Literal["safle-private-key-1"]
-    name: str
-    signing: Hexadecimal
-    opening: Hexadecimal
-
-
-@dataclass(frozen=True)
-class PublicKey:
-    """Whose signatures are true, and whom boxes can be sealed for; 32 bytes each.
+class PublicKey(_KeyFile, frozen=True, tag="safle-public-key-1"):
+    """Whose signatures are true, and whom boxes can be sealed for.
 
     Examples
     --------
@@ -64,19 +58,19 @@ class PublicKey:
     b'seed'
     """
 
-    name: str
-    signing: bytes
-    sealing: bytes
+    signing: Hexadecimal
+    sealing: Hexadecimal
 
     @property
     def fingerprint(self) -> str:
         """SHA-256 of both keys, to be compared over the telephone or listed in a policy."""
-        return hashlib.sha256(self.signing + self.sealing).hexdigest()
+        return hashlib.sha256(bytes.fromhex(self.signing + self.sealing)).hexdigest()
 
     def check(self, text: bytes, signature: bytes) -> None:
         """Raise `FederationError` unless the owner of this key has signed ``text``."""
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.signing))
         try:
-            Ed25519PublicKey.from_public_bytes(self.signing).verify(signature, text)
+            key.verify(signature, text)
         except InvalidSignature:
             raise FederationError(
                 f"the signature is not {self.name}'s: the file was altered, or made by another"
@@ -85,35 +79,23 @@ class PublicKey:
     def seal_box(self, content: bytes, bound_to: bytes) -> bytes:
         """Encrypt for the owner of this key; opens only with the same ``bound_to``."""
         try:
-            key = X25519PublicKey.from_public_bytes(self.sealing)
+            key = X25519PublicKey.from_public_bytes(bytes.fromhex(self.sealing))
             return _SUITE.encrypt(content, key, info=bound_to)
         except ValueError as error:
             raise FederationError(f"{self.name}'s key cannot be sealed for: {error}") from error
 
-    def to_file(self) -> PublicKeyFile:
-        """What its file says."""
-        keys = self.signing.hex(), self.sealing.hex()
-        return PublicKeyFile("safle-public-key-1", self.name, *keys)
-
-    @staticmethod
-    def from_file(file: PublicKeyFile) -> PublicKey:
-        """The inverse of `to_file`."""
-        keys = bytes.fromhex(file.signing), bytes.fromhex(file.sealing)
-        return PublicKey(check_client(file.name), *keys)
-
     def save(self, path: Path) -> None:
         """Write the key's file."""
-        atomic.write_text(path, _text(self.to_file()))
+        atomic.write_text(path, self._text())
 
     @staticmethod
     def load(path: Path) -> PublicKey:
         """Read a public key's file."""
-        return PublicKey.from_file(_read(path, PublicKeyFile))
+        return _load(path, PublicKey, "public")
 
 
-@dataclass(frozen=True, repr=False)
-class PrivateKey:
-    """The secret halves of a `PublicKey`; 32 bytes each.
+class PrivateKey(_KeyFile, frozen=True, tag="safle-private-key-1"):
+    """The secret halves of a `PublicKey`.
 
     Examples
     --------
@@ -122,33 +104,40 @@ class PrivateKey:
     ('hospital-a', 64)
     """
 
-    name: str
-    signing: bytes
-    opening: bytes
+    signing: Hexadecimal
+    opening: Hexadecimal
+
+    def __repr__(self) -> str:
+        return f"<PrivateKey of {self.name}>"
 
     @staticmethod
     def new(name: str) -> PrivateKey:
         """Fresh keys of a client, a keyholder or an operator."""
         signing, opening = Ed25519PrivateKey.generate(), X25519PrivateKey.generate()
-        return PrivateKey(
-            check_client(name), signing.private_bytes_raw(), opening.private_bytes_raw()
-        )
+        keys = signing.private_bytes_raw().hex(), opening.private_bytes_raw().hex()
+        return PrivateKey(check_client(name), *keys)
+
+    @property
+    def _signing_key(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(self.signing))
+
+    @property
+    def _opening_key(self) -> X25519PrivateKey:
+        return X25519PrivateKey.from_private_bytes(bytes.fromhex(self.opening))
 
     @property
     def public(self) -> PublicKey:
-        signing = Ed25519PrivateKey.from_private_bytes(self.signing).public_key()
-        opening = X25519PrivateKey.from_private_bytes(self.opening).public_key()
-        return PublicKey(self.name, signing.public_bytes_raw(), opening.public_bytes_raw())
+        keys = self._signing_key.public_key(), self._opening_key.public_key()
+        return PublicKey(self.name, *(key.public_bytes_raw().hex() for key in keys))
 
     def sign(self, text: bytes) -> bytes:
         """64 bytes; the same for the same text."""
-        return Ed25519PrivateKey.from_private_bytes(self.signing).sign(text)
+        return self._signing_key.sign(text)
 
     def open_box(self, box: bytes, bound_to: bytes) -> bytes:
         """What was sealed for this key; `FederationError` if it was not, or bound to another."""
-        key = X25519PrivateKey.from_private_bytes(self.opening)
         try:
-            return _SUITE.decrypt(box, key, info=bound_to)
+            return _SUITE.decrypt(box, self._opening_key, info=bound_to)
         except (InvalidTag, ValueError):
             raise FederationError(
                 f"a box does not open with {self.name}'s key: it was sealed for another key, "
@@ -158,30 +147,28 @@ class PrivateKey:
     def save(self, path: Path) -> None:
         """Write the key's file, for its owner alone; never over another key."""
         path.touch(mode=0o600, exist_ok=False)
-        keys = self.signing.hex(), self.opening.hex()
-        path.write_text(_text(_PrivateKeyFile("safle-private-key-1", self.name, *keys)))
+        path.write_text(self._text())
 
     @staticmethod
     def load(path: Path) -> PrivateKey:
         """Read a private key's file."""
-        file = _read(path, _PrivateKeyFile)
-        keys = bytes.fromhex(file.signing), bytes.fromhex(file.opening)
-        return PrivateKey(check_client(file.name), *keys)
+        return _load(path, PrivateKey, "private")
 
 
-def _text(file: PublicKeyFile | _PrivateKeyFile) -> str:
-    return json.dumps(msgspec.to_builtins(file), indent=1) + "\n"
-
-
-def _read(path: Path, form: type[F]) -> F:
+def _load(path: Path, kind: type[K], name: str) -> K:
     try:
-        return msgspec.json.decode(read_capped(path, MAX_FILE_BYTES, "a key"), type=form)
+        # Of one type alone, msgspec would take a file that does not say its format.
+        key = msgspec.json.decode(
+            read_capped(path, MAX_FILE_BYTES, "a key"), type=PublicKey | PrivateKey
+        )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        key = None
+    if not isinstance(key, kind):
         # What is wrong is not said: it may be the secret.
         raise WireError(
-            f"{path} is not a {'public' if form is PublicKeyFile else 'private'} key of safle; "
-            "make one with: safle private keys"
+            f"{path} is not a {name} key of safle; make one with: safle private keys"
         ) from None
+    return key
 
 
 @dataclass(frozen=True)
@@ -236,31 +223,23 @@ class SignedHead:
 
 
 @dataclass(frozen=True)
-class Signed:
+class SignedFile:
     """A file whose payload is still folded: whoever reads it checks head and size first."""
 
     head: SignedHead
     opened: container.Container
 
     @staticmethod
-    def read(data: bytes | memoryview, kind: int) -> Signed:
+    def read(data: bytes | memoryview, kind: int) -> SignedFile:
         """Open a signed file; neither signature nor payload is looked at yet."""
         opened = container.from_bytes(data, kind=kind)
         if list(opened.frames) != ["payload"]:
             raise WireError("expected just the section payload")
-        return Signed(SignedHead.from_json(opened.header), opened)
+        return SignedFile(SignedHead.from_json(opened.header), opened)
 
-    @property
-    def payload_bytes(self) -> int:
-        """What the payload unfolds to."""
-        return self.opened.raw_bytes
-
-    def unfold(self, most: int) -> bytes:
-        """The payload of at most so many bytes, if it is the one that was signed."""
-        if self.payload_bytes > most:
-            # A few compressed bytes could fill the memory.
-            raise WireError(f"unfolds to {self.payload_bytes} bytes; expected at most {most}")
-        payload = self.opened.section("payload", self.payload_bytes)
+    def unfold(self, size: int) -> bytes:
+        """The payload, if it has this size and is the one that was signed."""
+        payload = self.opened.section("payload", size)
         self.opened.finish()
         if hashlib.sha256(payload).hexdigest() != self.head.payload_digest:
             raise WireError("the payload is not the one that was signed")

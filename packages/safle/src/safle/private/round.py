@@ -15,13 +15,12 @@ import msgspec
 from msgspec import Meta
 
 from safle.basics.settings import as_settings
-from safle.encoders import Encoder
 from safle.encoders.codes import CodeSpace, Layout
-from safle.encoders.features import ClassName, as_class_names, as_names
+from safle.encoders.features import as_class_names, as_names
 from safle.encoders.histogram import MAX_SAMPLES, Grid
 from safle.errors import FederationError, SafleError, SettingsError, WireError
-from safle.private.keys import Hexadecimal, PrivateKey, PublicKey, PublicKeyFile, Signed, SignedHead
-from safle.private.spaces import EvaluationSpace, HistogramSpace, NoisySpace, StatisticsSpace
+from safle.private.keys import Hexadecimal, PrivateKey, PublicKey, SignedFile, SignedHead
+from safle.private.spaces import EvaluationSpace, HistogramSpace, StatisticsSpace
 from safle.private.vector import Sizes, Space
 from safle.wire import container
 
@@ -60,8 +59,8 @@ class _RoundFile(msgspec.Struct, forbid_unknown_fields=True):
     id: str
     space: _StatisticsFile | _EvaluationFile | _HistogramFile
     most_total_samples: Annotated[int, Meta(ge=1, le=MAX_SAMPLES)]
-    clients: list[PublicKeyFile]
-    keyholders: list[PublicKeyFile]
+    clients: list[PublicKey]
+    keyholders: list[PublicKey]
     least: Annotated[int, Meta(ge=2, le=MAX_SAMPLES)]
     # Python would take "1e999999999" for a fraction, and work it out.
     least_share: Annotated[str, Meta(pattern=r"\A[0-9]{1,9}(/[1-9][0-9]{0,8})?\Z")]
@@ -106,6 +105,17 @@ class RoundContent:
         """Clients whose sum is opened, and by whom two opened sums differ, at the least."""
         return max(self.least, math.ceil(self.least_share * len(self.clients)))
 
+    @staticmethod
+    def read(data: bytes, operator: PublicKey | None = None) -> tuple[RoundContent, SignedHead]:
+        """What a round file says, signed by ``operator``; by anybody, if none is named."""
+        signed = SignedFile.read(data, container.ROUND)
+        if operator is not None:
+            signed.head.check(operator, "round")
+        if signed.opened.raw_bytes > MOST_BYTES:
+            # A few compressed bytes could fill the memory.
+            raise WireError(f"unfolds to {signed.opened.raw_bytes} bytes; at most {MOST_BYTES}")
+        return read_content(signed.unfold(signed.opened.raw_bytes)), signed.head
+
 
 @dataclass(frozen=True)
 class PrivateRound(RoundContent):
@@ -115,19 +125,18 @@ class PrivateRound(RoundContent):
     ----------
     digest : identity of the round, which every other file names
     operator : who declared it
-
-    Examples
-    --------
-    >>> from safle.private import Parties
-    >>> space = HistogramSpace(Grid(0, 1, bins=4), 2, most_total_samples=1000)
-    >>> made = Parties.of(space, "abcdefgh").private_round
-    >>> PrivateRound.load(made.data, made.operator).fewest
-    4
+    data : the bytes of its file
     """
 
     digest: str
     operator: PublicKey
     data: bytes = field(repr=False, compare=False)
+
+    @staticmethod
+    def load(data: bytes, operator: PublicKey) -> PrivateRound:
+        """Read a round file; refused unless this operator has signed it."""
+        content, head = RoundContent.read(data, operator)
+        return PrivateRound(**vars(content), digest=head.digest(), operator=operator, data=data)
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -137,7 +146,7 @@ class PrivateRound(RoundContent):
     @property
     def epsilon(self) -> float:
         """What noise promises to whoever is in the sum; infinite where it opens exactly."""
-        return self.space.epsilon if isinstance(self.space, NoisySpace) else math.inf
+        return math.inf if self.space.privacy is None else self.space.privacy.epsilon
 
     def bound_to(self, client: str, vector_digest: str, keyholder: str) -> bytes:
         """What a box opens with alone: it cannot be moved to another round, client or file."""
@@ -152,23 +161,31 @@ class PrivateRound(RoundContent):
                 f"made for round {str(digest)[:12]}…, this is round {self.digest[:12]}…"
             )
 
-    def unfold_vector(self, signed: Signed, who: str) -> bytes:
-        """The vector of a signed file; one of another size is refused before it is unfolded."""
-        if signed.payload_bytes != self.sizes.bytes:
-            raise WireError(
-                f"{who} sent {signed.payload_bytes} bytes; this round's vectors have "
-                f"{self.sizes.bytes}"
-            )
-        return signed.unfold(self.sizes.bytes)
+    def check_head(self, head: SignedHead, kind: str, party: str, *more: str) -> str:
+        """Who has signed a head; a `SafleError` unless one of this round's parties has, for it.
 
-    @staticmethod
-    def load(data: bytes, operator: PublicKey) -> PrivateRound:
-        """Read a round file; refused unless this operator has signed it."""
-        signed = Signed.read(data, container.ROUND)
-        signed.head.check(operator, "round")
-        content = read_content(signed.unfold(MOST_BYTES))
-        digest = signed.head.digest()
-        return PrivateRound(**vars(content), digest=digest, operator=operator, data=data)
+        Parameters
+        ----------
+        party : "client" or "keyholder", the field that names who has signed
+        more : the names of the other fields
+        """
+        if set(head.fields) != {"kind", "payload", "round", party, *more}:
+            raise WireError(f"the head does not hold exactly the fields of kind {kind!r}")
+        name = self.require_party(party, head.fields[party])
+        head.check(self._roster(party)[name], kind)
+        self.require(head.fields["round"])
+        return name
+
+    def require_party(self, party: str, name: object) -> str:
+        """The name of a client or a keyholder of this round; others are refused."""
+        if not isinstance(name, str) or name not in self._roster(party):
+            raise FederationError(
+                f"{str(name)[:80]!r} is not a {party} of this round; its operator declares who is"
+            )
+        return name
+
+    def _roster(self, party: str) -> Mapping[str, PublicKey]:
+        return self.clients if party == "client" else self.keyholders
 
 
 def read_content(payload: bytes) -> RoundContent:
@@ -177,10 +194,10 @@ def read_content(payload: bytes) -> RoundContent:
     try:
         file = as_settings(_RoundFile, json.loads(payload), where=invalid, error=WireError)
         share = Fraction(file.least_share)
-        if str(share) != file.least_share:
-            raise WireError(f"least_share {file.least_share}; expected its one text, {share}")
         clients, keyholders = _roster(file.clients), _roster(file.keyholders)
         space = _read_space(file.space, file.most_total_samples, len(keyholders))
+        if str(share) != file.least_share or payload != _canonical(file):
+            raise WireError(f"{invalid}expected its one canonical text")
     except SafleError:
         raise
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
@@ -220,54 +237,37 @@ def declare_round(
         id=secrets.token_hex(16),
         space=_write_space(space),
         most_total_samples=space.most_total_samples,
-        clients=[party.to_file() for party in clients],
-        keyholders=[party.to_file() for party in keyholders],
+        clients=[*clients],
+        keyholders=[*keyholders],
         least=least,
         least_share=str(Fraction(least_share).limit_denominator(FINEST_SHARE)),
     )
-    payload = container.canonical(msgspec.to_builtins(file))
+    payload = _canonical(file)
     head = SignedHead.sign(key, "round", payload)
     return PrivateRound.load(head.to_bytes(container.ROUND, payload), key.public)
 
 
-def statistics_space(
-    encoder: Encoder, classes: Sequence[ClassName], most_total_samples: int
-) -> StatisticsSpace:
-    """What a round of statistics adds up.
-
-    Parameters
-    ----------
-    encoder : the one that all clients share
-    classes : every class that any client may have
-    most_total_samples : of all clients together
-
-    Examples
-    --------
-    >>> from safle import DeclaredRange, LinearEncoder
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
-    >>> statistics_space(encoder, ["well", "ill"], 1000).class_names
-    ('ill', 'well')
-    """
-    return StatisticsSpace(encoder.space, as_class_names(classes), most_total_samples)
+def _canonical(file: _RoundFile) -> bytes:
+    return container.canonical(msgspec.to_builtins(file))
 
 
-def _roster(files: Sequence[PublicKeyFile]) -> dict[str, PublicKey]:
-    roster = {file.name: PublicKey.from_file(file) for file in files}
-    if len(roster) != len(files):
+def _roster(keys: Sequence[PublicKey]) -> dict[str, PublicKey]:
+    roster = {key.name: key for key in keys}
+    if len(roster) != len(keys):
         raise SettingsError("two clients, or two keyholders, of the same name; give each its own")
     return roster
 
 
 def _write_space(space: Space) -> Any:
-    if isinstance(space, NoisySpace):
-        promise = float(space.epsilon).hex(), float(space.delta).hex(), space.calibration
-        return msgspec.structs.replace(_write_space(space.exact), promise=promise)
-    if isinstance(space, StatisticsSpace):
-        return _StatisticsFile(space.fingerprint, space.layout.to_json(), space.class_names)
     if isinstance(space, EvaluationSpace):
         return _EvaluationFile(space.model, space.class_names)
-    assert isinstance(space, HistogramSpace), "nothing else is added up"
-    return _HistogramFile(space.grid.to_json(), space.feature_dim, space.names)
+    if isinstance(space, HistogramSpace):
+        return _HistogramFile(space.grid.to_json(), space.feature_dim, space.names)
+    assert isinstance(space, StatisticsSpace), "nothing else is added up"
+    made, noise, promise = space.space, space.privacy, None
+    if noise is not None:
+        promise = noise.epsilon.hex(), noise.delta.hex(), noise.calibration
+    return _StatisticsFile(made.fingerprint, made.layout.to_json(), space.class_names, promise)
 
 
 def _read_space(file: _SpaceFile, most_total_samples: int, keyholders: int) -> Space:
@@ -284,5 +284,4 @@ def _read_space(file: _SpaceFile, most_total_samples: int, keyholders: int) -> S
     if file.promise is None:
         return exact
     epsilon, delta, calibration = file.promise
-    promise = float.fromhex(epsilon), float.fromhex(delta), calibration
-    return NoisySpace(exact, *promise, keyholders)
+    return exact.with_noise(float.fromhex(epsilon), float.fromhex(delta), calibration, keyholders)

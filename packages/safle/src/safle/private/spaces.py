@@ -9,15 +9,17 @@ allows are noticed, and do not wrap; with no more than that, no other entry does
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from safle.encoders.codes import CodeSpace, Layout
-from safle.encoders.features import ClassName
+from safle.encoders import Encoder
+from safle.encoders.codes import CodeSpace
+from safle.encoders.features import ClassName, as_class_names
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import CountOverflow, InvariantError
 from safle.evaluation.counts import Evaluation, shapes
@@ -44,53 +46,101 @@ REACH = 16
 class StatisticsSpace:
     """The free sums of statistics over a whole layout and all classes of a round.
 
+    Attributes
+    ----------
+    privacy : where the sum opens with noise alone, what each keyholder's noise promises
+    keyholders : how many add that noise
+
     Examples
     --------
     >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> encoder = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=2))
     >>> sent = count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"])
-    >>> space = StatisticsSpace(encoder.space, ("ill", "well"), 1000)
+    >>> space = StatisticsSpace.of(encoder, ["ill", "well"], most_total_samples=1000)
     >>> space.value(space.entries(sent)) == sent
     True
+    >>> space.with_noise(2.0, 1e-5, "declared", keyholders=2).privacy.promise
+    'epsilon 2, delta 1e-05'
     """
 
     space: CodeSpace
     class_names: tuple[ClassName, ...]
     most_total_samples: int
+    privacy: Privacy | None = None
+    keyholders: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.most_total_samples <= self.layout.most_samples:
+        layout = self.space.layout
+        if not 1 <= self.most_total_samples <= layout.most_samples:
             raise CountOverflow(
-                f"at most {self.most_total_samples} samples; expected 1 to "
-                f"{self.layout.most_samples}"
+                f"at most {self.most_total_samples} samples; expected 1 to {layout.most_samples}"
+            )
+        if self._most_product + self._most_noise > MOST_WIDE:
+            raise CountOverflow(
+                f"at most {self.most_total_samples} samples, and their noise, take more than 64 "
+                "bits a number: declare fewer samples"
             )
 
-    @property
-    def fingerprint(self) -> str:
-        return self.space.fingerprint
+    @staticmethod
+    def of(
+        encoder: Encoder, classes: Sequence[ClassName], most_total_samples: int
+    ) -> StatisticsSpace:
+        """The space of statistics of an encoder, and of every class that any client may have."""
+        return StatisticsSpace(encoder.space, as_class_names(classes), most_total_samples)
 
-    @property
-    def layout(self) -> Layout:
-        return self.space.layout
+    def with_noise(
+        self, epsilon: float, delta: float, calibration: str, keyholders: int
+    ) -> StatisticsSpace:
+        """The same statistics, which only open with noise: each keyholder adds its own.
+
+        Each adds the whole noise that the round promises: as long as one of them is honest, nobody
+        has less of it, the server included. The price is as many times the variance as there are
+        keyholders. A layout without a clip, and promises that cannot be kept, are refused.
+
+        Parameters
+        ----------
+        epsilon, delta : that every keyholder's noise promises by itself
+        calibration : where the encoder's thresholds came from, "declared" or "public"
+        """
+        privacy = plan_noise(self.space.layout, epsilon, delta, calibration=calibration)
+        return replace(self, privacy=privacy, keyholders=keyholders)
 
     @cached_property
     def free(self) -> FreeSums:
         """The free sums of all codes and classes."""
-        return FreeSums(self.layout, len(self.class_names))
+        return FreeSums(self.space.layout, len(self.class_names))
 
     @cached_property
     def wide(self) -> Mask:
-        return _wide_sums(self.free, MOST_NARROW // self.most_total_samples)
+        """The class counts, and all sums that may leave 32 bits."""
+        require_vector(17 * self.free.size)
+        room = max(0, MOST_NARROW - self._most_noise)
+        largest = self.free.spread(np.maximum(self.free.largest, 1))
+        wide: Mask = largest > room // self.most_total_samples
+        wide[self.free.counts] = True
+        return wide
 
     @property
-    def most_sum(self) -> int:
+    def _most_sum(self) -> int:
         """The largest magnitude of any class sum."""
         return int(self.free.largest.max(initial=1)) * self.most_total_samples
 
     @property
-    def most_product(self) -> int:
+    def _most_product(self) -> int:
         """The largest magnitude of any product."""
-        return int(self.free.largest.max(initial=1)) * self.most_sum
+        return int(self.free.largest.max(initial=1)) * self._most_sum
+
+    @property
+    def _most_noise(self) -> int:
+        """Most noise of any class sum or product."""
+        if self.privacy is None:
+            return 0
+        largest = max(self.space.layout.dense_scales, default=1)
+        return self._room(max(self.privacy.cross * largest, self.privacy.gram * largest**2))
+
+    def _room(self, scale: float) -> int:
+        # A power of two: it is the same on every machine, whatever the last bits of the scale.
+        return 1 << math.ceil(math.log2(REACH * scale * math.sqrt(self.keyholders) + 1))
 
     def entries(self, value: Statistics) -> Integers:
         self.space.require(value.space)
@@ -99,101 +149,36 @@ class StatisticsSpace:
             raise InvariantError(f"class {unknown[0]!r} is not among those that the round declares")
         return self.free.take(value, self.class_names)
 
-    def value(self, entries: Integers) -> Statistics:
-        counts = entries[self.free.counts]
-        _check_samples(sum(counts.tolist()), self.most_total_samples)
-        _check_entries(counts, 0, self.most_total_samples)
-        _check_entries(entries[self.free.cross], -self.most_sum, self.most_sum)
-        _check_entries(entries[self.free.cross.stop :], -self.most_product, self.most_product)
-        statistics = self.free.value(self.fingerprint, self.class_names, entries)
+    def value(self, entries: Integers) -> Statistics | NoisyStatistics:
+        free, counts = self.free, entries[self.free.counts]
+        room = 0 if self.privacy is None else len(counts) * self._room(self.privacy.counts)
+        samples = sum(counts.tolist())
+        if not -room <= samples <= self.most_total_samples + room:
+            _check_samples(samples, self.most_total_samples)
+        _check_entries(counts, -room, self.most_total_samples + room)
+        for sums, most in (
+            (entries[free.cross], self._most_sum + self._most_noise),
+            (entries[free.cross.stop :], self._most_product + self._most_noise),
+        ):
+            _check_entries(sums, -most, most)
+        if self.privacy is not None:
+            return NoisyStatistics.of(self.space, self.class_names, entries, self._total_privacy)
+        statistics = free.value(self.space.fingerprint, self.class_names, entries)
         statistics.verify()
         return statistics
 
-
-@dataclass(frozen=True)
-class NoisySpace:
-    """Statistics that only open with noise: each keyholder takes its own off its masks' sum.
-
-    Each adds the whole noise that the round promises: as long as one of them is honest, nobody
-    has less of it, the server included. The price is as many times the variance as there are
-    keyholders.
-
-    Attributes
-    ----------
-    exact : what is added up
-    epsilon, delta : that every keyholder's noise promises by itself
-    calibration : where the encoder's thresholds came from, "declared" or "public"
-    keyholders : how many add noise
-
-    Examples
-    --------
-    >>> from safle import DeclaredRange, LinearEncoder
-    >>> encoder = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=2))
-    >>> exact = StatisticsSpace(encoder.space, ("ill", "well"), most_total_samples=1000)
-    >>> NoisySpace(exact, 2.0, 1e-5, "declared", keyholders=2).privacy.promise
-    'epsilon 2, delta 1e-05'
-    """
-
-    exact: StatisticsSpace
-    epsilon: float
-    delta: float
-    calibration: str
-    keyholders: int
-
-    def __post_init__(self) -> None:
-        # Refuses a layout without a clip, and promises that cannot be kept.
-        if self.exact.most_product + self._most_noise > MOST_WIDE:
-            raise CountOverflow(
-                f"at most {self.most_total_samples} samples, and their noise, take more than 64 "
-                "bits a number: declare fewer samples"
-            )
-
     @property
-    def most_total_samples(self) -> int:
-        return self.exact.most_total_samples
-
-    @cached_property
-    def privacy(self) -> Privacy:
-        """What one keyholder's noise promises: worked out here, whatever a round file says."""
-        layout = self.exact.layout
-        return plan_noise(layout, self.epsilon, self.delta, calibration=self.calibration)
-
-    @cached_property
-    def wide(self) -> Mask:
-        room = max(0, MOST_NARROW - self._most_noise)
-        return _wide_sums(self.exact.free, room // self.most_total_samples)
-
-    @property
-    def _most_noise(self) -> int:
-        """Most noise of any class sum or product."""
-        largest = max(self.exact.layout.dense_scales, default=1)
-        return self._room(max(self.privacy.cross * largest, self.privacy.gram * largest**2))
-
-    def _room(self, scale: float) -> int:
-        # A power of two: it is the same on every machine, whatever the last bits of the scale.
-        return 1 << math.ceil(math.log2(REACH * scale * math.sqrt(self.keyholders) + 1))
-
-    def entries(self, value: Statistics) -> Integers:
-        return self.exact.entries(value)
-
-    def value(self, entries: Integers) -> NoisyStatistics:
-        exact, free = self.exact, self.exact.free
-        counts = entries[free.counts]
-        room = len(counts) * self._room(self.privacy.counts)
-        samples = sum(counts.tolist())
-        if samples > self.most_total_samples + room:
-            _check_samples(samples, self.most_total_samples)
-        _check_entries(counts, -room, self.most_total_samples + room)
-        most = exact.most_product + self._most_noise
-        _check_entries(entries[free.counts.stop :], -most, most)
+    def _total_privacy(self) -> Privacy:
+        """The promise of one keyholder, with the noise of all of them."""
+        assert self.privacy is not None, "an exact sum has no noise"
+        scales = {name: getattr(self.privacy, name) for name in ("gram", "cross", "counts")}
         more = math.sqrt(self.keyholders)
-        noise = {name: getattr(self.privacy, name) * more for name in ("gram", "cross", "counts")}
-        privacy = replace(self.privacy, **noise)
-        return NoisyStatistics.of(exact.space, exact.class_names, entries, privacy)
+        return replace(self.privacy, **{name: scale * more for name, scale in scales.items()})
 
     def hide(self, masks: Bytes, draw: Draw = draw_discrete_gaussian) -> None:
         """Take one keyholder's noise off the sum of its masks, in place: what opens has it."""
-        noise = draw_noise(self.exact.layout, len(self.exact.class_names), self.privacy, draw)
+        assert self.privacy is not None, "an exact sum has no noise"
+        noise = draw_noise(self.space.layout, len(self.class_names), self.privacy, draw)
         Sizes.of(self).add(masks, pack(self, noise), -1)
 
 
@@ -210,6 +195,7 @@ class HistogramSpace:
     True
     """
 
+    privacy: ClassVar[None] = None
     grid: Grid
     feature_dim: int
     most_total_samples: int
@@ -246,6 +232,7 @@ class EvaluationSpace:
     True
     """
 
+    privacy: ClassVar[None] = None
     model: str
     class_names: tuple[ClassName, ...]
     most_total_samples: int
@@ -274,14 +261,6 @@ class EvaluationSpace:
                 "client or a keyholder did not keep to the round; begin a new one"
             )
         return counts
-
-
-def _wide_sums(free: FreeSums, most: int) -> Mask:
-    """The class counts, and all sums that one sample may change by more than ``most``."""
-    require_vector(17 * free.size)
-    wide: Mask = free.spread(np.maximum(free.largest, 1)) > most
-    wide[free.counts] = True
-    return wide
 
 
 def _wide_counts(counts: int, most_total_samples: int) -> Mask:

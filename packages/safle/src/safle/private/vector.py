@@ -8,7 +8,6 @@ A mask is AES-256 in counter mode under a key that HKDF derives from a fresh see
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from safle.basics.memory import require
+from safle.statistics.noisy import Privacy
 
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
@@ -38,6 +38,10 @@ class Space(Protocol):
         """Most samples of all clients together."""
 
     @property
+    def privacy(self) -> Privacy | None:
+        """What the noise of each keyholder promises; None where the sum opens exactly."""
+
+    @property
     def wide(self) -> Mask:
         """Which entries take 64 bits; the others take 32."""
 
@@ -49,11 +53,7 @@ class Space(Protocol):
 
 
 class Sizes(NamedTuple):
-    """How many entries of a vector are wide, and how many narrow.
-
-    >>> Sizes(2, 3).bytes
-    28
-    """
+    """How many entries of a vector are wide, and how many narrow."""
 
     wide: int
     narrow: int
@@ -112,11 +112,6 @@ def unpack(space: Space, vector: Bytes) -> Any:
     entries[space.wide] = wide.astype(np.uint64).view(np.int64)
     entries[~space.wide] = narrow.astype(np.uint32).view(np.int32)
     return space.value(entries)
-
-
-def new_seed() -> bytes:
-    """A seed for one mask, never used again: two vectors under one mask give each other away."""
-    return os.urandom(SEED_BYTES)
 
 
 def derive_key(seed: bytes, round_digest: str, client: str, keyholder: str) -> bytes:

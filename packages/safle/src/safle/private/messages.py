@@ -1,9 +1,14 @@
-"""The server's side: add masked vectors up, ask keyholders, and open the total."""
+"""What travels in a private round: a client's masked file, the server's request, its answers.
+
+A client sends its vector under masks, and the seeds of the masks in boxes for the keyholders. The
+server adds the vectors up and asks the keyholders, who answer with the sum of their masks.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +19,79 @@ import numpy as np
 from safle.basics.places import BESIDE, StrPath, find_files, naming
 from safle.encoders.features import is_digest
 from safle.errors import DuplicateContribution, FederationError, SafleError, WireError
-from safle.private.keys import PrivateKey, Signed, SignedHead
-from safle.private.masked import LARGEST_HEAD, Masked, check_head
+from safle.private.keys import PrivateKey, SignedFile, SignedHead
 from safle.private.round import PrivateRound
-from safle.private.vector import Bytes, unpack
+from safle.private.vector import SEED_BYTES, Bytes, add_masks, derive_key, pack, unpack
 from safle.site.log import log_refusal, write_log
 from safle.wire import container
 
-ANSWER = "answer"
+LARGEST_BOX = 512
+LARGEST_HEAD = 8192
+"""Bytes: a box for each of three keyholders, and names of 200 characters."""
+
+
+@dataclass(frozen=True)
+class Masked:
+    """One client's contribution to a private round, its signature checked.
+
+    Attributes
+    ----------
+    vector : uint8, y = x + masks; without the masks, as good as drawn at random
+    """
+
+    client: str
+    head: SignedHead
+    vector: Bytes = field(repr=False)
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the file."""
+        return self.head.to_bytes(container.MASKED, self.vector.tobytes())
+
+    @staticmethod
+    def from_bytes(data: bytes | memoryview, private_round: PrivateRound) -> Masked:
+        """Read a client's file; a `SafleError` unless it is of this round and of its roster."""
+        signed = SignedFile.read(data, container.MASKED)
+        client = _check_client_head(signed.head, private_round)
+        vector = signed.unfold(private_round.sizes.bytes)
+        return Masked(client, signed.head, np.frombuffer(vector, np.uint8))
+
+
+def mask(private_round: PrivateRound, key: PrivateKey, value: Any) -> Masked:
+    """What a round adds up, under fresh masks: what a client sends to the server.
+
+    Parameters
+    ----------
+    key : the client's
+    value : statistics, a histogram or evaluation counts, as the round says
+    """
+    client = private_round.require_party("client", key.name)
+    if private_round.clients[client] != key.public:
+        raise FederationError(
+            f"the round lists another key for {client}; ask its operator for a new round"
+        )
+    vector = pack(private_round.space, private_round.space.entries(value))
+    # Never used again: two vectors under one mask give each other away.
+    seeds = {name: os.urandom(SEED_BYTES) for name in private_round.keyholders}
+    keys = [derive_key(seed, private_round.digest, client, at) for at, seed in seeds.items()]
+    add_masks(private_round.sizes, vector, keys)
+    digest = hashlib.sha256(vector.data).hexdigest()
+    boxes = {
+        name: keyholder.seal_box(seeds[name], private_round.bound_to(client, digest, name)).hex()
+        for name, keyholder in private_round.keyholders.items()
+    }
+    fields = {"round": private_round.digest, "client": client, "boxes": boxes}
+    return Masked(client, SignedHead.sign(key, "masked", vector.data, **fields), vector)
+
+
+def _check_client_head(head: SignedHead, private_round: PrivateRound) -> str:
+    """Whose head this is; a `SafleError` unless a client of this round has signed it for it."""
+    client = private_round.check_head(head, "masked", "client", "boxes")
+    boxes = head.fields["boxes"]
+    if not isinstance(boxes, dict) or set(boxes) != set(private_round.keyholders):
+        raise WireError(f"{client} did not seal one box for each keyholder")
+    if any(not isinstance(box, str) or len(box) > 2 * LARGEST_BOX for box in boxes.values()):
+        raise WireError(f"a box of {client} is not one")
+    return client
 
 
 @dataclass(frozen=True)
@@ -31,15 +101,6 @@ class Request:
     Attributes
     ----------
     heads : by client, in ascending order; each checked against the round
-
-    Examples
-    --------
-    >>> from safle.private import EvaluationSpace, Parties
-    >>> from safle.evaluation import Evaluation
-    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
-    >>> total = parties.gather([Evaluation.none("0" * 64, ["ill"])] * 2)
-    >>> [*Request.from_bytes(total.request.to_bytes(), parties.private_round).heads]
-    ['a', 'b']
     """
 
     private_round: PrivateRound
@@ -82,14 +143,13 @@ class Request:
         if size > most:
             raise WireError(f"heads of {size} bytes; those of all clients have at most {most}")
         try:
-            heads = [
-                SignedHead.from_json(head) for head in json.loads(opened.section("heads", size))
-            ]
+            content = json.loads(opened.section("heads", size))
+            heads = [SignedHead.from_json(head) for head in content]
         except SafleError:
             raise
         except (ValueError, TypeError, RecursionError) as error:
             raise WireError(f"the heads of the clients are not valid: {error}") from error
-        found = {check_head(head, private_round): head for head in heads}
+        found = {_check_client_head(head, private_round): head for head in heads}
         if [*found] != sorted(found) or len(found) != len(heads):
             raise WireError("the clients are not in ascending order, each of them once")
         return Request(private_round, found)
@@ -103,16 +163,6 @@ class KeyholderAnswer:
     ----------
     round_digest, request_digest : what was asked
     masks : uint8, their sum over all clients of the request
-
-    Examples
-    --------
-    >>> from safle.private import EvaluationSpace, Parties
-    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
-    >>> masks, digest = parties.private_round.sizes.zeros(), parties.private_round.digest
-    >>> made = KeyholderAnswer("keyholder-1", digest, "0" * 64, masks)
-    >>> data = made.to_bytes(parties.keyholders[0])
-    >>> KeyholderAnswer.from_bytes(data, parties.private_round).keyholder
-    'keyholder-1'
     """
 
     keyholder: str
@@ -124,26 +174,19 @@ class KeyholderAnswer:
         """The bytes of the answer's file, the same every time."""
         payload = self.masks.tobytes()
         said = {"round": self.round_digest, "request": self.request_digest}
-        head = SignedHead.sign(key, ANSWER, payload, keyholder=self.keyholder, **said)
+        head = SignedHead.sign(key, "answer", payload, keyholder=self.keyholder, **said)
         return head.to_bytes(container.ANSWER, payload)
 
     @staticmethod
     def from_bytes(data: bytes | memoryview, private_round: PrivateRound) -> KeyholderAnswer:
         """Read an answer; a `SafleError` unless a keyholder of this round has signed it."""
-        signed = Signed.read(data, container.ANSWER)
-        fields = signed.head.fields
-        if set(fields) != {"kind", "payload", "round", "request", "keyholder"}:
-            raise WireError("the head does not hold exactly the fields of an answer")
-        name, request = fields["keyholder"], fields["request"]
-        if not isinstance(name, str) or name not in private_round.keyholders:
-            raise FederationError(f"{str(name)[:80]!r} is not a keyholder of this round")
-        signed.head.check(private_round.keyholders[name], ANSWER)
-        private_round.require(fields["round"])
+        signed = SignedFile.read(data, container.ANSWER)
+        keyholder = private_round.check_head(signed.head, "answer", "keyholder", "request")
+        request = signed.head.fields["request"]
         if not is_digest(request):
             raise WireError("the answer does not say what was asked")
-        vector = private_round.unfold_vector(signed, name)
-        masks = np.frombuffer(vector, np.uint8)
-        return KeyholderAnswer(name, private_round.digest, request, masks)
+        masks = np.frombuffer(signed.unfold(private_round.sizes.bytes), np.uint8)
+        return KeyholderAnswer(keyholder, private_round.digest, request, masks)
 
     def require(self, request: Request) -> None:
         """Refuse an answer to another question."""
@@ -157,17 +200,7 @@ class KeyholderAnswer:
 
 @dataclass(frozen=True)
 class MaskedSum(Request):
-    """The sum of masked vectors, still under the sum of their masks.
-
-    Examples
-    --------
-    >>> from safle.private import EvaluationSpace, Parties
-    >>> from safle.evaluation import Evaluation
-    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
-    >>> total = parties.gather([Evaluation.none("0" * 64, ["ill"])] * 2)
-    >>> total.open(parties.answers(total)).sample_count
-    0
-    """
+    """The sum of masked vectors, still under the sum of their masks."""
 
     vector: Bytes = field(repr=False)
 
@@ -209,20 +242,7 @@ class MaskedSum(Request):
 
 
 class Gathering:
-    """Adds up masked contributions, one in memory at a time; none of a client twice.
-
-    Examples
-    --------
-    >>> from safle.private import EvaluationSpace, Parties, mask
-    >>> from safle.evaluation import Evaluation
-    >>> parties = Parties.of(EvaluationSpace("0" * 64, ("ill",), 100), ["a", "b"])
-    >>> gathering = Gathering(parties.private_round)
-    >>> for key in parties.clients:
-    ...     value = Evaluation.none("0" * 64, ["ill"])
-    ...     gathering.add(mask(parties.private_round, key, value))
-    >>> gathering.clients
-    ['a', 'b']
-    """
+    """Adds up masked contributions, one in memory at a time; none of a client twice."""
 
     def __init__(self, private_round: PrivateRound) -> None:
         self.private_round = private_round
