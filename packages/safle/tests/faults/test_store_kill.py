@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from safle.server.database import count_members
 from safle.server.store import Store
 from safle.wire import encode_statistics
 from safle.wire.contribution import Contribution
 from support.data_sets import fixed_data
+from support.stores import count_members
 
 # Each fork kills itself at the n-th line that it executes in the store's own modules, on a copy
 # of the store of its own. The kernels are loaded before, with the threads that survive a fork.

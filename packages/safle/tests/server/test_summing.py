@@ -165,18 +165,9 @@ def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:
             sum_histograms([tmp_path / name for name in names], tmp_path / "total")
     with pytest.raises(SafleError, match="histogram"):
         sum_files([tmp_path / "a"], tmp_path / "total")
-    for declared in ({"features": 3}, {"grid": Grid(0, 2, 16)}, {"limits": Limits(most_samples=9)}):
-        with pytest.raises(LimitExceeded, match="/a: "):
-            sum_histograms([tmp_path / "a", tmp_path / "b"], tmp_path / "total", **declared)
+    with pytest.raises(LimitExceeded, match="/a: "):
+        sum_histograms([tmp_path / "a"], tmp_path / "total", limits=Limits(most_samples=9))
     assert contents(tmp_path) == before
-
-
-def test_histograms_of_another_grid_are_not_unfolded(tmp_path: Path) -> None:
-    grid = {"grid": [(0.0).hex(), (1.0).hex(), 1 << 16], "features": 1000, "planes": 1}
-    (tmp_path / "large").write_bytes(container.to_bytes(container.HISTOGRAM, grid, {}))
-    # Unfolded, it would fail for lack of its section.
-    with pytest.raises(LimitExceeded, match="this federation has 3"):
-        sum_histograms([tmp_path / "large"], tmp_path / "total", features=3)
 
 
 def _alive(process: int) -> bool:
@@ -231,7 +222,6 @@ def test_a_ray_cluster_gives_the_same_bytes_and_errors_also_when_a_task_is_kille
     clients: Path, pooled: bytes, monkeypatch
 ) -> None:
     pytest.importorskip("ray")
-    monkeypatch.setattr(cluster, "FAN_IN", 2)
     monkeypatch.setattr(cluster, "LARGEST_SHARD", 1)
     files, output = sorted(clients.iterdir()), clients.parent / "total"
     shares: list[float] = []
@@ -261,7 +251,7 @@ def test_a_ray_cluster_that_does_not_start_in_time_is_started_again(monkeypatch)
 
     monkeypatch.setattr(ray, "init", start)
     with pytest.raises(FederationError, match="no Ray cluster at 'local': The current node timed"):
-        cluster.RayCluster("local")
+        cluster.join("local")
     assert begun == ["local"] * cluster.ATTEMPTS
 
 

@@ -13,10 +13,9 @@ from pathlib import Path
 def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[Path]:
     """Yield a scratch path beside ``path``; rename it over ``path`` on success.
 
-    The data reach the disk before the rename does, so a crash at any moment
-    leaves either the old file or the new one. On any exception, Ctrl-C
-    included, the scratch file is removed and ``path`` is as it was. A ``private`` file is
-    for its owner alone, from the first moment on.
+    The data reach the disk before the rename does, so a crash at any moment leaves either the old
+    file or the new one. On any exception the scratch file is removed and ``path`` is as it was. A
+    ``private`` file is for its owner alone, from the first moment on.
     """
     target = Path(path)
     scratch = _make_scratch(target)

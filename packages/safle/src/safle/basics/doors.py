@@ -47,11 +47,9 @@ def front_door(package: str) -> Callable[[str], Any]:
 def require(module: str, requirement: str, purpose: str) -> Any:
     """The module of an optional package; `MissingExtra` if it is not installed.
 
-    A package that is installed but cannot be imported, for example because it was built for another
-    version of torch, raises a `SafleError` that says so.
+    A package that is installed but cannot be imported (it was built for another version of torch)
+    raises a `SafleError` that says so.
 
-    Examples
-    --------
     >>> require("json", "safle[plots]", "an example").loads("[1]")
     [1]
     >>> require("no_such_package", "safle[plots]", "an example")  # doctest: +ELLIPSIS

@@ -39,11 +39,7 @@ def require(size: int, *, purpose: str, advice: str) -> None:
 
 
 def most_memory(allowed: int | None = None) -> int:
-    """What reading a file may take: what the caller allows, or the environment, or 2 GB.
-
-    >>> most_memory(1000)
-    1000
-    """
+    """What reading a file may take: what the caller allows, or the environment, or 2 GB."""
     if allowed is not None:
         return allowed
     text = os.environ.get(VARIABLE)

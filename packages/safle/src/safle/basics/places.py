@@ -30,11 +30,7 @@ _LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MOST_PA
 
 
 def as_path(place: StrPath) -> Path:
-    """A path; that of an address (``s3://bucket/a.stats``) is used like any other.
-
-    >>> as_path("clients/a.stats").name
-    'a.stats'
-    """
+    """A path; that of an address (``s3://bucket/a.stats``) is used like any other."""
     address = str(place)
     if "://" not in address:
         return Path(address)
@@ -89,14 +85,8 @@ def naming(path: StrPath) -> Iterator[None]:
 def read_toml(
     path: StrPath, what: str, *, most: int = MOST_BYTES, error: type[SafleError] = SettingsError
 ) -> dict[str, Any]:
-    """The content of a TOML file; ``error`` for anything that is not one, or is too large.
+    """The content of a TOML file, ``what`` it is called in messages; ``error`` for anything else.
 
-    Parameters
-    ----------
-    what : the file is, for messages: "a schema"
-
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
     ...     written = file.write("bins = 4")
@@ -112,8 +102,6 @@ def parse_toml(
 ) -> dict[str, Any]:
     r"""The content of TOML text; ``error``, which begins with ``where``, for anything else.
 
-    Examples
-    --------
     >>> parse_toml("[grid]\nbins = 4", "digits.toml")
     {'grid': {'bins': 4}}
     >>> parse_toml("a." * 50_000 + "a = 1", "digits.toml")

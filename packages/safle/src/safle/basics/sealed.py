@@ -55,17 +55,6 @@ class SealedFile:
     tables : the columns of each table, by its name
     create : make the file and its tables where they are not there yet
     message : what an error says after the file's name
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> folder = TemporaryDirectory()
-    >>> with SealedFile(f"{folder.name}/a.sqlite", {"opened": ("who", "digest")}) as file:
-    ...     with file.transaction():
-    ...         number = file.append("opened", "hospital-a", "9f2c")
-    ...     list(file.rows("opened"))
-    [(1, 'hospital-a', '9f2c')]
-    >>> folder.cleanup()
     """
 
     def __init__(
@@ -214,10 +203,7 @@ def append_event(
 
 
 def read_log(path: StrPath, message: str = "{error}") -> list[Event]:
-    """Every row of a log, a store's included; `StoreError` if the chain is broken.
-
-    ``message`` is what an error says after the file's name.
-    """
+    """Every row of a log, a store's included; `StoreError` if the chain is broken."""
     place = as_path(path)
     if not place.is_file():
         raise StoreError(f"{place}: no log; expected a file that safle wrote, or a store")

@@ -92,8 +92,6 @@ class Setting:
     Attributes
     ----------
     default : None if it is chosen, in the way that ``chosen`` tells
-    help : one line, the field's description
-    least, most : of a number
     choices : all that it may be, if they are few
 
     Examples

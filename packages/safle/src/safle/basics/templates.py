@@ -22,14 +22,8 @@ def templates_of(package: str, **settings: Any) -> jinja2.Environment:
 
 
 def render_page(package: str, template: str, **values: Any) -> str:
-    """A page of HTML; whatever it is given is escaped.
+    """A page of HTML from a template of ``package``; whatever it is given is escaped.
 
-    Parameters
-    ----------
-    package : whose folder ``templates`` has the template; it may include those that all pages share
-
-    Examples
-    --------
     >>> render_page("safle.evaluation", "page.css")[:5]
     ':root'
     """

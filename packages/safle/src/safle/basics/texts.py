@@ -39,11 +39,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def name_some(names: Iterable[object], most: int = 8) -> str:
-    """The first of some names, and how many more there are.
-
-    >>> name_some("abc", most=2)
-    "'a', 'b' and 1 more"
-    """
+    """The first of some names, and how many more there are."""
     known = [*names]
     more = f" and {len(known) - most} more" if len(known) > most else ""
     return ", ".join(map(repr, known[:most])) + more
@@ -61,8 +57,7 @@ def split_names(text: str) -> tuple[str, ...]:
 def neutralise(cell: T) -> T | str:
     """A text that a spreadsheet would read as a formula, with an apostrophe in front.
 
-    The apostrophe itself counts as such a character, so that taking one away gives every
-    name back. Numbers stay numbers.
+    The apostrophe itself counts as such a character, so that taking one away gives every name back.
 
     >>> [neutralise(cell) for cell in ("=1+1", "'quoted", "plain", -1)]
     ["'=1+1", "''quoted", 'plain', -1]
@@ -71,12 +66,7 @@ def neutralise(cell: T) -> T | str:
 
 
 def require_type(name: str, value: Any, *kinds: type, advice: str = "") -> None:
-    """`InvalidInput` unless ``value``, the argument ``name``, is one of ``kinds``.
-
-    >>> require_type("encoder", [1.0], str)
-    Traceback (most recent call last):
-    safle.errors.InvalidInput: encoder is a list; expected str
-    """
+    """`InvalidInput` unless ``value``, the argument ``name``, is one of ``kinds``."""
     if not isinstance(value, kinds):
         expected = " or ".join(kind.__name__ for kind in kinds)
         refuse_type(name, value, expected + (f": {advice}" if advice else ""))

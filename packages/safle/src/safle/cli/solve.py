@@ -20,7 +20,7 @@ from safle.cli.facts import (
 )
 from safle.cli.session import Session
 from safle.encoders import Encoder, load_encoder, suits_by_class
-from safle.errors import InvalidInput, SolveError, StoreError
+from safle.errors import InvalidInput, SolveError
 from safle.evaluation import pictures
 from safle.model import Model
 from safle.server import Store
@@ -142,13 +142,7 @@ def solve_store(
         statistics = store.total(advance).snapshot()
     if total is not None:
         write_statistics(total, statistics)
-    model = _solve_and_save(
-        session, store.encoder, statistics, output, store.explain, curve=curve, **how
-    )
-    try:
-        store.remember(model)
-    except StoreError as error:
-        session.warn(f"'safle store list' will not show this model: {error}")
+    _solve_and_save(session, store.encoder, statistics, output, store.explain, curve=curve, **how)
 
 
 def _check_curve(curve: Path | None, ridge: float | Literal["auto"]) -> None:
@@ -172,7 +166,7 @@ def _solve_and_save(
     *,
     curve: Path | None,
     **how: Any,
-) -> Model:
+) -> None:
     """Solve, write the model and maybe the ridge curve, and report them or who is at fault."""
     _announce_solving(session, encoder, statistics, how["ridge"])
     try:
@@ -195,7 +189,6 @@ def _solve_and_save(
     if curve is not None and found is not None:
         _write_curve(found, curve)
     session.facts(f"{output}: model", _facts(model, solution))
-    return model
 
 
 def _announce_solving(

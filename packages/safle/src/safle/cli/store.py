@@ -159,16 +159,7 @@ def list_members(session: Session, /, folder: Path) -> None:
         for client, m in opened.members.items()
     ]
     session.table(["client", "received", "samples", "classes", "size", "digest"], rows, names=2)
-    _show(session, folder, opened, encoder=opened.encoder.fingerprint, **_solved(opened))
-
-
-def _solved(store: Store) -> dict[str, str]:
-    found = store.last_model()
-    if found is None:
-        return {"last model": "none was solved from this store"}
-    solved, current = found
-    state = "of exactly these clients" if current else "of others: clients have come or gone since"
-    return {"last model": f"{solved.model[:16]}, {solved.time}, {state}"}
+    _show(session, folder, opened, encoder=opened.encoder.fingerprint)
 
 
 @command(*EXAMPLES, of=store)

@@ -7,7 +7,7 @@ from safle.basics.doors import front_door
 if TYPE_CHECKING:
     from safle.server.admission import Admission, Limits
     from safle.server.card import write_card
-    from safle.server.database import DATABASE, Member, count_members
+    from safle.server.database import DATABASE, Member
     from safle.server.store import Store
     from safle.server.summing import sum_evaluations, sum_files, sum_histograms
     from safle.wire.contribution import Contribution, Entry, check_client
@@ -21,7 +21,6 @@ __all__ = [
     "Member",
     "Store",
     "check_client",
-    "count_members",
     "sum_evaluations",
     "sum_files",
     "sum_histograms",

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from safle.encoders.features import ClassName, as_class_names
-from safle.encoders.histogram import Grid, Histogram
 from safle.errors import CountOverflow, DuplicateContribution, LimitExceeded, SettingsError
 from safle.wire.contribution import Entry
 
@@ -34,11 +33,10 @@ class Limits:
     class_type : of their names: "int", "str", or "any": then the first client decides
     allow_empty : whether a client of no samples may come; most often it has sent the wrong file
 
-    >>> Limits(most_samples=100).check_samples(101)
-    Traceback (most recent call last):
-        ...
-    safle.errors.LimitExceeded: 101 samples; this federation takes up to 100 of a client: \
-if it has more, raise most_samples
+    Examples
+    --------
+    >>> Limits(most_samples=100).most_classes
+    1000
     """
 
     most_samples: int = 10_000_000
@@ -105,33 +103,6 @@ if it has more, raise most_samples
                 f"{self.most_classes:,}: if there are more, raise most_classes"
             )
 
-    def check_grid(
-        self, found: Grid, feature_dim: int, *, features: int | None, grid: Grid | None
-    ) -> None:
-        """Refuse a histogram of other features or on another grid, before it is unfolded."""
-        if features is not None and feature_dim != features:
-            raise LimitExceeded(f"{feature_dim} features; this federation has {features}")
-        if grid is not None and found != grid:
-            raise LimitExceeded(f"counted on {found}; this federation uses {grid}")
-
-    def check_histogram(
-        self,
-        histogram: Histogram,
-        *,
-        features: int | None = None,
-        grid: Grid | None = None,
-        names: Sequence[str] = (),
-    ) -> None:
-        """Refuse a histogram of other features, on another grid or of too many samples."""
-        self.check_samples(histogram.sample_count)
-        self.check_grid(histogram.grid, histogram.feature_dim, features=features, grid=grid)
-        if names and {*names} != {*histogram.names}:
-            wrong = sorted({*histogram.names} - {*names}) or ["no names, or too few"]
-            raise LimitExceeded(
-                f"features: {wrong[0]}; those of this federation are {', '.join(names)[:200]} "
-                "(feature-names)"
-            )
-
 
 class Admission:
     """Those who have joined: their samples, their classes and the digests of what they sent.
@@ -164,7 +135,7 @@ class Admission:
         return self._classes.keys()
 
     def check_classes(self, classes: tuple[ClassName, ...]) -> None:
-        """Refuse classes before a contribution unfolds: so many would take long to verify."""
+        """Refuse classes before a contribution unfolds: many would take long to verify."""
         self.limits.check_classes(classes, self.classes)
 
     def check(self, entry: Entry, *, allow_duplicates: bool = False) -> None:

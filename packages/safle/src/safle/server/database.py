@@ -13,15 +13,12 @@ A sealed file, ``store.sqlite``, with these tables:
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import time
+import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from safle.basics.sealed import LOG_TABLE, SealedFile, append_event, now
 from safle.errors import StoreError
@@ -31,12 +28,10 @@ from safle.wire.contribution import Entry
 DATABASE, LOCK = "store.sqlite", "lock"
 FORMAT = "safle-store-4"
 SECONDS_TO_WAIT = 5.0
-_LOOKS_PER_SECOND = 20
 _TABLES = {
     "facts": ("name", "value"),
     "contributions": ("entry", "received"),
     "removals": ("contribution", "time"),
-    "models": ("time", "model", "clients"),
     **LOG_TABLE,
 }
 
@@ -54,39 +49,29 @@ class Member(Entry):
     number: int = 0
 
 
-class Solved(NamedTuple):
-    """When a model was solved, its digest, and that of the clients who were in."""
-
-    time: str
-    model: str
-    clients: str
-
-
 class Lock:
     """Held by the one process that may change a store; let go by its end, however it ends.
 
-    SQLite's own lock ends with every commit, and a round must keep others out for all of its.
+    The lock is an open transaction on a SQLite file of its own: SQLite locks on every system, but
+    only until the next commit, and a round must keep others out for all of its own.
     """
 
     def __init__(self, folder: Path, *, seconds: float) -> None:
-        self._file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-        end = time.monotonic() + seconds
-        while True:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except OSError:
-                if time.monotonic() >= end:
-                    os.close(self._file)
-                    raise StoreError(
-                        f"{folder}: another process is changing this store, perhaps a round that "
-                        "is under way; wait until it has finished"
-                    ) from None
-            time.sleep(1 / _LOOKS_PER_SECOND)
+        self._file = sqlite3.connect(folder / LOCK, timeout=seconds, isolation_level=None)
+        try:
+            # Nothing is ever written to it: no journal lies beside it.
+            self._file.execute("PRAGMA journal_mode=OFF")
+            self._file.execute("BEGIN EXCLUSIVE")
+        except sqlite3.Error as error:
+            self._file.close()
+            raise StoreError(
+                f"{folder}: another process is changing this store, perhaps a round that is under "
+                f"way; wait until it has finished ({error})"
+            ) from None
 
     def close(self) -> None:
         """Let others change the store."""
-        os.close(self._file)
+        self._file.close()
 
 
 class Database:
@@ -173,16 +158,6 @@ class Database:
         with self._logged("removed", member.client, sent):
             self._file.append("removals", member.number, now())
 
-    def remember(self, model: str, clients: str) -> None:
-        """Note that a model, by its digest, was solved from these clients, by theirs."""
-        with self._file.transaction():
-            self._file.append("models", now(), model, clients)
-
-    def last_model(self) -> Solved | None:
-        """The model that was solved last; None if none was."""
-        found = [Solved(*row[1:]) for row in self._file.rows("models")]
-        return found[-1] if found else None
-
     @contextmanager
     def _logged(self, event: str, who: str, digest: str, note: str = "") -> Iterator[None]:
         """A change and its row in the log: both or none."""
@@ -193,15 +168,3 @@ class Database:
 
 def _write_limits(limits: Limits) -> str:
     return json.dumps(asdict(limits))
-
-
-def count_members(folder: Path) -> int:
-    """How many are in, for whoever watches a store that may not have been made yet.
-
-    >>> count_members(Path("nowhere"))
-    0
-    """
-    if not (folder / DATABASE).exists():
-        return 0
-    with closing(Database(folder)) as database:
-        return len([*database.members()]) if database.facts() else 0

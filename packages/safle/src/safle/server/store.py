@@ -15,7 +15,6 @@ the store names its own are nobody's business but their owner's.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +35,7 @@ from safle.errors import (
     StoreError,
 )
 from safle.server.admission import Admission, Limits
-from safle.server.database import DATABASE, SECONDS_TO_WAIT, Database, Lock, Member, Solved
+from safle.server.database import DATABASE, SECONDS_TO_WAIT, Database, Lock, Member
 from safle.server.folder import Folder, check_unused, make_folder
 from safle.statistics import Accumulator, Statistics
 from safle.wire.contribution import Contribution, Entry
@@ -247,22 +246,6 @@ class Store:
             with self.files.naming(member):
                 total.add(self.files.read(member))
         return total
-
-    def remember(self, model: Model) -> None:
-        """Note that a model was solved from those who are in; others may change the store."""
-        with closing(Database(self.folder)) as database:
-            database.remember(model.digest, self._clients())
-
-    def last_model(self) -> tuple[Solved, bool] | None:
-        """The model that was solved last, and whether exactly the same clients are in still."""
-        with closing(Database(self.folder)) as database:
-            found = database.last_model()
-        return None if found is None else (found, found.clients == self._clients())
-
-    def _clients(self) -> str:
-        """SHA-256 of who is in with what, in whichever order they came."""
-        listed = sorted([client, member.digest] for client, member in self._members.items())
-        return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
 
     def check_origin(self, model: Model, progress: Progress | None = None) -> None:
         """`StoreError` unless the model was solved from the sum of exactly those who are in."""

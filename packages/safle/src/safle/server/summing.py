@@ -7,16 +7,13 @@ was. Sums are associative: any order and any number of processes give the same b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from safle.basics.atomic import write_bytes
 from safle.basics.places import BESIDE, StrPath, as_path, find_files, naming
 from safle.encoders.codes import CodeSpace
 from safle.encoders.features import ClassName
-from safle.encoders.histogram import Grid
 from safle.errors import InvalidInput
 from safle.evaluation.counts import EVALUATIONS
 from safle.server.admission import Admission, Limits
@@ -48,12 +45,7 @@ class Summed:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the files of a sum must obey: one encoder, these limits, and none twice.
-
-    >>> from safle.encoders.codes import Layout
-    >>> Rules(CodeSpace("0" * 64, Layout((4,)))).limits.most_classes
-    1000
-    """
+    """What the files of a sum must obey: one encoder, these limits, and none twice."""
 
     space: CodeSpace
     limits: Limits = field(default_factory=Limits)
@@ -104,10 +96,9 @@ def sum_files(
         total, _ = add_sources(rules, sources, progress)
     else:
         # Only here: a cluster takes seconds to import.
-        from safle.server.cluster import RayCluster, add_in_shards
+        from safle.server.cluster import add_on_ray
 
-        with closing(RayCluster(ray)) as cluster:
-            total = add_in_shards(rules, sources, progress, cluster)
+        total = add_on_ray(rules, sources, progress, ray)
     statistics = total.snapshot()
     return _write(output, STATISTICS, statistics, len(sources), statistics.class_names)
 
@@ -133,22 +124,16 @@ def sum_histograms(
     paths: Iterable[StrPath],
     output: StrPath,
     *,
-    features: int | None = None,
-    grid: Grid | None = None,
     limits: Limits | None = None,
     **how: Any,
 ) -> Summed:
     """Add up histogram files on one grid and write the sum; as `sum_files`.
 
-    Parameters
-    ----------
-    features, grid : that every histogram must have; None for those of the first
-
     Examples
     --------
     >>> import numpy as np
     >>> from tempfile import TemporaryDirectory
-    >>> from safle import Histogram, write_histogram
+    >>> from safle import Grid, Histogram, write_histogram
     >>> with TemporaryDirectory() as folder:
     ...     for name, value in (("a", 0.1), ("b", 0.7)):
     ...         histogram = Histogram.of(np.array([[value]]), Grid(0, 1, 4))
@@ -156,9 +141,7 @@ def sum_histograms(
     ...     sum_histograms([folder], f"{folder}/total.hist").samples
     2
     """
-    limits = limits or Limits()
-    admit = partial(limits.check_grid, features=features, grid=grid)
-    return _sum(HISTOGRAMS, admit, paths, output, limits, **how)
+    return _sum(HISTOGRAMS, {}, paths, output, limits or Limits(), **how)
 
 
 def sum_evaluations(
@@ -182,12 +165,12 @@ def sum_evaluations(
     def admit(_model: str, classes: tuple[ClassName, ...]) -> None:
         allowed.check_classes(classes, set())
 
-    return _sum(EVALUATIONS, admit, paths, output, allowed, **how)
+    return _sum(EVALUATIONS, {"admit": admit}, paths, output, allowed, **how)
 
 
 def _sum(
     kind: FileKind[Any],
-    admit: Callable[..., None],
+    reading: dict[str, Any],
     paths: Iterable[StrPath],
     output: StrPath,
     limits: Limits,
@@ -195,13 +178,13 @@ def _sum(
     allow_duplicates: bool = False,
     progress: Progress = lambda _share: None,
 ) -> Summed:
-    """Add up files of small values that know ``+``; ``admit`` is asked before each unfolds."""
+    """Add up files of small values that know ``+``, opened with ``reading``."""
     total, admission = None, Admission(limits)
     sources = find_files(paths, except_for=BESIDE)
     for done, source in enumerate(sources, start=1):
         with naming(source):
             data = container.read_limited(source)
-            found, digest = kind.open(data, admit=admit)
+            found, digest = kind.open(data, **reading)
             entry = Entry(as_path(source).name, digest, found.sample_count, len(data))
             admission.check(entry, allow_duplicates=allow_duplicates)
             total = found if total is None else total + found

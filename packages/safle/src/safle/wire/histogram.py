@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from safle.basics.memory import require
@@ -12,9 +11,6 @@ from safle.errors import WireError
 from safle.wire import container
 from safle.wire.files import FileKind
 from safle.wire.sections import Sections
-
-Admit = Callable[[Grid, int], None]
-"""Called with grid and number of features; raises `LimitExceeded` if they are not wanted."""
 
 
 def _describe(histogram: Histogram, sections: Sections) -> dict[str, Any]:
@@ -31,14 +27,11 @@ def _header(histogram: Histogram, planes: int) -> dict[str, Any]:
     }
 
 
-def _restore(
-    opened: container.Container, admit: Admit = lambda _grid, _features: None
-) -> Histogram:
+def _restore(opened: container.Container) -> Histogram:
     header = opened.header
     grid, features = Grid.from_json(header["grid"]), header["features"]
     if type(features) is not int or not 1 <= features <= MAX_CELLS // (grid.bins + 2):
         raise WireError(f"a histogram of {features!r} features")
-    admit(grid, features)
     require(
         48 * features * (grid.bins + 2),
         purpose=f"a histogram of {features} features and {grid.bins} bins",

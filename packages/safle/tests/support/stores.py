@@ -1,0 +1,16 @@
+"""A store, watched from outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safle.errors import SafleError
+from safle.server import Store
+
+
+def count_members(folder: Path) -> int:
+    """How many are in a store that may not have been made yet, or not to the end."""
+    try:
+        return len(Store.open(folder).members)
+    except (SafleError, OSError):
+        return 0
