@@ -1,9 +1,8 @@
-"""Images, and folders and archives of them, written for tests."""
+"""Images, and folders and zips of them, written for tests."""
 
 from __future__ import annotations
 
 import io
-import tarfile
 import zipfile
 
 import numpy as np
@@ -27,24 +26,9 @@ def write_folder(root, files):
     return root
 
 
-def _pairs(files):
-    return files.items() if isinstance(files, dict) else files
-
-
 def write_zip(path, files):
     """``files``: what each is called, or a `zipfile.ZipInfo`, and its bytes; a name may repeat."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in _pairs(files):
+        for name, data in files.items() if isinstance(files, dict) else files:
             archive.writestr(name, data)
-    return path
-
-
-def write_tar(path, files):
-    """``files``: what each is called, or a `tarfile.TarInfo`, and its bytes; a name may repeat."""
-    mode = {".tar": "w", ".tgz": "w:gz", ".gz": "w:gz", ".bz2": "w:bz2", ".xz": "w:xz"}[path.suffix]
-    with tarfile.open(path, mode) as archive:
-        for name, data in _pairs(files):
-            info = tarfile.TarInfo(name) if isinstance(name, str) else name
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
     return path

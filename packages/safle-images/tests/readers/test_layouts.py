@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from image_support.archives import write_folder, write_tar, write_zip
+from image_support.archives import write_folder, write_zip
 from safle.errors import ImageError
 from safle_images.readers import decode, open_images
 
 
-def test_order_is_by_name_but_a_tar_and_a_csv_keep_theirs(tmp_path):
+def test_order_is_by_name_but_a_csv_keeps_its_own(tmp_path):
     names = [f"cat/{at}.png" for at in (3, 1, 2)]
     some = dict.fromkeys(names, b"x")
     folder = write_folder(tmp_path / "folder", some)
@@ -23,7 +23,7 @@ def test_order_is_by_name_but_a_tar_and_a_csv_keep_theirs(tmp_path):
         return [record.name for record in open_images(path).records()]
 
     assert order(folder) == order(write_zip(tmp_path / "z.zip", some)) == sorted(names)
-    assert order(write_tar(tmp_path / "t.tar", some)) == order(folder / "list.csv") == names
+    assert order(folder / "list.csv") == names
 
 
 def test_labels_in_the_digest(tmp_path):
@@ -54,7 +54,6 @@ def test_classes_are_found_by_folder(tmp_path, names, labels):
     made = [
         write_folder(tmp_path / "folder", dict.fromkeys(names, b"x")),
         write_zip(tmp_path / "z.zip", dict.fromkeys(names, b"x")),
-        write_tar(tmp_path / "t.tar", dict.fromkeys(names, b"x")),
     ]
     for path in made:
         assert [record.label for record in open_images(path).records()] == labels
@@ -142,15 +141,6 @@ def test_the_description_counts(tmp_path):
     assert open_images(folder).description == "class folders in pets: 2 images, 2 classes"
     shutil.rmtree(folder / "dog")
     assert open_images(folder).description == "class folders in pets: 1 image, 1 class"
-
-
-@pytest.mark.parametrize("suffix", ["cls", "json", "txt"])
-def test_labels_beside_images_are_not_lost_without_a_word(tmp_path, suffix):
-    shard = {f"shard/{at}.{kind}": b"7" for at in "01" for kind in ("jpg", suffix)}
-    path = write_tar(tmp_path / "s.tar", shard)
-    with pytest.raises(ImageError, match=rf"has \.{suffix} files beside its images.*hf:FOLDER"):
-        open_images(path)
-    assert [record.label for record in open_images(path, label_column="").records()] == [None] * 2
 
 
 def test_notes_beside_images_in_class_folders_do_not_matter(tmp_path):

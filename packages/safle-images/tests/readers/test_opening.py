@@ -9,7 +9,7 @@ import json
 import numpy as np
 import pytest
 
-from image_support.archives import write_folder, write_tar, write_zip
+from image_support.archives import write_folder, write_zip
 from safle.errors import ImageError
 from safle_images.readers import decode, open_images
 
@@ -58,10 +58,6 @@ def zipped(tmp_path, _, files):
 
 def windows_zip(tmp_path, pixels, files):
     return write_zip(tmp_path / "w.zip", {n.replace("/", "\\"): d for n, d in files.items()})
-
-
-def tarred(suffix):
-    return lambda tmp_path, _, files: write_tar(tmp_path / f"data{suffix}", under("./", files))
 
 
 def listed(tmp_path, pixels, files):
@@ -127,7 +123,6 @@ MAKERS = {
     "windows zip": windows_zip,
     "csv": listed,
     "hub": hub,
-    **{suffix: tarred(suffix) for suffix in (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")},
     "saved": saved,
 }
 
@@ -177,11 +172,11 @@ def test_several_splits_have_to_be_chosen_from(made):
         open_images(made, split="dress")
 
 
-def test_folder_zip_and_tar_name_images_alike(tmp_path, pixels, files):
-    made = [maker(tmp_path, pixels, files) for maker in (folders(""), tarred(".tar"), windows_zip)]
+def test_folder_and_zip_name_images_alike(tmp_path, pixels, files):
+    made = [maker(tmp_path, pixels, files) for maker in (folders(""), windows_zip)]
     sources = [open_images(path, split="train") for path in made]
     assert len({tuple(sorted(r.name for r in source.records())) for source in sources}) == 1
-    assert sources[0].digest() == sources[2].digest()
+    assert sources[0].digest() == sources[1].digest()
 
 
 def test_tiny_imagenet_by_a_file_of_labels(tmp_path, files):
@@ -204,26 +199,3 @@ def test_tiny_imagenet_by_a_file_of_labels(tmp_path, files):
         found = [(record.name, record.label) for record in source.records()]
         assert len(found) == len(CLASSES) * PER_CLASS
         assert all(label in name for name, label in found)
-
-
-@pytest.mark.parametrize(("suffix", "column"), [("cls", "label"), ("txt", "txt")])
-def test_shards_of_webdataset_by_the_library(tmp_path, pixels, files, suffix, column):
-    """A folder of tars with a label beside every image: numbers in .cls, names in .txt."""
-    (tmp_path / "shards").mkdir()
-    for split in SPLITS:
-        content = {}
-        for name, data in files.items():
-            if name.startswith(split):
-                stem, label = "-".join(name.removesuffix(".png").split("/")), name.split("/")[1]
-                text = str(CLASSES.index(label)) if suffix == "cls" else label
-                content |= {f"{stem}.{suffix}": text.encode(), f"{stem}.png": data}
-        write_tar(tmp_path / "shards" / f"{split}-0000.tar", content)
-    source = open_images(f"hf:{tmp_path / 'shards'}", split="train", label_column=column)
-    found = [(record.label, decode(record.data).tobytes()) for record in source.records()]
-    named = [(CLASSES[label] if suffix == "cls" else label, image) for label, image in found]
-    expected = [(key[1], pixels[key].tobytes()) for key in pixels if key[0] == "train"]
-    assert sorted(named) == sorted(expected)
-    shard = tmp_path / "shards" / "train-0000.tar"
-    shard.write_bytes(shard.read_bytes()[: shard.stat().st_size // 2])
-    with pytest.raises(ImageError, match="not a whole tar file"):
-        open_images(f"hf:{tmp_path / 'shards'}", split="train", label_column=column)

@@ -1,21 +1,19 @@
 """Images -> a features file: resumable on the way, whole or not there at the end.
 
-An unfinished run is ``<output>.partial``, a SQLite database with a write-ahead log.
+An unfinished run is ``<output>.partial``, a sealed file.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from safle.basics import atomic, printable
+from safle.basics import SealedFile, atomic, printable
 from safle.errors import ImageError
 from safle.tables import write_features_file
 from safle_images.backbones.extraction import DEFAULT_BATCH, Batch, extract
@@ -23,13 +21,11 @@ from safle_images.backbones.loading import Backbone
 from safle_images.readers import ImageSource, Label
 
 DEFAULT_SHARE = 0.01
-FORMAT = "safle-journal-5"
-_TABLES = """
-BEGIN;
-DELETE FROM run;
-DROP TABLE IF EXISTS entries;
-CREATE TABLE entries (about TEXT NOT NULL, data BLOB NOT NULL);
-"""
+_TABLES = {"run": ("header",), "entries": ("about", "data")}
+_UNUSABLE = (
+    "the journal of an unfinished run cannot be used ({error}); make room if the disk is full, "
+    "else delete it to begin again"
+)
 
 
 @dataclass(frozen=True)
@@ -139,7 +135,7 @@ class Journal:
     """An unfinished run; opened, it stands where the last one with the same ``header`` stopped.
 
     An entry is some images that are done, with what came of them. It is there whole or not at all,
-    so a kill at any moment loses at most what was in flight. The run that writes it holds it alone.
+    so a kill at any moment loses at most what was in flight.
 
     Parameters
     ----------
@@ -156,67 +152,54 @@ class Journal:
 
     def __init__(self, output: Path, header: dict[str, Any]) -> None:
         self.path = output.with_name(output.name + ".partial")
-        self.images = 0
+        self.images = self._entries = 0
         self.names: list[str] = []
         self.labels: list[Label] = []
         self.unreadable: list[tuple[str, str]] = []
-        text = json.dumps({"format": FORMAT, **header}, sort_keys=True)
-        with self._checked():
-            self._base = sqlite3.connect(self.path, timeout=0, isolation_level=None)
-            for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=NORMAL"):
-                self._base.execute(f"PRAGMA {pragma}")
-            self._base.execute("CREATE TABLE IF NOT EXISTS run (header TEXT NOT NULL)")
-            (found,) = self._base.execute("SELECT max(header) FROM run").fetchone()
-            self.discarded = found not in (None, text)
-            if found != text:
-                self._base.executescript(_TABLES)
-                self._base.execute("INSERT INTO run VALUES (?)", [text])
-                self._base.execute("COMMIT")
-            for (about,) in self._base.execute("SELECT about FROM entries ORDER BY rowid"):
-                self._count(about)
+        text = json.dumps(header, sort_keys=True)
+        self._file = SealedFile(self.path, _TABLES, message=_UNUSABLE)
+        found = [row[1] for row in self._file.rows("run")]
+        self.discarded = found not in ([], [text])
+        if self.discarded:
+            self.remove()
+            self._file = SealedFile(self.path, _TABLES, message=_UNUSABLE)
+        if found != [text]:
+            with self._file.transaction():
+                self._file.append("run", text)
+        for _, about, _ in self._file.rows("entries"):
+            self._count(about)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._base.close()
+        self._file.close()
 
     def append(self, part: Batch, data: bytes) -> None:
         """Add an entry behind those there are; ``data`` stand for the batch's features."""
         about = json.dumps([part.images, part.names, part.labels, part.unreadable])
-        with self._checked():
-            self._base.execute("INSERT INTO entries VALUES (?, ?)", (about, data))
+        with self._file.transaction():
+            if self._file.append("entries", about, data) != self._entries + 1:
+                raise ImageError(
+                    f"{self.path}: another run is writing the same output; wait for it or choose "
+                    "another output"
+                )
         self._count(about)
 
     def data(self) -> Iterator[bytes]:
         """The data of all entries, one behind the other."""
-        with self._checked():
-            for (part,) in self._base.execute("SELECT data FROM entries ORDER BY rowid"):
-                yield part
+        for _, _, data in self._file.rows("entries"):
+            yield data
 
     def remove(self) -> None:
         """Delete it: the run is finished."""
-        self._base.close()
+        self._file.close()
         self.path.unlink(missing_ok=True)
 
     def _count(self, about: str) -> None:
         images, names, labels, unreadable = json.loads(about)
+        self._entries += 1
         self.images += images
         self.names += names
         self.labels += labels
         self.unreadable += [(name, reason) for name, reason in unreadable]
-
-    @contextmanager
-    def _checked(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            if "locked" in str(error):
-                raise ImageError(
-                    f"{self.path}: another run is writing the same output; wait for it or choose "
-                    "another output"
-                ) from None
-            raise ImageError(
-                f"{self.path}: the journal of an unfinished run cannot be used ({error}); make "
-                "room if the disk is full, else delete it to begin again"
-            ) from error

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from safle_images.backbones import Backbone
 
 IMAGES = (
-    "A folder, .zip or .tar of class folders; a .csv file of paths and labels; .parquet files of "
+    "A folder or .zip of class folders; a .csv file of paths and labels; .parquet files of "
     "images; hf:NAME, a data set that Hugging Face datasets reads."
 )
 ENCODER = "An encoder or a model; the command refuses a backbone other than the one it is for."

@@ -1,26 +1,22 @@
-"""Image files in a folder, a zip or a tar: listed once, then streamed, never unpacked.
+"""Image files in a folder or a zip: listed once, then streamed, never unpacked.
 
-The standard library reads all three; sizes, names and kinds are checked before anything is read.
-fsspec would do it as well, but follows the links in a tar, takes a tar's header that was cut short
-for the end of it, and keeps the last of two members with one name.
+Sizes, names and kinds are checked before anything is read. (fsspec would read both as well, but
+keeps the last of two members with one name.)
 """
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import lzma
 import os
 import re
 import stat
-import tarfile
 import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from safle.errors import ImageError
 from safle_images.readers.sources import Unreadable
@@ -31,22 +27,10 @@ SUFFIXES = frozenset(
         *(".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
     ]
 )
-TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-_MOST_HEADER_BYTES = 2**20
-"""Most bytes of a long name in a tar: tarfile reads it whole before we see its size."""
-_HEADER_TYPES = (
-    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
-    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
-)
-_UNPACKERS: dict[bytes, Callable[[Path], Any]] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZ": bz2.open,
-    b"\xfd7": lzma.open,
-}
 _OUTSIDE = re.compile("/|[A-Za-z]:/")
 # What the standard library raises for what is broken or packed in an unknown way.
 _BROKEN = (
-    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, KeyError),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, KeyError),
     *(OSError, EOFError, NotImplementedError, RuntimeError, ValueError),
 )
 
@@ -57,21 +41,16 @@ class Member(NamedTuple):
     Attributes
     ----------
     name : with forward slashes, in the same letters on every machine
-    at : its path, its name in a zip, or where its bytes begin in an unpacked tar
+    at : its path, or its name in a zip
     """
 
     name: str
     size: int
-    at: str | int
+    at: str
 
 
 class Files:
-    """The regular files of a folder, a zip or a tar; of a folder, perhaps some of them.
-
-    Attributes
-    ----------
-    members : sorted by name; those of a tar in its own order
-    """
+    """The regular files of a folder or a zip, sorted by name; of a folder, perhaps some of them."""
 
     def __init__(self, path: Path, *, most_bytes: int, members: list[Member] | None = None) -> None:
         self.path = path
@@ -80,13 +59,10 @@ class Files:
             self.members = members
         elif path.is_dir():
             self.members = sorted(_list_folder(path))
-        elif path.name.lower().endswith(".zip"):
-            with _reading(path, "zip"), zipfile.ZipFile(path) as archive:
+        else:
+            with _opened(path) as archive:
                 found = (_zip_member(path, info) for info in archive.infolist())
                 self.members = sorted(member for member in found if member is not None)
-        else:
-            with _reading(path, "tar"):
-                self.members = list(_list_tar(path))
         seen: set[str] = set()
         for member in self.members:
             if is_image(member.name) and not 0 <= member.size <= most_bytes:
@@ -117,17 +93,9 @@ class Files:
         """What reads a member: its bytes, and one more if there is one."""
         if self.path.is_dir():
             yield lambda member: _read(open(member.at, "rb"), member.size + 1)  # noqa: PTH123, SIM115
-        elif self.path.name.lower().endswith(".zip"):
-            with _reading(self.path, "zip"), zipfile.ZipFile(self.path) as archive:
-                yield lambda member: _read(archive.open(str(member.at)), member.size + 1)
         else:
-            with _reading(self.path, "tar"), _unpacked(self.path) as stream:
-
-                def read(member: Member) -> bytes:
-                    stream.seek(int(member.at))
-                    return stream.read(member.size)
-
-                yield read
+            with _opened(self.path) as archive:
+                yield lambda member: _read(archive.open(member.at), member.size + 1)
 
 
 def _read(file: IO[bytes], size: int) -> bytes:
@@ -179,62 +147,15 @@ def _zip_member(path: Path, info: zipfile.ZipInfo) -> Member | None:
     return Member(name, info.file_size, info.filename)
 
 
-def _list_tar(path: Path) -> Iterator[Member]:
-    end = -1
-    hint = "make the tar again with --dereference --hard-dereference"
-    with _unpacked(path) as stream:
-        archive = tarfile.TarFile(fileobj=stream, tarinfo=_Header)
-        while (info := archive.next()) is not None:
-            if archive.offset <= end:  # A size below zero leads back to where we were.
-                raise tarfile.ReadError("members that overlap")
-            end = archive.offset
-            # None is kept: a million would need a gigabyte.
-            archive.members.clear()  # type: ignore[attr-defined]
-            name = _inner_name(info.name, archive=path)
-            is_file = info.isreg() and not info.issparse()
-            if not info.isdir() and _is_wanted(path, name, is_file, hint):
-                yield Member(name, info.size, info.offset_data)
-        # To the end of a compressed file, where its checksum is.
-        while stream.read(2**20):
-            pass
-
-
 @contextmanager
-def _unpacked(path: Path) -> Iterator[IO[bytes]]:
-    with path.open("rb") as file:
-        unpack = _UNPACKERS.get(file.read(2))
-    with path.open("rb") if unpack is None else unpack(path) as stream:
-        yield stream
-
-
-class _Header(tarfile.TarInfo):
-    """A header that says when something is wrong with it.
-
-    tarfile itself takes a header that is cut short for the end of the archive.
-    """
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
-        try:
-            header = super().frombuf(buf, encoding, errors)
-        except tarfile.HeaderError as error:
-            if len(buf) == tarfile.BLOCKSIZE and not any(buf):
-                raise  # The block of zeros that ends an archive.
-            raise tarfile.ReadError(str(error)) from error
-        most = _MOST_HEADER_BYTES if header.type in _HEADER_TYPES else header.size
-        if not 0 <= header.size <= most:
-            raise tarfile.ReadError(f"a header of {header.size} bytes")
-        return header
-
-
-@contextmanager
-def _reading(path: Path, kind: str) -> Iterator[None]:
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
-        yield
+        with zipfile.ZipFile(path) as archive:
+            yield archive
     except ImageError:
         raise
     except _BROKEN as error:
-        raise ImageError(f"{path}: not a whole {kind} file ({error}); copy it again") from error
+        raise ImageError(f"{path}: not a whole zip file ({error}); copy it again") from error
 
 
 def _inner_name(raw: str, *, archive: Path) -> str:

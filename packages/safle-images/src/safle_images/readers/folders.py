@@ -1,6 +1,6 @@
 """Files of images with a label each: by their folders, or by a CSV file.
 
-``data/train/cat/1.jpg`` is a cat to train with, in a folder on disk, a zip and a tar alike.
+``data/train/cat/1.jpg`` is a cat to train with, in a folder on disk and in a zip alike.
 """
 
 from __future__ import annotations
@@ -60,9 +60,6 @@ def open_folders(path: Path, selection: Selection) -> ImageSource:
     else:
         selection.refuse(path, "class folders", "label_column")
         labels, kind = _folder_labels(arrangement, names, path), "class folders"
-        # One folder for all of a shard names no class, where something else may.
-        if len({*labels}) < 2:
-            _refuse_labels_beside(files, names)
     return _source(f"{kind} in {path.name}", split, files, members, labels)
 
 
@@ -117,19 +114,6 @@ def _folder_labels(arrangement: Arrangement, names: Sequence[str], where: Path) 
             f"{'it' if len(bare) == 1 else 'them'}"
         )
     return labels
-
-
-def _refuse_labels_beside(files: Files, names: Sequence[str]) -> None:
-    """Labels in files beside images, as WebDataset has them, would be lost without a word."""
-    stems = {name.rpartition(".")[0] for name in names}
-    for member in files.members:
-        stem, _, suffix = member.name.rpartition(".")
-        if stem in stems and not is_image(member.name):
-            raise ImageError(
-                f"{files.path}: has .{suffix} files beside its images, such as {member.name}. If "
-                "they are labels, read the folder of archives as hf:FOLDER, or list images and "
-                "labels in a .csv file (--labels FILE); if not, say --label-column ''"
-            )
 
 
 def open_list(path: Path, selection: Selection) -> ImageSource:

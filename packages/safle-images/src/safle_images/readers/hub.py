@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 from safle.basics import reason_of
 from safle.errors import ImageError
 from safle.tables import listed
-from safle_images.readers.files import TARS, Files, path_inside
+from safle_images.readers.files import path_inside
 from safle_images.readers.sources import ImageSource, Label, Selection, Unreadable
 
 PREFIX = "hf:"
-_IMAGE_COLUMNS = ("image", "img", "bytes", "jpg", "png")
-_READERS = frozenset({"arrow", "cache", "imagefolder", "parquet", "webdataset"})
+_IMAGE_COLUMNS = ("image", "img", "bytes")
+_READERS = frozenset({"arrow", "cache", "imagefolder", "parquet"})
 _BATCH = 32
 """Rows of a Parquet file that are in memory at a time."""
 Load = Callable[[list[str] | None], Any]
@@ -40,7 +40,7 @@ def open_dataset(name: str, selection: Selection) -> ImageSource:
     if split and selection.split not in (None, split):
         raise ImageError(f"{name}: --split says {selection.split!r}; say it once")
     with _reading(where):
-        splits = _splits(where, selection.most_bytes)
+        splits = _splits(where)
     chosen = replace(selection, split=split or selection.split).choose_split(where, splits)
     load = splits[str(chosen)]
     with _reading(where):
@@ -95,7 +95,7 @@ class _Cells(NamedTuple):
             return Unreadable(f"cannot be read: {error.strerror}")
 
 
-def _splits(name: str, most_bytes: int) -> dict[str, Load]:
+def _splits(name: str) -> dict[str, Load]:
     """What loads each split."""
     library = _library()
     if any(Path(name, file).is_file() for file in ("dataset_dict.json", "state.json")):
@@ -115,11 +115,6 @@ def _splits(name: str, most_bytes: int) -> dict[str, Load]:
     with tempfile.TemporaryDirectory() as cache:
         builder = library.load_dataset_builder(**given, cache_dir=cache)
         kinds = _check_reader(name, builder)
-        if "webdataset" in kinds:
-            # The library takes a tar that was cut short for a whole one.
-            for path in _files(name):
-                if path.name.lower().endswith(TARS):
-                    Files(path, most_bytes=most_bytes)
         splits = list(builder.as_streaming_dataset())
     return {split: partial(_stream, given, split, "parquet" in kinds) for split in splits}
 
@@ -190,7 +185,7 @@ def _image_column(where: str, features: Any, selection: Selection) -> str:
 
 def _label_column(where: str, features: Any, image: str, selection: Selection) -> str | None:
     others = [name for name in features if name != image and not name.startswith("__")]
-    likely = [name for name in others if hasattr(features[name], "names") or name == "cls"]
+    likely = [name for name in others if hasattr(features[name], "names")]
     label = selection.label_of(where, others, likely)
     kind = "" if label is None else _kind(features[label])
     if label is not None and not kind.startswith(("int", "uint", "string", "large_string")):

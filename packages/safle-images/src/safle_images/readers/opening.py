@@ -5,7 +5,6 @@ from pathlib import Path
 
 from safle.errors import ImageError
 from safle.tables import existing_file
-from safle_images.readers.files import TARS
 from safle_images.readers.folders import open_folders, open_list
 from safle_images.readers.hub import PREFIX, open_dataset
 from safle_images.readers.sources import LABEL_COLUMN, MOST_BYTES, ImageSource, Selection
@@ -25,9 +24,9 @@ def open_images(
     Parameters
     ----------
     path
-        A folder, .zip or .tar (.gz, .bz2, .xz) of class folders; a .csv file of paths and labels;
-        a .parquet file of images, or a folder of them; ``hf:NAME`` or ``hf:NAME:SPLIT``, a
-        data set that Hugging Face ``datasets`` reads: a folder, or a name on the hub.
+        A folder or .zip of class folders; a .csv file of paths and labels; a .parquet file of
+        images, or a folder of them; ``hf:NAME`` or ``hf:NAME:SPLIT``, a data set that Hugging Face
+        ``datasets`` reads: a folder, or a name on the hub.
     split
         Needed where there are several: ``train`` and ``test`` folders, a ``split`` column.
     labels
@@ -43,7 +42,7 @@ def open_images(
     Returns
     -------
     source : ImageSource
-        Sorted by name; a .tar, a .csv and a data set keep their own order. Labels that
+        Sorted by name; a .csv and a data set keep their own order. Labels that
         are text are integers if all of them are; a data set's numbers become names if it
         declares them.
 
@@ -77,9 +76,8 @@ def open_images(
         return open_list(place, selection)
     if name.endswith(".parquet"):
         return open_dataset(str(place), selection)
-    if name.endswith((".zip", *TARS)):
+    if name.endswith(".zip"):
         return open_folders(place, selection)
     raise ImageError(
-        f"{path}: unknown kind of file; expected a folder, .zip, {', '.join(TARS)}, .csv, "
-        f".parquet or {PREFIX}NAME"
+        f"{path}: unknown kind of file; expected a folder, .zip, .csv, .parquet or {PREFIX}NAME"
     )

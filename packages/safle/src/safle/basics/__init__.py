@@ -9,10 +9,12 @@ if TYPE_CHECKING:
     from safle.basics.doors import require
     from safle.basics.memory import readable
     from safle.basics.places import parse_toml, read_toml
+    from safle.basics.sealed import SealedFile
     from safle.basics.settings import Setting, as_settings, describe, to_mapping
     from safle.basics.texts import neutralise, printable, reason_of, split_names
 
 __all__ = [
+    "SealedFile",
     "Setting",
     "as_settings",
     "atomic",
