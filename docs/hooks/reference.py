@@ -11,15 +11,23 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+import msgspec
 
 import safle
 from safle import errors
 from safle.basics import sealed
-from safle.encoders import kinds
+from safle.encoders import base, kinds
+from safle.evaluation import counts
+from safle.model import model_file
+from safle.private import keys, messages, spaces, vector
+from safle.private import round as rounds
 from safle.server import database, store
 from safle.solver import HEADS, blocks, heads, quadratic, ridge, temperature
 from safle.wire import container
+from safle_lab import baselines
 
 PLACE = Path(__file__).parents[1] / "reference"
 MADE = "<!-- Written by docs/hooks/reference.py: change the docstrings, then run `make docs`. -->\n"
@@ -72,8 +80,15 @@ EQUATIONS = {
     "Two ridges": blocks,
 }
 """Modules of the solver whose docstrings have the equations."""
-STORED = {"A store": store, "Its database": database, "Sealed files": sealed}
-"""Modules whose docstrings have the format of what they keep."""
+FORMATS = {
+    "Encoders": (base,),
+    "Models": (model_file,),
+    "Evaluation counts, kind 9": (counts,),
+    "Private rounds, kinds 3 to 7": (keys, rounds, messages, vector, spaces),
+    "A store": (store, database),
+    "Sealed files": (sealed,),
+}
+"""Modules whose docstrings have the format of the files that they write."""
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 
 
@@ -91,7 +106,7 @@ def pages() -> dict[str, str]:
 
     made: dict[str, Iterator[str]] = {"settings": _settings(), "files": _files()}
     made |= {name: _public(*page) for name, page in PAGES.items()}
-    made |= {"errors": _errors(), "commands": describe_all()}
+    made |= {"errors": _errors(), "commands": describe_all(), "methods": _methods()}
     return {name: "\n".join([MADE, *lines]).rstrip() + "\n" for name, lines in made.items()}
 
 
@@ -126,8 +141,9 @@ def _range(setting: Any) -> str:
 
 
 def _files() -> Iterator[str]:
-    yield "# Files\n\n`safle inspect FILE` recognises all of these;"
-    yield "[the wire format](../wire-format.md) has them byte by byte.\n"
+    yield "# Files\n\n`safle inspect FILE` recognises all of these."
+    yield "[The wire format](../wire-format.md) has container, statistics and histograms byte by"
+    yield "byte; the others are below.\n"
     yield "| kind | file | usual ending |\n|---|---|---|"
     for (number, name), ending in zip(container.KINDS.items(), ENDINGS, strict=True):
         yield f"| {number} | {name} | `{ending}` |"
@@ -137,8 +153,10 @@ def _files() -> Iterator[str]:
     for kind in WIRE:
         yield from _name(f"write_{kind}")
         yield from _name(f"read_{kind}")
-    for title, module in STORED.items():
-        yield f"## {title}\n\n{_markdown(module.__doc__ or '')}\n"
+    for title, modules in FORMATS.items():
+        yield f"## {title}\n"
+        for module in modules:
+            yield f"{_markdown(module.__doc__ or '')}\n"
 
 
 def _errors() -> Iterator[str]:
@@ -153,6 +171,21 @@ def _errors() -> Iterator[str]:
     yield f"\n{_markdown(errors.SafleError.__doc__ or '')}\n"
 
 
+def _methods() -> Iterator[str]:
+    yield "# Methods of experiments\n\nEvery method with its settings, `[methods.NAME]` in a file"
+    yield "for `--settings`, and the values that held-out training samples choose from. Experiments"
+    yield "set some of them (200 rounds, a tenth of the clients): `NAME.toml` has what ran.\n"
+    yield "| name | kind | settings, with defaults | chosen from |\n|---|---|---|---|"
+    for name, method in baselines.METHODS.items():
+        given = msgspec.to_builtins(method.defaults)
+        settings = ", ".join(f"`{setting} = {value!r}`" for setting, value in given.items())
+        grid = ", ".join(f"`{setting}`: {values}" for setting, values in method.grid.items())
+        yield f"| `{name}` | {method.kind} | {settings} | {grid} |"
+    yield "\nA method of your own has the interface below.\n"
+    for own in ("Task", "Result", "Point", "Method", "message"):
+        yield from _name(own, baselines)
+
+
 def _public(title: str, opening: str, *groups: tuple[str, ...]) -> Iterator[str]:
     yield f"# {title}\n\n{opening}\n"
     for group in groups:
@@ -160,9 +193,9 @@ def _public(title: str, opening: str, *groups: tuple[str, ...]) -> Iterator[str]
             yield from _name(name)
 
 
-def _name(name: str) -> Iterator[str]:
-    value = getattr(safle, name)
-    yield f"## `safle.{name}`\n"
+def _name(name: str, place: ModuleType = safle) -> Iterator[str]:
+    value = getattr(place, name)
+    yield f"## `{place.__name__}.{name}`\n"
     yield f"```python\n{_signature(name, value)}\n```\n"
     yield f"{_markdown(value.__doc__ or '')}\n"
     if not isinstance(value, type):

@@ -185,7 +185,8 @@ class Result:
 
     Attributes
     ----------
-    content : the model's bytes
+    model : an object with ``decision_function(features)``: scores, (samples, class_count)
+    content : the model's bytes; equal bytes are one model
     bytes_up, bytes_down : what a client sends and receives, mean over the clients, over all rounds
     rounds : exchanges with every client
     curve : accuracy on the way; `Method` adds the last point if there is none

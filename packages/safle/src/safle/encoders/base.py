@@ -1,4 +1,16 @@
-"""What every encoder is: data in a file, with a fingerprint, that maps features to codes."""
+r"""What every encoder is: data in a file, with a fingerprint, that maps features to codes.
+
+The file is safetensors with one metadata key, ``safle``: JSON with sorted keys and no white space
+of ``format`` ("safle-encoder-4"), ``kind``, ``layout`` and ``settings``; and float64 tensors. The
+fingerprint is the SHA-256 of that JSON, then for every tensor by name ``\n<name> <shape as Python
+prints the tuple>\n`` and its bytes. Where they apply, the JSON has ``classes``, the only labels,
+ascending; ``features``, names in the order of columns; ``ranges``, lists of their lower and upper
+ends; ``source``, a line about what makes the features. Tensors are ``thresholds`` (T, d) of an
+``embedding``, else ``mean`` and ``deviation`` (d), of a table those of its numbers. The settings of
+a table may have a ``schema``: ``columns`` by name (``low``, ``high``, ``unit``, or ``levels``,
+``others``; ``optional``), ``missing``, ``ignore``, ``classes``, ``label_column``, ``sparse``,
+``least``.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,15 @@
 """Evaluation counts: what a site may say of a model's answers on its own samples, in integers.
 
-``confusion[t, c]`` samples of class t were taken for class c. ``scores[c, 1, b]`` samples of
-class c, and ``scores[c, 0, b]`` of others, were given a probability of class c in bin b;
-``confidence[r, b]`` answers were right (r = 1) or wrong with such a probability. Bins are equal
-in asinh of the logarithm of the odds: narrow where there is doubt, and wide enough for those who
-have none. All add up over sites, and what is measured of a model follows from the sum: see
-`safle.evaluation.figures`. They travel in the container of `safle.wire`.
+- ``confusion[t, c]`` samples of class t were taken for class c; the last t is all classes that
+  the model does not know;
+- ``scores[c, 1, b]`` samples of class c, and ``scores[c, 0, b]`` of others, were given a
+  probability of class c in bin b of 1024;
+- ``confidence[r, b]`` answers were right (r = 1) or wrong with such a probability.
+
+A probability p is in bin ``floor(asinh(log(p / (1 - p))) * 72 + 512)``, kept within 0 to 1023:
+narrow where there is doubt. All add up over sites, and must count the samples of ``confusion``. The
+file, of kind 9, has these sections in planes; its header has ``model`` (SHA-256 of the model's
+file), ``classes`` (the model's, ascending) and ``planes``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
 """Keys of a private round, and files that they sign.
 
 Everybody has two keys in one file: Ed25519 to sign, X25519 (HPKE) to open boxes. The other file,
-``.pub``, is for the others. A signed file holds a head, which its maker signs, and the payload
-whose digest the head holds, in the container of docs/wire-format.md. A head without its payload
-still proves who sent which bytes: requests to keyholders hold nothing else of a client's file.
+for the others, is JSON of ``format`` ("safle-public-key-1"), ``name``, ``signing`` and
+``sealing``, 32 bytes each in hexadecimal.
+
+A signed file has the header ``{"head": {...}, "signature": HEX}`` and one section, ``payload``. The
+head holds ``kind`` (a word), ``payload`` (the section's SHA-256) and fields of its kind; the
+signature is Ed25519 over the head as canonical JSON. A head without its payload still proves who
+sent which bytes: requests to keyholders hold nothing else of a client's file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,17 @@
-"""What travels in a private round: a client's masked file, the server's request, its answers.
+r"""What travels in a private round: a client's masked file, the server's request, its answers.
 
-A client sends its vector under masks, and the seeds of the masks in boxes for the keyholders. The
-server adds the vectors up and asks the keyholders, who answer with the sum of their masks.
+A masked file is a signed file of kind "masked": the head has ``round``, ``client`` and ``boxes``
+(keyholder's name to hexadecimal), the payload is the vector. A mask is AES-256 in counter mode
+from zero over zeros, as long as a vector, added entry by entry. Its key is HKDF-SHA256 of the seed
+(32 random bytes), salt the round's identity, info ``safle mask\n<keyholder>\n<client>``. A box is
+HPKE (X25519, HKDF-SHA256, AES-256-GCM) of the seed, its info the canonical JSON of ``round``,
+``client``, ``y`` (the vector's SHA-256) and ``keyholder``.
+
+A request has the header ``{"round"}`` and the section ``heads``: a JSON list of the clients'
+``{"head", "signature"}`` by ascending name. A masked sum has the section ``sum``, a vector, as
+well. The identity of a request is the SHA-256 of the round's identity and, sorted, each ``<payload
+digest> <client>``, joined by line feeds. An answer is a signed file of kind "answer": the head has
+``round``, ``request`` and ``keyholder``, the payload is the sum of the keyholder's masks.
 """
 
 from __future__ import annotations

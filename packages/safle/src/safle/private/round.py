@@ -1,4 +1,15 @@
-"""The round file: what is added up, by whom, and who opens it; signed by the operator."""
+"""The round file: what is added up, by whom, and who opens it; signed by the operator.
+
+Its head has the kind "round" alone, and the SHA-256 of the head is the round's identity. The
+payload is canonical JSON:
+
+- ``format`` ("safle-round-3"), ``id`` (random), ``most_total_samples`` (of all clients together);
+- ``clients`` and ``keyholders`` (one to three): public keys;
+- ``least``, a number of clients, and ``least_share``, a fraction of them such as "1/2";
+- ``space``: ``kind`` ("statistics"), ``fingerprint``, ``layout`` and ``classes``, with noise also
+  ``promise`` (``[epsilon, delta, calibration]``); or ``kind`` ("histogram"), ``grid``, ``features``
+  and maybe ``names``; or ``kind`` ("evaluation counts"), ``model`` and ``classes``.
+"""
 
 from __future__ import annotations
 

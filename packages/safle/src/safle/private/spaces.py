@@ -1,9 +1,17 @@
 """What rounds add up, as integers for masks: statistics, exact or with noise, and counts.
 
-Statistics go as their free sums (`safle.statistics.free_sums`) over the whole layout and all
-classes of a round: which codes and classes occurred must not show, and what follows from the rest
-holds by construction in whatever is opened. Numbers of samples are always wide: more than a round
-allows are noticed, and do not wrap; with no more than that, no other entry does.
+- statistics: class counts; class sums of free columns, column by column; free products, row by
+  row; then those of each class, for columns that are counted by class. Free are those of noisy
+  statistics, over the whole layout and all classes of the round: which of them occurred must not
+  show. Wide are class counts, and what one sample may change by more than ``floor((2^31 - 1) /
+  most_total_samples)``: by 1 for a code, its largest magnitude for a dense column, the product of
+  both for a product;
+- statistics with noise: the same, with 2^31 - 1 less the noise's room, at least 0. The room is the
+  first power of two from 16 sqrt(keyholders) times the noise's largest scale in any class sum or
+  product, plus 1;
+- a histogram: the number of samples, wide; the counts of all features without the last bin;
+- evaluation counts: the number of samples, wide; their sections in the order of the file. Of both,
+  the others are narrow if ``most_total_samples`` is below 2^31.
 """
 
 from __future__ import annotations

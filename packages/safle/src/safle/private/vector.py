@@ -1,9 +1,9 @@
 """Vectors of integers modulo 2^64 and 2^32, and the masks that are added to them.
 
-``wide entries as little-endian uint64 | narrow entries as little-endian uint32``
+    ``wide entries as little-endian uint64 | narrow entries as little-endian uint32``
 
-An entry is narrow if the sum of all clients fits 32 bits whatever they count, and wide if not.
-A mask is AES-256 in counter mode under a key that HKDF derives from a fresh seed.
+Negative ones are two's complement. An entry is narrow if the sum of all clients fits 32 bits
+whatever they count, and wide if not.
 """
 
 from __future__ import annotations
