@@ -13,7 +13,7 @@ import pytest
 from safle.basics import memory
 from safle.errors import InvalidInput, NotEnoughMemory, SolveError
 from safle.model import Model
-from safle.solver import facade, heads, least_squares, solve, solve_bytes, spectrum
+from safle.solver import choice, facade, heads, least_squares, solve, solve_bytes, spectrum
 from safle.statistics import Statistics
 from safle.statistics.gram import Triangle
 from support.data_sets import KINDS, fixed_data, fixed_encoder, repeated
@@ -87,7 +87,7 @@ def little_memory(monkeypatch):
 def test_what_cannot_fit_is_refused_before_anything_is_computed(monkeypatch, ridge):
     statistics = fixed_data("embedding", samples=400, feature_dim=60).count()
     for module, name in (
-        (facade, "spectrum_of"),
+        (choice, "spectrum_of"),
         (least_squares, "PanelledMatrix"),
         (least_squares.Reduction, "tile"),
     ):

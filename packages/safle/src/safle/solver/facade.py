@@ -5,27 +5,21 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from numbers import Real
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.texts import require_type
-from safle.errors import InvalidInput
-from safle.solver.blocks import can_choose, choose_blocks, without_units
+from safle.errors import InvalidInput, SolveError
+from safle.solver.choice import Choice, choose, without_units
 from safle.solver.heads import Priors, put_head, shift_of
-from safle.solver.least_squares import Progress, least_squares, require_memory
-from safle.solver.quadratic import quadratic
+from safle.solver.least_squares import Progress, least_squares
+from safle.solver.quadratic import average, can_square, quadratic, require_squares, share
 from safle.solver.reduction import Reduction
-from safle.solver.ridge import (
-    CRITERIA,
-    RidgeCurve,
-    degrees_of_freedom,
-    noise_ridge,
-    ridge_curve,
-)
+from safle.solver.ridge import CRITERIA, degrees_of_freedom
 from safle.solver.solution import HEADS, Solution, digest_of_sum, privacy_of
-from safle.solver.spectrum import Spectrum, spectrum_of
+from safle.solver.spectrum import spectrum_of
 from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.value import Statistics, Sums
 
@@ -33,8 +27,6 @@ log = logging.getLogger(__name__)
 Head = Literal["auto", "least-squares", "discriminant", "averaged", "quadratic"]
 Criterion = Literal["auto", "gcv", "evidence"]
 MOST_CLASSES = 10_000
-EFFORTS = (1, 3)
-"""Efforts of probing a spectrum; the larger one only if the smaller leaves the ridge uncertain."""
 NOISY_TRIES = 8
 """Ridges that are tried for noisy statistics, each twice the one before."""
 
@@ -85,8 +77,12 @@ def solve(
     _check_statistics(statistics)
     shift = _shift(priors, head, statistics)
     report = _rising(progress)
+    several = len(statistics.class_names) > 1
     if head == "quadratic":
-        solved = quadratic(statistics, None if ridge == "auto" else float(ridge))
+        require_squares(statistics)
+        solved = _solve_squares(statistics, ridge, criterion, report)
+    elif head in ("auto", "averaged") and ridge != 0 and several and can_square(statistics):
+        solved = _solve_averaged(statistics, ridge, head, criterion, report)
     else:
         solved = _solve_linear(statistics, ridge, head, criterion, report)
     if report is not None:
@@ -127,37 +123,6 @@ def _with_priors(solution: Solution, shift: NDArray[np.float64] | None) -> Solut
     return replace(solution, intercept=moved)
 
 
-class _Choice(NamedTuple):
-    """A ridge, the least one under noise, and the curve and spectrum that led to it."""
-
-    ridge: float
-    least: float = 0.0
-    curve: RidgeCurve | None = None
-    spectrum: Spectrum | None = None
-
-
-def _choose_ridge(
-    statistics: Sums, reduction: Reduction, criterion: Criterion, progress: Progress | None
-) -> _Choice:
-    # Check memory before the sweep, which takes about as long as the factorisation.
-    require_memory(statistics, np.float32)
-    least = noise_ridge(statistics)
-    for effort in EFFORTS:
-        spectrum = spectrum_of(statistics, reduction, progress, effort=effort)
-        # If noise hides the whole gram, the ridge of the noise is the only choice.
-        if least and spectrum.trace <= 0:
-            return _Choice(least, least, spectrum=spectrum)
-        curve = ridge_curve(
-            spectrum,
-            sample_count=statistics.sample_count,
-            class_count=len(statistics.class_names),
-            criterion=criterion,
-        )
-        if curve.certain:
-            break
-    return _Choice(float(max(curve.best, least)), least, curve, spectrum)
-
-
 def _solve_linear(
     statistics: Sums,
     ridge: float | Literal["auto"],
@@ -165,46 +130,62 @@ def _solve_linear(
     criterion: Criterion,
     progress: Progress | None,
 ) -> Solution:
-    """Choose a ridge, solve the linear system and put the head on it."""
-    blocks = None
-    if ridge == "auto" and criterion != "gcv" and can_choose(statistics):
-        blocks = choose_blocks(statistics)
-    # The logarithm of no residual outweighs everything else: evidence then asks for no ridge.
-    if blocks is not None and not blocks.curve.leaves_nothing:
-        kept = without_units(statistics) if blocks.ratio == np.inf else statistics
-        reduction = Reduction(kept, 1.0 if blocks.ratio == np.inf else blocks.ratio)
-        choice = _Choice(blocks.curve.best, curve=blocks.curve)
-        solved = _solve_with(kept, reduction, choice, head, progress)
-        return _with_units(solved, statistics, blocks.ratio)
-    reduction = Reduction(statistics)
-    choice = (
-        _choose_ridge(statistics, reduction, criterion, _share(progress, 0.0, 0.6))
-        if ridge == "auto"
-        else _Choice(ridge)
-    )
-    return _solve_with(statistics, reduction, choice, head, progress)
-
-
-def _solve_with(
-    statistics: Sums,
-    reduction: Reduction,
-    choice: _Choice,
-    head: Head,
-    progress: Progress | None,
-) -> Solution:
+    """Choose a ridge, solve the linear system and put a head of weights on it."""
+    if ridge == "auto":
+        choice = choose(statistics, criterion, _share(progress, 0.0, 0.6))
+    else:
+        choice = Choice(ridge)
+    left_out = choice.ratio == np.inf
+    kept = without_units(statistics) if left_out else statistics
+    reduction = Reduction(kept, 1.0 if left_out else choice.ratio)
     solving_progress = _share(progress, 0.0 if choice.curve is None else 0.6, 0.95)
     tries = NOISY_TRIES if choice.least else 1
-    plain = least_squares(statistics, reduction, choice.ridge, solving_progress, tries)
+    plain = least_squares(kept, reduction, choice.ridge, solving_progress, tries)
 
     def freedom() -> float:
-        return degrees_of_freedom(
-            choice.spectrum or spectrum_of(statistics, reduction), plain.ridge
-        )
+        return degrees_of_freedom(choice.spectrum or spectrum_of(kept, reduction), plain.ridge)
 
     # Noisy sums do not show how the noise changes scores, so they give no temperature.
     freedom_if_known = None if choice.least or privacy_of(statistics) else freedom
     solved = replace(plain, curve=choice.curve)
-    return put_head(head, statistics, solved, reduction.real, freedom_if_known)
+    solved = put_head(head, kept, solved, reduction.real, freedom_if_known)
+    return solved if choice.ratio == 1 else _with_units(solved, statistics, choice.ratio)
+
+
+def _solve_squares(
+    statistics: Sums,
+    ridge: float | Literal["auto"],
+    criterion: Criterion,
+    progress: Progress | None,
+) -> Solution:
+    """The quadratic head, with ridge and temperature of the discriminant of the same columns."""
+    linear = _solve_linear(without_units(statistics), ridge, "discriminant", criterion, progress)
+    return quadratic(statistics, linear)
+
+
+def _solve_averaged(
+    statistics: Sums,
+    ridge: float | Literal["auto"],
+    head: Head,
+    criterion: Criterion,
+    progress: Progress | None,
+) -> Solution:
+    """The mean of linear heads and the quadratic one; of "auto", what can be had of it."""
+    part = share(statistics)
+    linear = None
+    if part < 1:
+        linear = _solve_linear(statistics, ridge, head, criterion, progress)
+    try:
+        squared = _solve_squares(statistics, "auto" if linear else ridge, criterion, None)
+    except SolveError:
+        if head != "auto":
+            raise
+        return linear or _solve_linear(statistics, ridge, head, criterion, progress)
+    if linear is None:
+        return replace(squared, head="averaged")
+    if linear.head == "least-squares":
+        return linear
+    return average(linear, squared, part)
 
 
 def _with_units(solved: Solution, statistics: Sums, ratio: float) -> Solution:

@@ -9,7 +9,7 @@
   of the saved weights;
 - averaged: the mean of both, after least squares is stretched until its matrix (a multiple
   of I in the place of A) has the discriminant's trace; where statistics are counted by
-  class, the mean of that and of the quadratic head, by `safle.solver.quadratic.share`. Two
+  class, the mean of that and of the quadratic head, by `safle.solver.quadratic`. Two
   classes have one direction, whatever the head: their scores are log odds, by
   `safle.solver.temperature`;
 - quadratic: see `safle.solver.quadratic`.
@@ -32,8 +32,6 @@ from numpy.typing import NDArray
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput, SolveError
 from safle.solver.ordered import invert_in_order, log_shares, multiply_in_order
-from safle.solver.quadratic import can_square, quadratic, share
-from safle.solver.quadratic import temperature as temperature_of_squares
 from safle.solver.solution import Solution
 from safle.solver.temperature import find_temperature, fit_log_odds
 from safle.statistics.value import Sums
@@ -87,29 +85,12 @@ def put_head(
             over = turned / temperature, intercept / temperature
             turned, intercept = fit_log_odds((product.T, own), over, counts, **known)
             temperature = 1.0
-    linear = replace(
+    return replace(
         solved,
         head=chosen,
         weights=multiply_in_order(weights, turned),
         intercept=intercept,
         temperature=temperature,
-    )
-    if chosen == "averaged" and can_square(statistics):
-        return _average_squares(statistics, linear)
-    return linear
-
-
-def _average_squares(statistics: Sums, linear: Solution) -> Solution:
-    """The mean of the quadratic head and of one that has weights, each at its temperature."""
-    squared, part = quadratic(statistics, None), share(statistics)
-    assert squared.quadratic is not None, "the quadratic head has squares"
-    rest = (1 - part) / (linear.temperature or temperature_of_squares(statistics))
-    return replace(
-        linear,
-        weights=linear.weights * rest + squared.weights * part,
-        intercept=linear.intercept * rest + squared.intercept * part,
-        quadratic=replace(squared.quadratic, worth=part * squared.quadratic.worth),
-        temperature=None,
     )
 
 

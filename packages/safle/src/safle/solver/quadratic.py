@@ -1,29 +1,29 @@
 """The quadratic head: a covariance for each class, regularised (Friedman's RDA, 1989).
 
-With d features, n samples in C classes, n_c of them in class c, and v the mean variance of
-a feature,
+With d features, n samples in C classes, n_c of them in class c,
 
-    ``Sigma_c = (1 - a) S_c + (1 - (1 - a)(1 - 1/n_c)) S + r v I``,
-    ``S_c = scatter_c / n_c``, ``S = sum_c scatter_c / (n - C)``, ``r = 0.05 + 0.3 d / n``.
+    ``Sigma_c = (1 - a) S_c + (1 - (1 - a)(1 - 1/n_c)) S + ridge / n I``,
+    ``S_c = scatter_c / n_c``, ``S = sum_c scatter_c / (n - C)``,
 
-So a class of many samples has ``(1 - a) S_c + a S``, and one of a single sample has S: all
-are of one size, however few samples a class has. The score of class c is its log posterior,
+with the ridge of the discriminant on the same columns, which their spectrum chooses, and its
+temperature: features are not normal, and posteriors as if they were would be too sure. So a class
+of many samples has ``(1 - a) S_c + a S``, and one of a single sample has S: all are of one size,
+however few samples a class has. The score of class c is its log posterior,
 
     ``-|V_c' (x - m_c)|^2 / 2 + log det V_c + log(n_c / n)``, ``V_c V_c' = inverse(Sigma_c)``,
 
-with V_c upper triangular, all divided by ``T = 2.5 (1 + 0.06 d C / n)``: features are not
-normal, and posteriors as if they were would be too sure.
+with V_c upper triangular.
 
 **Directions.** With few samples per class, most of the d directions of S_c are noise. Then
 only k of them count (`directions`): those in which the class varies most beside
-``P = S + r v I``. With ``V V' = inverse(P)``, and l_j > 1 the k largest eigenvalues of
+``P = S + ridge / n I``. With ``V V' = inverse(P)``, and l_j > 1 the k largest eigenvalues of
 ``V' Sigma_c V``, u_j their eigenvectors, the others taken as 1, and ``-x' inverse(P) x / 2``,
 which all classes share, left out:
 
     ``(inverse(P) m_c)' x - m_c' inverse(P) m_c / 2 + |G_c' (x - m_c)|^2 / 2 - sum_j log(l_j) / 2``,
     column j of G_c: ``sqrt(1 - 1 / l_j) V u_j``.
 
-How a, r, T and k were found is told in docs/trials.md. Integers become float64 entry by
+How a and k were found is told in docs/trials.md. Integers become float64 entry by
 entry, and V_c and G_c, by LAPACK, are rounded to 16 bits: equal statistics give equal heads on
 one machine, and on another one those that agree to rounding.
 """
@@ -47,9 +47,7 @@ POOLED = 0.9
 UNITS_PER_FEATURE = 0.5
 """Columns beside one that is squared, for each class, with which the quadratic head has half a
 say in the averaged one."""
-TEMPERATURE, TEMPERATURE_PER_FEATURE = 2.5, 0.06
-SAMPLES_PER_DIRECTION = 15
-LEAST_SPREAD, SPREAD_PER_FEATURE = 0.05, 0.3
+SAMPLES_PER_DIRECTION = 5
 FACTOR_BITS = 15
 Matrix = NDArray[np.float64]
 
@@ -63,13 +61,11 @@ class ClassCovariances:
     counts : float64, (class_count,)
     means : float64, (class_count, d)
     pooled : S, float64, (d, d)
-    spread : r v
     """
 
     def __init__(self, statistics: Sums) -> None:
         layout, n = statistics.layout, statistics.sample_count
         columns = squared_columns(layout)
-        d = len(columns)
         self.statistics = statistics
         self._places = columns - layout.by_class[0]
         self._real = 1 / np.array(layout.dense_scales, np.float64)[columns]
@@ -80,11 +76,6 @@ class ClassCovariances:
         whole = sum(statistics.class_gram(place) for place in range(len(self.counts)))
         gram = self._of_features(np.asarray(whole))
         self.pooled: Matrix = (gram - sums @ self.means) / max(n - len(self.counts), 1)
-        mean = sums.sum(axis=1) / n
-        variances = np.maximum(np.diagonal(gram) / n - mean**2, 0.0)
-        r = LEAST_SPREAD + SPREAD_PER_FEATURE * d / n
-        # Features that never vary say nothing, whatever they are divided by.
-        self.spread = r * (float(variances.mean()) or 1.0)
 
     def _of_features(self, gram: NDArray[np.int64]) -> Matrix:
         real = gram[np.ix_(self._places, self._places)] * self._real
@@ -114,13 +105,6 @@ def share(statistics: Sums) -> float:
     return at_half / (at_half + statistics.dim - d - len(statistics.layout.constants))
 
 
-def temperature(statistics: Sums) -> float:
-    """T."""
-    per_class = statistics.sample_count / len(statistics.class_names)
-    d = len(squared_columns(statistics.layout))
-    return TEMPERATURE * (1 + TEMPERATURE_PER_FEATURE * d / per_class)
-
-
 def directions(statistics: Sums) -> int:
     """k, or 0 where triangles are no larger than so many directions."""
     d = len(squared_columns(statistics.layout))
@@ -129,19 +113,23 @@ def directions(statistics: Sums) -> int:
     return k if 2 * k < d else 0
 
 
-def quadratic(statistics: Sums, ridge: float | None) -> Solution:
-    """The head, from statistics that are counted by class.
-
-    Parameters
-    ----------
-    ridge : ``n r v``; None for that of the formula above
-    """
+def require_squares(statistics: Sums) -> None:
+    """Refuse statistics that are not counted by class; `InvalidInput`."""
     if not can_square(statistics):
         raise InvalidInput(
             "the statistics hold no gram for each class, which the quadratic head needs; count "
             "with an encoder made with by_class (`safle encoder make --by-class`), or take "
             "another head"
         )
+
+
+def quadratic(statistics: Sums, linear: Solution) -> Solution:
+    """The head, from statistics that are counted by class.
+
+    Parameters
+    ----------
+    linear : by the discriminant head, of the same columns
+    """
     d, k = len(squared_columns(statistics.layout)), directions(statistics)
     classes = len(statistics.class_names)
     held = k * d * 10 if k else d * (d + 1) * 5
@@ -150,21 +138,38 @@ def quadratic(statistics: Sums, ridge: float | None) -> Solution:
         purpose=f"factors of {classes} classes and {d} features",
         advice="solve on a machine with more memory, or take another head",
     )
-    counted = ClassCovariances(statistics)
-    spread = counted.spread if ridge is None else ridge / statistics.sample_count
+    counted, spread = ClassCovariances(statistics), linear.ridge / statistics.sample_count
     head, weights, intercept = _differ(counted, spread, k) if k else _whiten(counted, spread)
     intercept += log_shares(statistics.class_counts)
-    intercept -= intercept.mean()
-    over_temperature = 1 / temperature(statistics)
     return Solution.of(
         statistics,
         head="quadratic",
-        weights=weights * over_temperature,
-        intercept=intercept * over_temperature,
-        quadratic=replace(head, worth=over_temperature),
-        ridge=spread * statistics.sample_count,
+        weights=weights,
+        intercept=intercept - intercept.mean(),
+        quadratic=head,
+        temperature=linear.temperature,
+        ridge=linear.ridge,
+        curve=linear.curve,
         residual=0.0,
         precision="float64",
+    )
+
+
+def average(linear: Solution, squared: Solution, part: float) -> Solution:
+    """The mean of the quadratic head and of one that has weights, each at its temperature.
+
+    Parameters
+    ----------
+    part : `share` of the quadratic head
+    """
+    assert squared.quadratic is not None, "the quadratic head has squares"
+    rest = (1 - part) * (squared.temperature or 1.0) / (linear.temperature or 1.0)
+    return replace(
+        linear,
+        weights=linear.weights * rest + squared.weights * part,
+        intercept=linear.intercept * rest + squared.intercept * part,
+        quadratic=replace(squared.quadratic, worth=part),
+        temperature=squared.temperature,
     )
 
 

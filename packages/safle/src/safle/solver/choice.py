@@ -1,10 +1,11 @@
-"""Two ridges, from the sums alone: one for the linear columns and symbols, one for the units.
+"""The choice of the ridge, or of two of them, from the sums alone.
 
-Units (see `safle.encoders.codes.Layout`) have ``ratio`` times the ridge of the others. With a power
-of four that is the same as dividing their values by its root, a power of two: so everything behind
-it stays exact. Of all ratios and ridges, those of the highest evidence are taken: the marginal
-likelihood of Bayesian regression on centred columns and labels, with s the eigenvalues of the
-centred gram and Q what its fit leaves of the centred labels,
+All columns have one ridge, by `safle.solver.ridge`, unless there are units (see
+`safle.encoders.codes.Layout`) and few columns: then the units have ``ratio`` times the ridge of the
+others. With a power of four that is the same as dividing their values by its root, a power of two:
+so everything behind it stays exact. Of all ratios and ridges, those of the highest evidence are
+taken: the marginal likelihood of Bayesian regression on centred columns and labels, with s the
+eigenvalues of the centred gram and Q what its fit leaves of the centred labels,
 
     ``log(Q / n) + sum log(1 + s / ridge) / n``.
 
@@ -13,17 +14,20 @@ A ratio of infinity leaves the units out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from safle.encoders.codes import CodeSpace
+from safle.solver.least_squares import Progress, require_memory
 from safle.solver.reduction import Reduction
-from safle.solver.ridge import FLOOR, MARGIN, RidgeCurve, grid_of
+from safle.solver.ridge import FLOOR, MARGIN, RidgeCurve, grid_of, noise_ridge, ridge_curve
 from safle.solver.solution import privacy_of
+from safle.solver.spectrum import Spectrum, spectrum_of
 from safle.statistics.gram import Triangle
 from safle.statistics.value import Sums
 
@@ -31,32 +35,62 @@ RATIOS = (inf, 1024.0, 256.0, 64.0, 16.0, 4.0, 1.0, 0.25)
 """The strictest first: of ratios that are as good, it is taken."""
 MOST_COLUMNS = 600
 """Every ratio takes a decomposition: of more columns, all have one ridge."""
+EFFORTS = (1, 3)
+"""Efforts of probing a spectrum; the larger one only if the smaller leaves the ridge uncertain."""
 Matrix = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Blocks:
+class Choice(NamedTuple):
     """What was chosen.
 
     Attributes
     ----------
     ratio : of the units' ridge to that of the other columns; infinity leaves them out
-    curve : the evidence at that ratio
+    least : the ridge that noise needs; 0 of exact statistics
+    curve, spectrum : what led to it
     """
 
-    ratio: float
-    curve: RidgeCurve
+    ridge: float
+    ratio: float = 1.0
+    least: float = 0.0
+    curve: RidgeCurve | None = None
+    spectrum: Spectrum | None = None
 
 
-def can_choose(statistics: Sums) -> bool:
-    """Whether the units may have a ridge of their own."""
-    small = statistics.layout.units > 0 and statistics.dim <= MOST_COLUMNS
+def choose(statistics: Sums, criterion: str, progress: Progress | None) -> Choice:
+    """The ridges of a criterion: "gcv", "evidence" or "auto"."""
+    few = statistics.layout.units > 0 and statistics.dim <= MOST_COLUMNS
     # What noise adds to the gram would be taken for what units explain.
-    return small and privacy_of(statistics) is None
+    if few and criterion != "gcv" and privacy_of(statistics) is None:
+        ratio, curve = choose_blocks(statistics)
+        # The logarithm of no residual outweighs everything else: evidence then asks for no ridge.
+        if not curve.leaves_nothing:
+            return Choice(curve.best, ratio, curve=curve)
+    return _one_ridge(statistics, criterion, progress)
 
 
-def choose_blocks(statistics: Sums) -> Blocks:
-    """The ratio and the ridge of the highest evidence."""
+def _one_ridge(statistics: Sums, criterion: str, progress: Progress | None) -> Choice:
+    # Check memory before the sweep, which takes about as long as the factorisation.
+    require_memory(statistics, np.float32)
+    least, reduction = noise_ridge(statistics), Reduction(statistics)
+    for effort in EFFORTS:
+        spectrum = spectrum_of(statistics, reduction, progress, effort=effort)
+        # If noise hides the whole gram, the ridge of the noise is the only choice.
+        if least and spectrum.trace <= 0:
+            return Choice(least, least=least, spectrum=spectrum)
+        curve = ridge_curve(
+            spectrum,
+            sample_count=statistics.sample_count,
+            class_count=len(statistics.class_names),
+            criterion=criterion,
+        )
+        if curve.certain:
+            break
+    return Choice(max(curve.best, least), 1.0, least, curve, spectrum)
+
+
+def choose_blocks(statistics: Sums) -> tuple[float, RidgeCurve]:
+    """The ratio of the highest evidence, and the evidence at that ratio."""
     reduction = Reduction(statistics)
     size, n = reduction.reduced_dim, float(statistics.sample_count)
     lower = reduction.tile((0, size), (0, size), np.float64)
@@ -68,7 +102,7 @@ def choose_blocks(statistics: Sums) -> Blocks:
         gram, target = _centred(gram, target)
     plain = len(gram) - statistics.layout.units
     grid = grid_of(float((statistics.diagonal * reduction.real**2).sum()))
-    best: Blocks | None = None
+    found: list[tuple[float, RidgeCurve]] = []
     for ratio in RATIOS:
         kept = plain if ratio == inf else len(gram)
         if ratio < 1 and statistics.layout.dense_scales[-1] < 2:
@@ -77,10 +111,9 @@ def choose_blocks(statistics: Sums) -> Blocks:
         worth[plain:] = ratio**-0.5
         part = gram[:kept, :kept] * worth * worth[:, None]
         curve = _evidence(part, target[:kept] * worth[:, None], labels, n, grid)
-        if best is None or curve.scores.min() < best.curve.scores.min() - MARGIN:
-            best = Blocks(ratio, curve)
-    assert best is not None, "there are ratios"
-    return best
+        if not found or curve.scores.min() < found[-1][1].scores.min() - MARGIN:
+            found.append((ratio, curve))
+    return found[-1]
 
 
 def _centred(gram: Matrix, target: Matrix) -> tuple[Matrix, Matrix]:
@@ -105,6 +138,8 @@ def _evidence(gram: Matrix, target: Matrix, labels: float, n: float, grid: Matri
 
 def without_units(statistics: Sums) -> Sums:
     """The same sums of all other columns."""
+    if not statistics.layout.units:
+        return statistics
     kept = statistics.dim - statistics.layout.units
     packed = statistics.gram.packed
     lengths = statistics.dim - np.arange(kept)

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from safle import DeclaredMoments, DeclaredRange, Model, count, make_encoder, solve
-from safle.solver.blocks import choose_blocks, without_units
+from safle.solver.choice import choose_blocks, without_units
 
 SAMPLES = 400
 
@@ -84,7 +84,7 @@ def test_what_is_left_without_units_is_what_an_encoder_without_them_counts():
 @pytest.mark.parametrize("rule", [bent, straight])
 def test_the_choice_has_the_highest_evidence_of_the_samples_themselves(rule):
     encoder, features, labels, statistics = made(rule)
-    chosen = choose_blocks(statistics)
+    chosen, curve = choose_blocks(statistics)
     codes = encoder.encode(features).dense / np.array(encoder.layout.dense_scales)
     columns, units = codes[:, :4], codes[:, 5:]
     y = labels - labels.mean()
@@ -96,9 +96,9 @@ def test_the_choice_has_the_highest_evidence_of_the_samples_themselves(rule):
         quadratic = y @ np.linalg.solve(covariance, y)
         return np.log(2 * quadratic / SAMPLES) + np.linalg.slogdet(covariance)[1] / SAMPLES
 
-    best = chosen.curve.scores.min()
-    at = float(chosen.curve.ridges[np.argmin(chosen.curve.scores)])
-    assert best == pytest.approx(evidence(chosen.ratio, at), abs=1e-6)
+    best = curve.scores.min()
+    at = float(curve.ridges[np.argmin(curve.scores)])
+    assert best == pytest.approx(evidence(chosen, at), abs=1e-6)
     for ratio in (0.25, 1.0, 16.0, np.inf):
         assert best <= evidence(ratio, at) + 1e-3
 
