@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from safle import DeclaredMoments, DeclaredRange, Model, count, make_encoder, solve
+from safle import (
+    DeclaredMoments,
+    DeclaredRange,
+    Model,
+    SafleClassifier,
+    count,
+    make_encoder,
+    solve,
+)
 from safle.solver.choice import choose_blocks, without_units
 
 SAMPLES = 400
@@ -38,10 +46,14 @@ def test_units_that_explain_labels_are_kept():
 
 
 def test_units_that_explain_nothing_are_left_out_of_a_smaller_model():
-    encoder, features, _, statistics = made(straight)
+    encoder, features, labels, statistics = made(straight)
     solution = solve(statistics)
     assert solution.units_ratio == np.inf
     assert "units left out" in repr(solution)
+    assert solution.units == 0 < encoder.layout.units
+    fitted = SafleClassifier(encoder=encoder).fit(features, labels)
+    assert fitted.units_ == 0
+    assert SafleClassifier(encoder=encoder, criterion="gcv").fit(features, labels).units_ > 0
     assert not solution.weights[-encoder.layout.units :].any()
     model, one_ridge = Model(encoder, solution), Model(encoder, solve(statistics, criterion="gcv"))
     assert len(model.to_bytes()) < len(one_ridge.to_bytes())

@@ -72,6 +72,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     encoder_ : Encoder
     statistics_ : Statistics, everything counted so far
     solution_ : Solution, with the ridge curve and the residual
+    units_ : how many units the model uses: 0 where solving left them out because they explain
+        nothing, whatever ``units`` asks for
     model_ : Model, to save or export
     n_features_in_ : int
 
@@ -279,6 +281,10 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
             criterion=self.criterion,
             priors=self.priors,
         )
+
+    @property
+    def units_(self) -> int:
+        return self.solution_.units
 
     @cached_property
     def model_(self) -> Model:

@@ -123,6 +123,11 @@ class Solution:
         return int(self.class_counts.sum())
 
     @property
+    def units(self) -> int:
+        """How many units have weights: all, or none where they are left out."""
+        return 0 if self.units_ratio == np.inf else self.space.layout.units
+
+    @property
     def ridges(self) -> str:
         """The ridge, and that of the units where it is another one, for people."""
         if self.units_ratio == 1:
