@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from safle.basics import atomic
 from safle.demo import partition
-from safle.encoders import Encoder, check_source, load_encoder
-from safle.errors import TableError
+from safle.encoders import Encoder, load_encoder
 from safle.private import (
     History,
     PrivateKey,
@@ -29,7 +28,7 @@ from safle.private import (
 from safle.server import Limits
 from safle.site import LOG, airlock
 from safle.statistics import count
-from safle.tables import Table, open_table
+from safle.tables import Table, open_matching
 from safle.wire import encode_statistics
 from safle_flower import messages
 from safle_flower.adapter import InProcessGrid
@@ -74,9 +73,8 @@ def simulate(
     # that neither side is idle. More would only fill the server's memory.
     at_once = 2 * (os.cpu_count() or 1)
     encoder = load_encoder(encoder_path)
-    table = open_table(features, schema=encoder.schema, **reading or {})
-    parts = _split(table, encoder, scenario, clients, seed, where=str(features))
-    table = table.arranged(encoder.feature_names, where=str(features))
+    table = open_matching(encoder, features, **reading or {})
+    parts = _split(table, scenario, clients, seed)
     output.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".simulation-", dir=output) as name:
         scratch = Path(name)
@@ -99,13 +97,9 @@ def simulate(
         )
 
 
-def _split(
-    table: Table, encoder: Encoder, scenario: str, clients: int, seed: int, *, where: str
-) -> dict[str, NDArray[np.int64]]:
+def _split(table: Table, scenario: str, clients: int, seed: int) -> dict[str, NDArray[np.int64]]:
     """The rows of each client, by its name."""
-    if table.labels is None:
-        raise TableError(f"{where}: has no labels; a client counts features with labels")
-    check_source(encoder.source, table.source, where=where, trusted=True)
+    assert table.labels is not None, "a table without labels is refused"
     generator = np.random.default_rng(seed)
     parts = partition(table.labels, scenario, clients=clients, generator=generator)
     return {f"client-{at:03d}": part for at, part in enumerate(parts)}
@@ -117,7 +111,7 @@ class _Sites:
     def __init__(
         self, encoder: Encoder, table: Table, parts: Mapping[str, NDArray[np.int64]], scratch: Path
     ) -> None:
-        assert table.labels is not None, "_split refuses a table without labels"
+        assert table.labels is not None, "a table without labels is refused"
         self._encoder, self._table, self._labels = encoder, table, table.labels
         self._scratch = scratch
         self.parts = parts

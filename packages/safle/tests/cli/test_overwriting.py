@@ -19,7 +19,6 @@ OUTPUTS = {
     "ridge.csv": ("solve", "w.stats", "--encoder", "e.safetensors", "-o", "n.st", "--curve"),
     "figures.json": ("evaluate", "m.safetensors", "ward.csv", "--json"),
     "page.html": ("evaluate", "m.safetensors", "ward.csv", "--html"),
-    "picture.png": ("evaluate", "m.safetensors", "ward.csv", "--png"),
     "schema.toml": ("schema", "draft", "ward.csv", "--least", "1", "-o"),
     "model.onnx": ("export", "m.safetensors", "--to", "onnx", "-o"),
     "model.pt2": ("export", "m.safetensors", "--to", "torch", "-o"),

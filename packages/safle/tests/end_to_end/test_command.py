@@ -92,12 +92,10 @@ def test_version_and_bare_command(folder: Path) -> None:
         ["nosuch"],
         ["sum"],
         ["count", "a.npz", "--nosuch"],
-        ["count", "a.npz", "--encoder", "encoder.safetensors", "--batch", "0", "-o", "x"],
         ["count", "a.npz", "--encoder", "encoder.safetensors", "-o", "a.npz"],
         ["encoder", "make", "--range", "0", "1", "--sample", "a.npz", "-o", "x"],
         ["encoder", "make", "--sample", "a.npz", "--kind", "linear", "--buckets", "4", "-o", "x"],
-        ["encoder", "make", "--sample", "a.npz", "--megabytes", "1", "--units", "9", "-o", "x"],
-        ["encoder", "make", "--sample", "a.npz", "--kind", "linear", "--megabytes", "1", "-o", "x"],
+        ["encoder", "make", "--range", "0", "1", "-o", "x"],
         ["solve", "total.stats", "--encoder", "encoder.safetensors", "--ridge", "-1", "-o", "x"],
     ],
 )
@@ -175,10 +173,6 @@ DEFAULT = {
         (
             ["--range", "0", "2", "--features", "3", "--kind", "embedding"],
             {"buckets": 8, "group_size": 6},
-        ),
-        (
-            ["--mean", "0.5", "--deviation", "2", "--features", "3", "--kind", "embedding"],
-            {"bucketing": "binary-overlap", "buckets": 8},
         ),
         (["--sample", "a.npz", "--kind", "linear", "--fraction-bits", "4"], {"fraction_bits": 4}),
     ],

@@ -18,7 +18,6 @@ from safle import PublicSample, SafleClassifier, load_encoder, load_model, make_
 from safle.encoders import kinds, registry
 from safle.encoders.registry import read_settings
 from safle.model.export import to_torch
-from safle.site.rehearsal import rehearse
 from safle.statistics import Statistics
 from safle.tables import write_table
 from safle.wire import decode_statistics, encode_statistics
@@ -112,7 +111,6 @@ def test_it_goes_through_configurations_and_files(tmp_path, digits):
     encoder.save(tmp_path / "encoder")
     assert load_encoder(tmp_path / "encoder") == encoder
     assert "reach" in encoder.facts()
-    assert rehearse(encoder, samples=20, classes=2).samples == 20
 
 
 @given(data_sets(kind="toy"), st.integers(0, 2**32 - 1))

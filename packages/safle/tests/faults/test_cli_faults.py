@@ -92,10 +92,10 @@ def safle(folder: Path, *arguments: str, **settings: object) -> subprocess.Compl
         (["sum", "a.stats", "nosuch.stats"], "nosuch.stats: No such file"),
         (["count", "good.npz", *ENCODER, "--labels", "short.npy"], "593 labels for 600 rows"),
         (["count", "good.npz", *ENCODER, "--classes", "one,two"], "'eight'"),
-        (["count", "nan.npz", *ENCODER, "--batch", "400"], "begins with sample 400: features"),
+        (["count", "nan.npz", *ENCODER], "nan.npz: features"),
         (["count", "narrow.npz", *ENCODER], "narrow.npz: features have 10 columns"),
         (["solve", "total.stats", "--encoder", "other.safetensors"], "counted with encoder"),
-        (["predict", "model.safetensors", "nan.npz", "--batch", "100"], "sample 500: features"),
+        (["predict", "model.safetensors", "nan.npz"], "nan.npz: features"),
     ],
 )
 def test_bad_input_is_one_line_and_changes_nothing(
@@ -186,18 +186,8 @@ def hear_ctrl_c() -> None:
 
 def writing(folder: Path) -> subprocess.Popen[str]:
     """A prediction that has written a part of its scratch file."""
-    process = start(
-        folder,
-        "predict",
-        "model.safetensors",
-        "many.npy",
-        "--batch",
-        "64",
-        "--proba",
-        "--force",
-        "-o",
-        "old",
-    )
+    asked = ("predict", "model.safetensors", "many.npy", "--proba", "--force", "-o", "old")
+    process = start(folder, *asked)
     deadline = time.monotonic() + 600
     while not any(path.stat().st_size for path in folder.glob(".old.*.part")):
         assert process.poll() is None, process.communicate()

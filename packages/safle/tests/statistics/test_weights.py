@@ -43,7 +43,7 @@ def counting(folder, name, *more):
 
 
 def test_a_column_of_weights_is_lines_that_stand_there_as_often(safle, folder):
-    safle(*counting(folder, "weighted", "--weight-column", "times", "--batch", 3))
+    safle(*counting(folder, "weighted", "--weight-column", "times"))
     safle(*counting(folder, "repeated"))
     assert (folder / "weighted.stats").read_bytes() == (folder / "repeated.stats").read_bytes()
 
@@ -117,7 +117,7 @@ def model(safle, folder):
 
 
 def test_evaluation_counts_by_weight_are_those_of_repeated_lines(safle, folder, model):
-    weigh = ["--weight-column", "times", "--batch", 3]
+    weigh = ["--weight-column", "times"]
     for name, more in (("weighted", weigh), ("repeated", [])):
         safle("evaluate", model, folder / f"{name}.csv", *more, "--counts", folder / f"{name}.eval")
     assert read_evaluation(folder / "weighted.eval").sample_count == 6

@@ -114,9 +114,10 @@ def test_batches_are_judged_together():
 
 
 def test_an_encoder_of_ranges_for_named_features_counts_them_too(safle, tmp_path):
-    (tmp_path / "ranges.csv").write_text("name,low,high\nage,0,120\ndose,0,9\n")
+    Schema((Column("age", 0, 120), Column("dose", 0, 9))).save(tmp_path / "schema.toml")
     made = tmp_path / "e.safetensors"
-    safle("encoder", "make", "--ranges", tmp_path / "ranges.csv", "-o", made)
+    asked = ("--schema", tmp_path / "schema.toml", "--kind", "random-features", "-o", made)
+    safle("encoder", "make", *asked)
     encoder = Encoder.from_bytes(made.read_bytes())
     assert [end.tolist() for end in encoder.ranges] == [[0, 0], [120, 9]]
     outside = Outside(encoder)

@@ -139,8 +139,7 @@ def test_a_schema_can_be_inspected(safle, tmp_path):
 
 def test_the_encoder_of_a_schema_can_be_inspected(safle, tmp_path):
     make_encoder(SCHEMA, "table").save(tmp_path / "e.safetensors")
-    said = safle("inspect", tmp_path / "e.safetensors", "--samples", 50)
-    assert "a client of 50 samples and 2 classes" in said
+    assert "table" in safle("inspect", tmp_path / "e.safetensors")
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3, 5])

@@ -68,8 +68,8 @@ def test_histograms_and_encoders_carry_the_names(safle, tmp_path):
 
 
 def test_predictions_do_not_depend_on_the_order_and_keep_the_ids(safle, tmp_path, encoder_path):
-    table = write(tmp_path / "a.csv", NAMES, more=["patient"])
-    known = ("--ignore", "patient")
+    table = write(tmp_path / "a.csv", NAMES, more=["patient", "ward", "bed"])
+    known = ("--ignore", "patient, ward", "--ignore", "bed")
     safle("count", table, *known, "--encoder", encoder_path, "-o", tmp_path / "a.stats")
     model = tmp_path / "model.safetensors"
     safle("solve", tmp_path / "a.stats", "--encoder", encoder_path, "-o", model)
@@ -169,13 +169,12 @@ def test_a_column_that_is_no_number_or_is_the_label_is_pointed_out(tmp_path, saf
     assert "named with --label-column NAME" in said
 
 
-@pytest.mark.parametrize("source", ["ranges", "sample"])
+@pytest.mark.parametrize("source", ["schema", "sample"])
 def test_a_publishable_encoder_keeps_the_names(safle, tmp_path, source):
     table = write(tmp_path / "a.csv", NAMES)
-    (tmp_path / "ranges.csv").write_text(
-        "name,low,high\n" + "".join(f"{name},0,100\n" for name in NAMES)
-    )
-    given = tmp_path / "ranges.csv" if source == "ranges" else table
+    schema = tmp_path / "schema.toml"
+    schema.write_text("".join(f"[columns.{name}]\nlow = 0\nhigh = 100\n" for name in NAMES))
+    given = schema if source == "schema" else table
     made = tmp_path / "e.safetensors"
     safle("encoder", "make", f"--{source}", given, "--publishable", "-o", made)
     assert load_encoder(made).feature_names == tuple(sorted(NAMES))

@@ -10,11 +10,10 @@ import rich_click as click
 from safle.basics import readable, split_names
 from safle.cli import (
     FOLDER,
+    POSITIVE,
     Session,
     chosen_limits,
     command,
-    deadline_option,
-    empty_option,
     examples,
     limit_options,
     option,
@@ -38,6 +37,7 @@ TRUST = (
     "Run the node as the user who owns the data: whoever operates the server can then read them. "
     "By default the node has no path to data."
 )
+DEADLINE = "After this the round goes on without nodes that have not answered."
 PREFIX = "The folders' place on their machines, for the systemd units."
 
 
@@ -56,11 +56,10 @@ def deploy() -> None:
 @option("--keyholders", KEYHOLDERS, "D,E")
 @option("--port", "The server's port.", "N", type=click.IntRange(1, 65534), default=8443)
 @option("--listen", LISTEN, "ADDRESS", default="0.0.0.0")
-@deadline_option("After this the round goes on without nodes that have not answered.")
+@option("--deadline", DEADLINE, "SECONDS", type=POSITIVE, default=3600.0)
 @option("--prefix", PREFIX, "DIR", default="/opt/safle")
 @option("--plain", PLAIN, is_flag=True)
 @option("--trust-operator", TRUST, is_flag=True)
-@empty_option
 @limit_options
 def init(
     session: Session,

@@ -7,12 +7,11 @@ from typing import Any
 from safle import cli as opt
 from safle.basics import require
 from safle.cli import Session, chosen_limits, limit_options
-from safle_flower.cli.deploy import show_report
+from safle_flower.cli.deploy import DEADLINE, show_report
 
 SPLITTING = "safle simulate train.npz --encoder encoder.safetensors --clients 100"
 PARTITION = "How samples are split over clients: iid, alpha=A (Dirichlet) or shards=S."
 PRIVATE = "Contributions go under masks, and two more nodes are keyholders: the same model."
-BATCH = 4096
 OUT = "Where the model, the sum and the report go."
 
 
@@ -28,7 +27,7 @@ OUT = "Where the model, the sum and the report go."
 @opt.seed_option
 @opt.table_options(labels=True)
 @opt.option("--private", PRIVATE, is_flag=True)
-@opt.deadline_option("Go on after this without those that have not answered.")
+@opt.option("--deadline", DEADLINE, "SECONDS", type=opt.POSITIVE, default=3600.0)
 @opt.option("--out folder", OUT, "DIR", type=opt.FOLDER, default="simulation")
 @limit_options
 @opt.option("--test", "Also evaluate the model on this table.", "FILE", type=opt.FILE)
@@ -73,12 +72,10 @@ def simulate(
 
 def _evaluate(session: Session, folder: Path, test: Path, read: dict[str, Any]) -> None:
     from safle.model import load_model
-    from safle.site import evaluate_blocks
-    from safle.tables import open_table
+    from safle.site import evaluate_table
+    from safle.tables import open_matching
 
     model = load_model(folder / "model.safetensors")
-    table = open_table(test, schema=model.encoder.schema, **read)
-    table = table.arranged(model.encoder.feature_names, where=str(test))
-    found = evaluate_blocks(model, table.batches(BATCH), table.weights, where=test).total
+    found = evaluate_table(model, open_matching(model.encoder, test, **read), where=test).total
     accuracy = found.confusion.trace() / found.sample_count
     session.facts(f"{test}: accuracy", {"accuracy": f"{accuracy:.2%}"})

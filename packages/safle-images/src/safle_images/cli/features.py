@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli import COUNT, FILE, Session, command, option, output, refuse_overwriting
+from safle.cli import COUNT, FILE, Session, command, option, output
 from safle_images.cli import BACKBONE, LABEL_COLUMN, running
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ def features(session: Session, /, images: Path, output: Path, **options: Any) ->
 
     if output.suffix != ".safetensors":
         raise click.UsageError(f"{output}: features are written as .safetensors")
-    refuse_overwriting(output, images, options["labels"], options["encoder_path"])
     names = ("split", "labels", "label_column", "image_column")
     source = open_images(images, **{name: options[name] for name in names})
     session.note(f"{images}: {source.description}")

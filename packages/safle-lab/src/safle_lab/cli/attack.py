@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from safle.cli import FILE, Session, command, encoder_file, option, refuse_overwriting, written
+from safle.cli import FILE, Session, command, encoder_file, option, written
 
 if TYPE_CHECKING:
     from safle_lab.attack import Attack
@@ -39,10 +39,8 @@ def attack(
     from safle.wire import peek_kind, read_statistics
     from safle_lab.attack import attack as run_attack
 
-    if output is not None:
-        refuse_overwriting(output, contribution, encoder_path)
-        if output.suffix.lower() != ".npz":
-            raise click.UsageError(f"{output}: what is found goes into a file that ends in .npz")
+    if output is not None and output.suffix.lower() != ".npz":
+        raise click.UsageError(f"{output}: what is found goes into a file that ends in .npz")
     if peek_kind(contribution) == "masked contribution":
         nothing = "nothing: every number in it is under a mask, and as good as drawn at random"
         session.facts(f"{contribution}: attacked", {"worked out": nothing})

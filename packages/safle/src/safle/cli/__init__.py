@@ -4,7 +4,6 @@
 below is for the commands of other packages.
 """
 
-from safle.cli.limits import chosen_limits, empty_option, limit_options
 from safle.cli.options import (
     COUNT,
     FILE,
@@ -12,14 +11,12 @@ from safle.cli.options import (
     POSITIVE,
     Decorator,
     alpha_option,
-    command,
-    deadline_option,
+    chosen_limits,
     encoder_file,
-    examples,
     features_argument,
+    limit_options,
     option,
     output,
-    refuse_overwriting,
     seed_option,
     selected,
     table_options,
@@ -28,7 +25,7 @@ from safle.cli.options import (
 
 # Not by its own name: that is the module's.
 from safle.cli.options import options as option_group
-from safle.cli.session import Session
+from safle.cli.session import Session, command, examples
 
 __all__ = [
     "COUNT",
@@ -40,8 +37,6 @@ __all__ = [
     "alpha_option",
     "chosen_limits",
     "command",
-    "deadline_option",
-    "empty_option",
     "encoder_file",
     "examples",
     "features_argument",
@@ -49,7 +44,6 @@ __all__ = [
     "option",
     "option_group",
     "output",
-    "refuse_overwriting",
     "seed_option",
     "selected",
     "table_options",

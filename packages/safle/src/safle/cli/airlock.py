@@ -13,7 +13,7 @@ from click.globals import get_current_context
 
 from safle.cli import options as opt
 from safle.cli.count import EMPTY
-from safle.cli.session import Session
+from safle.cli.session import Session, command
 from safle.encoders import Encoder, load_encoder
 from safle.errors import EncoderMismatch, FederationError, SafleError
 from safle.model import Model
@@ -39,26 +39,25 @@ BEFORE_THE_QUESTION = ("--operator", "--key", "--history")
 """Options for questions under masks alone."""
 
 
-@opt.command(
+@command(
     "safle airlock inbox outbox visits.csv --label-column diagnosis --policy policy.toml --watch",
     "safle airlock inbox outbox --operator operator.pub --key board.key --history board.sqlite",
 )
 @click.argument("inbox", type=opt.FOLDER, help="Where a node puts its questions.")
 @click.argument("outbox", type=opt.FOLDER, help="Where the answers go.")
-@click.argument("data", required=False, type=click.Path(path_type=Path), help=opt.FEATURES)
+@click.argument("data", required=False, type=opt.PLACE, help=opt.FEATURES)
 @opt.option("--test", "Evaluate models on this table.", "DATA")
-@opt.option("--watch", "Go on with what comes later, until you stop it.", is_flag=True)
-@opt.option("--only-encoder", ONLY, "FILE", type=opt.FILE)
+@opt.flag("--watch", "Go on with what comes later, until you stop it.")
+@opt.file_option("--only-encoder", ONLY)
 @opt.option("--most", MOST, "N", type=opt.COUNT, default=1)
 @opt.table_options(labels=True)
 @opt.classes_option
-@opt.option("--allow-empty", EMPTY, is_flag=True)
-@opt.trust_option
-@opt.outside_option
+@opt.flag("--allow-empty", EMPTY)
+@opt.trust_options
 @opt.policy_option
-@opt.option("--operator", "The operator's public key.", "FILE", type=opt.FILE, panel="Under masks")
-@opt.option("--key", "Your private key.", "FILE", type=opt.FILE, panel="Under masks")
-@opt.option("--history", HISTORY, "FILE", type=opt.FILE, panel="Under masks")
+@opt.file_option("--operator", "The operator's public key.", panel="Under masks")
+@opt.file_option("--key", "Your private key.", panel="Under masks")
+@opt.file_option("--history", HISTORY, panel="Under masks")
 def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **options: Any) -> None:
     """Answer the questions in INBOX by count, evaluate or private answer.
 
@@ -129,7 +128,6 @@ def _check(between: Airlock, question: Question, options: dict[str, Any]) -> Non
 
 
 def _check_encoder(question: Question, path: Path) -> None:
-
     if question.kind == EVALUATE:
         found = Model.from_bytes(question.files[MODEL]).encoder
     else:

@@ -1,31 +1,33 @@
-"""At a client: ``safle count`` and ``safle histogram``, and how any file leaves."""
+"""At a client: ``safle count``, ``histogram`` and ``rehearse``, and how any file leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import rich_click as click
 from numpy.typing import NDArray
 
+from safle.basics.memory import readable
 from safle.cli import options as opt
-from safle.cli.facts import counts_facts, histogram_facts, warn_of_coarse
-from safle.cli.reading import advancing, declared_classes, declared_grid, open_matching
-from safle.cli.session import Advance, Session
+from safle.cli.facts import counts_facts, histogram_facts, listing, warn_of_coarse, worked_out
+from safle.cli.session import Session, command
 from safle.encoders import load_encoder
-from safle.encoders.features import as_features
-from safle.encoders.histogram import Histogram
 from safle.errors import InvalidInput
-from safle.site.counting import Counts, count_blocks, naming_batch
+from safle.site.counting import Counts, count_table
 from safle.site.policy import Policy, warning_of
 from safle.site.release import Release, kind_for
 from safle.site.sheet import write_release
-from safle.tables import Table, open_table
+from safle.tables import open_matching, open_table
 from safle.wire import container
 
+if TYPE_CHECKING:
+    from safle.site.rehearsal import Worth
+
 EMPTY = "Write a file that counts no samples; it changes nothing in a sum."
+LEAST_FIT = 0.5
+"""Share of columns below which a rehearsal doubts that the features are the encoder's."""
 release_options = opt.options(opt.policy_option, opt.round_options(panel="Under masks"))
 """By which rules a file leaves, and for which private round: what `release` takes."""
 
@@ -48,7 +50,6 @@ def release(
     if any(masking):
         if not all(masking):
             raise click.UsageError("--round, --operator and --key belong together")
-        opt.refuse_overwriting(output, *masking)
         return "masked contribution", _mask(session, counts, output, found, rules, *masking)
     kind = kind_for(counts.total)
     data = kind.encode(counts.total)
@@ -69,7 +70,7 @@ def _mask(
     key_path: Path,
 ) -> bytes:
     # Only who takes part in a private round needs what these import.
-    from safle.cli.private_round import load_round
+    from safle.cli.private import load_round
     from safle.private import PrivateKey, mask
 
     private_round = load_round(round_path, operator_path)
@@ -83,7 +84,7 @@ def _mask(
     return data
 
 
-@opt.command(
+@command(
     "safle count hospital_a.csv --encoder encoder.safetensors -o a.stats",
     "safle count x.npy --labels y.npy --encoder encoder.safetensors -o b.stats",
 )
@@ -91,10 +92,8 @@ def _mask(
 @opt.encoder_file()
 @opt.table_options(labels=True)
 @opt.classes_option
-@opt.option("--allow-empty", EMPTY, is_flag=True)
-@opt.batch_option
-@opt.outside_option
-@opt.trust_option
+@opt.flag("--allow-empty", EMPTY)
+@opt.trust_options
 @release_options
 @opt.output(
     "The statistics file to write; send it to the server.", "statistics", "masked contribution"
@@ -107,21 +106,16 @@ def count(
     The file holds exact counts of codes, pairs of codes and classes, not samples. It is
     the only thing that leaves the client.
     """
-    opt.refuse_overwriting(
-        output, features, encoder_path, options["labels"], options["policy_path"]
-    )
-    encoder = load_encoder(encoder_path)
-    trusted = options["trust_features"]
+    encoder, trusted = load_encoder(encoder_path), options["trust_features"]
     table = open_matching(encoder, features, trusted=trusted, **opt.selected(options))
-    classes = declared_classes(options["classes"], table.labels)
     with session.progress(f"counting {features.name}") as advance:
-        counts = count_blocks(
+        counts = count_table(
             encoder,
-            advancing(table, options["batch"], advance),
-            table.weights,
+            table,
             where=features,
-            classes=classes,
+            classes=opt.declared_classes(options["classes"], table.labels),
             allow_outside=options["allow_outside"],
+            progress=advance,
         )
     if not counts.total.sample_count and not options["allow_empty"]:
         raise InvalidInput(
@@ -130,48 +124,102 @@ def count(
         )
     kind, data = release(session, counts, output, options)
     digest = container.declared_digest(data)
-    facts = counts_facts(counts.total, size=len(data), digest=digest)
-    session.facts(f"{output}: {kind}", facts)
+    session.facts(f"{output}: {kind}", counts_facts(counts.total, size=len(data), digest=digest))
 
 
-@opt.command(
+@command(
     "safle histogram hospital_a.csv --low 0 --high 16 -o a.hist",
-    "safle histogram hospital_a.csv --ranges ranges.csv -o a.hist",
+    "safle histogram hospital_a.csv --schema schema.toml -o a.hist",
     "safle sum a.hist b.hist c.hist -o total.hist",
     "safle encoder make --histogram total.hist -o encoder.safetensors",
 )
 @opt.features_argument
 @opt.grid_options
 @opt.table_options(labels=False)
-@opt.batch_option
 @release_options
 @opt.output("The histogram file to write.", "histogram", "masked contribution")
 def histogram(session: Session, /, features: Path, output: Path, **options: Any) -> None:
     """Count a client's features into histograms, to calibrate the encoder together.
 
-    Every client uses the same --low and --high, or --ranges, and --bins. The summed histograms
+    Every client uses the same --low and --high, or --schema, and --bins. The summed histograms
     give the same thresholds however the data are split, and no client shows its features.
     """
-    opt.refuse_overwriting(output, features, options["ranges"], options["policy_path"])
-    grid, names = declared_grid(options)
+    from safle.encoders.histogram import Histogram
+
+    grid, names = opt.declared_grid(options)
     if grid is None:
-        raise click.UsageError("say --low and --high, or --ranges FILE")
+        raise click.UsageError("say --low and --high, or --schema FILE")
     table = open_table(features, **opt.selected(options))
     # In one order everywhere, whatever that of the file.
     table = table.arranged(names or sorted(table.names), where=str(features))
+    # A client without samples has a histogram too, of the right width.
+    counted = Histogram.of(np.empty((0, table.feature_dim)), grid, names=table.names)
+
+    def add(block: NDArray[Any], _labels: Any, _weights: Any) -> None:
+        nonlocal counted
+        counted += Histogram.of(block, grid, names=table.names)
+
     with session.progress(f"histogram of {features.name}") as advance:
-        blocks = _blocks(features, table, options["batch"], advance)
-        counted = Histogram.of(blocks, grid, names=table.names)
+        table.for_each_batch(add, where=features, progress=advance)
     kind, _ = release(session, Counts(counted, counted), output, options)
     session.facts(f"{output}: {kind}", histogram_facts(counted))
     warn_of_coarse(session, counted)
 
 
-def _blocks(path: Path, table: Table, size: int, advance: Advance) -> Iterator[NDArray[Any]]:
-    # Nothing, first: a client without samples has a histogram too, of the right width.
-    yield np.empty((0, table.feature_dim))
-    done = 0
-    for block, _ in advancing(table, size, advance):
-        with naming_batch(path, done):
-            yield as_features(block)
-        done += len(block)
+@command("safle rehearse hospital_a.csv --encoder encoder.safetensors")
+@opt.features_argument
+@opt.encoder_file()
+@opt.table_options(labels=True)
+@opt.trust_options
+def rehearse(
+    session: Session, /, features: Path, encoder_path: Path, allow_outside: bool, **options: Any
+) -> None:
+    """Say what your samples would send and be worth, before anything is sent.
+
+    Counts and packs them as [b]safle count[/b] would, but writes no file. A fifth of them,
+    held out, says how well the others do on their own: a federation does better. What can be
+    worked out from a file, [b]safle attack[/b] of safle-lab works out.
+    """
+    from safle.site.rehearsal import fitting_share, weigh, worth
+
+    encoder, trusted = load_encoder(encoder_path), options["trust_features"]
+    table = open_matching(encoder, features, trusted=trusted, **opt.selected(options))
+    values, labels = np.asarray(table.features), np.asarray(table.labels)
+    with session.progress(f"rehearsing {features.name}") as advance:
+        sent = weigh(encoder, values, labels, table.weights, allow_outside=allow_outside)
+        advance(0.4)
+        alone = worth(
+            encoder, values, labels, table.weights, lambda done: advance(0.4 + 0.5 * done)
+        )
+        fit = fitting_share(encoder, values)
+    facts = {
+        "samples": f"{sent.samples:,}",
+        "classes": listing(sorted(set(labels.tolist()))),
+        "columns that fit": f"{fit:.0%} vary within their calibrated range",
+        "accuracy alone": f"{alone.accuracy:.1%} ± {alone.error:.1%} of {alone.judged:,} held-out "
+        f"samples (always the most frequent class: {alone.largest_class:.1%})",
+        "sends": f"{readable(sent.bytes)}, once: {sent.numbers:,} sums over its samples",
+        "takes": f"{sent.seconds:.1f} s to encode, count and pack features here",
+        "says": "how many samples each class has, sums of columns and of products of two columns",
+        "hides": "what the codes do not say"
+        if sent.warning
+        else "every single sample, as far as we know",
+    }
+    session.facts(f"{features}: a contribution", facts)
+    session.text(worked_out(sent.gives_away, sent.warning))
+    session.text([f"warning: {text}" for text in _warnings(fit, alone)])
+
+
+def _warnings(fit: float, alone: Worth) -> list[str]:
+    found = []
+    if fit < LEAST_FIT:
+        found.append(
+            f"only {fit:.0%} of the columns fit; expected nearly all. Are these the columns and "
+            "units, or for images the backbone, that the encoder was calibrated for?"
+        )
+    if alone.largest_class < 1 and alone.accuracy + 2 * alone.error < alone.largest_class:
+        found.append(
+            "your samples alone do worse than always naming the most frequent class: do "
+            "features and labels belong together?"
+        )
+    return found

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from safle.cli import options as opt
-from safle.cli.session import Session
+from safle.cli.session import Session, command
 from safle.demo.demo import run_demo
 from safle.errors import SafleError
 
 OUT = "Where the page, results and the federation's files go."
 
 
-@opt.command("safle demo --out demo-report")
+@command("safle demo --out demo-report")
 @opt.option("--out folder", OUT, "DIR", type=opt.FOLDER, default="demo-report")
 @opt.option("--clients", "Clients to split over.", "N", type=opt.COUNT, default=100)
 @opt.alpha_option("Dirichlet parameter: the smaller, the more unequal the clients.")

@@ -2,57 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import rich_click as click
 from click.core import ParameterSource
 from click.globals import get_current_context
 
+from safle.basics.places import naming
+from safle.basics.settings import Setting
 from safle.cli import options as opt
-from safle.cli.encoder_options import given_calibration, given_settings, given_source, kind_options
 from safle.cli.facts import encoder_facts, warn_of_coarse
-from safle.cli.reading import declared_classes
-from safle.cli.session import Session
+from safle.cli.session import Session, command, examples
 from safle.encoders import Encoder, LinearEncoder, make_encoder
-from safle.encoders.calibration import Calibration
+from safle.encoders.calibration import Calibration, DeclaredRange, PublicSample
+from safle.encoders.features import check_source
 from safle.encoders.histogram import Histogram
 from safle.encoders.random_features import suits_by_class
-from safle.encoders.registry import kind_named
-from safle.site.rehearsal import units_within
+from safle.encoders.registry import DEFAULT_KIND, kind_named, kinds
+from safle.encoders.schema import Schema
+from safle.errors import TableError
+from safle.tables import open_table, read_moments
+from safle.wire import read_histogram
 
-GROUP_EXAMPLES = opt.examples(
+GROUP_EXAMPLES = examples(
     "safle encoder make --range 0 16 --features 64 -o encoder.safetensors",
     "safle inspect encoder.safetensors",
 )
 EXAMPLES = (
     "safle encoder make --range 0 16 --features 64 -o encoder.safetensors",
     "safle encoder make --moments moments.safetensors -o encoder.safetensors",
-    "safle encoder make --histogram total.hist --megabytes 5 -o encoder.safetensors",
+    "safle encoder make --histogram total.hist -o encoder.safetensors",
     "safle encoder make --schema schema.toml -o encoder.safetensors",
-    "safle encoder make --ranges ranges.csv -o encoder.safetensors",
     "safle encoder make --sample public.npz --kind embedding -o encoder.safetensors",
 )
 RANGE = "Calibrate by a declared range, the same for every feature; needs --features."
-RANGES = "Calibrate by a range for each feature: .csv (name,low,high) or .toml (a schema)."
-MEAN = "Calibrate by a mean, the same for every feature; needs --deviation and --features."
 MOMENTS = "Calibrate by a file of moments, such as 'safle backbones moments' writes."
-SCHEMA = "Calibrate by the ranges and levels of a schema, for tables of categories and gaps."
+SCHEMA = (
+    "Calibrate by the ranges and levels of a schema: an encoder of kind table; of another --kind, "
+    "if all columns are numbers without gaps."
+)
 CLASSES = "The only labels there may be: every client refuses others."
 HISTOGRAM = "Calibrate by the clients' summed histograms."
 SOURCE = "Only for features made by the same backbone as those in this file."
-MEGABYTES = "As many random features as a client of --samples samples can send in so many MB."
 PUBLISHABLE = (
     "For sums that are published with noise (safle publish): a linear encoder, with the transform "
     "and the norm clip that suit the features, unless they are given."
 )
-COUNTED_APART = " Without it, too: from 20 on, random features count them apart (--by-class)."
 OUTPUT = "The encoder file to write; give it to every client."
-SOURCES = ("range", "ranges", "moments", "mean", "sample", "histogram", "schema")
+SOURCES = ("range", "moments", "sample", "histogram", "schema")
 
 
-def _most(names: str, text: str, metavar: str, **settings: Any) -> opt.Decorator:
-    return opt.option(names, text, metavar, panel=opt.MOST, **settings)
+def _settings() -> dict[str, dict[str, Setting]]:
+    """Setting -> kind -> what it is there."""
+    found: dict[str, dict[str, Setting]] = {}
+    for kind, encoder in kinds().items():
+        for name, declared in encoder.settings_type.declared().items():
+            found.setdefault(name, {})[kind] = declared
+    return found
+
+
+def _kind_options() -> opt.Decorator:
+    """--kind, and an option for every setting that a kind declares."""
+    summaries = "; ".join(f"{name}: {kind.summary}" for name, kind in kinds().items())
+    known: dict[str, Any] = {"type": click.Choice([*kinds()]), "default": DEFAULT_KIND}
+    kind = opt.option("--kind", f"{summaries}.", "NAME", panel=opt.MOST, **known)
+    return opt.options(kind, *(_option(name, of) for name, of in _settings().items()))
+
+
+def _option(name: str, by_kind: dict[str, Setting]) -> opt.Decorator:
+    defaults = {k: s.chosen if s.default is None else s.default for k, s in by_kind.items()}
+    each = "; ".join(f"{default} ({kind})" for kind, default in defaults.items())
+    alike = len({*defaults.values()}) == 1
+    some = f"{', '.join(by_kind)}: " if len(by_kind) < len(kinds()) else ""
+    first = next(iter(by_kind))
+    own = f"Only for --kind {first}: {kind_named(first).summary.partition(':')[0]}"
+    settings: dict[str, Any] = {
+        "show_default": str(defaults[first]) if alike else each,
+        "panel": opt.FINER if DEFAULT_KIND in by_kind else own,
+        "type": _type([*by_kind.values()]),
+    }
+    metavar: str | None = "NAME"
+    flag = f"--{name.replace('_', '-')}"
+    if settings["type"] is click.BOOL:
+        flag, metavar = f"{flag}/--no-{flag[2:]}", None
+        settings |= {"is_flag": True, "default": None}
+    elif isinstance(settings["type"], click.IntRange):
+        metavar = "N"
+    elif isinstance(settings["type"], click.Choice):
+        metavar = "|".join(map(str, settings["type"].choices))
+    text = some + " ".join(dict.fromkeys(s.help for s in by_kind.values()))
+    return opt.option(flag, text, metavar, **settings)
+
+
+def _type(settings: Sequence[Setting]) -> click.ParamType[Any]:
+    """What fits any of the settings of one name; each kind checks its own limits."""
+    if all(s.choices for s in settings):
+        return click.Choice([*dict.fromkeys(c for s in settings for c in s.choices)])
+    if settings[0].type is not int:
+        return click.BOOL if settings[0].type is bool else click.STRING
+    least, most = [s.least for s in settings], [s.most for s in settings]
+    return click.IntRange(
+        None if None in least else min(x for x in least if x is not None),
+        None if None in most else max(x for x in most if x is not None),
+    )
 
 
 @click.group(epilog=GROUP_EXAMPLES)
@@ -64,111 +119,46 @@ def encoder() -> None:
     """
 
 
-@opt.command(*EXAMPLES, of=encoder)
-@_most("--range", RANGE, "LOW HIGH", type=(float, float))
-@_most("--ranges", RANGES, "FILE", type=opt.FILE)
-@_most("--features", "How many features.", "D", type=opt.COUNT)
-@_most("--moments", MOMENTS, "FILE", type=opt.FILE)
-@_most("--sample", "Calibrate by a table of public features.", "FILE", type=opt.FILE)
-@_most("--histogram", HISTOGRAM, "FILE", type=opt.FILE)
-@_most("--schema", SCHEMA, "FILE", type=opt.FILE)
-@_most("--mean", MEAN, "NUMBER", type=float)
-@_most("--deviation", "Goes with --mean.", "NUMBER", type=float)
+@command(*EXAMPLES, of=encoder)
+@opt.option("--range", RANGE, "LOW HIGH", type=(float, float), panel=opt.MOST)
+@opt.option("--features", "How many features.", "D", type=opt.COUNT, panel=opt.MOST)
+@opt.file_option("--moments", MOMENTS, panel=opt.MOST)
+@opt.file_option("--sample", "Calibrate by a table of public features.", panel=opt.MOST)
+@opt.file_option("--histogram", HISTOGRAM, panel=opt.MOST)
+@opt.file_option("--schema", SCHEMA, panel=opt.MOST)
 @opt.written("-o --output", OUTPUT, "encoder", required=True, panel=opt.MOST)
-@_most("--megabytes", MEGABYTES, "MB", type=opt.POSITIVE)
-@kind_options()
-@opt.client_options("--megabytes", opt.FINER, COUNTED_APART)
+@_kind_options()
 @opt.option(
     *("--only-classes", CLASSES, "A,B,C"), show_default="the schema's, or any", panel=opt.FINER
 )
-@opt.option("--publishable", PUBLISHABLE, is_flag=True, panel=opt.FINER)
-@opt.option(
-    *("--features-source", SOURCE, "FILE"),
-    type=opt.FILE,
-    show_default="the sample's",
-    panel=opt.FINER,
-)
+@opt.flag("--publishable", PUBLISHABLE, panel=opt.FINER)
+@opt.file_option("--features-source", SOURCE, show_default="the sample's", panel=opt.FINER)
 @opt.table_options(labels=False, panel="How the sample is read")
 def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
-    """Make an encoder, by --range, --ranges, --moments, --sample, --histogram, --schema or --mean.
+    """Make an encoder, by --range, --moments, --sample, --histogram or --schema.
 
     Thresholds must not come from one client's private data: declare them, take a backbone's
     moments or a public sample, or let every client send a histogram ([b]safle histogram[/b]) and
     sum those.
     """
-    encoder: Encoder
+    made: Encoder
     _check_usage(options)
-    if options["publishable"] or options["schema"] is not None:
-        kind = _implied_kind(kind, options)
-    settings = given_settings(kind, options)
-    for name in ("ranges", "moments", "sample", "histogram", "schema", "features_source"):
-        opt.refuse_overwriting(output, options[name])
-    calibration, source = given_calibration(options), given_source(options)
-    classes = declared_classes(options["only_classes"]) or ()
-    settings |= _by_class(kind, settings, calibration.feature_dim, len(classes))
+    kind = _implied_kind(kind, options)
+    settings = _given_settings(kind, options)
+    calibration, source = _given_calibration(kind, options), _given_source(options)
+    classes = opt.declared_classes(options["only_classes"]) or ()
+    settings = _by_class(kind, calibration.feature_dim, len(classes)) | settings
     if isinstance(calibration, Histogram):
         warn_of_coarse(session, calibration)
-    if options["megabytes"] is not None:
-        settings["units"] = _units(session, calibration, kind, settings, options)
     if options["publishable"]:
-        encoder = LinearEncoder.publishable(calibration, **settings)
+        made = LinearEncoder.publishable(calibration, **settings)
     else:
-        encoder = make_encoder(calibration, kind, **settings)
-    encoder = encoder.with_source(source)
+        made = make_encoder(calibration, kind, **settings)
+    made = made.with_source(source)
     if classes:
-        encoder = encoder.with_classes(classes)
-    encoder.save(output)
-    session.facts(f"{output}: encoder", encoder_facts(encoder))
-
-
-def _implied_kind(kind: str, options: dict[str, Any]) -> str:
-    """--schema implies table, --publishable implies linear: others need too much noise."""
-    given = get_current_context().get_parameter_source("kind") is not ParameterSource.DEFAULT
-    option, implied = ("publishable", "linear") if options["publishable"] else ("schema", "table")
-    if given and kind != implied:
-        raise click.UsageError(f"--{option} makes a {implied} encoder; leave out --kind {kind}")
-    if options["schema"] is not None:
-        if options["publishable"]:
-            raise click.UsageError("--publishable does not go with --schema")
-        return implied
-    if options["histogram"] is not None:
-        raise click.UsageError(
-            "--publishable does not go with --histogram: what the clients' histograms say about "
-            "their data is not covered by the noise; use --range, --mean or --sample"
-        )
-    return implied
-
-
-def _by_class(kind: str, settings: dict[str, Any], features: int, declared: int) -> dict[str, bool]:
-    """Whether classes are counted apart, where the options say how many there are."""
-    setting = kind_named(kind).settings_type.declared().get("by_class")
-    if setting is None or setting.default is not None or "by_class" in settings:
-        return {}
-    context = get_current_context()
-    if context.get_parameter_source("classes") is not ParameterSource.DEFAULT:
-        declared = declared or context.params["classes"]
-    return {"by_class": suits_by_class(features, declared)} if declared else {}
-
-
-def _units(
-    session: Session,
-    calibration: Calibration,
-    kind: str,
-    settings: dict[str, Any],
-    options: dict[str, Any],
-) -> int:
-    """As many random features as --megabytes allow, found by rehearsals."""
-    if "units" not in kind_named(kind).settings_type.declared():
-        raise click.UsageError(f"--megabytes does not apply to a {kind} encoder; leave it out")
-    session.note("rehearsing what a client would send ...")
-    most = make_encoder(calibration, kind, **settings).settings.to_dict()["units"]
-    return units_within(
-        lambda units: make_encoder(calibration, kind, **settings | {"units": units}),
-        1e6 * options["megabytes"],
-        most_units=most,
-        samples=options["samples"],
-        classes=options["classes"],
-    )
+        made = made.with_classes(classes)
+    made.save(output)
+    session.facts(f"{output}: encoder", encoder_facts(made))
 
 
 def _check_usage(options: dict[str, Any]) -> None:
@@ -178,9 +168,84 @@ def _check_usage(options: dict[str, Any]) -> None:
         raise click.UsageError(
             f"calibrate by exactly one of --{', --'.join(SOURCES)}; found {found}"
         )
-    if (options["mean"] is None) != (options["deviation"] is None):
-        raise click.UsageError("--mean and --deviation go together")
-    if options["megabytes"] is not None and options["units"] is not None:
-        raise click.UsageError("--megabytes chooses the units: leave out --units")
-    if given[0] in ("range", "mean") and options["features"] is None:
-        raise click.UsageError(f"--{given[0]} needs --features, the number of features")
+    if given[0] == "range" and options["features"] is None:
+        raise click.UsageError("--range needs --features, the number of features")
+    if options["publishable"] and given[0] == "histogram":
+        raise click.UsageError(
+            "--publishable does not go with --histogram: what the clients' histograms say about "
+            "their data is not covered by the noise; use --range, --schema or --sample"
+        )
+
+
+def _implied_kind(kind: str, options: dict[str, Any]) -> str:
+    """--publishable implies linear, others need too much noise; --schema alone implies table."""
+    given = get_current_context().get_parameter_source("kind") is not ParameterSource.DEFAULT
+    if options["publishable"]:
+        if given and kind != "linear":
+            raise click.UsageError(f"--publishable makes a linear encoder; leave out --kind {kind}")
+        return "linear"
+    return kind if given or options["schema"] is None else "table"
+
+
+def _given_settings(kind: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The settings that were given on the command line; those of another kind are refused."""
+    # A program may register a kind after the command has its options.
+    given = {name: options[name] for name in _settings() if options.get(name) is not None}
+    for name in given:
+        if name not in kind_named(kind).settings_type.declared():
+            flag = name.replace("_", "-")
+            raise click.UsageError(f"--{flag} does not apply to a {kind} encoder; leave it out")
+    return given
+
+
+def _by_class(kind: str, features: int, classes: int) -> dict[str, bool]:
+    """Whether classes are counted apart, where the options say how many there are."""
+    setting = kind_named(kind).settings_type.declared().get("by_class")
+    if setting is None or setting.default is not None or not classes:
+        return {}
+    return {"by_class": suits_by_class(features, classes)}
+
+
+def _given_calibration(kind: str, options: dict[str, Any]) -> Calibration:
+    """What the one option that calibrates says of the features."""
+    width = options["features"]
+    if options["range"] is not None:
+        low, high = options["range"]
+        return DeclaredRange(low, high, width)
+    calibration = _read_calibration(kind, options)
+    if width is not None and width != calibration.feature_dim:
+        raise click.UsageError(
+            f"--features {width}, but the calibration has {calibration.feature_dim}"
+        )
+    return calibration
+
+
+def _read_calibration(kind: str, options: dict[str, Any]) -> Calibration:
+    if options["moments"] is not None:
+        return read_moments(options["moments"])[0]
+    if options["schema"] is not None:
+        with naming(options["schema"]):
+            schema = Schema.read(options["schema"])
+            return schema if kind == "table" else schema.declared_range()
+    if options["histogram"] is not None:
+        return read_histogram(options["histogram"])
+    table = open_table(options["sample"], **opt.selected(options))
+    table = table.arranged(sorted(table.names), where=str(options["sample"]))
+    return PublicSample(np.asarray(table.features), names=table.names)
+
+
+def _given_source(options: dict[str, Any]) -> str:
+    """What the features declare to be made by; empty if they do not."""
+    of_moments = "" if options["moments"] is None else read_moments(options["moments"])[1]
+    declared = options["features_source"]
+    path = declared or options["sample"]
+    # Only its metadata count here: any split of the file will do.
+    source = of_moments if path is None else open_table(path, **opt.selected(options)).source
+    if declared is not None and not source:
+        raise TableError(
+            f"{declared}: does not say which backbone made it; expected a file that "
+            "'safle features' wrote"
+        )
+    if of_moments:
+        check_source(of_moments, source, where=str(path))
+    return source

@@ -15,18 +15,18 @@ from safle.basics.places import naming
 from safle.cli import options as opt
 from safle.cli.count import release, release_options
 from safle.cli.facts import privacy_facts, temperature_of
-from safle.cli.reading import advancing, open_matching
-from safle.cli.session import Session
+from safle.cli.session import Session, command
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
-from safle.evaluation import Report, pictures, read_evaluation
+from safle.evaluation import Report, read_evaluation
 from safle.evaluation import fit_temperature as fit
 from safle.evaluation.counts import Evaluation
 from safle.evaluation.report import CLASS_TITLES
 from safle.model import Model, load_model
 from safle.server import Store, write_card
-from safle.site.counting import Counts, evaluate_blocks
+from safle.site.counting import Counts, evaluate_table
 from safle.solver.solution import digest_of_sum
+from safle.tables import open_matching
 from safle.wire import Contribution, Entry, peek_kind
 
 FILES = "A model and a labelled table; or counts that --counts wrote, of one or several sites."
@@ -35,26 +35,23 @@ POSITIVE = "Of two classes, the one whose sensitivity and specificity are shown.
 PAGE = "Also write a page: figures, curves, reliability, confusion matrix."
 
 
-@opt.command(
-    "safle evaluate model.safetensors test.npz --png confusion.png",
+@command(
+    "safle evaluate model.safetensors test.npz --html evaluation.html",
     "safle evaluate model.safetensors ward.csv --counts hospital_a.eval",
     "safle evaluate hospital_a.eval hospital_b.eval --html evaluation.html",
 )
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), help=FILES)
+@click.argument("files", nargs=-1, required=True, type=opt.PLACE, help=FILES)
 @opt.written("--counts", COUNTS, "evaluation counts", "masked contribution")
-@opt.written("--png", "Also draw the confusion matrix.", "picture")
 @opt.written("--json json_path", "Also write all figures.", "figures")
 @opt.written("--html", PAGE, "page")
 @opt.option("--positive", POSITIVE, "CLASS", show_default="the last")
 @opt.table_options(labels=True)
-@opt.batch_option
 @release_options
 def evaluate(
     session: Session,
     /,
     files: tuple[Path, ...],
     counts: Path | None,
-    png: Path | None,
     json_path: Path | None,
     html: Path | None,
     positive: str | None,
@@ -68,10 +65,6 @@ def evaluate(
     over sites: the confusion matrix, and how many samples of each class were given which
     probability.
     """
-    if png is not None:
-        pictures.require_matplotlib()
-    for path in (counts, png, json_path, html):
-        opt.refuse_overwriting(path, *files, options["labels"], options["policy_path"])
     promised: dict[str, str] = {}
     if peek_kind(files[0]) == "evaluation counts":
         if counts is not None:
@@ -88,8 +81,6 @@ def evaluate(
         raise click.UsageError(f"{len(files)} files; expected a model and a table, or counts")
     several = sites if len(sites) > 1 else {}
     report = Report(total, several, _class_named(total, positive))
-    if png is not None:
-        pictures.confusion(report.matrix, report.names, png)
     if json_path is not None:
         atomic.write_text(json_path, json.dumps(report.to_json() | promised, indent=1) + "\n")
     if html is not None:
@@ -103,10 +94,9 @@ def _count(
 ) -> Counts[Evaluation]:
     """Counts of a model's answers on a labelled table."""
     # What does not say is let pass here: nothing is added to anyone's sum.
-    table = open_matching(model.encoder, path, trusted=True, **opt.selected(options))
+    table = open_matching(model.encoder, path, **opt.selected(options))
     with session.progress(f"evaluating on {path.name}") as advance:
-        blocks = advancing(table, options["batch"], advance)
-        counts = evaluate_blocks(model, blocks, table.weights, where=path)
+        counts = evaluate_table(model, table, where=path, progress=advance)
     if not counts.total.sample_count:
         raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")
     return counts
@@ -141,7 +131,7 @@ def _show(session: Session, report: Report, title: str, promised: dict[str, str]
     session.text(report.confusion_lines())
 
 
-@opt.command(
+@command(
     "safle evaluate model.safetensors held_out.csv --counts a.eval",
     "safle fit-temperature model.safetensors a.eval b.eval -o fitted.safetensors",
 )
@@ -165,7 +155,6 @@ def fit_temperature(
     Counts do not say which samples they are of. On those that the model was made of it is right
     too often, and the temperature would make it too sure: evaluate on others.
     """
-    opt.refuse_overwriting(output, *counts)
     before = load_model(model)
     total = reduce(add, map(read_evaluation, counts))
     fitted = fit(before, total)
@@ -182,16 +171,13 @@ def fit_temperature(
 MODE = "How contributions travelled: readable by the server, or as private sums."
 
 
-@opt.command("safle card model.safetensors --store store --test test.csv -o model-card.md")
+@command("safle card model.safetensors --store store --test test.csv -o model-card.md")
 @opt.model_argument
 @opt.option("--store", "The store that it was solved from.", "STORE", type=opt.FOLDER)
-@opt.option(
-    "--sum total", "The sum that it was solved from, if not a store.", "FILE", type=opt.FILE
-)
+@opt.file_option("--sum total", "The sum that it was solved from, if not a store.")
 @opt.option("--mode", MODE, type=click.Choice(["plain", "masked"]))
-@opt.option("--test", "Labelled features to measure it on.", "FILE", type=opt.FILE)
+@opt.file_option("--test", "Labelled features to measure it on.")
 @opt.table_options(labels=True)
-@opt.batch_option
 @opt.output("The Markdown file to write.", "model card")
 def card(
     session: Session,
@@ -210,7 +196,6 @@ def card(
     changed since is refused. It is Markdown, to be read and completed by people: what the model
     is for, and who answers for it, is yours to add.
     """
-    opt.refuse_overwriting(output, model, total, test, options["labels"])
     loaded, figures = load_model(model), {}
     sites = _contributors(session, loaded, store, total)
     if test is not None:

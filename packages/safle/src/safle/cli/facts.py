@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +13,15 @@ from safle.basics.memory import readable
 from safle.cli.session import Session
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName, near_duplicates
-from safle.encoders.histogram import Histogram
-from safle.encoders.schema import Schema
-from safle.statistics import Statistics
-from safle.statistics.noisy import NoisyStatistics
 
 if TYPE_CHECKING:
-    # Whoever counts needs neither.
+    # Every command shows some of these, none all.
+    from safle.encoders.histogram import Histogram
+    from safle.encoders.schema import Schema
+    from safle.evaluation import Evaluation
     from safle.model import Model
-    from safle.site.rehearsal import Rehearsal
+    from safle.statistics import Statistics
+    from safle.statistics.noisy import NoisyStatistics
 
 Facts = dict[str, object]
 NAMES_SHOWN = 12
@@ -52,19 +52,6 @@ def encoder_facts(encoder: Encoder) -> Facts:
     return facts | {"fingerprint": encoder.fingerprint}
 
 
-def contribution_facts(sent: Rehearsal, *, about: str = "") -> Facts:
-    """What a client sends, what that takes, and what it gives away."""
-    hidden = (
-        "what the codes do not say" if sent.warning else "every single sample, as far as we know"
-    )
-    return {
-        "sends": f"{about}{readable(sent.bytes)}, once: {sent.numbers:,} sums over its samples",
-        "takes": f"{sent.seconds:.1f} s to encode, count and pack features here",
-        "says": "how many samples each class has, sums of columns and of products of two columns",
-        "hides": hidden,
-    }
-
-
 def worked_out(found: Sequence[str], warning: str = "") -> list[str]:
     """What `safle.site.release` says, as lines; with what it warns of, first."""
     heading = f"warning: {warning}" if warning else "What can be worked out from it:"
@@ -73,16 +60,13 @@ def worked_out(found: Sequence[str], warning: str = "") -> list[str]:
 
 def counts_facts(value: Any, *, size: int, digest: str) -> Facts:
     """Facts of statistics, noisy statistics, a histogram or evaluation counts; size, digest."""
-    if isinstance(value, NoisyStatistics):
-        facts = _noisy_facts(value)
-    elif isinstance(value, Statistics):
-        facts = _statistics_facts(value)
-    elif isinstance(value, Histogram):
-        facts = histogram_facts(value)
-    else:
-        classes = listing(value.class_names)
-        facts = {"samples": f"{value.sample_count:,}", "classes": classes, "model": value.model}
-    return facts | {"file": readable(size), "digest": digest}
+    show = _SHOWN.get(type(value).__name__, _evaluation_facts)
+    return show(value) | {"file": readable(size), "digest": digest}
+
+
+def _evaluation_facts(counts: Evaluation) -> Facts:
+    classes = listing(counts.class_names)
+    return {"samples": f"{counts.sample_count:,}", "classes": classes, "model": counts.model}
 
 
 def _statistics_facts(statistics: Statistics) -> Facts:
@@ -135,6 +119,13 @@ def histogram_facts(histogram: Histogram) -> Facts:
     }
 
 
+_SHOWN: dict[str, Callable[[Any], Facts]] = {
+    "Statistics": _statistics_facts,
+    "NoisyStatistics": _noisy_facts,
+    "Histogram": histogram_facts,
+}
+
+
 def warn_of_coarse(session: Session, histogram: Histogram) -> None:
     """Say which features have hardly any thresholds to be told apart by."""
     places = histogram.coarse()
@@ -144,7 +135,7 @@ def warn_of_coarse(session: Session, histogram: Histogram) -> None:
     session.warn(
         f"{len(places):,} of {histogram.feature_dim:,} features fall into one or two bins: "
         f"{', '.join(called[at] for at in places)}; unless they have no more than two values, give "
-        "every feature a range of its own (--ranges)"
+        "every feature a range of its own (--schema)"
     )
 
 

@@ -13,7 +13,7 @@ from safle.basics.places import naming
 from safle.cli import facts as say
 from safle.cli import options as opt
 from safle.cli.kinds import kind_of
-from safle.cli.session import Session
+from safle.cli.session import Session, command
 from safle.encoders import load_encoder
 from safle.encoders.schema import Schema
 from safle.errors import TableError
@@ -21,8 +21,7 @@ from safle.model import load_model
 from safle.model.estimator import SafleClassifier
 from safle.server import DATABASE
 from safle.site.log import LOG, read_log, site_log
-from safle.site.rehearsal import rehearse
-from safle.site.release import FILE_KINDS, disclosures, name_given_away
+from safle.site.release import disclosures, file_kinds, name_given_away
 from safle.tables import open_table
 from safle.wire import Contribution, container
 
@@ -31,22 +30,17 @@ FILE = "An encoder, schema, statistics, histogram, model, features, counts or pr
 LOGGED = "A log, or a store; by default this site's own ($SAFLE_LOG)."
 
 
-@opt.command("safle inspect a.stats", name="inspect")
+@command("safle inspect a.stats", name="inspect")
 @click.argument("file", type=opt.FILE, help=FILE)
 @opt.table_options(labels=True)
-@opt.client_options("an encoder")
-def inspect_file(
-    session: Session, /, file: Path, samples: int, classes: int, **selection: Any
-) -> None:
+def inspect_file(session: Session, /, file: Path, **selection: Any) -> None:
     """Say what a file is, what it holds, and which checks it passes.
 
-    Works on every file that safle writes, and on tables of features. Of an encoder it also
-    says what a client would send, how long that takes here, and what it gives away.
+    Works on every file that safle writes, and on tables of features. What a client would send
+    with an encoder, and give away, [b]safle rehearse[/b] says.
     """
     kind = kind_of(file)
-    if kind == "encoder":
-        _encoder(session, file, samples, classes)
-    elif kind in _SHOWS:
+    if kind in _SHOWS:
         _SHOWS[kind](session, file)
     elif kind in MORE_CHECKS:
         _counts(session, file, kind)
@@ -58,17 +52,9 @@ def inspect_file(
         _table(session, file, **selection)
 
 
-def _encoder(session: Session, path: Path, samples: int, classes: int) -> None:
-    encoder = load_encoder(path)
-    facts = say.encoder_facts(encoder) | {"file": readable(path.stat().st_size)}
+def _encoder(session: Session, path: Path) -> None:
+    facts = say.encoder_facts(load_encoder(path)) | {"file": readable(path.stat().st_size)}
     session.facts(f"{path}: encoder", facts | {"checks": "sizes, thresholds"})
-    classes = len(encoder.classes) or classes
-    sent = rehearse(encoder, samples=samples, classes=classes)
-    title = (
-        f"a client of {samples:,} samples and {classes:,} classes (rehearsed on made-up features)"
-    )
-    session.facts(title, say.contribution_facts(sent, about="about "))
-    session.text(say.worked_out(sent.gives_away, sent.warning))
 
 
 def _schema(session: Session, path: Path) -> None:
@@ -101,6 +87,7 @@ def _statistics(session: Session, path: Path) -> None:
 
 
 _SHOWS: dict[str, Callable[[Session, Path], None]] = {
+    "encoder": _encoder,
     "schema": _schema,
     "model": _model,
     "classifier": _classifier,
@@ -115,7 +102,7 @@ MORE_CHECKS = {
 
 def _counts(session: Session, path: Path, kind: str) -> None:
     data = container.read_limited(path)
-    reader = next(reader for reader in FILE_KINDS.values() if reader.name == kind)
+    reader = next(reader for reader in file_kinds().values() if reader.name == kind)
     with naming(path):
         value, digest = reader.open(data)
     facts = say.counts_facts(value, size=len(data), digest=digest)
@@ -172,10 +159,8 @@ def _table(session: Session, path: Path, **selection: Any) -> None:
         )
 
 
-@opt.command("safle log", "safle log store", name="log")
-@click.argument(
-    "place", type=click.Path(path_type=Path), required=False, metavar="[LOG]", help=LOGGED
-)
+@command("safle log", "safle log store", name="log")
+@click.argument("place", type=opt.PLACE, required=False, metavar="[LOG]", help=LOGGED)
 def show_log(session: Session, /, place: Path | None) -> None:
     """Show a log, and check that no row of it was changed or taken out.
 

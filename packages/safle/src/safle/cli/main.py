@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import rich_click as click
 
 from safle.basics.texts import printable
-from safle.cli.options import examples, option, session_options
-from safle.cli.session import Session, explain
+from safle.cli.options import option
+from safle.cli.session import Session, examples, explain, session_options
 
 
 class Place(NamedTuple):
@@ -29,7 +29,7 @@ class Place(NamedTuple):
 PANELS = {
     "Five to see first": {
         "encoder": Place("encoder", "encoder", "Make the encoder that all clients share."),
-        "rehearse": Place("rehearse", "rehearse", "What your samples would send and be worth."),
+        "rehearse": Place("count", "rehearse", "What your samples would send and be worth."),
         "count": Place("count", "count", "Count a client's samples into one statistics file."),
         "store": Place("store", "store", "Keep contributions, take clients back, and solve."),
         "evaluate": Place("evaluate", "evaluate", "Evaluate a model on a labelled table."),
@@ -42,9 +42,9 @@ PANELS = {
         "airlock": Place("airlock", "airlock", "Answer what a node was asked, by your own rules."),
     },
     "What a store does, file by file": {
-        "sum": Place("summing", "add_up", "Add up contributions: each is verified, none twice."),
+        "sum": Place("sums", "add_up", "Add up contributions: each is verified, none twice."),
         "solve": Place("solve", "solve", "Solve for the weights: one linear system."),
-        "publish": Place("publish", "publish", "Add noise to a sum: differential privacy."),
+        "publish": Place("sums", "publish", "Add noise to a sum: differential privacy."),
     },
     "Private sums": {
         "private": Place("private", "private", "Add up contributions that nobody can read."),

@@ -1,17 +1,22 @@
-"""Options that several commands share, and the rule of overwriting."""
+"""Options that several commands share, and what they declare."""
 
 from __future__ import annotations
 
-import errno
-import os
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import rich_click as click
 
-from safle.cli.session import Session
+from safle.basics.places import naming
+from safle.basics.texts import split_names
+from safle.cli.session import Written
+from safle.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from safle.encoders.features import ClassName
+    from safle.encoders.histogram import Grid
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 MOST, FINER = "What most need", "Finer settings"
@@ -19,6 +24,7 @@ MOST, FINER = "What most need", "Finer settings"
 COUNT = click.IntRange(min=1)
 POSITIVE = click.FloatRange(min=0, min_open=True)
 # Existence is not click's to check: a missing file is an error (1), not wrong usage (2).
+PLACE = click.Path(path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -34,6 +40,16 @@ def option(names: str, text: str, metavar: str | None = None, **settings: Any) -
     return click.option(*names.split(), help=text, metavar=metavar, **settings)
 
 
+def flag(names: str, text: str, **settings: Any) -> Decorator:
+    """An option without a value."""
+    return option(names, text, is_flag=True, **settings)
+
+
+def file_option(names: str, text: str, **settings: Any) -> Decorator:
+    """An option that names a file to read."""
+    return option(names, text, "FILE", type=FILE, **settings)
+
+
 def options(*several: Decorator) -> Decorator:
     """Several options as one, in the order in which help lists them."""
 
@@ -45,105 +61,13 @@ def options(*several: Decorator) -> Decorator:
     return decorate
 
 
-def examples(*commands: str, title: str = "") -> str:
-    """The end of a command's help: what a user would type."""
-    heading = title or ("Example:" if len(commands) == 1 else "Examples:")
-    return "\n\n".join([heading, *(f"  {command}" for command in commands)])
-
-
-def _remember(context: click.Context, option: click.Parameter, value: bool) -> None:
-    session = context.find_object(Session)
-    if value and session is not None and option.name is not None:
-        setattr(session, option.name, True)
-
-
-def session_options(*, hidden: bool) -> list[click.Option]:
-    """--quiet, --debug and --force."""
-    explained = {
-        "--quiet": "Only results and errors: no notes, no progress.",
-        "--debug": "Show where an error comes from.",
-        "--force": "Overwrite a file of another kind.",
-    }
-    return [
-        click.RichOption(
-            [name],
-            is_flag=True,
-            # Before the options that name files.
-            is_eager=True,
-            expose_value=False,
-            callback=_remember,
-            help=text,
-            hidden=hidden,
-        )
-        for name, text in explained.items()
-    ]
-
-
-class Command(click.RichCommand):
-    """A command; it takes --quiet, --debug and --force after its own name as well."""
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        # What every call needs comes before what some call for.
-        first = [click.RichOptionPanel(name) for name in ("Arguments", "Options")]
-        super().__init__(*args, **{"panels": first, **settings})
-        own = {name for parameter in self.params for name in parameter.opts}
-        self.params += [o for o in session_options(hidden=True) if not own & {*o.opts}]
-
-
-def command(
-    *lines: str,
-    name: str | None = None,
-    panel: str | None = None,
-    of: click.RichGroup | None = None,
-) -> Callable[[Callable[..., Any]], click.RichCommand]:
-    """A command with examples, ``of`` a group or in a panel of the help.
-
-    Its function takes the session first.
-    """
-    make: Callable[..., Any] = click.command if of is None else of.command
-
-    def decorate(function: Callable[..., Any]) -> click.RichCommand:
-        settings: dict[str, Any] = {"cls": Command, "panel": panel, "epilog": examples(*lines)}
-        made: click.RichCommand = make(name, **settings)(click.pass_obj(function))
-        return made
-
-    return decorate
-
-
-def _check_place(
-    kinds: tuple[str, ...], context: click.Context, _option: click.Parameter, path: Path | None
-) -> Path | None:
-    """Refuse a place that cannot be written to before the work, not after it."""
-    if path is None:
-        return None
-    session = context.find_object(Session)
-    if path.is_file() and path.stat().st_size and not (session and session.force):
-        _check_kind(path, kinds)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "no such directory", str(path.parent))
-    if not os.access(path.parent, os.W_OK):
-        raise PermissionError(errno.EACCES, "not allowed to write here", str(path.parent))
-    return path
-
-
-def _check_kind(path: Path, kinds: tuple[str, ...]) -> None:
-    from safle.cli.kinds import kind_of
-
-    found = kind_of(path)
-    if found not in kinds:
-        shown = f"a file of kind {found}" if found else "no file of this kind"
-        raise click.UsageError(
-            f"{path} is there, and is {shown}: choose another name, or overwrite it with --force"
-        )
-
-
 def written(names: str, text: str, *kinds: str, **settings: Any) -> Decorator:
     """An option that names a file to write.
 
-    It replaces a file of one of ``kinds``, as `safle.cli.kinds.kind_of` names them, and no other.
+    It replaces a file of one of ``kinds``, as `safle.cli.kinds.kind_of` names them, and no other;
+    and never one that the command reads.
     """
-    check = partial(_check_place, kinds)
-    return option(names, text, "FILE", type=FILE, callback=check, **settings)
+    return option(names, text, "FILE", type=FILE, cls=Written, kinds=kinds, **settings)
 
 
 def output(text: str, *kinds: str) -> Decorator:
@@ -153,52 +77,47 @@ def output(text: str, *kinds: str) -> Decorator:
 
 def encoder_file(text: str = "The encoder that all clients share.") -> Decorator:
     """--encoder FILE."""
-    return option("--encoder encoder_path", text, "FILE", type=FILE, required=True)
+    return file_option("--encoder encoder_path", text, required=True)
 
 
-def client_options(what: str, panel: str | None = None, about_classes: str = "") -> Decorator:
-    """--samples and --classes of the client that ``what`` is sized for."""
-    made: dict[str, Any] = {"metavar": "N", "type": COUNT, "panel": panel}
-    samples = f"With {what}: how many samples a client has."
-    classes = f"With {what}: how many classes a client has.{about_classes}"
-    return options(
-        option("--samples", samples, default=500, **made),
-        option("--classes", classes, default=10, **made),
-    )
+def _split(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> Any:
+    return tuple(name for text in texts for name in split_names(text))
 
 
-def column_options(panel: str | None = None, label_default: str = "") -> Decorator:
+def names_option(names: str, text: str, **settings: Any) -> Decorator:
+    """An option of names separated by commas, which may be said again."""
+    return option(names, text, "A,B,C", multiple=True, callback=_split, **settings)
+
+
+def column_options(shown: str = "the schema's, or label", **settings: Any) -> Decorator:
     """Which columns of a table are no features."""
-    shown = (
-        {"default": label_default} if label_default else {"show_default": "the schema's, or label"}
-    )
-    label: dict[str, Any] = {"panel": panel, **shown}
-    ignored = "A column that is no feature; may be said again."
+    label = {"show_default": shown, **settings}
+    ignored = "Columns that are no features."
     named = "The column that names the samples; no feature."
     return options(
         option("--label-column", "The column of labels (.csv, .parquet).", "NAME", **label),
-        option("--ignore", ignored, "NAME", multiple=True, panel=panel),
-        option("--id id_column", named, "NAME", panel=panel),
+        names_option("--ignore", ignored, **settings),
+        option("--id id_column", named, "NAME", **settings),
     )
 
 
-def table_options(*, labels: bool, panel: str | None = None) -> Decorator:
+def table_options(*, labels: bool, **settings: Any) -> Decorator:
     """How a table is read; with ``labels``, where labels and weights are."""
     split = "Which <split>_features (.npz, .safetensors), if there are several."
     key = "The array or list column of features, if not 'features' or 'X'."
     reading = [
-        option("--split", split, "NAME", panel=panel),
-        option("--features-key", key, "NAME", panel=panel),
-        column_options(panel),
+        option("--split", split, "NAME", **settings),
+        option("--features-key", key, "NAME", **settings),
+        column_options(**settings),
     ]
     if labels:
         second = "A second file with the labels: .npy, or .txt with one per line."
         key = "The array of labels, if not 'labels' or 'y'."
         often = "The column of whole numbers that say how often each sample is counted; no feature."
         reading += [
-            option("--labels", second, "FILE", type=FILE, panel=panel),
-            option("--labels-key", key, "NAME", panel=panel),
-            option("--weight-column", often, "NAME", panel=panel),
+            file_option("--labels", second, **settings),
+            option("--labels-key", key, "NAME", **settings),
+            option("--weight-column", often, "NAME", **settings),
         ]
     return options(*reading)
 
@@ -219,42 +138,15 @@ store_argument: Decorator = click.argument(
 )
 model_argument: Decorator = click.argument("model", type=FILE, help="A model file.")
 FEATURES = "Features: .npz, .npy, .safetensors, .parquet or .csv."
-features_argument: Decorator = click.argument(
-    # A folder is not click's to refuse: the reader says what to do with images.
-    "features",
-    type=click.Path(path_type=Path),
-    help=FEATURES,
-)
-batch_option = option(
-    "--batch",
-    "Samples read at a time; the result does not depend on it.",
-    "N",
-    type=COUNT,
-    default=4096,
-)
-outside_option = option(
-    "--allow-outside",
-    "Go on if more than a tenth of a column's values lie outside its range or levels.",
-    is_flag=True,
-)
-trust_option = option(
-    "--trust-features",
-    "Go on if the features or the encoder do not say which backbone they are of.",
-    is_flag=True,
-)
-policy_option = option(
-    "--policy policy_path",
-    "What this site lets out: see docs/release.md. Refuses what breaks a rule.",
-    "FILE",
-    type=FILE,
-    show_default="$SAFLE_POLICY, or all",
-)
-classes_option = option(
-    "--classes",
-    "The only labels there may be; anything else is refused.",
-    "A,B,C",
-    show_default="all",
-)
+# A folder is not click's to refuse: the reader says what to do with images.
+features_argument: Decorator = click.argument("features", type=PLACE, help=FEATURES)
+OUTSIDE = "Go on if more than a tenth of a column's values lie outside its range or levels."
+TRUST = "Go on if the features or the encoder do not say which backbone they are of."
+trust_options = options(flag("--allow-outside", OUTSIDE), flag("--trust-features", TRUST))
+POLICY = "What this site lets out: see docs/release.md. Refuses what breaks a rule."
+policy_option = file_option("--policy policy_path", POLICY, show_default="$SAFLE_POLICY, or all")
+CLASSES = "The only labels there may be; anything else is refused."
+classes_option = option("--classes", CLASSES, "A,B,C", show_default="all")
 _ROUND = {
     "--round": "The round file that the operator has declared.",
     "--operator": "The operator's public key, from a source you trust.",
@@ -266,42 +158,88 @@ def round_options(*, key: bool = True, **settings: Any) -> Decorator:
     """--round FILE and --operator FILE and, with ``key``, --key FILE."""
     named = {name: text for name, text in _ROUND.items() if key or name != "--key"}
     return options(
-        *(
-            option(f"{name} {name[2:]}_path", text, "FILE", type=FILE, **settings)
-            for name, text in named.items()
-        )
+        *(file_option(f"{name} {name[2:]}_path", text, **settings) for name, text in named.items())
     )
 
 
 grid_options = options(
     option("--low", "For histograms: lower end of the grid of every feature.", "N", type=float),
     option("--high", "For histograms: upper end of the grid of every feature.", "N", type=float),
-    option(
-        "--ranges",
-        "For histograms: a grid for each feature, by a file of ranges: .csv (name,low,high) or "
-        ".toml (a schema).",
-        "FILE",
-        type=FILE,
-    ),
+    file_option("--schema", "For histograms: a grid for each feature, by the ranges of a schema."),
     option("--bins", "For histograms: equal bins between the ends.", "N", type=int, default=256),
 )
+
+
+def declared_classes(text: str | None, like: Any = None) -> Sequence[ClassName] | None:
+    """``a,b,c`` as class names; all of them text where those in ``like`` are."""
+    import numpy as np
+
+    from safle.tables.labels import parse_labels
+
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if "" in names:
+        raise InvalidInput(f"--classes {text!r}; expected names separated by commas")
+    if like is not None and len(like) and np.asarray(like).dtype.kind == "U":
+        return names
+    parsed: Sequence[ClassName] = parse_labels(names, where="--classes").tolist()
+    return parsed
+
+
+def declared_grid(options: dict[str, Any]) -> tuple[Grid | None, Sequence[str]]:
+    """The grid that --low and --high or --schema declare, if any, and its features' names."""
+    from safle.encoders.histogram import Grid
+    from safle.encoders.schema import Schema
+
+    low, high, schema = (options[name] for name in ("low", "high", "schema"))
+    if low is None and high is None and schema is None:
+        return None, ()
+    if (low is None) != (high is None) or (low is None) == (schema is None):
+        raise click.UsageError("say --low and --high, or --schema FILE")
+    if schema is None:
+        return Grid(low, high, options["bins"]), ()
+    with naming(schema):
+        declared = Schema.read(schema).declared_range()
+    return Grid(declared.low, declared.high, options["bins"]), declared.names
+
+
+limit_options = options(
+    option(
+        *("--most-samples", "Refuse a client that claims more samples.", "N"),
+        type=COUNT,
+        show_default="10 million",
+    ),
+    option(
+        *("--most-classes", "Refuse what brings more classes than this.", "N"),
+        type=COUNT,
+        show_default="1,000",
+    ),
+    option("--only-classes", "Refuse all other classes.", "A,B,C", show_default="any"),
+    option(
+        *("--class-type", "Refuse classes of the other type."),
+        type=click.Choice(["any", "int", "str"]),
+        show_default="any: the first client's",
+    ),
+    flag("--allow-empty", "Take contributions of no samples.", default=None),
+)
+"""What a client may claim, of whatever admits contributions."""
+
+
+def chosen_limits(options: dict[str, Any], before: Any = None) -> Any:
+    """Take the `Limits` out of a command's ``options``; what they do not say is as ``before``."""
+    from safle.server import Limits
+
+    named = ("most_samples", "most_classes", "only_classes", "class_type", "allow_empty")
+    given = {name: value for name in named if (value := options.pop(name, None)) is not None}
+    if "only_classes" in given:
+        given["classes"] = split_names(given.pop("only_classes"))
+    return replace(before or Limits(), **given)
+
+
 seed_option = option("--seed", "Seed of the split.", "N", type=click.IntRange(min=0), default=0)
-
-
-def deadline_option(text: str) -> Decorator:
-    """--deadline SECONDS of a round."""
-    return option("--deadline", text, "SECONDS", type=POSITIVE, default=3600.0)
 
 
 def alpha_option(text: str) -> Decorator:
     """--alpha A of a Dirichlet partition."""
     return option("--alpha", text, "A", type=POSITIVE, default=0.1)
-
-
-def refuse_overwriting(output: Path | None, *inputs: Path | None) -> None:
-    """Wrong usage if ``output`` is one of ``inputs``: data should not be lost to a slip."""
-    if output is None or not output.exists():
-        return
-    for path in inputs:
-        if path is not None and path.exists() and output.samefile(path):
-            raise click.UsageError(f"{output} would overwrite an input; choose another name")

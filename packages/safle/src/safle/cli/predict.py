@@ -16,20 +16,18 @@ from safle.basics.memory import readable
 from safle.basics.texts import neutralise
 from safle.cli import options as opt
 from safle.cli.facts import temperature_of
-from safle.cli.reading import advancing, open_matching
-from safle.cli.session import Session
+from safle.cli.session import Session, command
 from safle.encoders.outside import Outside
 from safle.model import Model, load_model
 from safle.model.probabilities import probabilities
-from safle.site.counting import naming_batch
+from safle.tables import open_matching
 
 
-@opt.command("safle predict model.safetensors new.csv --proba -o predictions.csv")
+@command("safle predict model.safetensors new.csv --proba -o predictions.csv")
 @opt.model_argument
 @opt.features_argument
 @opt.option("--proba", "Add a column with each class's probability.", is_flag=True)
 @opt.table_options(labels=False)
-@opt.batch_option
 @opt.output("The .csv file to write: one line per sample.", "predictions")
 def predict(session: Session, /, model: Path, features: Path, output: Path, **options: Any) -> None:
     """Predict the class of every sample of a table.
@@ -40,7 +38,6 @@ def predict(session: Session, /, model: Path, features: Path, output: Path, **op
     with an apostrophe: take one away to have the name back. Samples of a features file of
     images are called as the images are.
     """
-    opt.refuse_overwriting(output, model, features)
     classifier = load_model(model)
     samples = _predict(session, classifier, features, output, options)
     facts = {"samples": f"{samples:,}"}
@@ -53,10 +50,18 @@ def _predict(
     session: Session, model: Model, path: Path, output: Path, options: dict[str, Any]
 ) -> int:
     """Write the predictions of a table; how many there are."""
-    selection = opt.selected(options)
-    table = open_matching(model.encoder, path, labelled=False, trusted=True, **selection)
+    table = open_matching(model.encoder, path, labelled=False, **opt.selected(options))
     proba, outside, done = options["proba"], Outside(model.encoder), 0
     titles = [f"probability_{name}" for name in model.class_names] if proba else []
+
+    def write(block: NDArray[Any], _labels: Any, _weights: Any) -> None:
+        nonlocal done
+        for at, (name, *odds) in enumerate(_rows(model, block, proba=proba), start=done):
+            called = at if table.ids is None else neutralise(table.ids[at])
+            writer.writerow([called, neutralise(name), *odds])
+        outside.add(block)
+        done += len(block)
+
     with (
         session.progress(f"predicting {path.name}") as advance,
         replacing(output) as scratch,
@@ -64,16 +69,9 @@ def _predict(
     ):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([options["id_column"] or "sample", "class", *titles])
-        for block, _ in advancing(table, options["batch"], advance):
-            with naming_batch(path, done):
-                rows = _rows(model, block, proba=proba)
-            for at, (name, *odds) in enumerate(rows, start=done):
-                called = at if table.ids is None else neutralise(table.ids[at])
-                writer.writerow([called, neutralise(name), *odds])
-            outside.add(block)
-            done += len(block)
+        table.for_each_batch(write, where=path, progress=advance)
     outside.warn()
-    return len(table)
+    return done
 
 
 def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any]]:
@@ -94,7 +92,7 @@ WITH_BACKBONE = (
 )
 
 
-@opt.command(
+@command(
     "safle export model.safetensors --to onnx -o model.onnx",
     "safle export model.safetensors --to onnx --with-backbone efficientnet_lite0 -o whole.onnx",
 )
@@ -108,7 +106,6 @@ def export(
     """Export a model to torch or ONNX; both predict the same classes, without safle."""
     from safle.model.export import export_onnx, export_torch
 
-    opt.refuse_overwriting(output, model)
     facts = {"format": target}
     if backbone is not None:
         if target != "onnx":

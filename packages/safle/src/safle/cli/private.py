@@ -4,53 +4,69 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import rich_click as click
 
+from safle import private as library
 from safle.basics.atomic import write_together
 from safle.basics.memory import readable
 from safle.basics.places import naming
+from safle.basics.texts import split_names
+from safle.cli import options as opt
 from safle.cli.facts import counts_facts
-from safle.cli.options import (
-    FILE,
-    command,
-    examples,
-    option,
-    output,
-    refuse_overwriting,
-    round_options,
-    written,
-)
-from safle.cli.private_round import declare, load_round
-from safle.cli.session import Session
+from safle.cli.session import Session, command, examples
+from safle.encoders import load_encoder
+from safle.encoders.features import as_names
 from safle.errors import FederationError
-from safle.private import History, KeyholderAnswer, MaskedSum, PrivateKey, Request, answer_request
+from safle.model import load_model
 from safle.private.keyholder import explain
 from safle.private.messages import gather_files
+from safle.private.vector import Space
 from safle.site.log import site_log, write_log
 from safle.site.release import kind_for
 from safle.wire import container
 
 ROUND = "--round round.private --operator operator.pub"
-EXAMPLES = examples(
+PARTIES = (
+    "--client a.pub --client b.pub --client c.pub --keyholder k1.pub --keyholder k2.pub "
+    "--most-total-samples 10000 --key operator.key"
+)
+EXAMPLES = (
     "safle private keys hospital-a -o hospital-a.key",
-    "safle private round --encoder encoder.safetensors --classes ill,well "
-    "--most-total-samples 10000 --client a.pub --client b.pub --client c.pub --keyholder k1.pub "
-    "--keyholder k2.pub --key operator.key -o round.private",
+    f"safle private round --encoder e.safetensors --classes ill,well {PARTIES} -o round.private",
     f"safle count hospital_a.csv --encoder encoder.safetensors {ROUND} --key a.key -o a.masked",
     f"safle private sum a.masked b.masked c.masked {ROUND} --request request.ask -o sum.masked",
     f"safle private answer request.ask {ROUND} --key k1.key --history k1.sqlite -o k1.answer",
     f"safle private answer request.ask {ROUND} --key k2.key --history k2.sqlite -o k2.answer",
     f"safle private open sum.masked k1.answer k2.answer {ROUND} -o total.stats",
-    title="A private round by files:",
 )
 FILES = "Masked files: paths, folders, or addresses for fsspec."
 KEY = "The private key to write; it replaces nothing. FILE ending in .pub is for the others."
 REQUEST = "The request to write; every keyholder gets a copy."
 HISTORY = "What you have opened before; always the same file, and never an older copy."
+MODEL = "For evaluation counts: the model that all sites evaluate."
+CLASSES = "For statistics: every class that any client may have."
+FEATURES = "For histograms: the number of features, if they have no names."
+COLUMNS = "For histograms: the names of the features."
+EPSILON = (
+    "For statistics: every keyholder adds noise that gives the opened sum this differential "
+    "privacy."
+)
+CALIBRATION = "Goes with --epsilon: where the encoder's thresholds came from."
+SAMPLES = "Most samples of all clients together; a larger number makes larger files."
+CLIENT = "A client's public key; once for each."
+KEYHOLDER = (
+    "A keyholder's public key; up to three, two are usual. All of them must answer: if one is "
+    "lost, so is the round. A server with all of them but one learns nothing."
+)
+LEAST = "Fewest clients whose sum is opened, and by which two opened sums may differ."
+SHARE = "The same as a share of the round's clients; the larger of the two counts."
+OPERATOR_KEY = "The operator's private key, which signs the round."
+DELTA = "The delta of the differential privacy; goes with --epsilon."
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(epilog=examples(*EXAMPLES, title="A private round by files:"))
 def private() -> None:
     """Add up contributions that nobody can read, the server included.
 
@@ -60,9 +76,9 @@ def private() -> None:
     """
 
 
-@command("safle private keys hospital-a -o hospital-a.key")
+@command(EXAMPLES[0], of=private)
 @click.argument("name", help="Who you are in the round: hospital-a.")
-@option("-o --output", KEY, "FILE", type=FILE, required=True)
+@opt.file_option("-o --output", KEY, required=True)
 def keys(session: Session, /, name: str, output: Path) -> None:
     """Make the two keys of a client, a keyholder or an operator.
 
@@ -70,7 +86,7 @@ def keys(session: Session, /, name: str, output: Path) -> None:
     operator by a way on which nobody can change it. A keyholder makes new keys for every round
     and deletes them after it: whoever steals them later opens nothing.
     """
-    key, public = PrivateKey.new(name), output.with_suffix(".pub")
+    key, public = library.PrivateKey.new(name), output.with_suffix(".pub")
     for path in (output, public):
         if path.exists() or output == public:
             raise click.UsageError(f"-o {output}: {path} would be lost; name another file")
@@ -81,14 +97,103 @@ def keys(session: Session, /, name: str, output: Path) -> None:
 
 
 @command(
-    "safle private sum clients/*.masked --round round.private --operator operator.pub "
-    "--request request.ask -o sum.masked",
-    name="sum",
+    EXAMPLES[1],
+    f"safle private round --low 0 --high 16 --features 64 {PARTIES} -o round.private",
+    f"safle private round --model model.safetensors {PARTIES} -o evaluation.private",
+    name="round",
+    of=private,
 )
+@opt.file_option("--encoder encoder_path", "For statistics: the encoder.")
+@opt.option("--classes", CLASSES, "A,B,C")
+@opt.grid_options
+@opt.option("--features", FEATURES, "N", type=opt.COUNT)
+@opt.option("--columns", COLUMNS, "A,B,C")
+@opt.file_option("--model model_path", MODEL)
+@opt.option("--most-total-samples most", SAMPLES, "N", type=opt.COUNT, required=True)
+@opt.option("--epsilon", EPSILON, "E", type=opt.POSITIVE)
+@opt.option("--delta", DELTA, "D", type=opt.POSITIVE)
+@opt.option("--calibration", CALIBRATION, type=click.Choice(["declared", "public"]))
+@opt.file_option("--client clients", CLIENT, multiple=True, required=True)
+@opt.file_option("--keyholder keyholders", KEYHOLDER, multiple=True, required=True)
+@opt.option("--least", LEAST, "N", type=click.IntRange(min=2), default=3)
+@opt.option("--least-share", SHARE, "SHARE", type=click.FloatRange(0, 1), default=0.5)
+@opt.file_option("--key key_path", OPERATOR_KEY, required=True)
+@opt.output("The round file to write; all parties need it.", "private round")
+def declare(session: Session, /, key_path: Path, output: Path, **options: Any) -> None:
+    """Declare a private round: what is summed, by which clients, and who opens the sum.
+
+    It sums statistics (--encoder, --classes), histograms for a calibration (--schema; or --low and
+    --high, and --columns or --features), or evaluation counts (--model). The round goes on without
+    clients who stay away.
+    """
+    parties = {
+        name: [library.PublicKey.load(path) for path in options[name]]
+        for name in ("clients", "keyholders")
+    }
+    private_round = library.declare_round(
+        library.PrivateKey.load(key_path),
+        _with_noise(_space(options), options),
+        **parties,
+        least=options["least"],
+        least_share=options["least_share"],
+    )
+    container.write_file(output, private_round.data)
+    facts = {
+        "operator": private_round.operator.name,
+        "clients": ", ".join(private_round.clients),
+        "keyholders": ", ".join(private_round.keyholders),
+        "needed to open": f"all keyholders, at least {private_round.fewest} clients",
+        "a client sends": readable(private_round.sizes.bytes),
+        "round": private_round.digest,
+    }
+    session.facts(f"{output}: private round", facts)
+
+
+def _with_noise(space: Space, options: dict[str, Any]) -> Space:
+    noise = {name: options[name] for name in ("epsilon", "delta", "calibration")}
+    if all(noise.values()) and isinstance(space, library.StatisticsSpace):
+        return space.with_noise(**noise, keyholders=len(options["keyholders"]))
+    if any(noise.values()):
+        raise click.UsageError("--epsilon, --delta and --calibration go together, with --encoder")
+    return space
+
+
+def _space(options: dict[str, Any]) -> Space:
+    """The space of the sum: of evaluation counts, of statistics or of histograms."""
+    encoder_path, model_path, most = (options[n] for n in ("encoder_path", "model_path", "most"))
+    classes = opt.declared_classes(options["classes"])
+    columns = tuple(sorted(split_names(options["columns"] or "")))
+    grid, grid_columns = opt.declared_grid(options)
+    of_histograms = [options["features"], columns, grid]
+    if model_path is not None and not any([encoder_path, classes, *of_histograms]):
+        model = load_model(model_path)
+        return library.EvaluationSpace(model.digest, model.class_names, most)
+    if encoder_path and classes and not any([model_path, *of_histograms]):
+        return library.StatisticsSpace.of(load_encoder(encoder_path), classes, most)
+    columns = columns or tuple(grid_columns)
+    feature_dim = options["features"] or len(columns)
+    if grid and feature_dim and not (model_path or encoder_path or classes):
+        return library.HistogramSpace(grid, feature_dim, most, as_names(columns, feature_dim))
+    raise click.UsageError(
+        "give --encoder and --classes, or --schema, or --low and --high and --columns or "
+        "--features, or --model alone"
+    )
+
+
+def load_round(round_path: Path, operator_path: Path) -> library.PrivateRound:
+    """The round, if this operator has signed it; errors name the file."""
+    operator = library.PublicKey.load(operator_path)
+    with naming(round_path):
+        return library.PrivateRound.load(container.read_limited(round_path), operator)
+
+
+@command(EXAMPLES[3], name="sum", of=private)
 @click.argument("files", nargs=-1, required=True, help=FILES)
-@round_options(key=False, required=True)
-@written("--request", REQUEST, "request to keyholders", required=True)
-@output("The masked sum to write; it stays here until the keyholders have answered.", "masked sum")
+@opt.round_options(key=False, required=True)
+@opt.written("--request", REQUEST, "request to keyholders", required=True)
+@opt.output(
+    "The masked sum to write; it stays here until the keyholders have answered.", "masked sum"
+)
 def add_up(
     session: Session,
     /,
@@ -116,15 +221,12 @@ def add_up(
     session.facts(f"{output}: masked sum", facts)
 
 
-@command(
-    "safle private answer request.ask --round round.private --operator operator.pub --key k.key "
-    "--history k.sqlite -o k.answer",
-)
-@click.argument("request", type=FILE, help="The server's request.")
-@round_options(required=True)
-@option("--history history_path", HISTORY, "FILE", type=FILE, required=True)
-@option("--yes", "Answer without asking back.", is_flag=True)
-@output("The answer to write; send it to the server.", "keyholder's answer")
+@command(EXAMPLES[4], of=private)
+@click.argument("request", type=opt.FILE, help="The server's request.")
+@opt.round_options(required=True)
+@opt.file_option("--history history_path", HISTORY, required=True)
+@opt.flag("--yes", "Answer without asking back.")
+@opt.output("The answer to write; send it to the server.", "keyholder's answer")
 def answer(
     session: Session,
     /,
@@ -143,38 +245,34 @@ def answer(
     just overlaps with it: sums added and subtracted would give those few away. What was
     opened is on the disk before the answer is made.
     """
-    refuse_overwriting(output, request, round_path, operator_path, key_path, history_path)
-    private_round, key = load_round(round_path, operator_path), PrivateKey.load(key_path)
+    private_round, key = load_round(round_path, operator_path), library.PrivateKey.load(key_path)
     with naming(request):
-        asked = Request.from_bytes(container.read_limited(request), private_round)
-    with History(history_path) as history:
+        asked = library.Request.from_bytes(container.read_limited(request), private_round)
+    with library.History(history_path) as history:
         session.text(explain(asked, history))
         if not yes and not click.confirm("Open this sum?"):
             raise FederationError(
                 "you have not opened this sum: no answer was written, and your history is as it was"
             )
-        answered = answer_request(asked, key, history, log=site_log())
+        answered = library.answer_request(asked, key, history, log=site_log())
     container.write_file(output, answered.to_bytes(key))
     facts = {"keyholder": key.name, "clients": len(asked.heads), "request": asked.digest}
     session.facts(f"{output}: keyholder's answer", facts)
 
 
+TOTALS = "statistics", "histogram", "evaluation counts", "noisy statistics"
+
+
 @command(
-    "safle private open sum.masked k1.answer k2.answer --round round.private "
-    "--operator operator.pub -o total.stats",
+    EXAMPLES[6],
     "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
     name="open",
+    of=private,
 )
-@click.argument("masked_sum", type=FILE, metavar="SUM", help="The masked sum.")
-@click.argument("answers", type=FILE, nargs=-1, required=True, help="The keyholders' answers.")
-@round_options(key=False, required=True)
-@output(
-    "The total to write: an ordinary file of what was added up.",
-    "statistics",
-    "histogram",
-    "evaluation counts",
-    "noisy statistics",
-)
+@click.argument("masked_sum", type=opt.FILE, metavar="SUM", help="The masked sum.")
+@click.argument("answers", type=opt.FILE, nargs=-1, required=True, help="The keyholders' answers.")
+@opt.round_options(key=False, required=True)
+@opt.output("The total to write: an ordinary file of what was added up.", *TOTALS)
 def open_total(
     session: Session,
     /,
@@ -189,14 +287,14 @@ def open_total(
     The total is verified before it is written. If it is not the sum of any data, nobody can
     say whose file was wrong: keep everything, and begin a new round.
     """
-    refuse_overwriting(output, masked_sum, *answers)
     private_round = load_round(round_path, operator_path)
     with naming(masked_sum):
-        total = MaskedSum.from_bytes(container.read_limited(masked_sum), private_round)
+        total = library.MaskedSum.from_bytes(container.read_limited(masked_sum), private_round)
     opened = []
     for path in answers:
         with naming(path):
-            opened.append(KeyholderAnswer.from_bytes(container.read_limited(path), private_round))
+            data = container.read_limited(path)
+            opened.append(library.KeyholderAnswer.from_bytes(data, private_round))
     value = total.open(opened)
     kind = kind_for(value)
     data, clients = kind.encode(value), ", ".join(total.heads)
@@ -204,7 +302,3 @@ def open_total(
     container.write_file(output, data)
     facts = counts_facts(value, size=len(data), digest=container.declared_digest(data))
     session.facts(f"{output}: {kind.name}", {"clients": clients, **facts})
-
-
-for each in (keys, declare, add_up, answer, open_total):
-    private.add_command(each)

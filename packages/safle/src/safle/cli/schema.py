@@ -9,9 +9,9 @@ import rich_click as click
 
 from safle.cli import options as opt
 from safle.cli.facts import show_schema
-from safle.cli.session import Session
+from safle.cli.session import Session, command, examples
 from safle.encoders.features import near_duplicates
-from safle.encoders.schema import Schema, merge_schemas
+from safle.encoders.schema import LABEL_COLUMN, Schema, merge_schemas
 from safle.tables.drafting import draft_schema
 
 EXAMPLES = (
@@ -22,7 +22,7 @@ EXAMPLES = (
 LEAST = "Name no level or class that fewer samples have, and no range of fewer."
 
 
-@click.group(epilog=opt.examples(*EXAMPLES))
+@click.group(epilog=examples(*EXAMPLES))
 def schema() -> None:
     """Say what the columns of a table are: numbers, categories, gaps, units.
 
@@ -32,29 +32,20 @@ def schema() -> None:
     """
 
 
-@opt.command(*EXAMPLES, of=schema)
+@command(*EXAMPLES, of=schema)
 @click.argument("table", type=opt.FILE, help="A .csv or .parquet table.")
-@opt.column_options(label_default="label")
-@opt.option(
-    *("--category categories", "A category that looks like a number; may be said again.", "NAME"),
-    multiple=True,
-)
+@opt.column_options("label")
+@opt.names_option("--category categories", "Categories that look like numbers.")
 @opt.option("--least", LEAST, "N", type=opt.COUNT, default=5)
 @opt.output("The schema to write, a .toml file: look at it before it leaves the house.", "schema")
-def draft(
-    session: Session,
-    /,
-    table: Path,
-    output: Path,
-    **options: Any,
-) -> None:
+def draft(session: Session, /, table: Path, output: Path, **options: Any) -> None:
     """Draft a schema from a client's table; no value of few samples stands in it.
 
     A number has its usual range, without the smallest and largest values and rounded outwards;
     a category the levels that are frequent. Dates and free text are left out. Cells may be
     separated by commas, semicolons, tabs or bars.
     """
-    opt.refuse_overwriting(output, table)
+    options["label_column"] = options["label_column"] or LABEL_COLUMN
     found = draft_schema(table, **options)
     found.schema.save(output)
     show_schema(session, output, found.schema, found.gaps)
@@ -67,7 +58,7 @@ def draft(
         session.warn(f"column {name!r} is left out: it {why}")
 
 
-@opt.command(*EXAMPLES, of=schema)
+@command(*EXAMPLES, of=schema)
 @click.argument("drafts", type=opt.FILE, nargs=-1, required=True, help="Schemas to merge.")
 @opt.output("The schema to write, a .toml file; it may be changed by hand.", "schema")
 def merge(session: Session, /, drafts: tuple[Path, ...], output: Path) -> None:
@@ -76,7 +67,6 @@ def merge(session: Session, /, drafts: tuple[Path, ...], output: Path) -> None:
     Ranges reach as far as any, and levels and classes are those of any. A column that not all
     have is optional: who lacks it has gaps. Two units or two types of one column are refused.
     """
-    opt.refuse_overwriting(output, *drafts)
     read = [Schema.read(path) for path in drafts]
     merged = merge_schemas(read)
     merged.save(output)

@@ -1,14 +1,20 @@
-"""What every command shares: its options, and the ways it talks to its user."""
+"""What every command shares: --quiet, --debug, --force, the rule of overwriting, its voice."""
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
+
+import rich_click as click
+from click.core import augment_usage_errors
 
 from safle.basics.texts import printable
 from safle.errors import SafleError, SafleWarning
@@ -145,3 +151,112 @@ def explain(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"out of memory: {error}"
     return f"unexpected {type(error).__name__}: {error}; please report it, with --debug's output"
+
+
+def examples(*commands: str, title: str = "") -> str:
+    """The end of a command's help: what a user would type."""
+    heading = title or ("Example:" if len(commands) == 1 else "Examples:")
+    return "\n\n".join([heading, *(f"  {command}" for command in commands)])
+
+
+def _remember(context: click.Context, option: click.Parameter, value: bool) -> None:
+    session = context.find_object(Session)
+    if value and session is not None and option.name is not None:
+        setattr(session, option.name, True)
+
+
+def session_options(*, hidden: bool) -> list[click.Option]:
+    """--quiet, --debug and --force."""
+    explained = {
+        "--quiet": "Only results and errors: no notes, no progress.",
+        "--debug": "Show where an error comes from.",
+        "--force": "Overwrite a file of another kind.",
+    }
+    settings: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _remember}
+    return [
+        click.RichOption([name], help=text, hidden=hidden, **settings)
+        for name, text in explained.items()
+    ]
+
+
+class Written(click.RichOption):
+    """An option that names a file to write; ``kinds`` are those that it may replace."""
+
+    def __init__(self, *args: Any, kinds: tuple[str, ...], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.kinds = kinds
+
+
+class Command(click.RichCommand):
+    """A command; it takes --quiet, --debug and --force after its own name as well.
+
+    Before it begins, it refuses places to write that cannot be written or would lose data.
+    """
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        # What every call needs comes before what some call for.
+        first = [click.RichOptionPanel(name) for name in ("Arguments", "Options")]
+        super().__init__(*args, **{"panels": first, **settings})
+        own = {name for parameter in self.params for name in parameter.opts}
+        self.params += [o for o in session_options(hidden=True) if not own & {*o.opts}]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        session = ctx.find_object(Session)
+        for parameter in self.params:
+            path = ctx.params.get(parameter.name or "")
+            if isinstance(parameter, Written) and isinstance(path, Path):
+                others = (value for name, value in ctx.params.items() if name != parameter.name)
+                with augment_usage_errors(ctx):
+                    _check_place(path, [p for value in others for p in _paths(value)])
+                    if path.is_file() and path.stat().st_size and not (session and session.force):
+                        _check_kind(path, parameter.kinds)
+        return super().invoke(ctx)
+
+
+def _paths(value: Any) -> Iterator[Path]:
+    yield from (one for one in (value if isinstance(value, tuple) else [value]) if _is_there(one))
+
+
+def _is_there(value: Any) -> bool:
+    return isinstance(value, Path) and value.exists()
+
+
+def _check_place(path: Path, inputs: list[Path]) -> None:
+    """Refuse a place that cannot be written to before the work, not after it."""
+    if path.exists() and any(path.samefile(one) for one in inputs):
+        raise click.UsageError(f"{path} would overwrite an input; choose another name")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no such directory", str(path.parent))
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(errno.EACCES, "not allowed to write here", str(path.parent))
+
+
+def _check_kind(path: Path, kinds: tuple[str, ...]) -> None:
+    from safle.cli.kinds import kind_of
+
+    found = kind_of(path)
+    if found not in kinds:
+        shown = f"a file of kind {found}" if found else "no file of this kind"
+        raise click.UsageError(
+            f"{path} is there, and is {shown}: choose another name, or overwrite it with --force"
+        )
+
+
+def command(
+    *lines: str,
+    name: str | None = None,
+    panel: str | None = None,
+    of: click.RichGroup | None = None,
+) -> Callable[[Callable[..., Any]], click.RichCommand]:
+    """A command with examples, ``of`` a group or in a panel of the help.
+
+    Its function takes the session first.
+    """
+    make: Callable[..., Any] = click.command if of is None else of.command
+
+    def decorate(function: Callable[..., Any]) -> click.RichCommand:
+        settings: dict[str, Any] = {"cls": Command, "panel": panel, "epilog": examples(*lines)}
+        made: click.RichCommand = make(name, **settings)(click.pass_obj(function))
+        return made
+
+    return decorate

@@ -13,22 +13,16 @@ import rich_click as click
 from safle.basics import atomic
 from safle.basics.memory import readable
 from safle.cli import options as opt
-from safle.cli.facts import (
-    listing,
-    privacy_facts,
-    temperature_of,
-)
-from safle.cli.session import Session
+from safle.cli.facts import listing, privacy_facts, temperature_of
+from safle.cli.session import Session, command
 from safle.encoders import Encoder, load_encoder, suits_by_class
 from safle.errors import InvalidInput, SolveError
-from safle.evaluation import pictures
 from safle.model import Model
 from safle.server import Store
 from safle.solver import HEADS, RidgeCurve, Solution, solve_bytes
 from safle.solver import solve as solve_statistics
 from safle.statistics.value import Sums
-from safle.tables import parse_labels
-from safle.wire import peek_kind, read_noisy, read_statistics, write_statistics
+from safle.wire import peek_kind, read_statistics, write_statistics
 
 RIDGE = "Regularisation: chosen from the statistics alone, none (minimum norm), or given."
 HEAD = (
@@ -45,7 +39,7 @@ CRITERIA = click.Choice(["auto", "gcv", "evidence"])
 PRIORS = (
     "How frequent classes are where the model is used: uniform, or a .csv of lines 'class,number'."
 )
-CURVE = "Also write the ridge curve: .png or .csv."
+CURVE = "Also write the ridge curve: a .csv file."
 
 
 def _ridge(_context: click.Context, _option: click.Parameter, text: str) -> float | Literal["auto"]:
@@ -63,6 +57,8 @@ def _ridge(_context: click.Context, _option: click.Parameter, text: str) -> floa
 def _priors(_context: click.Context, _option: click.Parameter, text: str | None) -> Any:
     if text is None or text == "uniform":
         return text
+    from safle.tables import parse_labels
+
     with Path(text).open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.reader(file) if row]
     try:
@@ -79,14 +75,14 @@ solve_options = opt.options(
     opt.option(
         "--priors", PRIORS, "uniform|FILE", callback=_priors, show_default="as they were counted"
     ),
-    opt.written("--curve", CURVE, "picture", "ridge curve"),
+    opt.written("--curve", CURVE, "ridge curve"),
 )
 """How statistics are solved; ``curve`` and ``how`` of `_solve_and_save`."""
 
 
-@opt.command(
+@command(
     "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
-    "safle solve total.stats --encoder encoder.safetensors --curve ridge.png -o m.safetensors",
+    "safle solve total.stats --encoder encoder.safetensors --curve ridge.csv -o m.safetensors",
 )
 @click.argument("total", type=opt.FILE, help="Summed statistics.")
 @opt.encoder_file("The encoder the clients counted with; the model carries a copy.")
@@ -107,17 +103,21 @@ def solve(
     solved with a ridge as large as their noise.
     """
     _check_curve(curve, how["ridge"])
-    opt.refuse_overwriting(output, total, encoder_path)
     encoder = load_encoder(encoder_path)
-    noisy = total.exists() and peek_kind(total) == "noisy statistics"
-    statistics = (read_noisy if noisy else read_statistics)(total, space=encoder.space)
+    statistics: Sums
+    if total.exists() and peek_kind(total) == "noisy statistics":
+        from safle.wire import read_noisy
+
+        statistics = read_noisy(total, space=encoder.space)
+    else:
+        statistics = read_statistics(total, space=encoder.space)
     explanation = "a sum does not tell whose contribution it was: 'safle store solve' checks each"
     _solve_and_save(
         session, encoder, statistics, output, lambda _solving: explanation, curve=curve, **how
     )
 
 
-@opt.command("safle store solve store -o model.safetensors", name="solve")
+@command("safle store solve store -o model.safetensors", name="solve")
 @opt.store_argument
 @opt.written("--sum total", "Also write the sum.", "statistics")
 @solve_options
@@ -147,14 +147,8 @@ def solve_store(
 
 def _check_curve(curve: Path | None, ridge: float | Literal["auto"]) -> None:
     """Before the work, refuse a curve that cannot be written."""
-    if curve is None:
-        return
-    if curve.suffix not in (".png", ".csv"):
-        raise click.UsageError(f"--curve {curve}: expected .png or .csv")
-    if ridge != "auto":
+    if curve is not None and ridge != "auto":
         raise click.UsageError("--curve needs --ridge auto: a given ridge has no curve")
-    if curve.suffix == ".png":
-        pictures.require_matplotlib()
 
 
 def _solve_and_save(
@@ -207,15 +201,12 @@ def _announce_solving(
         return
     if suits_by_class(encoder.feature_dim, classes):
         session.note(
-            f"{classes:,} classes: an encoder made with --classes {classes} would count them "
-            "separately and predict so many better"
+            f"{classes:,} classes: an encoder made with --by-class would count them separately "
+            "and predict so many better"
         )
 
 
 def _write_curve(curve: RidgeCurve, path: Path) -> None:
-    if path.suffix == ".png":
-        pictures.ridge_curve(curve, path)
-        return
     columns = (curve.ridges, curve.scores, curve.degrees_of_freedom)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     header = f"ridge,{curve.criterion},degrees_of_freedom"

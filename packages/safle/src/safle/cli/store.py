@@ -10,16 +10,9 @@ import rich_click as click
 
 from safle.basics.memory import readable
 from safle.basics.places import naming
+from safle.cli import options as opt
 from safle.cli.facts import listing, warn_of_classes
-from safle.cli.limits import chosen_limits, empty_option, limit_options
-from safle.cli.options import (
-    FILE,
-    command,
-    examples,
-    option,
-    store_argument,
-)
-from safle.cli.session import Session, explain
+from safle.cli.session import Session, command, examples, explain
 from safle.encoders import load_encoder
 from safle.errors import SafleError, StoreError
 from safle.server.store import Store
@@ -62,13 +55,12 @@ def store() -> None:
 
 
 @command(*EXAMPLES, of=store)
-@store_argument
-@click.argument("files", type=FILE, nargs=-1, required=True, help="Statistics files.")
-@option("--client", CLIENT, "NAME", show_default="the file's name without its suffix")
-@option("--encoder encoder_path", ENCODER, "FILE", type=FILE, show_default="the store's")
-@option("--allow-duplicates", "Take the same counts of two clients.", is_flag=True)
-@empty_option
-@limit_options
+@opt.store_argument
+@click.argument("files", type=opt.FILE, nargs=-1, required=True, help="Statistics files.")
+@opt.option("--client", CLIENT, "NAME", show_default="the file's name without its suffix")
+@opt.file_option("--encoder encoder_path", ENCODER, show_default="the store's")
+@opt.flag("--allow-duplicates", "Take the same counts of two clients.")
+@opt.limit_options
 def add(
     session: Session,
     /,
@@ -93,13 +85,15 @@ def add(
         _open(folder, encoder_path) as opened,
         session.progress(f"adding {len(files)} files") as advance,
     ):
-        chosen = chosen_limits(limits, opened.limits)
+        chosen = opt.chosen_limits(limits, opened.limits)
         if chosen != opened.limits:
             opened.declare(chosen)
         before = len(opened.members)
         for done, file in enumerate(files, start=1):
             try:
-                _add_file(opened, client or file.stem, file, allow_duplicates=allow_duplicates)
+                with naming(file):
+                    sent = Contribution.read(file, client or file.stem)
+                    opened.add(sent, allow_duplicates=allow_duplicates)
             except (SafleError, OSError) as error:
                 if len(files) == 1:
                     raise
@@ -115,20 +109,12 @@ def add(
 
 
 def _open(folder: Path, encoder_path: Path | None) -> Store:
-
     if encoder_path is None:
         return Store.open(folder, writing=True)
     return Store.create(folder, load_encoder(encoder_path))
 
 
-def _add_file(store: Store, client: str, file: Path, *, allow_duplicates: bool) -> None:
-
-    with naming(file):
-        store.add(Contribution.read(file, client), allow_duplicates=allow_duplicates)
-
-
 def _show(session: Session, folder: Path, store: Store, **more: object) -> None:
-
     classes = sorted({name for member in store.members.values() for name in member.classes})
     facts = {"clients": len(store.members), "samples": f"{store.sample_count:,}"}
     session.facts(f"{folder}: store", facts | {"classes": listing(classes), **more})
@@ -136,7 +122,7 @@ def _show(session: Session, folder: Path, store: Store, **more: object) -> None:
 
 
 @command(*EXAMPLES, of=store)
-@store_argument
+@opt.store_argument
 @click.argument("clients", nargs=-1, required=True, help="Names, as 'safle store list' shows them.")
 def remove(session: Session, /, folder: Path, clients: tuple[str, ...]) -> None:
     """Take clients back: their contributions are deleted, and the next model never saw them."""
@@ -147,7 +133,7 @@ def remove(session: Session, /, folder: Path, clients: tuple[str, ...]) -> None:
 
 
 @command(*EXAMPLES, of=store, name="list")
-@store_argument
+@opt.store_argument
 def list_members(session: Session, /, folder: Path) -> None:
     """List the clients that are in, with samples, classes, bytes, time and digest.
 
@@ -163,7 +149,7 @@ def list_members(session: Session, /, folder: Path) -> None:
 
 
 @command(*EXAMPLES, of=store)
-@store_argument
+@opt.store_argument
 def verify(session: Session, /, folder: Path) -> None:
     """Read every contribution and check seal, digest, counts and encoder.
 

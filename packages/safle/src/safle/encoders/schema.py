@@ -171,6 +171,16 @@ class Schema:
         low, high = np.array(ends, np.float64).T
         return DeclaredRange(low, high)
 
+    def declared_range(self) -> DeclaredRange:
+        """The range of each column, for encoders and grids of numbers alone."""
+        if categories := [column.name for column in self.columns if column.is_category]:
+            raise SettingsError(
+                f"{', '.join(categories)} have levels; expected numbers alone: only an encoder of "
+                "kind table takes categories"
+            )
+        low = [column.low for column in self.columns]
+        return DeclaredRange(low, [column.high for column in self.columns], names=self.names)
+
     def thresholds(self, count: int) -> Vector:
         """Spread evenly over each column's range, float64, (count, feature_dim)."""
         return self._ranges.thresholds(count)

@@ -11,7 +11,7 @@ from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
     from safle.basics.templates import render_page
-    from safle.evaluation.charts import Cell, Chart, Mix, Series, Table, draw
+    from safle.evaluation.charts import Cell, Chart, Mix, Series, Table, draw, require_matplotlib
     from safle.evaluation.counts import (
         Evaluation,
         decode_evaluation,
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     )
     from safle.evaluation.evaluating import evaluate, fit_temperature
     from safle.evaluation.figures import Figure, Figures
-    from safle.evaluation.pictures import require_matplotlib
     from safle.evaluation.report import Report
 
 __all__ = [

@@ -12,7 +12,8 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from safle.evaluation.pictures import new_figure, shown, stack_bars
+from safle.basics.doors import require
+from safle.basics.texts import printable
 
 WIDTH = 6.0
 NAMES_SHOWN = 20
@@ -144,9 +145,9 @@ def draw(block: Chart | Mix, name: str) -> Picture:
     names = len(block.series) if isinstance(block, Chart) else 0
     # A legend of many lines needs room of its own, or it takes the chart's.
     legend = 0.18 * max(0, -(-names // LEGEND_COLUMNS) - 3) if names <= NAMES_SHOWN else 0.0
-    figure, axes = new_figure(WIDTH, 3.7 + legend if isinstance(block, Chart) else 3.2)
+    figure, axes = _new_figure(WIDTH, 3.7 + legend if isinstance(block, Chart) else 3.2)
     if isinstance(block, Mix):
-        handles, labels = stack_bars(axes, np.asarray(block.counts), block.classes)
+        handles, labels = _stack_bars(axes, np.asarray(block.counts), block.classes)
         axes.set_xlabel("client")
         axes.set_ylabel(block.unit)
         axes.grid(visible=False, axis="x")
@@ -154,7 +155,7 @@ def draw(block: Chart | Mix, name: str) -> Picture:
         axes.xaxis.get_major_locator().set_params(integer=True)
     else:
         handles = _draw_lines(axes, block)
-        labels = [shown(series.name, 40) for series in block.series]
+        labels = [_shown(series.name, 40) for series in block.series]
     if 1 < len(labels) <= NAMES_SHOWN:
         # Below the axes: beside them it would leave no width on a phone.
         columns = LEGEND_COLUMNS if names or len(labels) <= 9 else 5
@@ -207,3 +208,63 @@ def _to_svg(figure: Any, name: str) -> Picture:
     inside = re.sub(r'(?<= id=")(?=\w)|(?<=url\(#)|(?<=href="#)', f"{name}-", inside)
     # Matplotlib has escaped every text in it; there is nothing left of the caller's to escape.
     return Picture(opening[1], Markup(inside))
+
+
+def require_matplotlib() -> None:
+    """Raise `MissingExtra` now, not after hours of work, if pictures cannot be drawn.
+
+    >>> require_matplotlib()
+    """
+    require("matplotlib.figure", "safle[plots]", "drawing pictures")
+
+
+def _new_figure(width: float, height: float) -> tuple[Any, Any]:
+    """A figure and its axes, in the style of all charts here."""
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    # No pyplot: no window system, and no state shared with the caller's own figures.
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
+    axes.grid(visible=True, color="#e5e7eb", linewidth=0.8)
+    return figure, axes
+
+
+def _stack_bars(axes: Any, mix: Any, names: Sequence[object]) -> tuple[list[Any], list[str]]:
+    """Bars of one class on top of those of the classes before it; handles and labels of them."""
+    import matplotlib
+
+    count = len(names)
+    if count <= 20:
+        colours = matplotlib.colormaps["tab10" if count <= 10 else "tab20"](range(count))
+    else:
+        colours = matplotlib.colormaps["turbo"](np.linspace(0.03, 0.97, count))
+    bottom = np.zeros(len(mix))
+    handles, labels = [], []
+    for at, name in enumerate(names):
+        holders = np.flatnonzero(mix[:, at])
+        if len(holders):
+            heights = mix[holders, at]
+            bars = axes.bar(holders, heights, 0.9, bottom[holders], color=colours[at])
+            handles.append(bars)
+            labels.append(_shown(name))
+            bottom += mix[:, at]
+    return handles, labels
+
+
+def _shown(name: object, longest: int = 18) -> str:
+    r"""Somebody's name for something as a picture shows it: short, on one line, as it is.
+
+    Matplotlib takes what is between two dollars for a formula and fails if it is none.
+
+    >>> print(_shown(r"$\frac{$"))
+    \$\frac{\$
+    """
+    text = printable(name, "�")
+    if len(text) > longest:
+        # From the middle: long names tend to differ at their ends.
+        half = longest // 2
+        text = f"{text[:half]}…{text[1 - half :]}"
+    return text.replace("$", r"\$")

@@ -13,23 +13,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from safle.encoders.features import ClassName
-from safle.encoders.histogram import Histogram
-from safle.evaluation.counts import EVALUATIONS, Evaluation
 from safle.statistics import Statistics, triangle
-from safle.statistics.noisy import NoisyStatistics
-from safle.statistics.value import Sums
-from safle.wire.files import FileKind
-from safle.wire.histogram import HISTOGRAMS
-from safle.wire.noisy import NOISY
 from safle.wire.statistics import STATISTICS
 
 if TYPE_CHECKING:
+    # Whoever counts needs none of these.
+    from safle.encoders.histogram import Histogram
+    from safle.evaluation.counts import Evaluation
     from safle.private.round import PrivateRound
+    from safle.statistics.value import Sums
+    from safle.wire.files import FileKind
 
 FEW = 5
 """Samples below which the sums of a class say much about each of them."""
@@ -38,28 +36,27 @@ SPARE = 10
 one time in a thousand."""
 REDUCED = 100
 """Samples that lattice reduction was seen to work out, in minutes: docs/security.md."""
-Counted = Statistics | Histogram | Evaluation
-"""What can leave a site."""
-FILE_KINDS: dict[type, FileKind[Any]] = {
-    Statistics: STATISTICS,
-    NoisyStatistics: NOISY,
-    Histogram: HISTOGRAMS,
-    Evaluation: EVALUATIONS,
-}
-"""The kind of file for each type of value that leaves a site."""
+
+
+def file_kinds() -> dict[type, FileKind[Any]]:
+    """The kind of file for each type of value that leaves a site."""
+    from safle.encoders.histogram import Histogram
+    from safle.evaluation.counts import EVALUATIONS, Evaluation
+    from safle.statistics.noisy import NoisyStatistics
+    from safle.wire.histogram import HISTOGRAMS
+    from safle.wire.noisy import NOISY
+
+    return {
+        Statistics: STATISTICS,
+        NoisyStatistics: NOISY,
+        Histogram: HISTOGRAMS,
+        Evaluation: EVALUATIONS,
+    }
 
 
 def kind_for(value: Sums | Histogram | Evaluation) -> FileKind[Any]:
-    """The kind of file that a value is written as.
-
-    >>> import numpy as np
-    >>> from safle import Grid
-    >>> from safle.wire import decode_histogram
-    >>> histogram = Histogram.of(np.array([[0.1], [0.7]]), Grid(0, 1, 4))
-    >>> decode_histogram(kind_for(histogram).encode(histogram)) == histogram
-    True
-    """
-    return FILE_KINDS[type(value)]
+    """The kind of file that a value is written as."""
+    return STATISTICS if isinstance(value, Statistics) else file_kinds()[type(value)]
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ class Release:
         )
 
     @staticmethod
-    def of(counted: Counted, encoder: str = "") -> Release:
+    def of(counted: Statistics | Histogram | Evaluation, encoder: str = "") -> Release:
         """A plain release of what was counted; evaluation counts do not know their ``encoder``.
 
         Examples
@@ -119,26 +116,16 @@ class Release:
         >>> Release.of(count(encoder, [[0.1, 0.9]], ["ill"])).gives_away[:53]
         'at least 1 of 1 samples can be worked out exactly: th'
         """
-        if isinstance(counted, Histogram):
-            return Release("histogram", counted.sample_count, counted.feature_dim)
-        if isinstance(counted, Evaluation):
-            names = *counted.class_names, "(unknown)"
-            seen = zip(names, counted.class_counts.tolist(), strict=True)
-            return Release(
-                "evaluation counts",
-                counted.sample_count,
-                len(counted.class_names),
-                {name: many for name, many in seen if many},
-                encoder,
-            )
-        return Release(
-            "statistics",
-            counted.sample_count,
-            counted.dim,
-            dict(zip(counted.class_names, counted.class_counts.tolist(), strict=True)),
-            counted.fingerprint,
-            name_given_away(counted),
-        )
+        kind, samples, value = kind_for(counted).name, counted.sample_count, cast(Any, counted)
+        if kind == "histogram":
+            return Release(kind, samples, value.feature_dim)
+        names = [*value.class_names, "(unknown)"]
+        seen = zip(names, value.class_counts.tolist(), strict=False)
+        classes = {name: many for name, many in seen if many}
+        if kind == "evaluation counts":
+            return Release(kind, samples, len(value.class_names), classes, encoder)
+        given_away = name_given_away(value)
+        return Release(kind, samples, value.dim, classes, value.fingerprint, given_away)
 
 
 def disclosures(statistics: Statistics) -> list[str]:

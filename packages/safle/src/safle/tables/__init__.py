@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.tables.calibrations import read_moments, read_ranges, write_moments
+    from safle.tables.calibrations import read_moments, write_moments
     from safle.tables.drafting import Draft, draft_schema
     from safle.tables.labels import parse_labels
-    from safle.tables.reading import open_table
+    from safle.tables.reading import open_matching, open_table
     from safle.tables.selection import choose_split, existing_file, listed
     from safle.tables.table import Rows, Table
     from safle.tables.writing import write_features_file, write_table
@@ -37,10 +37,10 @@ __all__ = [
     "draft_schema",
     "existing_file",
     "listed",
+    "open_matching",
     "open_table",
     "parse_labels",
     "read_moments",
-    "read_ranges",
     "write_features_file",
     "write_moments",
     "write_table",

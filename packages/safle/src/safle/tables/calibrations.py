@@ -1,4 +1,4 @@
-"""Files that calibrate: ranges, one for each feature; mean and deviation of every feature."""
+"""Files that calibrate: mean and deviation of every feature."""
 
 from __future__ import annotations
 
@@ -6,75 +6,15 @@ import os
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from safle.basics import atomic
-from safle.basics.places import naming
-from safle.encoders.calibration import DeclaredMoments, DeclaredRange
-from safle.encoders.cells import NotANumber, read_cells
+from safle.encoders.calibration import DeclaredMoments
 from safle.encoders.features import as_source
-from safle.encoders.schema import Schema
 from safle.errors import InvalidInput, SettingsError, TableError
 from safle.tables.selection import existing_file
-from safle.tables.sheets import Sheet, read_csv
-
-
-def read_ranges(path: str | os.PathLike[str]) -> DeclaredRange:
-    r"""The ranges in a CSV or TOML file, in the order of the features' names.
-
-    A CSV file has columns ``low`` and ``high``, and ``name`` where features have names; without
-    it, lines are in the order of the features. A TOML file is a schema of numbers alone.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
-    ...     written = file.write("name,low,high\nratio,0,1\nplatelets,100,500\n")
-    ...     file.flush()
-    ...     read_ranges(file.name).names
-    ('platelets', 'ratio')
-    """
-    file = Path(path)
-    with naming(file):
-        if file.suffix.lower() == ".toml":
-            return _from_schema(Schema.read(file))
-        return _from_sheet(read_csv(file))
-
-
-def _from_schema(schema: Schema) -> DeclaredRange:
-    if categories := [column.name for column in schema.columns if column.is_category]:
-        raise TableError(
-            f"{', '.join(categories)} have levels; expected ranges of numbers alone: an encoder of "
-            "numbers and categories is made with --schema"
-        )
-    low = [column.low for column in schema.columns]
-    return DeclaredRange(low, [column.high for column in schema.columns], names=schema.names)
-
-
-def _from_sheet(sheet: Sheet) -> DeclaredRange:
-    found = {name.casefold(): name for name in sheet.names}
-    if not {"low", "high"} <= {*found} <= {"name", "low", "high", "unit"}:
-        raise TableError(
-            f"a header of {', '.join(sheet.names)}; expected name, low and high, and nothing but "
-            "'unit' beside them"
-        )
-    if not len(sheet):
-        raise TableError("has no ranges; expected one line for each feature")
-    low, high = (_numbers(sheet, found[name]) for name in ("low", "high"))
-    if "name" not in found:
-        return DeclaredRange(low, high)
-    names = sheet.texts(found["name"]).str.strip_chars()
-    order = names.arg_sort().to_numpy()
-    return DeclaredRange(low[order], high[order], names=names.sort().to_list())
-
-
-def _numbers(sheet: Sheet, name: str) -> NDArray[np.float64]:
-    try:
-        return read_cells(sheet.texts(name))
-    except NotANumber as error:
-        sheet.refuse(error.row, f", column {name!r} is no number; expected one in every line")
 
 
 def write_moments(

@@ -8,6 +8,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
+from safle.encoders.base import Encoder
+from safle.encoders.features import check_source
 from safle.encoders.frames import frame_names
 from safle.encoders.schema import Schema
 from safle.errors import TableError
@@ -87,6 +89,29 @@ def open_table(
         where = str(found)
         found = read_label_file(existing_file(found, TableError))
     return table if found is None else replace(table, labels=_labels(found, table, where=where))
+
+
+def open_matching(
+    encoder: Encoder,
+    path: str | os.PathLike[str],
+    *,
+    labelled: bool = True,
+    trusted: bool = True,
+    **selection: Any,
+) -> Table:
+    """A table with the encoder's columns, in the encoder's order; see `open_table`.
+
+    ``labelled`` refuses a table without labels; ``trusted`` lets features pass that do not say
+    which backbone made them.
+    """
+    table = open_table(path, schema=encoder.schema, **selection)
+    if labelled and table.labels is None:
+        raise TableError(
+            f"{path}: has no labels; expected one per sample: name them with --labels FILE, "
+            "--labels-key or --label-column"
+        )
+    check_source(encoder.source, table.source, where=str(path), trusted=trusted)
+    return table.arranged(encoder.feature_names, where=str(path))
 
 
 def _read_file(path: str | os.PathLike[str], selection: Selection) -> Table:

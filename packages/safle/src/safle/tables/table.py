@@ -11,6 +11,9 @@ from numpy.typing import DTypeLike, NDArray
 from safle.encoders.features import find_places
 from safle.errors import InvalidInput, SafleWarning, TableError
 
+BATCH = 4096
+"""Samples that are read at a time; no result depends on it."""
+
 
 class Rows:
     """Features that stay in their file until they are sliced.
@@ -154,6 +157,29 @@ class Table:
             part = slice(start, start + size)
             block = np.ascontiguousarray(self.features[part], dtype=native)
             yield block, None if self.labels is None else self.labels[part]
+
+    def for_each_batch(
+        self,
+        act: Callable[[NDArray[Any], Any, NDArray[np.int64] | None], None],
+        *,
+        where: object,
+        progress: Callable[[float], None] = lambda _share: None,
+        size: int = BATCH,
+    ) -> None:
+        """Call ``act`` with features, labels and weights of one batch after the other.
+
+        Errors about samples name ``where`` they are and, by its first sample, their batch.
+        """
+        done = 0
+        for features, labels in self.batches(size):
+            own = None if self.weights is None else self.weights[done : done + len(features)]
+            try:
+                act(features, labels, own)
+            except InvalidInput as error:
+                batch = f", in the batch that begins with sample {done}" if done else ""
+                raise InvalidInput(f"{where}{batch}: {error}") from error
+            done += len(features)
+            progress(done / len(self))
 
 
 def check_features(

@@ -1,0 +1,175 @@
+"""What a store does, file by file: ``safle sum``; and ``safle publish``, a sum with noise."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from safle.basics.memory import readable
+from safle.basics.places import BESIDE, find_files
+from safle.cli import options as opt
+from safle.cli.facts import counts_facts, listing, warn_of_classes, warn_of_coarse
+from safle.cli.session import Session, command
+from safle.encoders import load_encoder
+from safle.errors import PolicyRefused, PrivacyBudgetSpent
+from safle.server import sum_evaluations, sum_files, sum_histograms
+from safle.site.log import log_refusal, write_log
+from safle.site.policy import Policy
+from safle.wire import container, read_histogram, read_statistics
+
+FILES = (
+    "Files of statistics, of histograms or of evaluation counts: paths, folders, or addresses "
+    "for fsspec."
+)
+ENCODER = "For statistics: refuse those of any other encoder."
+RAY = "For statistics: add up on a Ray cluster; 'local' starts one, 'auto' finds it."
+CALIBRATION = (
+    "Where the encoder's thresholds and moments came from: declared numbers, or a public sample. "
+    "Histograms of the clients' own data say something about them, and are refused."
+)
+CLASSES = "Every class that there may be: declared, not found."
+DELTA = "To promise: less than one in the number of samples."
+SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
+LEDGER = "Where releases of the same data are noted; they add up."
+BESIDE_SUM = "SUM.releases, or releases.sqlite in a store"
+
+
+@command(
+    "safle sum clients/*.stats -o total.stats",
+    "safle sum total.stats late.stats -o total.stats",
+    "safle sum sites/*.eval -o total.eval",
+    "safle sum s3://bucket/clients/ --ray auto -o total.stats",
+    name="sum",
+)
+@click.argument("files", nargs=-1, required=True, help=FILES)
+@opt.file_option("--encoder encoder_path", ENCODER, show_default="the first file's")
+@opt.option("--ray", RAY, "ADDRESS")
+@opt.flag("--allow-duplicates", "Add the same contribution twice.")
+@opt.limit_options
+@opt.output("The sum to write.", "statistics", "histogram", "evaluation counts")
+def add_up(
+    session: Session,
+    /,
+    files: tuple[str, ...],
+    encoder_path: Path | None,
+    ray: str | None,
+    allow_duplicates: bool,
+    output: Path,
+    **limits: Any,
+) -> None:
+    """Add up contributions: every file is verified first, and none is taken twice.
+
+    The sum has the same bytes as that of [b]safle store add[/b] and [b]solve[/b]; use it for files
+    that you keep outside a store. One file is in memory at a time. Order, grouping and the
+    number of processes do not matter, and a sum can be summed again. A sum does not
+    list its contributions: only a store can name them and remove one.
+    """
+    sources = find_files(files, except_for=BESIDE)
+    # The first file decides the kind; the others must be of the same kind.
+    kind = container.peek_kind(sources[0]) if sources else None
+    others = {"histogram": sum_histograms, "evaluation counts": sum_evaluations}
+    if kind in others and (encoder_path or ray):
+        raise click.UsageError("--encoder and --ray apply to statistics; leave them out")
+    with session.progress(f"summing {len(sources)} files") as advance:
+        how: dict[str, Any] = {"allow_duplicates": allow_duplicates, "progress": advance}
+        how["limits"] = opt.chosen_limits(limits)
+        if kind in others:
+            summed = others[kind](sources, output, **how)
+        else:
+            space = load_encoder(encoder_path).space if encoder_path else None
+            summed = sum_files(sources, output, space=space, ray=ray, **how)
+    facts = {
+        "files": summed.files,
+        "samples": f"{summed.samples:,}",
+        **({"classes": listing(summed.classes)} if summed.classes else {}),
+        "file": readable(summed.bytes),
+        "digest": summed.digest,
+    }
+    session.facts(f"{output}: sum of {summed.kind}", facts)
+    warn_of_classes(session, summed.classes)
+    if kind == "histogram":
+        warn_of_coarse(session, read_histogram(output))
+
+
+@command(
+    "safle publish total.stats --epsilon 3 --delta 1e-5 --classes ill,well --calibration public "
+    "-o noisy.stats",
+    "safle solve noisy.stats --encoder encoder.safetensors -o model.safetensors",
+)
+@click.argument("total", type=opt.PLACE, metavar="SUM", help="Summed statistics, or a store.")
+@opt.option(
+    *("--epsilon", "To promise: 1 is strong, 8 is weak.", "E"), type=opt.POSITIVE, required=True
+)
+@opt.option("--delta", DELTA, "D", type=SHARE, required=True)
+@opt.option("--classes", CLASSES, "A,B,C", required=True)
+@opt.option(
+    *("--calibration", CALIBRATION),
+    type=click.Choice(["declared", "public", "histogram"]),
+    required=True,
+)
+@opt.option("--most-epsilon", "Of all releases together; refuses more.", "E", type=opt.POSITIVE)
+@opt.policy_option
+@opt.file_option("--ledger", LEDGER, show_default=BESIDE_SUM)
+@opt.output("The noisy statistics to write.", "noisy statistics")
+def publish(
+    session: Session,
+    /,
+    total: Path,
+    epsilon: float,
+    delta: float,
+    classes: str,
+    calibration: str,
+    most_epsilon: float | None,
+    policy_path: Path | None,
+    ledger: Path | None,
+    output: Path,
+) -> None:
+    """Add noise to a sum: differential privacy for whoever is in it.
+
+    The server that holds the exact sum is trusted; whoever gets the noisy one need not be. It
+    solves as any sum does, and the model says what was promised. Needs an encoder with a norm clip
+    ([b]safle encoder make --publishable[/b]) and safle's extra "private".
+    """
+    from safle.publishing.ledger import Ledger
+    from safle.server import Store
+    from safle.wire import encode_noisy
+
+    stored = total.is_dir()
+    place = ledger or (total / "releases.sqlite" if stored else Path(f"{total}.releases"))
+    statistics = Store.open(total).total().snapshot() if stored else read_statistics(total)
+    session.note(f"drawing noise for the sums of {statistics.dim:,} columns ...")
+    promise = f"noisy statistics, epsilon {epsilon:g} and delta {delta:g}"
+    with log_refusal(note=promise), _within_policy(policy_path, most_epsilon) as most:
+        noisy = Ledger(place).publish(
+            statistics,
+            opt.declared_classes(classes, like=statistics.class_names) or (),
+            epsilon,
+            delta,
+            most_epsilon=most,
+            calibration=calibration,
+        )
+    data = encode_noisy(noisy)
+    write_log("written", digest=hashlib.sha256(data).hexdigest(), note=promise)
+    container.write_file(output, data)
+    facts = counts_facts(noisy, size=len(data), digest=container.declared_digest(data))
+    session.facts(f"{output}: noisy statistics", facts | {"ledger": str(place)})
+
+
+@contextmanager
+def _within_policy(path: Path | None, most_epsilon: float | None) -> Iterator[float | None]:
+    """Most that all releases may cost together: by the caller's word, and by the site's policy."""
+    policy = Policy.find(path)
+    if policy is None or policy.most_epsilon >= (most_epsilon or math.inf):
+        yield most_epsilon
+        return
+    try:
+        yield policy.most_epsilon
+    except PrivacyBudgetSpent as error:
+        rule = "most_epsilon"
+        raise PolicyRefused(f"refused by the policy's {rule}: {error}", rule=rule) from error
