@@ -11,7 +11,8 @@ import pytest
 
 from safle.errors import SettingsError
 from safle_lab.baselines import METHODS, Task, add_method
-from safle_lab.baselines.outside import MethodError, load_method
+from safle_lab.baselines.base import MethodError
+from safle_lab.baselines.outside import load_method
 
 PAGE = Path(__file__).parents[4] / "docs/experiments.md"
 SETTINGS = """
@@ -80,8 +81,8 @@ def test_the_command_measures_it_beside_the_others_and_again_when_it_changes(
     [
         ("", "METHOD is NoneType; expected METHOD = "),
         ("METHOD = 3", "METHOD is int; expected METHOD = "),
-        ("import nothing_of_this_name", "cannot be imported: ModuleNotFoundError"),
-        ("METHOD = (", "cannot be imported: SyntaxError"),
+        ("import nothing_of_this_name", r"mine\.py, line 1: ModuleNotFoundError"),
+        ("METHOD = (", r"mine\.py, line 1: SyntaxError"),
     ],
 )
 def test_a_file_without_a_method_is_refused(tmp_path, text, complaint):
@@ -95,12 +96,24 @@ def test_errors_and_results_of_its_own_are_named(shown, blobs):
     whole, task = shown.read_text(), Task(*blobs, [np.arange(600)], 4)
 
     for line, complaint in (
-        ("raise KeyError(3)", r"stopped with KeyError\(3\)"),
-        ("return 3", "gives int"),
+        ("raise KeyError(3)", r", line \d+: KeyError: 3$"),
+        ("return 3", ": its method gives int"),
     ):
         shown.write_text(re.sub(r"    return Result.*", f"    {line}", whole))
-        with pytest.raises(MethodError, match=f"nearest_mean.py: its method {complaint}"):
+        with pytest.raises(MethodError, match=f"nearest_mean.py{complaint}"):
             load_method(shown)(task)
+
+
+def test_an_error_of_its_model_is_its_own_too(shown, tmp_path, safle):
+    """The model is asked by the experiment, when the method has long given its result."""
+    shown.write_text(
+        re.sub(r"(def decision_function.*:\n)", r"\1        1 / 0\n", shown.read_text())
+    )
+    (tmp_path / "my.toml").write_text(SETTINGS)
+    words = ("experiment", "table1", "--settings", tmp_path / "my.toml", "--out", tmp_path / "out")
+    said = safle(*words, "--method", shown, code=1)
+    assert re.search(r"nearest_mean\.py, line \d+: ZeroDivisionError: division by zero", said)
+    assert "unexpected" not in said
 
 
 def test_the_name_of_another_method_is_refused(shown):

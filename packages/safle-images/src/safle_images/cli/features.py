@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.cli import COUNT, FILE, Session, command, option, output
-from safle_images.cli import BACKBONE, LABEL_COLUMN, running
 
 if TYPE_CHECKING:
     from safle_images.backbones import Backbone
@@ -17,6 +16,8 @@ IMAGES = (
     "A folder or .zip of class folders; a .csv file of paths and labels; .parquet files of "
     "images; hf:NAME, a data set that Hugging Face datasets reads."
 )
+LABEL_COLUMN = "The column of labels (.csv, .parquet, hf:); empty if there are none."
+BACKBONE = "efficientnet_lite0, or a file that 'safle backbones export' wrote."
 ENCODER = "An encoder or a model; the command refuses a backbone other than the one it is for."
 WORKERS = "Threads; the result does not depend on them."
 UNREADABLE = "The largest share of unreadable images; with more, the command fails."
@@ -62,8 +63,11 @@ def features(session: Session, /, images: Path, output: Path, **options: Any) ->
     backbone = load_backbone(options["backbone"], device=options["device"])
     if options["encoder_path"] is not None:
         _check_encoder(backbone, options["encoder_path"])
-    with running(session, f"features of {images.name}", source, options) as settings:
-        written = write_features(source, backbone, output, **settings)
+    how = {name: options[name] for name in ("batch", "workers", "max_unreadable")}
+    with session.progress(f"features of {images.name}", len(source), "images") as advance:
+        written = write_features(
+            source, backbone, output, **how, advance=advance, note=session.note
+        )
     unreadable = len(written.unreadable)
     facts: dict[str, object] = {
         "samples": f"{written.samples:,}",

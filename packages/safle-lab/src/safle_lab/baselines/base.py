@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
@@ -21,7 +23,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save as to_safetensors
 from sklearn.metrics import accuracy_score
 
-from safle.errors import InvalidInput
+from safle.errors import InvalidInput, SafleError
 from safle_lab.settings import with_given
 
 Features = NDArray[np.float32]
@@ -218,6 +220,27 @@ class Result:
         return hashlib.sha256(self.content).hexdigest()
 
 
+class MethodError(SafleError):
+    """A method from outside that cannot be run, or gives something else than a result."""
+
+
+@contextmanager
+def blaming(path: Path | None) -> Iterator[None]:
+    """Any error of a method from outside names its file, the line and the exception."""
+    try:
+        yield
+    except SafleError:
+        raise
+    except Exception as error:
+        if path is None:
+            raise
+        frames = traceback.extract_tb(error.__traceback__)
+        inside = [frame.lineno for frame in frames if Path(frame.filename) == path.absolute()]
+        line = error.lineno if isinstance(error, SyntaxError) else (inside or [None])[-1]
+        where = f"{path}, line {line}" if line else str(path)
+        raise MethodError(f"{where}: {type(error).__name__}: {error}") from error
+
+
 @dataclass(frozen=True)
 class Method(Generic[S]):
     """A method by name.
@@ -231,7 +254,7 @@ class Method(Generic[S]):
     tuned_like : name of a method whose tuned settings this one starts from
     invariant : whether the model is the same for every partition of the samples
     described : whether it needs texts that describe the classes
-    program : SHA-256 of the file that defines it, if that is not one of safle-lab's
+    program, path : SHA-256 and path of the file that defines it, if it is none of safle-lab's
 
     Examples
     --------
@@ -250,6 +273,7 @@ class Method(Generic[S]):
     invariant: bool = False
     described: bool = False
     program: str = ""
+    path: Path | None = None
 
     def settings(self, given: Mapping[str, Any]) -> S:
         """Defaults with ``given`` in their place; an unknown name is an error."""
@@ -258,11 +282,16 @@ class Method(Generic[S]):
     def __call__(self, task: Task, **given: Any) -> Result:
         settings = self.settings(given)
         watch = Stopwatch()
-        result = self.run(replace(task, watch=watch), settings)
-        result = replace(result, seconds=watch.seconds)
+        with blaming(self.path):
+            found: object = self.run(replace(task, watch=watch), settings)
+        if not isinstance(found, Result):
+            kind = type(found).__name__
+            raise MethodError(f"{self.path}: its method gives {kind}; expected a Result")
+        result = replace(found, seconds=watch.seconds)
         if task.watched is None or result.curve:
             return result
-        accuracy = task.accuracy(result.model)
+        with blaming(self.path):
+            accuracy = task.accuracy(result.model)
         point = Point(result.rounds, accuracy, result.bytes_up + result.bytes_down)
         return replace(result, curve=(point,))
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich_click as click
 
 from safle.cli import FILE, FOLDER, Session, command, option
 from safle.errors import InvalidInput
-from safle_images.cli import BACKBONE, LABEL_COLUMN, running
-
-if TYPE_CHECKING:
-    from safle_lab.experiments.data import DataSet
 
 ALL = "all"
 NAMES = (
@@ -26,12 +21,9 @@ FEATURES = (
     "Features with the splits train and test, labelled; several for 'backbones'. Without, "
     "scikit-learn's digits."
 )
-DATASET = "Images in place of features: hf:NAME, or a folder or archive with the splits."
-TEST_SPLIT = "What the test split of --dataset is called."
+TEST = "The test samples, where --features has no splits."
 TEXTS = "Embeddings of texts, labelled with the class that each describes: for TOFA."
 OUT = "Where results go; by default NAME-results, after the features file."
-UNATTENDED = {"batch": 32, "workers": None, "max_unreadable": 0.01}
-"""How `safle features` runs if it is told nothing."""
 METHOD = "A Python file with a method of your own, which is run beside the others."
 SETTINGS = "TOML with what differs from the defaults; a saved one repeats its run."
 
@@ -39,7 +31,7 @@ SETTINGS = "TOML with what differs from the defaults; a saved one repeats its ru
 @command(
     "safle experiment table1 --features cifar10.safetensors --out results",
     "safle experiment all && safle report digits-results",
-    "safle experiment table1 --dataset hf:cifar100 --label-column fine_label",
+    "safle experiment table1 --features train.safetensors --test test.safetensors",
     "safle experiment table1 --method my_method.py",
     panel="Try it",
 )
@@ -47,10 +39,7 @@ SETTINGS = "TOML with what differs from the defaults; a saved one repeats its ru
     "name", type=click.Choice([*NAMES, ALL]), help="Which experiment; 'all' runs one after another."
 )
 @option("--features features_paths", FEATURES, "FILE", type=FILE, multiple=True)
-@option("--dataset", DATASET, "IMAGES")
-@option("--backbone", BACKBONE, "NAME|FILE.onnx", default="efficientnet_lite0")
-@option("--test-split", TEST_SPLIT, "NAME", default="test")
-@option("--label-column", LABEL_COLUMN, "NAME", default="label")
+@option("--test test_path", TEST, "FILE", type=FILE)
 @option("--texts texts_path", TEXTS, "FILE", type=FILE)
 @option("--out folder", OUT, "DIR", type=FOLDER)
 @option("--method method_paths", METHOD, "FILE.py", type=FILE, multiple=True)
@@ -60,10 +49,7 @@ def experiment(
     /,
     name: str,
     features_paths: tuple[Path, ...],
-    dataset: str | None,
-    backbone: str,
-    test_split: str,
-    label_column: str,
+    test_path: Path | None,
     texts_path: Path | None,
     folder: Path | None,
     method_paths: tuple[Path, ...],
@@ -78,25 +64,24 @@ def experiment(
 
     Settings are chosen on a part of the training samples, never on the test set. Every
     figure is kept as soon as it is measured: run the same command again after an
-    interruption and it goes on. `safle report DIR` makes a page of the results; with
-    --dataset the same command makes features, figures and page.
+    interruption and it goes on. `safle report DIR` makes a page of the results.
     """
     from safle_lab.baselines import add_method
-    from safle_lab.experiments.data import describe_classes, load_digits
+    from safle_lab.experiments.data import describe_classes, load_digits, load_features
     from safle_lab.experiments.running import Runner, load_settings, with_method
 
-    if len(features_paths) > 1 and name != "backbones":
+    if len(features_paths) > 1 and (name != "backbones" or test_path):
         raise InvalidInput(
             f"{len(features_paths)} features files for '{name}'; expected one: only "
-            "'backbones' compares several"
+            "'backbones' compares several, each with its splits"
         )
-    if dataset and features_paths:
-        raise InvalidInput("both --dataset and --features; expected images or their features")
-    columns = {"test_split": test_split, "label_column": label_column}
-    data, target = _load_data(session, features_paths, dataset, backbone, columns, folder)
+    if test_path and not features_paths:
+        raise InvalidInput("--test without --features; expected the training samples as well")
+    small = not features_paths
+    data = [load_features(path, test_path) for path in features_paths] or [load_digits()]
+    target = folder or Path(f"{data[0].name}-results")
     if texts_path:
         data = [describe_classes(one, texts_path) for one in data]
-    small = not features_paths and not dataset
     added = [add_method(path).name for path in method_paths]
     settings = load_settings(settings_path, small=small, class_count=data[0].class_count)
     for method in added:
@@ -110,38 +95,7 @@ def experiment(
             result = runner.run(getattr(settings, chosen), advance)
         session.text([f"{result['title']}: {result['question']}"])
         session.table(*_table(result["summary"]))
-    _say_what_is_next(session, target, report=bool(dataset))
-
-
-def _load_data(
-    session: Session,
-    features: Sequence[Path],
-    dataset: str | None,
-    backbone: str,
-    columns: dict[str, str],
-    folder: Path | None,
-) -> tuple[list[DataSet], Path]:
-    """The data sets, and where their results go."""
-    from safle_lab.experiments.data import load_digits, load_features
-    from safle_lab.experiments.images import load_images, name_of
-
-    if not dataset:
-        data = [load_features(path) for path in features] or [load_digits()]
-        return data, folder or Path(f"{data[0].name}-results")
-    target = folder or Path(f"{name_of(dataset, backbone)}-results")
-    watch = partial(running, session, options=UNATTENDED)
-    place = target / "features"
-    return [load_images(dataset, backbone, place, watch=watch, **columns)], target
-
-
-def _say_what_is_next(session: Session, target: Path, *, report: bool) -> None:
-    if report:
-        from safle_lab.report import write_report
-
-        write_report(target, target / "report.html")
-        session.text([f"results: {target}/; {target / 'report.html'}"])
-    else:
-        session.text([f"results: {target}/; next: safle report {target}"])
+    session.text([f"results: {target}/; next: safle report {target}"])
 
 
 def _table(summary: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:

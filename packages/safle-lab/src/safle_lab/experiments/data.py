@@ -6,7 +6,6 @@ Hyper-parameters are chosen on `DataSet.held_out`, a part of the training sample
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from safle import demo
 from safle.encoders import as_features
 from safle.errors import TableError
-from safle.tables import Table, open_table
+from safle.tables import open_table
 
 HELD_OUT_SEED = 20_240
 
@@ -94,24 +93,18 @@ def _digest(*arrays: NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
-def load_features(path: Path) -> DataSet:
-    """A file with the splits ``train`` and ``test``, both labelled."""
-    # One after the other: what is wrong with the first is said before the second is missed.
-    tables = (open_table(path, split=split) for split in ("train", "test"))
-    return join_splits(path.stem, tables, path)
-
-
-def join_splits(name: str, tables: Iterable[Table], path: Path) -> DataSet:
-    """The data of a training and a test table; ``path`` is where they come from."""
+def load_features(path: Path, test: Path | None = None) -> DataSet:
+    """A file with the splits ``train`` and ``test``, both labelled, or a file for each."""
     arrays: list[NDArray[Any]] = []
-    for split, table in zip(("train", "test"), tables, strict=True):
+    for split, place in (("train", path), ("test", test or path)):
+        table = open_table(place, split=None if test else split)
         if table.labels is None:
             raise TableError(
-                f"{path}: the split {split!r} has no labels; expected '{split}_labels' beside "
+                f"{place}: the split {split!r} has no labels; expected '{split}_labels' beside "
                 f"'{split}_features'"
             )
         arrays += [as_features(np.asarray(table.features, np.float32)), table.labels]
-    train, train_labels, test, test_labels = arrays
+    train, train_labels, test_features, test_labels = arrays
     names, places = np.unique(train_labels, return_inverse=True)
     unknown = np.setdiff1d(test_labels, names)
     if len(unknown):
@@ -121,8 +114,8 @@ def join_splits(name: str, tables: Iterable[Table], path: Path) -> DataSet:
         )
     numbers = np.searchsorted(names, test_labels)
     return DataSet(
-        name,
-        *(train, places, test, numbers),
+        path.stem,
+        *(train, places, test_features, numbers),
         tuple(str(name) for name in names),
         table.source or path.name,
     )

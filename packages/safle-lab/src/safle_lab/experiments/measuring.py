@@ -17,7 +17,7 @@ from safle.model import Model
 from safle.statistics import Statistics
 from safle.wire import encode_statistics
 from safle_lab.baselines import Task, method_named, safle
-from safle_lab.baselines.base import Predictor, Separate
+from safle_lab.baselines.base import Predictor, Separate, blaming
 from safle_lab.experiments.cells import Cell, Figures, Measure, Progress
 from safle_lab.experiments.data import DataSet
 from safle_lab.label_noise import with_noise
@@ -41,10 +41,13 @@ def measure_method(data: DataSet, cell: Cell, progress: Progress) -> Figures:
     if cell.held_out:
         data = data.held_out(cell.held_out)
     task = task_of(data, cell, progress)
-    result = method_named(cell.method)(task, **cell.settings)
+    method = method_named(cell.method)
+    result = method(task, **cell.settings)
     mix = class_mix(data.train_labels, task.parts)
+    with blaming(method.path):
+        figures = judge(result.model, data, mix)
     return {
-        **judge(result.model, data, mix),
+        **figures,
         "rounds": result.rounds,
         "bytes_up": result.bytes_up,
         "bytes_down": result.bytes_down,

@@ -32,6 +32,7 @@ FORMAT = "safle-experiment-1"
 COSTS = ("rounds", "bytes_up", "bytes_down", "seconds")
 MEANS = ("auc", "worst_client", "clients_deviation", *COSTS)
 """Figures whose mean over seeds stands beside the accuracy's."""
+_SAME = {True: "same bytes", False: "DIFFERENT"}
 Row = dict[str, Any]
 Measured = Callable[[Cell, int], Figures]
 """A cell and the number of its data -> its figures."""
@@ -121,25 +122,24 @@ class Runner:
         """Measure what is missing, write the results, and return them."""
         self._refuse_other_data(experiment.name)
         requests = list(experiment.requests(Plan(self.data, self.settings.federation)))
-        total = self._count_cells(requests)
-        finished: set[str] = set()
+        rows: list[Row] = []
+        reached = 0.0
+
+        def advance(share: float) -> None:
+            # The candidates of a request share its part of the bar, which only moves forward.
+            nonlocal reached
+            reached = max(reached, (len(rows) + share) / len(requests))
+            progress(reached)
 
         def measured(cell: Cell, number: int) -> Figures:
             data = self.data[number]
+            found = self.store.find(cell, data)
+            return found or self.store.measure(cell, data, MEASURES[cell.kind], advance)
 
-            def advance(share: float) -> None:
-                progress(min((len(finished) + share) / max(total, 1), 1.0))
-
-            figures = self.store.find(cell, data)
-            if figures is None:
-                figures = self.store.measure(cell, data, MEASURES[cell.kind], advance)
-            finished.add(cell.key(data))
-            advance(0.0)
-            return figures
-
-        result = self._result(experiment, [self._row(request, measured) for request in requests])
+        for request in requests:
+            rows.append(self._row(request, measured))
         progress(1.0)
-        return self._write(experiment.name, result)
+        return self._write(experiment.name, self._result(experiment, rows))
 
     def _refuse_other_data(self, name: str) -> None:
         """Results of other data are not replaced."""
@@ -151,18 +151,6 @@ class Runner:
             raise SettingsError(
                 f"{path} has results of other data; choose another folder (--out), or delete it"
             )
-
-    def _count_cells(self, requests: Sequence[Request]) -> int:
-        """How many different cells there will be: the same steps without measuring."""
-        asked: set[str] = set()
-
-        def noted(cell: Cell, number: int) -> Figures:
-            asked.add(cell.key(self.data[number]))
-            return {"accuracy": 0.0}
-
-        for request in requests:
-            self._row(request, noted)
-        return len(asked)
 
     def _row(self, request: Request, measured: Measured) -> Row:
         cell = request.cell
@@ -230,9 +218,11 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
             for name in MEANS
             if all(name in row for row in members)
         }
+        same = [row["same_model"] for row in members if "same_model" in row]
         summary.append(
             {
                 **labels_of(members[0]),
+                **({"against retraining": _SAME[min(same)]} if same else {}),
                 "accuracy": fmean(scores),
                 "deviation": stdev(scores) if len(scores) > 1 else 0.0,
                 "seeds": len(scores),
