@@ -21,8 +21,7 @@ from benchmarks.settings import Settings
 from benchmarks.timing import Times, race
 from safle import PublicSample, RandomFeatureEncoder, make_encoder
 from safle.encoders.codes import Codes
-from safle.encoders.operations import NumpyOperations
-from safle.encoders.shuffle import permutation
+from safle.encoders.operations import NumpyOperations, permutation
 
 BUCKETS, GROUP_SIZE = 4, 4
 BAR, DEFAULT_BAR = 8.0, 10.0

@@ -17,7 +17,6 @@ from safle.private import StatisticsSpace
 from safle.site.log import LOG, read_log
 from safle.solver import solve
 from safle.statistics import sum_statistics
-from safle.tables import write_table
 from safle.wire import encode_statistics
 from safle_flower.adapter import InProcessGrid
 from safle_flower.report import Report
@@ -25,6 +24,7 @@ from safle_flower.server import serve
 from safle_flower.settings import Run
 from support.data_sets import fixed_data
 from support.private_rounds import make_parties
+from support.tables import write_table
 
 DATA = fixed_data("linear", 40)
 PARTS = [DATA.part(np.arange(40) % 4 == at) for at in range(4)]

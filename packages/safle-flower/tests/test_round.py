@@ -30,13 +30,13 @@ from safle.errors import FederationError, SettingsError, SolveError, StoreError
 from safle.server.admission import Limits
 from safle.server.store import Store
 from safle.statistics import Accumulator
-from safle.tables import write_table
 from safle_flower import messages
 from safle_flower import round as flower_round
 from safle_flower.adapter import InProcessGrid
 from safle_flower.messages import Answer
 from safle_flower.settings import Run
 from support.data_sets import fixed_data
+from support.tables import write_table
 
 PREFIX = struct.Struct("<8sHHI32s")
 

@@ -16,10 +16,11 @@ from safle.errors import FederationError, TableError
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import count
-from safle.tables import open_table, write_table
+from safle.tables import open_table
 from safle_flower.report import ClientReport, Report
 from safle_flower.simulation import simulate
 from support.data_sets import fixed_data
+from support.tables import write_table
 
 SAFLE = Path(sys.executable).with_name("safle")
 

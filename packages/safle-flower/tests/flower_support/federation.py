@@ -13,9 +13,10 @@ from safle.model import Model
 from safle.server.summing import sum_files
 from safle.solver import solve
 from safle.statistics import count
-from safle.tables import open_table, write_table
+from safle.tables import open_table
 from safle.wire import read_statistics, write_statistics
 from support.data_sets import fixed_data
+from support.tables import write_table
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from safle.demo import dirichlet
 from safle.errors import InvalidInput, SettingsError, TableError
-from safle.tables import write_table
 from safle_lab.baselines import METHODS, Task, tofa
 from safle_lab.baselines.base import predict
 from safle_lab.experiments.cells import Cell
 from safle_lab.experiments.data import DataSet, describe_classes
 from safle_lab.experiments.plan import Federation, Plan
 from safle_lab.experiments.suite import Table1
+from support.tables import write_table
 
 CLASSES, DIM = 4, 12
 SHARP = {"scale": 10.0}

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from safle import DeclaredRange, count, make_encoder
-from safle.tables import open_table, write_table
+from safle.tables import open_table
 from safle_lab.attack import attack
 from safle_lab.cli.attack import facts_of
+from support.tables import write_table
 
 pytest.importorskip("flint", reason="needs the extra attack")
 

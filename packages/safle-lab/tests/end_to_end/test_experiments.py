@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from safle.tables import write_table
 from safle_lab.experiments.data import load_digits
+from support.tables import write_table
 
 pytest.importorskip("torch", reason="iterative methods need torch")
 

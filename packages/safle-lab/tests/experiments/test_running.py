@@ -13,7 +13,6 @@ from msgspec import structs, to_builtins
 
 from safle.demo import partition
 from safle.errors import InvalidInput, SettingsError, TableError
-from safle.tables import write_table
 from safle_lab.baselines import METHODS
 from safle_lab.baselines.base import LinearModel, Separate, predict
 from safle_lab.cli.experiment import NAMES
@@ -24,6 +23,7 @@ from safle_lab.experiments.plan import Experiment, Federation, Request
 from safle_lab.experiments.running import Runner, load_settings, summarise, to_csv, to_toml
 from safle_lab.experiments.suite import EXPERIMENTS, Bucketing, Settings, Sparsity
 from safle_lab.report.paper import Paper
+from support.tables import write_table
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,7 @@ class WireError(SafleError, ValueError):
     """Bytes that are not a valid safle file."""
 
 
-class TableError(SafleError, ValueError):
+class TableError(InvalidInput):
     """A features or labels file that cannot be read; ``line`` is the line at fault, if one is.
 
     >>> TableError("visits.csv: line 7 has no label", line=7).line

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safle.encoders.cells import NotANumber, read_cells
+from safle.encoders.cells import NotANumber, read_series
 from safle.errors import TableError
 from safle.tables import open_table
 
@@ -36,10 +36,10 @@ def test_numbers_are_those_of_python(texts):
     series = polars.Series(texts, dtype=polars.String)
     if None in expected:
         with pytest.raises(NotANumber) as refused:
-            read_cells(series)
+            read_series(series)
         assert refused.value.row == expected.index(None)
     else:
-        assert np.array_equal(read_cells(series), expected, equal_nan=True)
+        assert np.array_equal(read_series(series), expected, equal_nan=True)
 
 
 cells = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), max_size=8)
@@ -66,7 +66,7 @@ def test_cells_are_those_of_pythons_reader(tmp_path_factory, rows, more):
 
 
 def as_labels(texts):
-    from safle.tables.labels import parse_labels
+    from safle.tables import parse_labels
 
     return parse_labels(texts, where="here").tolist()
 

@@ -84,7 +84,7 @@ def test_an_encoder_without_names_warns(library):
 
 def test_text_is_refused_with_the_name_of_its_column():
     frame = frame_of("polars").with_columns(dose=polars.lit("two"))
-    with pytest.raises(InvalidInput, match="column 'dose' holds something else than numbers"):
+    with pytest.raises(InvalidInput, match="row 0, column 'dose' is no number"):
         count(ENCODER, frame, LABELS)
 
 

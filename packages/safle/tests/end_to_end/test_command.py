@@ -13,7 +13,7 @@ import pytest
 
 from safle.encoders import EmbeddingEncoder, load_encoder
 from safle.encoders.calibration import DeclaredRange
-from safle.tables import write_table
+from support.tables import write_table
 
 SAFLE = Path(sys.executable).with_name("safle")
 FIRST = ["encoder", "rehearse", "count", "store", "evaluate"]

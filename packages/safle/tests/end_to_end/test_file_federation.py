@@ -17,9 +17,9 @@ from safle.model import Model, load_model
 from safle.solver import solve
 from safle.solver.ridge import SUPPORTED
 from safle.statistics import Statistics, count
-from safle.tables import write_table
 from safle.wire import encode_statistics, read_statistics
 from support.command import safle
+from support.tables import write_table
 
 pytestmark = pytest.mark.slow
 

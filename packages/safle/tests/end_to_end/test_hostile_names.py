@@ -13,8 +13,8 @@ from safle.encoders.calibration import DeclaredRange
 from safle.model import Model, load_model
 from safle.solver import solve
 from safle.statistics import count
-from safle.tables import write_table
 from support.command import safle
+from support.tables import write_table
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safle.tables import open_table, write_table
+from safle.tables import open_table
 from support.data_sets import fixed_data
+from support.tables import write_table
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ import pytest
 
 from safle.errors import SolveError
 from safle.server.store import Store
-from safle.tables import write_table
 from support.command import safle
 from support.data_sets import fixed_data
+from support.tables import write_table
 
 pytestmark = pytest.mark.slow
 NAMES = ("a", "b", "c")

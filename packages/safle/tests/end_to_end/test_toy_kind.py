@@ -16,13 +16,12 @@ from sklearn.base import clone
 
 from safle import PublicSample, SafleClassifier, load_encoder, load_model, make_encoder
 from safle.encoders import kinds, registry
-from safle.encoders.registry import read_settings
 from safle.model.export import to_torch
 from safle.statistics import Statistics
-from safle.tables import write_table
 from safle.wire import decode_statistics, encode_statistics
 from support.data_sets import data_sets, encoders
 from support.reference import phi
+from support.tables import write_table
 
 ROOT = Path(__file__).parents[4]
 COMMAND = "import sys, support.toy_kind; from safle.cli.main import run; run(sys.argv[1:])"
@@ -105,9 +104,9 @@ def test_it_goes_through_the_estimator_and_torch(digits):
     assert np.array_equal(scores, fitted.model_.decision_function(features))
 
 
-def test_it_goes_through_configurations_and_files(tmp_path, digits):
+def test_it_goes_through_files(tmp_path, digits):
     sample = PublicSample(digits[0])
-    encoder = make_encoder(sample, "toy", **read_settings("toy", "reach=3"))
+    encoder = make_encoder(sample, "toy", reach=3)
     encoder.save(tmp_path / "encoder")
     assert load_encoder(tmp_path / "encoder") == encoder
     assert "reach" in encoder.facts()

@@ -18,8 +18,8 @@ from safle.model import Model, load_model
 from safle.server.summing import sum_files
 from safle.solver import solve
 from safle.statistics import count
-from safle.tables import write_table
 from safle.wire import read_statistics, write_statistics
+from support.tables import write_table
 
 pytestmark = pytest.mark.slow
 SAFLE = Path(sys.executable).with_name("safle")

@@ -10,7 +10,8 @@ import pytest
 from safle import Column, Schema
 from safle.basics import read_toml
 from safle.errors import SafleError
-from safle.tables import open_table, write_table
+from safle.tables import open_table
+from support.tables import write_table
 
 polars = pytest.importorskip("polars")
 FEATURES = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)

@@ -33,9 +33,9 @@ from safle.solver.ridge import noise_ridge
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.gram import Triangle
 from safle.statistics.noisy import NoisyStatistics, Privacy
-from safle.tables import write_table
 from safle.wire import encode_noisy, write_statistics
 from support.data_sets import KINDS, data_sets, fixed_encoder
+from support.tables import write_table
 
 DELTA = 1e-5
 ANY = Privacy(1, DELTA, 0.03, 1, 1, 1)

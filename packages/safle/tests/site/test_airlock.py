@@ -18,10 +18,10 @@ from safle.private import Gathering, Masked, StatisticsSpace
 from safle.site.airlock import Airlock, Question, Refused
 from safle.site.log import read_log
 from safle.solver import solve
-from safle.tables import write_table
 from safle.wire import decode_statistics
 from support.data_sets import fixed_data
 from support.private_rounds import make_parties
+from support.tables import write_table
 
 DATA = fixed_data("linear", 60)
 COUNT = Question(

@@ -12,8 +12,7 @@ from itertools import chain, pairwise
 import numpy as np
 
 from safle.encoders import Bucketing, EmbeddingEncoder, Encoder, LinearEncoder, RandomFeatureEncoder
-from safle.encoders.operations import NumpyOperations
-from safle.encoders.shuffle import permutation
+from safle.encoders.operations import NumpyOperations, permutation
 
 
 def digits_of(bucketing: Bucketing, thresholds: list[float], value: float) -> list[int]:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from safle.errors import TableError
-from safle.tables import open_table, write_table
+from safle.tables import open_table
+from support.tables import write_table
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.codes import Layout
-from safle.encoders.registry import read_settings
 from safle.errors import InvariantError, NotEnoughMemory, SettingsError
 from safle.server.store import Store
 from safle.site.release import disclosures
@@ -145,10 +144,6 @@ def test_the_setting_is_a_truth_and_part_of_the_fingerprint():
     )
     assert plain != counted
     assert Encoder.from_bytes(counted.to_bytes()) == counted
-    assert read_settings("linear", "by-class=true") == {"by_class": True}
-    for wrong in ("yes", "2"):
-        with pytest.raises(SettingsError, match="true or false"):
-            read_settings("linear", f"by-class={wrong}")
     with pytest.raises(SettingsError, match="true or false"):
         make_encoder(FixedCalibration(3), "linear", by_class=1)
 

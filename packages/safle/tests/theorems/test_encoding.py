@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safle.encoders import Bucketing, EmbeddingEncoder, Encoder, load_encoder
-from safle.encoders.shuffle import permutation
+from safle.encoders.operations import permutation
 from support.data_sets import data_sets, encoders, fixed_data, fixed_encoder
 from support.reference import phi, symbols_of
 

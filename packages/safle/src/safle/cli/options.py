@@ -174,7 +174,7 @@ def declared_classes(text: str | None, like: Any = None) -> Sequence[ClassName] 
     """``a,b,c`` as class names; all of them text where those in ``like`` are."""
     import numpy as np
 
-    from safle.tables.labels import parse_labels
+    from safle.tables import parse_labels
 
     if text is None:
         return None

@@ -28,7 +28,7 @@ from safle.server.summing import sum_files
 from safle.solver import RidgeCurve, solve
 from safle.solver.facade import Head
 from safle.statistics import Accumulator
-from safle.tables import open_table, write_table
+from safle.tables import open_table
 from safle.wire import read_statistics, write_statistics
 
 INK = DeclaredRange(0, 16, 64)
@@ -113,9 +113,9 @@ def _deal_out(data: Digits, parts: Parts, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     tables = [folder / f"client-{client:03d}.npz" for client in range(len(parts))]
     for table, part in zip(tables, parts, strict=True):
-        write_table(table, data.train[part], data.train_labels[part])
-    write_table(folder / "train.npz", data.train, data.train_labels)
-    write_table(folder / "test.npz", data.test, data.test_labels)
+        np.savez(table, features=data.train[part], labels=data.train_labels[part])
+    np.savez(folder / "train.npz", features=data.train, labels=data.train_labels)
+    np.savez(folder / "test.npz", features=data.test, labels=data.test_labels)
     return tables
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from safle.encoders.features import as_features, check_source
     from safle.encoders.linear import LinearEncoder
     from safle.encoders.random_features import RandomFeatureEncoder, suits_by_class
-    from safle.encoders.registry import DEFAULT_KIND, kinds, make_encoder, read_settings
+    from safle.encoders.registry import DEFAULT_KIND, kinds, make_encoder
     from safle.encoders.table import TableEncoder
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "kinds",
     "load_encoder",
     "make_encoder",
-    "read_settings",
     "suits_by_class",
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,7 @@ from safle.errors import TableError
 if TYPE_CHECKING:
     from polars import Series
 
-    from safle.encoders.schema import Column, Schema
+    from safle.encoders.schema import Column
 
 MISSING = ("", "NA", "N/A", "NaN", "null", "?")
 """What stands for a value that is missing, in any case, where a schema does not say otherwise."""
@@ -33,26 +33,6 @@ class NotANumber(ValueError):
     def __init__(self, row: int, advice: str) -> None:
         super().__init__(advice)
         self.row, self.advice = row, advice
-        self.column = ""
-
-
-def read_schema(
-    held: Callable[[str], Series], rows: int, schema: Schema, absent: Collection[str]
-) -> NDArray[np.float64]:
-    """The columns that a schema declares, float64, (rows, feature_dim); NaN where ``absent``.
-
-    ``held`` gives a column by its name. `NotANumber` for the first cell that is none.
-    """
-    matrix = np.full((rows, schema.feature_dim), np.nan)
-    for at, column in enumerate(schema.columns):
-        if column.name in absent:
-            continue
-        try:
-            matrix[:, at] = read_series(held(column.name), column, schema.missing)
-        except NotANumber as error:
-            error.column = column.name
-            raise
-    return matrix
 
 
 def as_texts(column: Series) -> Series:
@@ -72,67 +52,49 @@ def as_texts(column: Series) -> Series:
     return texts.str.strip_suffix(".0") if column.dtype.is_float() else texts
 
 
-def read_series(held: Series, column: Column, missing: Iterable[str]) -> NDArray[np.float64]:
-    """As `read_cells`, of a column of any type: numbers need not be text in between.
-
-    >>> import polars
-    >>> from safle import Column
-    >>> stage = Column("stage", levels=("1", "2"))
-    >>> read_series(polars.Series([2.0, None, 3.0]), stage, ()).tolist()
-    [1.0, nan, 2.0]
-    """
-    if not held.dtype.is_numeric():
-        return read_cells(as_texts(held), column, missing)
-    values = np.array(held.cast(float).to_numpy(), np.float64)
-    if not column.is_category:
-        return values
-    # Whole numbers with gaps are floats in most frames: "2" is 2.0.
-    places = np.where(np.isnan(values), np.nan, float(len(column.levels)))
-    for place, level in enumerate(column.levels):
-        if is_number(level):
-            places[values == float(level)] = place
-    return places
-
-
-def read_cells(
-    texts: Series, column: Column | None = None, missing: Iterable[str] = ()
+def read_series(
+    cells: Series, column: Column | None = None, missing: Iterable[str] = ()
 ) -> NDArray[np.float64]:
-    """Feature values of a column's cells, float64, (cells,); NaN is missing.
+    """Feature values of a column's cells, of any type, float64, (cells,); NaN is missing.
 
     `NotANumber` for the first cell that is none. Numbers are those of Python's ``float``.
 
     >>> import polars
     >>> from safle import Column
     >>> size = Column("size", 0, 90, "mm")
-    >>> read_cells(polars.Series(["7 mm", " 8", "?"]), size, ["?"]).tolist()
+    >>> read_series(polars.Series(["7 mm", " 8", "?"]), size, ["?"]).tolist()
     [7.0, 8.0, nan]
     >>> sex = Column("sex", levels=("f", "m"))
-    >>> read_cells(polars.Series(["m", " f", "d", "NA"]), sex, ["NA"]).tolist()
+    >>> read_series(polars.Series(["m", " f", "d", "NA"]), sex, ["NA"]).tolist()
     [1.0, 0.0, 2.0, nan]
     """
-    stripped = texts.str.strip_chars()
+    levels = () if column is None else column.levels
+    if cells.dtype.is_numeric() or (column is None and str(cells.dtype) == "Boolean"):
+        return _places_of(np.array(cells.cast(float).to_numpy(), np.float64), levels)
+    stripped = as_texts(cells).str.strip_chars()
     gaps = stripped.str.to_lowercase().is_in([*marks(missing)]).to_numpy()
-    if column is not None and column.is_category:
-        values = _levels(stripped, column)
-        values[np.isnan(values) & ~gaps] = len(column.levels)
+    if not levels:
+        return _numbers(stripped, gaps, "" if column is None else column.unit)
+    places = {level: float(place) for place, level in enumerate(levels)}
+    values = stripped.replace_strict(places, default=float(len(levels))).to_numpy(writable=True)
+    values[gaps & (values == len(levels))] = math.nan
+    return values
+
+
+def _places_of(values: NDArray[np.float64], levels: Sequence[str]) -> NDArray[np.float64]:
+    """Numbers as they are, or the places of the levels that say them."""
+    if not levels:
         return values
-    return _numbers(stripped, gaps, "" if column is None else column.unit)
-
-
-def _levels(stripped: Series, column: Column) -> NDArray[np.float64]:
-    """The place of each cell's level; NaN for any other text."""
-    import polars as pl
-
-    places = [*map(float, range(len(column.levels)))]
-    levels = pl.Series([*column.levels], dtype=pl.String)
-    found = stripped.replace_strict(levels, places, default=None, return_dtype=pl.Float64)
-    return np.array(found.to_numpy(), np.float64)
+    # Whole numbers with gaps are floats in most frames: "2" is 2.0.
+    places = np.where(np.isnan(values), np.nan, float(len(levels)))
+    for place, level in enumerate(levels):
+        if is_number(level):
+            places[values == float(level)] = place
+    return places
 
 
 def _numbers(stripped: Series, gaps: NDArray[np.bool_], unit: str) -> NDArray[np.float64]:
-    import polars as pl
-
-    cast = stripped.cast(pl.Float64, strict=False)
+    cast = stripped.cast(float, strict=False)
     values = np.array(cast.to_numpy(), np.float64)
     values[gaps] = math.nan
     # Few cells are left: numbers with their unit, spellings that Python alone reads, or none.
@@ -157,13 +119,8 @@ def _read_number(text: str, unit: str, row: int) -> float:
 
 
 def marks(texts: Iterable[str]) -> frozenset[str]:
-    """Texts that stand for no value, to be compared with `normal` cells."""
-    return frozenset(map(normal, texts))
-
-
-def normal(text: str) -> str:
-    """A cell without the spaces around it, in lower case."""
-    return text.strip().lower()
+    """Texts that stand for no value, without the spaces around them, in lower case."""
+    return frozenset(text.strip().lower() for text in texts)
 
 
 def split_unit(text: str) -> tuple[float, str]:
@@ -198,7 +155,7 @@ def is_number(text: str) -> bool:
 def advise(text: str) -> str:
     """What a cell that is no number may be, and what to do about it; may be empty."""
     cell = text.strip()
-    if normal(cell) in marks(MISSING):
+    if cell.lower() in marks(MISSING):
         return (
             " (it says that the value is missing: fill it, drop the row, or declare the table with "
             "'safle schema', which knows gaps)"

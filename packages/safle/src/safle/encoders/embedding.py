@@ -23,9 +23,8 @@ from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import MAX_EMBEDDING_DIM, MAX_TABLE_SIZE, Codes, Layout
-from safle.encoders.operations import Expressed, Operations, T
+from safle.encoders.operations import Expressed, Operations, T, permutation
 from safle.encoders.registry import MOST_SEED, Settings, about
-from safle.encoders.shuffle import permutation
 from safle.errors import SettingsError
 
 MAX_BUCKETS = 65_536

@@ -91,9 +91,15 @@ def as_labels(labels: ArrayLike, sample_count: int) -> NDArray[Any]:
     elif array.dtype.kind == "U" and isinstance(labels, list | tuple):
         # NumPy turns the integers of a mixed list into strings.
         as_class_names([*{*labels}])
-    if array.dtype.kind == "f" and (np.abs(array) < 2.0**53).all():
-        whole = array.astype(np.int64)
-        array = whole if np.array_equal(array, whole) else array
+    if array.dtype.kind == "f":
+        # Beyond 2**53 neighbouring integers share one float64; NaN is not equal to itself.
+        whole = (array == np.round(array)) & (np.abs(array) <= 2.0**53)
+        if not whole.all():
+            raise InvalidInput(
+                f"there is a label at sample {int(np.argmin(whole))} that is no whole number; "
+                "expected classes, not measurements: give integers or strings"
+            )
+        array = array.astype(np.int64)
     if array.dtype.kind in "iub":
         if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
             raise InvalidInput("labels exceed the int64 range")

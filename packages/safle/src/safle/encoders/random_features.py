@@ -36,9 +36,8 @@ from safle.encoders.linear import (
     Transform,
     suiting_transform,
 )
-from safle.encoders.operations import Expressed, Operations, T
+from safle.encoders.operations import Expressed, Operations, T, hashes
 from safle.encoders.registry import MOST_SEED, about
-from safle.encoders.shuffle import hashes
 from safle.errors import SettingsError
 
 UNITS_PER_FEATURE, MOST_UNITS = 16, 8_192

@@ -2,7 +2,7 @@
 
 A kind registers itself when its module is imported (see `Encoder.__init_subclass__`); our own are
 imported when they are asked for. Everything that lets people choose (the command line, the
-estimator, Flower's run configuration) reads the fields of a kind's settings.
+estimator) reads the fields of a kind's settings.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return describe(cls)
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], *, texts: bool = False) -> Self:
-        """Settings by name; with ``texts``, texts that say numbers are taken for them."""
-        return as_settings(cls, given, texts=texts)
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Settings by name; `SettingsError` for a name or a value that there is not."""
+        return as_settings(cls, given)
 
     def choose(self, calibration: Calibration) -> Self:  # noqa: ARG002
         """The settings with a value for every None, as it suits the features."""
@@ -123,18 +123,3 @@ def make_encoder(calibration: Calibration, kind: str = DEFAULT_KIND, **settings:
     if not hasattr(calibration, "moments"):
         refuse_type("calibration", calibration, "a calibration, such as PublicSample(features)")
     return chosen.calibrated(calibration, **settings)
-
-
-def read_settings(kind: str, text: str) -> dict[str, Any]:
-    """Settings of a kind from a line of text, for configurations that hold only text.
-
-    Examples
-    --------
-    >>> from safle.encoders import read_settings
-    >>> read_settings("embedding", "buckets=4 group-size=2")
-    {'buckets': 4, 'group_size': 2}
-    """
-    pairs = [pair.partition("=") for pair in text.split()]
-    given = {name.replace("-", "_"): value for name, _, value in pairs}
-    chosen = kind_named(kind).settings_type.of(given, texts=True).to_dict()
-    return {name: chosen[name] for name in given}

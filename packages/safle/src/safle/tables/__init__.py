@@ -21,13 +21,11 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.tables.calibrations import read_moments, write_moments
+    from safle.tables.arrays import read_moments, write_features_file, write_moments
+    from safle.tables.columns import parse_labels
     from safle.tables.drafting import Draft, draft_schema
-    from safle.tables.labels import parse_labels
     from safle.tables.reading import open_matching, open_table
-    from safle.tables.selection import choose_split, existing_file, listed
-    from safle.tables.table import Rows, Table
-    from safle.tables.writing import write_features_file, write_table
+    from safle.tables.table import Rows, Table, choose_split, existing_file, listed
 
 __all__ = [
     "Draft",
@@ -43,7 +41,6 @@ __all__ = [
     "read_moments",
     "write_features_file",
     "write_moments",
-    "write_table",
 ]
 
 __getattr__ = front_door(__name__)

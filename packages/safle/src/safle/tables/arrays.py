@@ -1,22 +1,34 @@
-"""Files of arrays: .npz, read whole; .npy, memory-mapped; .safetensors, read slice by slice."""
+"""Files of arrays: .npz, read whole; .npy, memory-mapped; .safetensors, read slice by slice.
+
+Features files of more than memory holds, and files of moments, are .safetensors and written here.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import json
+import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
-from safle.errors import TableError
-from safle.tables.selection import COLUMN_OPTIONS, Selection
-from safle.tables.table import Rows, Table
+from safle.basics import atomic
+from safle.encoders.calibration import DeclaredMoments
+from safle.encoders.features import as_labels, as_source
+from safle.errors import InvalidInput, SettingsError, TableError
+from safle.tables.table import COLUMN_OPTIONS, Rows, Selection, Table, existing_file
 
 SAMPLE_NAMES = "sample_names"
+# What numpy can hold; bfloat16 and the 8-bit floats are not among them.
+_DTYPES = {f"{kind}{8 * size}": f"{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)}
+_DTYPES |= {"F64": "f8", "F32": "f4", "F16": "f2", "BOOL": "?"}
 
 
 def read_npz_table(path: Path, selection: Selection) -> Table:
@@ -67,23 +79,6 @@ def _reading(path: Path) -> Iterator[None]:
             f"{path}: not a whole {path.suffix} file ({type(error).__name__}: {str(error)[:80]}); "
             "copy or export it again"
         ) from error
-
-
-# What numpy can hold; bfloat16 and the 8-bit floats are not among them.
-DTYPES: dict[str, type] = {
-    "F64": np.float64,
-    "F32": np.float32,
-    "F16": np.float16,
-    "I64": np.int64,
-    "I32": np.int32,
-    "I16": np.int16,
-    "I8": np.int8,
-    "U64": np.uint64,
-    "U32": np.uint32,
-    "U16": np.uint16,
-    "U8": np.uint8,
-    "BOOL": np.bool_,
-}
 
 
 def _read_rows(path: Path, key: str, start: int, stop: int) -> NDArray[Any]:
@@ -138,14 +133,14 @@ def _sample_names(file: Any, path: Path, rows: int) -> NDArray[Any]:
     return np.array(names, object)
 
 
-def _dtype(file: Any, key: str, path: Path) -> type:
+def _dtype(file: Any, key: str, path: Path) -> str:
     name = file.get_slice(key).get_dtype()
-    if name not in DTYPES:
+    if name not in _DTYPES:
         raise TableError(
-            f"{path}: '{key}' has type {name}; expected one of {', '.join(DTYPES)}: "
+            f"{path}: '{key}' has type {name}; expected one of {', '.join(_DTYPES)}: "
             "convert it, for example to F32"
         )
-    return DTYPES[name]
+    return _DTYPES[name]
 
 
 def _class_names(text: str | None, path: Path) -> tuple[str, ...] | None:
@@ -174,3 +169,101 @@ def _opened(path: Path) -> Iterator[Any]:
         raise TableError(
             f"{path}: not a whole .safetensors file ({error}); copy or export it again"
         ) from error
+
+
+def write_features_file(
+    path: str | os.PathLike[str],
+    rows: Iterable[bytes],
+    feature_dim: int,
+    *,
+    names: Sequence[str],
+    labels: ArrayLike | None = None,
+    source: str = "",
+) -> None:
+    """Write a .safetensors file of more features than memory holds.
+
+    Parameters
+    ----------
+    rows : the bytes of float32 features, little-endian, any number of rows at a time
+    names : of the samples, in order
+    labels : integers or strings, one for each sample
+    source : what made the features
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from safle.tables import open_table
+    >>> rows = [np.array([46.0, 4.5], "<f4").tobytes()]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = f"{folder}/features.safetensors"
+    ...     write_features_file(place, rows, 2, names=["1.png"], labels=["cat"])
+    ...     table = open_table(place)
+    ...     table.features[:].tolist(), table.labels.tolist(), table.ids.tolist()
+    ([[46.0, 4.5]], ['cat'], ['1.png'])
+    """
+    count, tail = len(names), b""
+    metadata = {"source": as_source(source)}
+    parts = [("features", "F32", [count, feature_dim], 4 * count * feature_dim)]
+    if labels is not None:
+        numbers = as_labels(labels, count)
+        if numbers.dtype.kind == "U":
+            classes, numbers = np.unique(numbers, return_inverse=True)
+            if "" in classes:
+                raise TableError("a class without a name; expected a name for every class")
+            metadata["classes"] = json.dumps(classes.tolist())
+        tail = numbers.astype("<i8").tobytes()
+        parts.append(("labels", "I64", [count], len(tail)))
+    called = json.dumps(list(names), ensure_ascii=False, separators=(",", ":")).encode()
+    parts.append((SAMPLE_NAMES, "U8", [len(called)], len(called)))
+    header: dict[str, object] = {"__metadata__": metadata}
+    end = 0
+    for name, dtype, shape, size in parts:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
+    text += b" " * (-len(text) % 8)
+    with atomic.replacing(path) as scratch, scratch.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.writelines(rows)
+        file.write(tail + called)
+
+
+def write_moments(
+    path: str | os.PathLike[str], mean: ArrayLike, deviation: ArrayLike, *, source: str = ""
+) -> None:
+    """Write a file of moments; ``source`` says what makes the features that they are of.
+
+    It is a .safetensors file with the tensors ``mean`` and ``deviation``, (feature_dim,) each.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_moments(f"{folder}/m.safetensors", [5, 100], [2, 15], source="a network")
+    ...     moments, source = read_moments(f"{folder}/m.safetensors")
+    >>> moments.mean.tolist(), source
+    ([5.0, 100.0], 'a network')
+    """
+    checked = DeclaredMoments(np.asarray(mean), np.asarray(deviation))
+    arrays = {"mean": checked.mean, "deviation": np.ascontiguousarray(checked.deviation)}
+    atomic.write_bytes(Path(path), save(arrays, metadata={"source": as_source(source)}))
+
+
+def read_moments(path: str | os.PathLike[str]) -> tuple[DeclaredMoments, str]:
+    """The moments in a file, and the source of the features that they are of: empty if unknown.
+
+    Examples
+    --------
+    >>> read_moments("nowhere.safetensors")
+    Traceback (most recent call last):
+    safle.errors.TableError: nowhere.safetensors: no such file or folder
+    """
+    file = existing_file(path, TableError)
+    try:
+        with safe_open(file, framework="numpy") as tensors:
+            mean, deviation = tensors.get_tensor("mean"), tensors.get_tensor("deviation")
+            source = as_source((tensors.metadata() or {}).get("source", ""))
+        return DeclaredMoments(mean, deviation), source
+    # A type that NumPy does not have is a TypeError.
+    except (SafetensorError, TypeError, InvalidInput, SettingsError) as error:
+        raise TableError(f"{file}: not a file of moments ({error}); make it again") from None

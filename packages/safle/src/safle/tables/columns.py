@@ -1,27 +1,30 @@
-"""A sheet of columns with names -> features, labels, ids and weights."""
+"""A sheet of columns with names -> features, labels, ids and weights; labels from any source."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import csv
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from safle.encoders.cells import NotANumber, as_texts, read_cells, read_schema
+from safle.encoders import features
+from safle.encoders.cells import NotANumber, as_texts, read_series
 from safle.encoders.features import MOST_WEIGHT
-from safle.encoders.frames import absent_columns
-from safle.encoders.schema import Schema
-from safle.errors import TableError
-from safle.tables.labels import parse_labels
-from safle.tables.selection import Selection, listed
-from safle.tables.sheets import Sheet
-from safle.tables.table import Rows, Table
+from safle.encoders.frames import Sheet
+from safle.errors import InvalidInput, TableError
+from safle.tables.arrays import read_npy
+from safle.tables.table import Rows, Selection, Table, listed
 
 if TYPE_CHECKING:
     from polars import Series
+
+_INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
 
 
 def read_column_table(sheet: Sheet, selection: Selection) -> Table:
@@ -29,21 +32,20 @@ def read_column_table(sheet: Sheet, selection: Selection) -> Table:
     label = selection.label_in(sheet.where, sheet.names)
     others = {label, *selection.passed_over(sheet.where, sheet.names)}
     names = [name for name in sheet.names if name not in others]
-    lists = _lists(sheet, selection.features_key) if selection.schema is None else None
-    if lists is not None:
-        features: NDArray[Any] | Rows = lists
-        names = []
-    elif selection.schema is not None:
-        absent = absent_columns(selection.schema, names, where=sheet.where)
-        features = _rows_by_schema(sheet, selection.schema, absent)
-        names = [*selection.schema.names]
+    schema = selection.schema
+    found: NDArray[Any] | Rows | None
+    if schema is not None:
+        sheet.require(schema, names)
+        names = [*schema.names]
+        found = _lazy((len(sheet), len(names)), np.float64, lambda: sheet.by_schema(schema))
     else:
-        names = _numeric(sheet, names)
-        features = _rows_of_numbers(sheet, names)
+        found = _lists(sheet, selection.features_key)
+        names = _numeric(sheet, names) if found is None else []
+        found = _rows_of_numbers(sheet, names) if found is None else found
         # Those of a plain matrix, 0, 1, 2, ..., are none.
         names = [] if names == [str(at) for at in range(len(names))] else names
     return Table(
-        features,
+        found,
         None if label is None else _labels(sheet, label),
         names=tuple(names),
         ids=_ids(sheet, selection.id_column),
@@ -51,59 +53,34 @@ def read_column_table(sheet: Sheet, selection: Selection) -> Table:
     )
 
 
-def _lazy(
-    shape: tuple[int, int], dtype: np.dtype[Any], read_all: Callable[[], NDArray[Any]]
-) -> Rows:
+def _lazy(shape: tuple[int, int], dtype: Any, read: Callable[[], NDArray[Any]]) -> Rows:
     """Columns that are turned into numbers when they are first read."""
-    whole = cache(read_all)
+    whole = cache(read)
     return Rows(shape, dtype, lambda start, stop: whole()[start:stop])
 
 
-def _rows_by_schema(sheet: Sheet, schema: Schema, absent: list[str]) -> Rows:
-    def read() -> NDArray[np.float64]:
-        held = sheet.texts if sheet.is_text else sheet.frame.get_column
-        with _refusing(sheet):
-            return read_schema(held, len(sheet), schema, absent)
-
-    return _lazy((len(sheet), schema.feature_dim), np.dtype(np.float64), read)
-
-
-def _rows_of_numbers(sheet: Sheet, names: list[str]) -> Rows:
-    """Plain columns of numbers: float64 of texts, else of the columns' types."""
-
+def _rows_of_numbers(sheet: Sheet, names: Sequence[str]) -> Rows:
     def read() -> NDArray[Any]:
-        return np.stack([_numbers(sheet, name) for name in names], axis=1)
+        for name in names:
+            _require_values(sheet, name, sheet.frame[name].is_null())
+        return np.stack([sheet.numbers(name) for name in names], axis=1)
 
-    types = [sheet.frame[name].clear().to_numpy().dtype for name in names]
-    dtype = np.dtype(np.float64) if sheet.is_text else np.result_type(*types)
-    return _lazy((len(sheet), len(names)), dtype, read)
-
-
-def _numbers(sheet: Sheet, name: str) -> NDArray[Any]:
-    if not sheet.is_text:
-        _check_whole(sheet, sheet.frame[name])
-        return sheet.frame[name].to_numpy()
-    with _refusing(sheet, name):
-        return read_cells(sheet.texts(name))
+    empty = replace(sheet, frame=sheet.frame.clear())
+    types = [empty.numbers(name).dtype for name in names]
+    return _lazy((len(sheet), len(names)), np.result_type(*types), read)
 
 
-@contextmanager
-def _refusing(sheet: Sheet, name: str = "") -> Iterator[None]:
-    """`TableError` for a cell that is no number."""
-    try:
-        yield
-    except NotANumber as error:
+def _require_values(sheet: Sheet, name: str, missing: Series) -> None:
+    if missing.any():
         sheet.refuse(
-            error.row,
-            f", column {name or error.column!r} is no number; expected one{error.advice}: correct "
-            "or drop it, or name the column of labels with --label-column NAME (label_column= in "
-            "Python), or leave the column out with --ignore NAME (ignore=)",
+            int(missing.arg_max() or 0),
+            f", column {name!r} has no value; expected a number: fill it or drop the row",
         )
 
 
 def _numeric(sheet: Sheet, names: list[str]) -> list[str]:
     """The columns that are features: all of texts, else those of numbers."""
-    import polars as pl
+    from polars import selectors
 
     if sheet.is_text:
         if not names:
@@ -111,12 +88,8 @@ def _numeric(sheet: Sheet, names: list[str]) -> list[str]:
                 f"{sheet.where}: has no column but {listed(sheet.names)}; expected features too"
             )
         return names
-    kinds = {name: sheet.frame[name].dtype for name in names}
-    chosen = [
-        name
-        for name, kind in kinds.items()
-        if kind.is_float() or kind.is_integer() or kind == pl.Boolean
-    ]
+    numbers = selectors.float() | selectors.integer() | selectors.boolean()
+    chosen = sheet.frame.select(names).select(numbers).columns
     if not chosen:
         raise TableError(
             f"{sheet.where}: has {listed(sheet.names)}; expected numeric columns or a column "
@@ -127,57 +100,35 @@ def _numeric(sheet: Sheet, names: list[str]) -> list[str]:
 
 def _lists(sheet: Sheet, wanted: str | None) -> NDArray[Any] | None:
     """The one column whose cells are lists of numbers, (rows, width), if there is one."""
-    held = [
-        column.name
-        for column in sheet.frame.get_columns()
-        if column.dtype.is_nested() and getattr(column.dtype, "inner", None) is not None
-    ]
+    import polars as pl
+
+    held = [c.name for c in sheet.frame if isinstance(c.dtype, pl.List | pl.Array)]
     if wanted is not None and wanted not in held:
         raise TableError(
             f"{sheet.where}: no column {wanted!r} of lists of numbers; it has "
             f"{listed(held) or 'none, only ' + listed(sheet.names)}"
         )
     name = wanted or "features"
-    return _from_lists(sheet, sheet.frame[name]) if name in held else None
-
-
-def _from_lists(sheet: Sheet, column: Series) -> NDArray[Any]:
-    import polars as pl
-
-    width = getattr(column.dtype, "size", None)
-    if width is None and (not len(column) or column[0] is None):
+    if name not in held:
+        return None
+    column = sheet.frame[name]
+    if isinstance(column.dtype, pl.List) and (not len(column) or column[0] is None):
         raise TableError(
-            f"{sheet.where}: column {column.name!r} has no first row to tell the feature count by"
+            f"{sheet.where}: column {name!r} has no first row to tell the feature count by"
         )
-    _check_whole(sheet, column)
-    lists = column if width is None else column.arr.to_list()
-    lengths = lists.list.len().to_numpy()
-    width = int(lengths[0]) if width is None else width
-    if (lengths != width).any():
-        row = int(np.argmax(lengths != width))
+    lists = column.arr.to_list() if isinstance(column.dtype, pl.Array) else column
+    width = getattr(column.dtype, "size", None) or len(lists[0])
+    within = lists.list.eval(pl.element().is_null()).list.any()
+    _require_values(sheet, name, lists.is_null() | within.fill_null(value=False))
+    other = lists.list.len() != width
+    if other.any():
+        row = int(other.arg_max() or 0)
         sheet.refuse(
             row,
-            f", column {column.name!r} has {lengths[row]} values, the first row {width}; expected "
-            "as many in every row",
+            f", column {name!r} has {len(lists[row])} values, the first row {width}; expected as "
+            "many in every row",
         )
-    values = lists.explode() if len(lists) else pl.Series(dtype=lists.dtype.inner)  # type: ignore[attr-defined]
-    missing = values.is_null().to_numpy()
-    if missing.any():
-        _refuse_gap(sheet, int(np.argmax(missing)) // width, column.name)
-    return values.to_numpy().reshape(len(lists), width)
-
-
-def _check_whole(sheet: Sheet, column: Series) -> None:
-    if column.has_nulls():
-        _refuse_gap(sheet, _first(column.is_null()), column.name)
-
-
-def _first(found: Series) -> int:
-    return int(np.argmax(found.to_numpy()))
-
-
-def _refuse_gap(sheet: Sheet, row: int, name: str) -> NoReturn:
-    sheet.refuse(row, f", column {name!r} has no value; expected a number: fill it or drop the row")
+    return lists.list.to_array(width).to_numpy()
 
 
 def _labels(sheet: Sheet, name: str) -> NDArray[Any]:
@@ -191,7 +142,7 @@ def _labels(sheet: Sheet, name: str) -> NDArray[Any]:
     held = column.fill_null("").str.strip_chars() if is_text else column
     missing = held == "" if is_text else held.is_null()
     if missing.any():
-        sheet.refuse(_first(missing), " has no label; expected one per row")
+        sheet.refuse(int(missing.arg_max() or 0), " has no label; expected one per row")
     if sheet.is_text:
         return parse_labels(held.to_list(), where=sheet.where)
     return np.array(held.to_list(), np.str_) if is_text else held.to_numpy()
@@ -207,7 +158,7 @@ def _weights(sheet: Sheet, name: str | None) -> NDArray[np.int64] | None:
     if name is None:
         return None
     try:
-        values = read_cells(sheet.texts(name))
+        values = read_series(sheet.texts(name))
         wrong = ~((values >= 0) & (values <= MOST_WEIGHT) & (values == np.floor(values)))
         row = int(np.argmax(wrong)) if wrong.any() else None
     except NotANumber as error:
@@ -219,3 +170,84 @@ def _weights(sheet: Sheet, name: str | None) -> NDArray[np.int64] | None:
             "sample is counted so often",
         )
     return values.astype(np.int64)
+
+
+def as_labels(values: ArrayLike, *, where: str) -> NDArray[Any]:
+    """Labels, (samples,) or (samples, 1), as int64 or str, (samples,), bytes as text."""
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise TableError(f"{where} has shape {array.shape}; expected one label a sample")
+    if array.dtype.kind == "S":
+        try:
+            array = np.strings.decode(array, "utf-8")
+        except UnicodeDecodeError:
+            raise TableError(f"{where} has bytes that are not UTF-8; save text") from None
+    if array.dtype.kind == "U":
+        # Spaces around it would make a class of its own.
+        array = np.strings.strip(array)
+    try:
+        return features.as_labels(array, len(array))
+    except InvalidInput as error:
+        raise TableError(f"{where}: {error}") from None
+
+
+def parse_labels(texts: Sequence[str], *, where: str) -> NDArray[Any]:
+    """Labels from text: int64 if every one is an integer, else all are strings.
+
+    Examples
+    --------
+    >>> [parse_labels(texts, where="here").tolist() for texts in (["7", "8"], ["7", "b"])]
+    [[7, 8], ['7', 'b']]
+    """
+    if all(_INTEGER.fullmatch(text) for text in texts):
+        try:
+            return np.array([int(text) for text in texts], dtype=np.int64)
+        except (OverflowError, ValueError):
+            raise TableError(
+                f"{where} has an integer label that does not fit in 64 signed bits; "
+                "put a letter before the numbers to make them names"
+            ) from None
+    return np.array([text.strip() for text in texts], dtype=np.str_)
+
+
+def name_labels(labels: NDArray[Any], names: tuple[str, ...], *, where: str) -> NDArray[Any]:
+    """The ``names`` of class 0, 1, ... for class numbers; labels that are names already stay."""
+    if labels.dtype.kind == "U":
+        return labels
+    unknown = (labels < 0) | (labels >= len(names))
+    if unknown.any():
+        raise TableError(
+            f"{where} has a label at sample {int(np.argmax(unknown))} that is no class, its "
+            f"metadata names {len(names)} classes, 0 to {len(names) - 1}; correct 'classes' or the "
+            "labels"
+        )
+    named: NDArray[np.str_] = np.array(names, dtype=np.str_)[labels]
+    return named
+
+
+def read_label_file(path: Path) -> NDArray[Any]:
+    """Labels from a .npy array or from a .txt or .csv file with one label a line."""
+    suffix = path.suffix.lower()
+    if suffix == ".npy":
+        return as_labels(read_npy(path), where=str(path))
+    if suffix not in (".txt", ".csv"):
+        raise TableError(
+            f"{path}: labels in a {suffix or 'suffixless'} file; "
+            "expected .npy, or .txt or .csv with one label a line"
+        )
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise TableError(f"{path}: not UTF-8 text; save it as UTF-8") from None
+    rows = [*csv.reader(lines)] if suffix == ".csv" else [[line] for line in lines]
+    for number, row in enumerate(rows, start=1):
+        if len(row) > 1:
+            raise TableError(
+                f"{path}: line {number} has {len(row)} cells; expected one label a line "
+                "and no header (a table of features is given as the first file)"
+            )
+        if not "".join(row).strip():
+            raise TableError(f"{path}: line {number} is empty; expected one label a line")
+    return parse_labels([row[0] for row in rows], where=str(path))

@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle.encoders.cells import MISSING, is_date, is_number, marks, split_unit
 from safle.encoders.features import ClassName
-from safle.encoders.frames import frame_names
+from safle.encoders.frames import Sheet, frame_names, frame_sheet
 from safle.encoders.outside import most_outside
 from safle.encoders.schema import LABEL_COLUMN, LEAST, Column, Schema
 from safle.errors import SafleWarning, TableError
-from safle.tables.labels import as_labels, parse_labels
-from safle.tables.selection import existing_file, find_label
-from safle.tables.sheets import Sheet, frame_sheet, read_sheet
+from safle.tables.columns import as_labels, parse_labels
+from safle.tables.sheets import read_sheet
+from safle.tables.table import existing_file, find_label
 
 if TYPE_CHECKING:
     from polars import Series

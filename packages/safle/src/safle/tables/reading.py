@@ -10,15 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle.encoders.base import Encoder
 from safle.encoders.features import check_source
-from safle.encoders.frames import frame_names
+from safle.encoders.frames import frame_names, frame_sheet
 from safle.encoders.schema import Schema
 from safle.errors import TableError
 from safle.tables.arrays import read_npy_table, read_npz_table, read_safetensors_table
-from safle.tables.columns import read_column_table
-from safle.tables.labels import as_labels, name_labels, read_label_file
-from safle.tables.selection import Selection, existing_file
-from safle.tables.sheets import frame_sheet, read_sheet
-from safle.tables.table import Table, check_features
+from safle.tables.columns import as_labels, name_labels, read_column_table, read_label_file
+from safle.tables.sheets import read_sheet
+from safle.tables.table import Selection, Table, check_features, existing_file
 
 _ARCHIVES = frozenset({".zip", ".tar", ".tgz", ".tbz2", ".txz"})
 """Endings of collections of images, as safle-images reads them."""

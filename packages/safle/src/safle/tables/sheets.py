@@ -1,4 +1,4 @@
-"""Sheets: columns with names, from a CSV file, a Parquet file or a frame, as polars holds them."""
+"""CSV and Parquet files -> sheets: columns with names, as polars holds them."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import csv
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
-from safle.encoders.cells import COMMA, POINT, as_texts, is_number, with_points
-from safle.encoders.frames import WHERE, as_series, frame_names
+from safle.encoders.cells import COMMA, POINT, is_number
+from safle.encoders.frames import Sheet
 from safle.errors import TableError
 
 if TYPE_CHECKING:
-    from polars import DataFrame, Series
+    from polars import DataFrame
 
 DELIMITERS = ",;\t|"
 """Those that come first win where a header has as many cells by several."""
@@ -32,44 +32,6 @@ _CHILD = (
 )
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """Columns of equal length.
-
-    Attributes
-    ----------
-    where : what errors call it
-    frame : its columns; texts, if it is a CSV file
-    is_text : whether all columns are texts
-    line_of : where a row stands in the file
-    decimal_comma : whether fractions have a comma
-    """
-
-    where: str
-    frame: DataFrame
-    is_text: bool = False
-    line_of: Callable[[int], int] = int
-    decimal_comma: bool = False
-
-    @property
-    def names(self) -> list[str]:
-        return self.frame.columns
-
-    def __len__(self) -> int:
-        return self.frame.height
-
-    def texts(self, name: str) -> Series:
-        """The cells of a column as text, fractions with a point; empty where there is no value."""
-        texts = as_texts(self.frame[name])
-        return with_points(texts) if self.decimal_comma else texts
-
-    def refuse(self, row: int, problem: str) -> NoReturn:
-        """`TableError` about what stands in a row."""
-        line = self.line_of(row)
-        kind = "line" if self.is_text else "row"
-        raise TableError(f"{self.where}: {kind} {line}{problem}", line=line)
-
-
 def read_sheet(path: Path) -> Sheet:
     """The columns of a .csv or .parquet file; `TableError` for any other."""
     readers = {".csv": read_csv, ".parquet": read_parquet}
@@ -77,13 +39,6 @@ def read_sheet(path: Path) -> Sheet:
     if reader is None:
         raise TableError(f"{path}: columns have names in {' and '.join(readers)} files only")
     return reader(path)
-
-
-def frame_sheet(frame: Any) -> Sheet:
-    """The columns of a pandas, polars or pyarrow frame."""
-    import polars as pl
-
-    return Sheet(WHERE, pl.DataFrame([as_series(frame[name], name) for name in frame_names(frame)]))
 
 
 def read_csv(path: Path) -> Sheet:

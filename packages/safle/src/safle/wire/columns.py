@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.shuffle import hashes
+from safle.encoders.operations import hashes
 from safle.errors import InvariantError, WireError
 from safle.statistics import Statistics, triangle
 from safle.statistics.factor import Factor, first_independent
