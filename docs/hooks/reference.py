@@ -7,6 +7,7 @@ they can be read as they lie, without a site.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from safle.private import round as rounds
 from safle.server import database, store
 from safle.solver import HEADS, blocks, heads, quadratic, ridge, temperature
 from safle.wire import container
+from safle_flower.settings import Run
 from safle_lab import baselines
 
 PLACE = Path(__file__).parents[1] / "reference"
@@ -127,6 +129,17 @@ def _settings() -> Iterator[str]:
     yield f"## Heads\n\n`safle solve --head NAME`, `solve(total, head=NAME)`: {named}, or `auto`."
     for title, module in EQUATIONS.items():
         yield f"\n## {title}\n\n{_markdown(module.__doc__ or '')}\n"
+    yield from _run()
+
+
+def _run() -> Iterator[str]:
+    yield "## A round over Flower\n\nKeys of `server/app/pyproject.toml`, and of `./run.sh -c`,"
+    yield "with their defaults. `deploy init` fills in the paths, who is expected, and `least`.\n"
+    yield "```toml"
+    for key, value in Run().to_flat().items():
+        yield f"{key} = {json.dumps(value)}"
+    yield "```\n"
+    yield _markdown((Run.__doc__ or "").partition("    Examples\n")[0])
 
 
 def _range(setting: Any) -> str:

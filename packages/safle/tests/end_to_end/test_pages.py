@@ -100,7 +100,7 @@ def test_what_is_not_run_is_still_there() -> None:
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
 def test_files_that_a_contributor_is_sent_to_are_there(page: str) -> None:
     core, lab = ROOT / "packages/safle", ROOT / "packages/safle-lab/src/safle_lab"
-    places = (ROOT, core, core / "src/safle", lab, *ROOT.glob("packages/*/src"))
+    places = (ROOT, core, core / "src/safle", core / "tests", lab, *ROOT.glob("packages/*/src"))
     quoted = " ".join(re.findall(r"`([^`\n]+)`", (ROOT / page).read_text()))
     named = re.findall(r"[\w.-]+/[\w./-]+", quoted)
     assert len(named) > 15

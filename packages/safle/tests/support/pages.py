@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shlex
@@ -18,7 +19,7 @@ PAGES = [
     ROOT / "README.md",
 ]
 """Not the reference, which is written from docstrings that run as they are."""
-PROGRAMS = ("safle", "python", "python3", "pip", "make", "cmp", "cat", "echo", "ssh-keygen")
+PROGRAMS = ("safle", "python", "python3", "pip", "make", "cmp", "cat", "echo", "for", "ssh-keygen")
 
 NOT_RUN = {
     r"pip |python3 -m venv|make ": "installs or builds: .ci/run does it, in empty environments",
@@ -63,7 +64,9 @@ def run_line(line: str, monkeypatch: pytest.MonkeyPatch, code: int = 0) -> None:
             run(arguments)
         assert ended.value.code == code, line
     else:
-        subprocess.run(["bash", "-c", line], input=b"\n\n", check=True, capture_output=True)
+        beside = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        ran = ["env", f"PATH={beside}", "bash", "-ec", line]
+        subprocess.run(ran, input=b"\n\n", check=True, capture_output=True)
 
 
 def run_python(page: Path) -> None:

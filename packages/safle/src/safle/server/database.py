@@ -6,8 +6,6 @@ A sealed file, ``store.sqlite``, with these tables:
 - contributions: entry, a JSON object of client, digest, samples, bytes and classes; received, in
   UTC;
 - removals: contribution, the number of one that is no longer in; time;
-- models: time; model, its digest; clients, the SHA-256 of the sorted JSON list of ``[client,
-  digest]`` of all who were in;
 - log: time, event, who, digest (the file's SHA-256), note.
 """
 
