@@ -26,7 +26,7 @@ from safle.model import model_file
 from safle.private import keys, messages, spaces, vector
 from safle.private import round as rounds
 from safle.server import database, store
-from safle.solver import HEADS, blocks, heads, quadratic, ridge, temperature
+from safle.solver import HEADS, choice, heads, quadratic, ridge, temperature
 from safle.wire import container
 from safle_flower.settings import Run
 from safle_lab import baselines
@@ -79,7 +79,7 @@ EQUATIONS = {
     "Equations of the quadratic head": quadratic,
     "Temperature": temperature,
     "Ridge": ridge,
-    "Two ridges": blocks,
+    "One ridge or two": choice,
 }
 """Modules of the solver whose docstrings have the equations."""
 FORMATS = {

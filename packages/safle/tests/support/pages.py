@@ -24,7 +24,7 @@ PROGRAMS = ("safle", "python", "python3", "pip", "make", "cmp", "cat", "echo", "
 NOT_RUN = {
     r"pip |python3 -m venv|make ": "installs or builds: .ci/run does it, in empty environments",
     r"safle experiment all ": "takes hours; test_experiments.py runs it on digits",
-    r"safle experiment .* hf:": "downloads; safle-lab's test_images.py has images of its own",
+    r"safle features hf:": "downloads; safle-images' test_opening.py has data sets of its own",
     r"safle sum s3:": "needs a bucket; test_summing.py has other addresses and clusters",
 }
 """All commands of the docs that no test runs as they stand, and why."""
