@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-enum { LEVEL_OF = 0, EQUALS = 1, EXCEEDS = 2, MOST_DENSE = 32767, LANES = 16, ROWS_A_PIECE = 64 };
+enum { LEVEL_OF = 0, EQUALS = 1, EXCEEDS = 2, MOST_DENSE = 32767, LANES = 16, ROWS_A_PIECE = 64, USUAL_TERMS = 8 };
 
 #define DIGITS(T, t)                                                                              \
     static void NAMED3(digits_of, t, LEVEL)(const T *restrict row, i64 dim,                       \
@@ -197,6 +197,8 @@ KERNEL(encode_units)(int16_t *restrict dense, i64 samples, i64 width, i64 dim, i
                 const uint32_t *own = rows + (unit + k) * terms;
                 if (wide)
                     unit_wide(codes + k, table, own, terms, shift, largest);
+                else if (terms == USUAL_TERMS) /* A loop of known length, unrolled. */
+                    unit_narrow(codes + k, table, own, USUAL_TERMS, shift, largest);
                 else
                     unit_narrow(codes + k, table, own, terms, shift, largest);
             }

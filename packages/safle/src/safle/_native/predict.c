@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-enum { ROWS_PER_WORD = 64, CHUNK = 256, PART_BITS = 12, ROWS = 4, SAMPLES = 2, LANES = 16 };
+enum { ROWS_PER_WORD = 64, CHUNK = 256, PART_BITS = 12, ROWS = 4, SAMPLES = 2 };
 
 typedef int32_t four __attribute__((vector_size(16)));
 typedef int32_t eight __attribute__((vector_size(32)));
@@ -58,29 +58,58 @@ LOOK_UP(uint16_t, u2)
 
 /* sums[s, r] += products of two samples' codes and ROWS rows of halves of weights over `size`
  * vectors of columns, so few that no sum of 32 bits overflows. */
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__)
+enum { LANES = 32 };
+typedef __m512i vector;
+#define LOAD(from) _mm512_loadu_si512(from)
+#define ADD_PRODUCTS(total, a, b) _mm512_dpwssd_epi32(total, a, b)
+static inline i64 sum_lanes(vector sums) {
+    __m512i low = _mm512_cvtepi32_epi64(_mm512_castsi512_si256(sums));
+    __m512i high = _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(sums, 1));
+    return _mm512_reduce_add_epi64(_mm512_add_epi64(low, high));
+}
+#elif defined(__AVX2__)
+enum { LANES = 16 };
+typedef __m256i vector;
+#define LOAD(from) _mm256_loadu_si256((const __m256i *)(from))
+#define ADD_PRODUCTS(total, a, b) _mm256_add_epi32(total, _mm256_madd_epi16(a, b))
+static inline i64 sum_lanes(vector sums) {
+    __m256i low = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(sums));
+    __m256i high = _mm256_cvtepi32_epi64(_mm256_extracti128_si256(sums, 1));
+    i64 found[4];
+    _mm256_storeu_si256((__m256i *)found, _mm256_add_epi64(low, high));
+    return (found[0] + found[1]) + (found[2] + found[3]);
+}
+#else
+enum { LANES = 16 };
+#endif
+
+/* Held in a register: else the compiler reads the factors twice. */
+#define MULTIPLY_ROW(r)                                                                           \
+    do {                                                                                          \
+        vector factors = LOAD(weights + (r) * stride + at);                                       \
+        __asm__("" : "+v"(factors));                                                              \
+        a##r = ADD_PRODUCTS(a##r, a, factors);                                                    \
+        b##r = ADD_PRODUCTS(b##r, b, factors);                                                    \
+    } while (0)
+
 static inline void multiply(const int16_t *one, const int16_t *other, const int16_t *weights,
                             i64 stride, i64 size, i64 *first_sums, i64 *second_sums) {
-#if defined(__AVX2__)
-    __m256i totals[ROWS][SAMPLES];
-    for (int r = 0; r < ROWS; r++)
-        for (int s = 0; s < SAMPLES; s++) totals[r][s] = _mm256_setzero_si256();
-    for (i64 v = 0; v < size; v++) {
-        __m256i a = _mm256_loadu_si256((const __m256i *)(one + v * LANES));
-        __m256i b = _mm256_loadu_si256((const __m256i *)(other + v * LANES));
-        for (int r = 0; r < ROWS; r++) {
-            __m256i factors = _mm256_loadu_si256((const __m256i *)(weights + r * stride + v * LANES));
-            totals[r][0] = _mm256_add_epi32(totals[r][0], _mm256_madd_epi16(a, factors));
-            totals[r][1] = _mm256_add_epi32(totals[r][1], _mm256_madd_epi16(b, factors));
-        }
+#if defined(ADD_PRODUCTS)
+    /* Variables, not an array: that would be stored in every step. */
+    vector a0 = {0}, a1 = {0}, a2 = {0}, a3 = {0}, b0 = {0}, b1 = {0}, b2 = {0}, b3 = {0};
+    for (i64 at = 0; at < size * LANES; at += LANES) {
+        vector a = LOAD(one + at), b = LOAD(other + at);
+        MULTIPLY_ROW(0);
+        MULTIPLY_ROW(1);
+        MULTIPLY_ROW(2);
+        MULTIPLY_ROW(3);
     }
-    for (int r = 0; r < ROWS; r++)
-        for (int s = 0; s < SAMPLES; s++) {
-            int32_t found[8];
-            i64 total = 0;
-            _mm256_storeu_si256((__m256i *)found, totals[r][s]);
-            for (int k = 0; k < 8; k++) total += found[k];
-            (s ? second_sums : first_sums)[r] += total;
-        }
+    vector totals[2 * ROWS] = {a0, a1, a2, a3, b0, b1, b2, b3};
+    for (int r = 0; r < ROWS; r++) {
+        first_sums[r] += sum_lanes(totals[r]);
+        second_sums[r] += sum_lanes(totals[ROWS + r]);
+    }
 #else
     for (int r = 0; r < ROWS; r++) {
         const int16_t *factors = weights + r * stride;
@@ -99,13 +128,15 @@ static inline void multiply(const int16_t *one, const int16_t *other, const int1
 
 /* scores[s, c] += step * sum_k dense[s, left + k] * weight[k, c], samples first to last in pieces of
  * PIECE. weights is (rows, columns): low and high halves of each class in turn, rows a multiple of
- * ROWS; sums has (PIECE + 1) * rows entries. Weights stay in L1 for all samples of a piece. */
-enum { PIECE = 32 };
+ * ROWS; sums has (PIECE + 1) * rows entries. In `depth` vectors no sum of 32 bits overflows; in PASS
+ * columns the weights and the codes of a piece stay in L1. */
+enum { PIECE = 32, PASS = 512 };
 
 KERNEL(add_scores)(const int16_t *restrict dense, i64 samples, i64 width, i64 left,
                    const int16_t *restrict weights, i64 rows, i64 columns, i64 depth, double step,
                    double *restrict scores, i64 classes, i64 *restrict sums, i64 first, i64 last) {
     i64 vectors = columns / LANES;
+    depth = least(depth, PASS / LANES);
     for (i64 piece = first; piece < last; piece++) {
         i64 begin = piece * PIECE, end = least(samples, begin + PIECE);
         /* The row after the last sample's is for its double, where there is an odd one out. */

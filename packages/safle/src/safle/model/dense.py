@@ -20,8 +20,6 @@ _LANES = 16
 PART_BITS = 12
 _ROWS = 4
 """Halves of weights that are multiplied in one pass over the columns."""
-_MOST_DEPTH = 128
-"""Vectors of a pass: the weights stay in L1 for all samples of a piece."""
 _INT32_MOST = (1 << 31) - 1
 _add_scores = Kernel(
     "add_scores",
@@ -115,7 +113,7 @@ def add_scores(
     rows, columns = weights.shape
     if left < 0 or left + columns > dense.shape[1] or rows % _ROWS or 2 * scores.shape[1] > rows:
         raise ValueError("the weights are not of these columns and classes")
-    depth = min(_MOST_DEPTH, _INT32_MOST // (2 * most << PART_BITS))
+    depth = _INT32_MOST // (2 * most << PART_BITS)
     # About a third of a nanosecond for each multiplication of sixteen columns.
     work = len(dense) * weights.size / _LANES / 3
     _add_scores(dense, left, weights, depth, float(step), scores, nanoseconds=work)
