@@ -116,10 +116,11 @@ def test_a_second_encoder_waits_for_a_person(answer, table):
 
 
 def test_only_the_named_encoder_is_counted_with(answer, table, tmp_path):
-    fixed_data("embedding").encoder.save(tmp_path / "mine.safetensors")
-    with pytest.raises(Refused, match="EncoderMismatch"):
-        answer(COUNT, table, "--only-encoder", tmp_path / "mine.safetensors")
-    assert answer(COUNT, table, "--only-encoder", _saved(tmp_path))
+    (tmp_path / "policy.toml").write_text(f'encoders = ["{"0" * 64}"]')
+    with pytest.raises(Refused, match="its policy refuses: encoders"):
+        answer(COUNT, table, "--policy", tmp_path / "policy.toml")
+    (tmp_path / "policy.toml").write_text(f'encoders = ["{DATA.encoder.fingerprint}"]')
+    assert answer(COUNT, table, "--policy", tmp_path / "policy.toml")
 
 
 def test_a_key_without_a_policy_answers_private_rounds_only(answer, table, tmp_path):

@@ -14,28 +14,14 @@ from click.globals import get_current_context
 from safle.cli import options as opt
 from safle.cli.count import EMPTY
 from safle.cli.session import Session, command
-from safle.encoders import Encoder, load_encoder
-from safle.errors import EncoderMismatch, FederationError, SafleError
-from safle.model import Model
-from safle.site.airlock import (
-    ENCODER,
-    EVALUATE,
-    MASK,
-    MODEL,
-    OPEN,
-    PLAIN,
-    Airlock,
-    Question,
-    Refused,
-    describe_error,
-)
+from safle.errors import FederationError, SafleError
+from safle.site import airlock as room
 from safle.site.policy import Policy
 
-ONLY = "Count with this encoder, and evaluate models of it; refuse all others."
 MOST = "Plain questions of one kind that are answered; whoever asks often can work out samples."
 HISTORY = "What you, as a keyholder, have opened before; naming it is your consent to open more."
 SECONDS_BETWEEN_LOOKS = 1.0
-BEFORE_THE_QUESTION = ("--operator", "--key", "--history")
+UNDER_MASKS = ("--operator", "--key", "--history")
 """Options for questions under masks alone."""
 
 
@@ -48,7 +34,6 @@ BEFORE_THE_QUESTION = ("--operator", "--key", "--history")
 @click.argument("data", required=False, type=opt.PLACE, help=opt.FEATURES)
 @opt.option("--test", "Evaluate models on this table.", "DATA")
 @opt.flag("--watch", "Go on with what comes later, until you stop it.")
-@opt.file_option("--only-encoder", ONLY)
 @opt.option("--most", MOST, "N", type=opt.COUNT, default=1)
 @opt.table_options(labels=True)
 @opt.classes_option
@@ -69,7 +54,7 @@ def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **optio
     for place in (inbox, outbox):
         if not place.is_dir():
             raise FileNotFoundError(2, "no such directory", str(place))
-    between = Airlock(inbox, outbox)
+    between = room.Airlock(inbox, outbox)
     answered = refused = 0
     while True:
         for question in between.open_questions():
@@ -82,7 +67,7 @@ def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **optio
 
 
 def _answer(
-    session: Session, between: Airlock, question: Question, options: dict[str, Any]
+    session: Session, between: room.Airlock, question: room.Question, options: dict[str, Any]
 ) -> bool:
     """Answer one question, or say in the outbox that it is refused; whether it was answered."""
     session.note(f"{question.name}: asked")
@@ -93,89 +78,77 @@ def _answer(
         if session.debug:
             raise
         session.warn(f"{question.name}: refused: {error}")
-        between.refuse(question, _reason(question, error, describe_error(error)))
+        # Why a keyholder refuses says nothing of anybody's data; of other errors less is told.
+        known = question.kind == room.OPEN and isinstance(error, FederationError)
+        between.refuse(question, str(error) if known else room.describe_error(error))
         return False
     session.note(f"{question.name}: answered by {between.place(question)}")
     return True
 
 
-def _reason(question: Question, error: Exception, described: str) -> str:
-    """Why a keyholder refuses says nothing of anybody's data; of other errors less is told."""
-    return str(error) if question.kind == OPEN and isinstance(error, FederationError) else described
+def _data(question: room.Question, options: dict[str, Any]) -> Path | str | None:
+    found: Path | str | None = options["test" if question.kind == room.EVALUATE else "data"]
+    return found
 
 
-def _check(between: Airlock, question: Question, options: dict[str, Any]) -> None:
+def _check(between: room.Airlock, question: room.Question, options: dict[str, Any]) -> None:
     """Refuse what this site does not answer, whatever its policy says."""
-    plain = question.kind in PLAIN
+    plain = question.kind in room.PLAIN
     if plain and options["key"] and Policy.find(options["policy_path"]) is None:
-        raise Refused(
+        raise room.Refused(
             "this site has a key for private rounds and no policy: it answers private rounds only"
         )
     if plain and len(between.answered(question.kind)) >= options["most"]:
-        raise Refused(
+        raise room.Refused(
             f"this site has answered {options['most']} questions of this kind, and answers no more "
             "until somebody there allows it (--most, or remove an answer from the outbox)"
         )
     if not plain and not (options["operator"] and options["key"]):
-        raise Refused("this site has no keys for private rounds")
-    if question.kind == OPEN and not options["history"]:
-        raise Refused("this site opens no sums: it has named no history")
-    data = options["test"] if question.kind == EVALUATE else options["data"]
-    if question.kind != OPEN and data is None:
-        raise Refused("this site has no data for this question")
-    if options["only_encoder"] and question.kind in (EVALUATE, MASK, "count"):
-        _check_encoder(question, options["only_encoder"])
+        raise room.Refused("this site has no keys for private rounds")
+    if question.kind == room.OPEN and not options["history"]:
+        raise room.Refused("this site opens no sums: it has named no history")
+    if question.kind != room.OPEN and _data(question, options) is None:
+        raise room.Refused("this site has no data for this question")
 
 
-def _check_encoder(question: Question, path: Path) -> None:
-    if question.kind == EVALUATE:
-        found = Model.from_bytes(question.files[MODEL]).encoder
-    else:
-        found = Encoder.from_bytes(question.files[ENCODER])
-    if found != load_encoder(path):
-        raise EncoderMismatch(
-            f"asked for encoder {found.fingerprint[:12]}…, this site counts with {path} only"
-        )
-
-
-def _run(session: Session, between: Airlock, question: Question, options: dict[str, Any]) -> None:
+def _run(
+    session: Session, between: room.Airlock, question: room.Question, options: dict[str, Any]
+) -> None:
     """Give the site's own command, on copies of the question's files that nobody can change."""
-    data = options["test"] if question.kind == EVALUATE else options["data"]
     root = get_current_context().find_root().command
     with tempfile.TemporaryDirectory(prefix="safle-airlock-") as folder:
         files = {name: str(Path(folder, name)) for name in question.files}
         for name, content in question.files.items():
             Path(files[name]).write_bytes(content)
-        output = str(between.place(question))
-        words = question.command(files, str(data), output, yes=True)
-        words += _passed_on(root, words, masked="--round" in words)
+        data, output = str(_data(question, options)), str(between.place(question))
+        words = question.command(files, data, output, yes=True)
+        words += _passed_on(root, words)
         quiet = Session(quiet=session.quiet, debug=session.debug)
         root.main(words, prog_name="safle", standalone_mode=False, obj=quiet)
 
 
-def _passed_on(root: click.Command, words: list[str], *, masked: bool) -> list[str]:
+def _passed_on(root: click.Command, words: list[str]) -> list[str]:
     """The options given to this command that the other one takes too."""
     context = get_current_context()
-    command = root
+    other = root
     for word in words:
-        if not isinstance(command, click.Group):
+        if not isinstance(other, click.Group):
             break
-        found = command.get_command(context, word)
+        found = other.get_command(context, word)
         assert found is not None, "a question names commands of our own"
-        command = found
-    known = {name for parameter in command.params for name in parameter.opts}
+        other = found
+    known = {name for parameter in other.params for name in parameter.opts}
+    if "--round" not in words:
+        known -= {*UNDER_MASKS}
     passed: list[str] = []
     for parameter in context.command.params:
         name, value = parameter.opts[0], context.params.get(parameter.name or "")
-        if context.get_parameter_source(parameter.name or "") is not ParameterSource.COMMANDLINE:
-            continue
-        if name not in known or (name in BEFORE_THE_QUESTION and not masked):
+        given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if not given or name not in known:
             continue
         if isinstance(parameter, click.Option) and parameter.is_flag:
             passed.append(name)
-        elif isinstance(value, tuple):
-            for one in value if parameter.multiple else [value]:
-                passed += [name, *map(str, one if isinstance(one, tuple) else (one,))]
         else:
-            passed += [name, str(value)]
+            values = value if isinstance(value, tuple) else [value]
+            passed += [word for one in values for word in (name, str(one))]
     return passed

@@ -16,7 +16,7 @@ from safle.cli.session import Session, command
 from safle.encoders import load_encoder
 from safle.errors import InvalidInput
 from safle.site.counting import Counts, count_table
-from safle.site.policy import Policy, warning_of
+from safle.site.policy import Policy
 from safle.site.release import Release, kind_for
 from safle.site.sheet import write_release
 from safle.tables import open_matching, open_table
@@ -54,8 +54,6 @@ def release(
     kind = kind_for(counts.total)
     data = kind.encode(counts.total)
     write_release(output, data, found, rules)
-    if warning := warning_of(found, rules):
-        session.warn(warning)
     return kind.name, data
 
 

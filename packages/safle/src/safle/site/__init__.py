@@ -1,4 +1,4 @@
-"""At a client's house: count and judge, rehearse, policy, release sheet, log."""
+"""At a client's house: count and judge, rehearse, policy, release sheet, log, airlock."""
 
 from typing import TYPE_CHECKING
 
@@ -6,30 +6,10 @@ from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
     from safle.site import airlock
-    from safle.site.counting import Counts, count_table, evaluate_table
-    from safle.site.log import LOG, log_refusal, read_log, write_log
-    from safle.site.policy import Policy, let_out, warning_of
-    from safle.site.release import FEW, Release, disclosures, kind_for
-    from safle.site.sheet import Sheet, write_release
+    from safle.site.counting import count_table, evaluate_table
+    from safle.site.log import LOG, write_log
+    from safle.site.policy import Policy
 
-__all__ = [
-    "FEW",
-    "LOG",
-    "Counts",
-    "Policy",
-    "Release",
-    "Sheet",
-    "airlock",
-    "count_table",
-    "disclosures",
-    "evaluate_table",
-    "kind_for",
-    "let_out",
-    "log_refusal",
-    "read_log",
-    "warning_of",
-    "write_log",
-    "write_release",
-]
+__all__ = ["LOG", "Policy", "airlock", "count_table", "evaluate_table", "write_log"]
 
 __getattr__ = front_door(__name__)

@@ -70,12 +70,6 @@ class Question:
     files : bytes by name: the encoder, the round, the model, the request
     expects : fields of the header that an answer to this very question has: the fingerprint of
         its encoder, the digest of its round, model or request
-
-    Examples
-    --------
-    >>> question = Question("count", {"encoder.safetensors": b"..."}, {"fingerprint": "9f2c"})
-    >>> question.name
-    'count-63db047ad0510da4467063784ba09773'
     """
 
     kind: str
@@ -104,15 +98,7 @@ class Question:
         return f"{self.kind}-{digest.hexdigest()[:32]}"
 
     def check(self, data: bytes) -> None:
-        """Refuse an answer that was not made for this question.
-
-        Raises
-        ------
-        WireError
-            It is no whole file of the expected kind.
-        FederationError
-            It was made for another encoder, round, model or request.
-        """
+        """Refuse an answer that is no whole file, or was made for another question."""
         header = container.from_bytes(data, kind=ANSWERS[self.kind][1]).header
         said = header.get("head", header)
         for name, value in self.expects.items():
@@ -127,18 +113,7 @@ class Question:
     ) -> list[str]:
         """The words of the command that answers it, but for the site's own options.
 
-        Parameters
-        ----------
-        files : where the question's files are
-        data : the table or images to count, or to evaluate the model on
-        output : where the answer goes
-        yes : a keyholder has consented already
-
-        Examples
-        --------
-        >>> question = Question("count", {"encoder.safetensors": b"..."}, {})
-        >>> question.command({"encoder.safetensors": "e"}, "visits.csv", "a.stats")
-        ['count', 'visits.csv', '--encoder', 'e', '-o', 'a.stats']
+        ``files`` says where the question's files are; with ``yes``, a keyholder has consented.
         """
         if self.kind == EVALUATE:
             return ["evaluate", files[MODEL], data, "--counts", output]
@@ -151,18 +126,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Airlock:
-    """The two folders: the asker writes ``inbox`` and reads ``outbox``, the site the other way.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> question = Question("count", {"encoder.safetensors": b"..."}, {})
-    >>> with TemporaryDirectory() as inbox, TemporaryDirectory() as outbox:
-    ...     airlock = Airlock(Path(inbox), Path(outbox))
-    ...     airlock.ask(question)
-    ...     airlock.find_answer(question) is None, [*airlock.open_questions()] == [question]
-    (True, True)
-    """
+    """The two folders: the asker writes ``inbox`` and reads ``outbox``, the site the other way."""
 
     inbox: Path
     outbox: Path
@@ -271,11 +235,7 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def describe_error(error: Exception) -> str:
-    """What an asker learns of an error at a site: no value, no name of a column, no path.
-
-    >>> describe_error(ZeroDivisionError("Erika Mustermann"))
-    'ZeroDivisionError; its own log says more'
-    """
+    """What an asker learns of an error at a site: no value, no name of a column, no path."""
     if isinstance(error, Refused):
         return str(error)
     if isinstance(error, PolicyRefused):

@@ -9,10 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from safle.basics import sealed
-from safle.basics.sealed import Event, SealedFile, now
+from safle.basics.sealed import Event, SealedFile
 from safle.errors import SafleError, StoreError
-
-__all__ = ["LOG", "VARIABLE", "Event", "log_refusal", "now", "read_log", "site_log", "write_log"]
 
 LOG = "log.sqlite"
 VARIABLE = "SAFLE_LOG"
@@ -21,16 +19,7 @@ _UNUSABLE = f"the log cannot be used: {{error}}; name another with ${VARIABLE}"
 
 
 def read_log(path: str | os.PathLike[str]) -> list[Event]:
-    """Every row of a log, a store's database included; `StoreError` if the chain is broken.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     write_log("sent", who="me", note="a.stats", place=Path(folder, "log.sqlite"))
-    ...     [row.note for row in read_log(Path(folder, "log.sqlite"))]
-    ['a.stats']
-    """
+    """Every row of a log, a store's database included; `StoreError` if the chain is broken."""
     return sealed.read_log(path, _UNUSABLE)
 
 
@@ -46,6 +35,8 @@ def write_log(
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     write_log("sent", who="me", note="a.stats", place=Path(folder, "log.sqlite"))
+    ...     [row.note for row in read_log(Path(folder, "log.sqlite"))]
+    ['a.stats']
     """
     place = place or site_log()
     try:
@@ -60,14 +51,7 @@ def write_log(
 def log_refusal(
     *, who: str = "", digest: str = "", note: str = "", place: Path | None = None
 ) -> Iterator[None]:
-    """Whatever error of safle's ends this, it is in the log with its reason before it goes on.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder, log_refusal(place=Path(folder, "log.sqlite")):
-    ...     pass
-    """
+    """A `SafleError` that ends this block is in the log, with its reason, before it goes on."""
     try:
         yield
     except SafleError as error:

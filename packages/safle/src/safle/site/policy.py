@@ -6,7 +6,7 @@
     most_columns_per_sample = 0.1    # of plain contributions
     least_clients = 3                # of masked rounds
     most_epsilon = 3.0               # of what is published
-    encoders = ["9f2c..."]           # fingerprints
+    encoders = ["9f2c..."]           # fingerprints, as "safle inspect" shows them
     keyholders = ["51d0..."]         # fingerprints, as "safle private keys" shows them
 
 A rule that is not written does not apply. A refusal names the rule that it is by.
@@ -14,7 +14,6 @@ A rule that is not written does not apply. A refusal names the rule that it is b
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections.abc import Iterator
@@ -26,12 +25,10 @@ import msgspec
 from safle.basics.places import read_toml
 from safle.basics.settings import as_settings
 from safle.errors import PolicyRefused, SettingsError
-from safle.site.log import log_refusal, write_log
 from safle.site.release import Release
 
 VARIABLE = "SAFLE_POLICY"
 """The environment variable that names a site's policy where no option does."""
-MODES = ("plain", "masked")
 MOST_BYTES = 1 << 20
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Number = Annotated[float, msgspec.Meta(ge=0)]
@@ -39,7 +36,7 @@ Number = Annotated[float, msgspec.Meta(ge=0)]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one rule says of a release: its limit, what was found, and whether it is kept."""
+    """What one rule says of a release."""
 
     rule: str
     limit: str
@@ -80,8 +77,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         # Another word would let plain contributions out.
-        if self.mode not in MODES:
-            raise SettingsError(f"mode is {self.mode!r}; expected {' or '.join(MODES)}")
+        if self.mode not in ("plain", "masked"):
+            raise SettingsError(f"mode is {self.mode!r}; expected plain or masked")
         for name in ("most_columns_per_sample", "most_epsilon"):
             if math.isnan(getattr(self, name)):
                 raise SettingsError(f"{name} is not a number; expected a number from 0")
@@ -98,10 +95,6 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         place = path or os.environ.get(VARIABLE)
         return Policy.read(place) if place else None
 
-    def judge(self, release: Release) -> list[Verdict]:
-        """What every rule that applies says."""
-        return [*self._verdicts(release)]
-
     def check(self, release: Release) -> None:
         """Raise `PolicyRefused` by the first rule that is broken."""
         for verdict in self.judge(release):
@@ -112,7 +105,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     rule=verdict.rule,
                 )
 
-    def _verdicts(self, r: Release) -> Iterator[Verdict]:
+    def judge(self, r: Release) -> Iterator[Verdict]:
+        """What every rule that applies says of a release."""
         if self.mode == "masked":
             yield Verdict("mode", "masked sums only", r.mode, r.masked)
         if self.encoders and r.encoder:
@@ -143,48 +137,3 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         limit: float = getattr(self, rule)
         shown = f"{found:,.3g}" if math.isfinite(found) else "no epsilon: the sums are exact"
         return Verdict(rule, f"at most {limit:g}", shown, found <= limit)
-
-
-def let_out(
-    release: Release, data: bytes, policy: Policy | None, *, who: str = "", note: str = ""
-) -> None:
-    """Ask the policy, and log what it says, before anybody else has ``data``.
-
-    Parameters
-    ----------
-    data : the bytes that would leave
-    who, note : for the log: the user if empty, and what it is
-
-    Raises
-    ------
-    PolicyRefused
-        They may not leave.
-
-    Examples
-    --------
-    >>> import os
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     os.environ["SAFLE_LOG"] = f"{folder}/log.sqlite"
-    ...     let_out(Release("statistics", 12, 65), b"...", Policy(least_samples=10))
-    >>> del os.environ["SAFLE_LOG"]
-    """
-    digest = hashlib.sha256(data).hexdigest()
-    if policy is not None:
-        with log_refusal(who=who, digest=digest, note=note):
-            policy.check(release)
-    write_log("sent", who=who, digest=digest, note=note)
-
-
-def warning_of(release: Release, policy: Policy | None) -> str:
-    """What must be said of a release that no policy was asked about; empty if nothing must.
-
-    >>> warning_of(Release("statistics", 12, 65, gives_away="all 12 samples"), None)[:55]
-    'this plain contribution gives samples away: all 12 samp'
-    """
-    if policy is not None or not release.gives_away:
-        return ""
-    return (
-        f"this plain contribution gives samples away: {release.gives_away}; 'safle rehearse' says "
-        "what helps, and a policy can refuse it (docs/release.md)"
-    )

@@ -67,9 +67,7 @@ class Release:
     ----------
     what : "statistics", "histogram" or "evaluation counts"
     columns : of the gram, or of the features; the classes that samples were scored for
-    class_counts : samples of every class; empty in a histogram
-    encoder : fingerprint of what statistics were counted with, or of the evaluated model's; empty
-        in a histogram
+    encoder : fingerprint of what was counted with, or of the evaluated model's; none in a histogram
     gives_away : the samples that can be worked out, in a sentence; empty if we know of none
     masked : whether only a sum with others can be read, and then
     keyholders : who must all help to open it: fingerprints of keys, by name
@@ -90,7 +88,6 @@ class Release:
 
     @property
     def mode(self) -> str:
-        """In a word."""
         return "masked" if self.masked else "plain"
 
     def under_masks(self, private_round: PrivateRound) -> Release:
@@ -107,15 +104,7 @@ class Release:
 
     @staticmethod
     def of(counted: Statistics | Histogram | Evaluation, encoder: str = "") -> Release:
-        """A plain release of what was counted; evaluation counts do not know their ``encoder``.
-
-        Examples
-        --------
-        >>> from safle import DeclaredRange, LinearEncoder, count
-        >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
-        >>> Release.of(count(encoder, [[0.1, 0.9]], ["ill"])).gives_away[:53]
-        'at least 1 of 1 samples can be worked out exactly: th'
-        """
+        """A plain release of what was counted; evaluation counts do not know their ``encoder``."""
         kind, samples, value = kind_for(counted).name, counted.sample_count, cast(Any, counted)
         if kind == "histogram":
             return Release(kind, samples, value.feature_dim)
@@ -129,15 +118,7 @@ class Release:
 
 
 def disclosures(statistics: Statistics) -> list[str]:
-    """What can be worked out, the surest first: sentences, each with a remedy.
-
-    Examples
-    --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
-    >>> disclosures(count(encoder, [[0.1, 0.9]], ["ill"]))[0][:25]
-    'classes with one sample: '
-    """
+    """What can be worked out, the surest first: sentences, each with a remedy."""
     samples, counts = statistics.sample_count, statistics.class_counts
     single, few = int((counts == 1).sum()), int(((counts > 1) & (counts < FEW)).sum())
     told, apart = count_told_apart(statistics), count_by_class(statistics)
@@ -152,12 +133,12 @@ def disclosures(statistics: Statistics) -> list[str]:
         f"samples of classes with no more of them than columns that are counted by class: "
         f"{apart:,} of {samples:,}. Each of these classes can be worked out by itself. Count more "
         "samples, or do not count by class (by_class)": apart,
-        _say_all(statistics, others=bool(single or told or apart)): samples,
+        _describe_lattice(statistics, others=bool(single or told or apart)): samples,
     }
     return [text for text, applies in found.items() if applies]
 
 
-def _say_all(statistics: Statistics, *, others: bool) -> str:
+def _describe_lattice(statistics: Statistics, *, others: bool) -> str:
     """What the products of all columns tell of all samples."""
     samples, spare = statistics.sample_count, _spare_columns(statistics)
     size = f"{samples:,} samples, {samples + spare:,} independent columns"
@@ -167,24 +148,16 @@ def _say_all(statistics: Statistics, *, others: bool) -> str:
             f"{'the others' if others else 'any of them'}, which does not prove that there is "
             "none. Send it only to a server that you trust"
         )
-    remedy = (
-        "Count more samples, take fewer columns, add the file to those of others you trust before "
-        "it leaves, or send it under masks (a private sum)"
-    )
+    known, more = "all of them can be worked out exactly", ""
     if spare < SPARE:
-        return (
-            f"{size}: with so few more columns than samples, all of them, some or none can be "
-            f"worked out, by chance, because codes are whole numbers (a lattice). {remedy}"
-        )
-    if samples <= REDUCED:
-        return (
-            f"{size}: all of them can be worked out exactly, because codes are whole numbers (a "
-            f"lattice). {remedy}"
-        )
+        known = "by chance all of them, some or none can be worked out"
+    elif samples > REDUCED:
+        known = "the sums determine all of them"
+        more = f" Up to {REDUCED} were worked out, in minutes; nobody knows how long more take."
     return (
-        f"{size}: the sums determine all of them, because codes are whole numbers (a lattice). "
-        f"Up to {REDUCED} were worked out, in minutes; how long more of them take is not known. "
-        f"{remedy}"
+        f"{size}: {known}, because codes are whole numbers (a lattice).{more} Count more samples, "
+        "take fewer columns, add the file to those of others you trust before it leaves, or send "
+        "it under masks (a private sum)"
     )
 
 

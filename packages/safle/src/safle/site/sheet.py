@@ -6,6 +6,7 @@ import hashlib
 import math
 import platform
 import secrets
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -16,10 +17,12 @@ import numpy as np
 from safle.basics.atomic import write_together
 from safle.basics.memory import readable
 from safle.basics.places import SHEET, SHEET_PAGE
+from safle.basics.sealed import now
 from safle.basics.templates import render_page
 from safle.basics.texts import printable
-from safle.site.log import now
-from safle.site.policy import Policy, let_out
+from safle.errors import SafleWarning
+from safle.site.log import log_refusal, write_log
+from safle.site.policy import Policy
 from safle.site.release import Release
 
 CLASSES_SHOWN = 20
@@ -31,21 +34,8 @@ Rows = Mapping[str, str]
 class Sheet:
     """What a data protection officer needs to know of a file before it leaves.
 
-    Attributes
-    ----------
-    release : what leaves
-    policy : the site's own; None if it has none
-    file : name of the contribution
-    data : its bytes
-    made : when, in UTC
-    number : drawn at random; without it, whoever gets a signature under it could try out which
-        numbers of samples it was made of
-
-    Examples
-    --------
-    >>> sheet = Sheet(Release("statistics", 12, 65, {"ill": 12}), None, "a.stats", b"...", "today")
-    >>> print(sheet.to_text().splitlines()[0])
-    Release sheet: a.stats
+    ``made`` is when, in UTC. ``number`` is drawn at random: without it, whoever gets a signature
+    under the sheet could try out which numbers of samples it was made of.
     """
 
     release: Release
@@ -56,7 +46,6 @@ class Sheet:
     number: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def sections(self) -> dict[str, Rows]:
-        """Titles, and names and values under each."""
         hidden = ", which the file does not show" * self.release.masked
         return {
             "What leaves": self._what(),
@@ -149,18 +138,20 @@ def write_release(
 ) -> None:
     """Write a contribution and its sheets, if the policy lets it out; `PolicyRefused` if not.
 
-    Examples
-    --------
-    >>> import os
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     os.environ["SAFLE_LOG"] = f"{folder}/log.sqlite"
-    ...     write_release(Path(folder, "a.stats"), b"...", Release("statistics", 12, 65))
-    ...     Path(folder, "a.stats.release.txt").read_text().splitlines()[0]
-    'Release sheet: a.stats'
-    >>> del os.environ["SAFLE_LOG"]
+    What the policy says is in the log before anybody else has ``data``.
     """
-    let_out(release, data, policy, note=output.name)
+    digest = hashlib.sha256(data).hexdigest()
+    if policy is not None:
+        with log_refusal(digest=digest, note=output.name):
+            policy.check(release)
+    elif release.gives_away:
+        warnings.warn(
+            f"this plain contribution gives samples away: {release.gives_away}; 'safle rehearse' "
+            "says what helps, and a policy can refuse it (docs/release.md)",
+            SafleWarning,
+            stacklevel=2,
+        )
+    write_log("sent", digest=digest, note=output.name)
     sheet = Sheet(release, policy, output.name, data, now())
     sheets = {
         output.with_name(output.name + SHEET): sheet.to_text().encode(),
