@@ -64,8 +64,8 @@ def test_figures_are_those_of_single_scores(answered: Answered) -> None:
         "accuracy": metrics.accuracy_score(labels, taken),
         "balanced_accuracy": metrics.balanced_accuracy_score(labels, taken),
         "macro_f1": metrics.f1_score(labels, taken, average="macro"),
-        "auc": metrics.roc_auc_score(hot, p),
-        "pr_auc": metrics.average_precision_score(hot, p),
+        "macro_auc": metrics.roc_auc_score(hot, p),
+        "macro_pr_auc": metrics.average_precision_score(hot, p),
         "brier": ((p - hot) ** 2).sum(axis=1).mean() / (2 if p.shape[1] == 2 else 1),
         "log_loss": metrics.log_loss(labels, p),
     }
@@ -193,4 +193,4 @@ def test_a_page_shows_all_and_asks_no_host(answered: Answered) -> None:
     assert "&lt;script&gt;" in page
     assert "http" not in page
     assert page.count("<polyline") == 2 * (1 if len(names) == 2 else len(names))
-    assert page.count(f"{figures.auc.value:.3f}<small>") >= 2
+    assert page.count(f"{figures.macro_auc.value:.3f}<small>") >= 2

@@ -83,15 +83,8 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over x.
+    """Lines over x; ``log_base`` is 0 for a linear axis, ``marks`` name vertical lines.
 
-    Attributes
-    ----------
-    log_base : of the x axis; 0 for a linear one
-    marks : names and places of vertical lines
-
-    Examples
-    --------
     >>> Chart("Few samples", "samples", "accuracy", [Series("a", [1, 2], [0.7, 0.8])]).x_label
     'samples'
     """
@@ -107,14 +100,8 @@ class Chart:
 
 @dataclass(frozen=True)
 class Mix:
-    """Who holds which classes: one stacked bar per client.
+    """Who holds which classes: one stacked bar per client; ``counts``, (clients, class_count).
 
-    Attributes
-    ----------
-    counts : samples, or another ``unit``, (clients, class_count)
-
-    Examples
-    --------
     >>> Mix("Two sites", [[3, 1], [0, 5]], ["ill", "well"]).unit
     'samples'
     """
@@ -211,7 +198,7 @@ def _to_svg(figure: Any, name: str) -> Picture:
 
 
 def require_matplotlib() -> None:
-    """Raise `MissingExtra` now, not after hours of work, if pictures cannot be drawn.
+    """Raise `MissingExtra` now, not after hours of work, if charts cannot be drawn.
 
     >>> require_matplotlib()
     """
@@ -255,13 +242,7 @@ def _stack_bars(axes: Any, mix: Any, names: Sequence[object]) -> tuple[list[Any]
 
 
 def _shown(name: object, longest: int = 18) -> str:
-    r"""Somebody's name for something as a picture shows it: short, on one line, as it is.
-
-    Matplotlib takes what is between two dollars for a formula and fails if it is none.
-
-    >>> print(_shown(r"$\frac{$"))
-    \$\frac{\$
-    """
+    """Somebody's name as a chart shows it: short, on one line, and never read as a formula."""
     text = printable(name, "�")
     if len(text) > longest:
         # From the middle: long names tend to differ at their ends.

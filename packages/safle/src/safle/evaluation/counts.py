@@ -211,15 +211,10 @@ def count_answers(
     weights: Counts | None = None,
     **whose: Any,
 ) -> Evaluation:
-    """Counts of a batch of answers.
+    """Counts of a batch of answers: of odds, (samples, class_count), inf where there is no doubt.
 
-    Parameters
-    ----------
-    odds : (samples, class_count), of each class; inf where there is no doubt
-    taken : (samples,), places of the classes that were answered
-    true : (samples,), places of the true ones, class_count where the model does not know it
-    weights : int64, (samples,), how often each answer is counted; None for once
-    whose : ``model`` and ``class_names``
+    ``taken`` and ``true`` are places of classes, (samples,), the last of them where the model does
+    not know the class; ``weights`` say how often each counts, ``whose`` is a model and its classes.
     """
     classes = odds.shape[1]
     bins = np.searchsorted(odds_borders(), odds, side="right")
@@ -240,7 +235,7 @@ def count_answers(
 
 
 Admit = Callable[[str, tuple[ClassName, ...]], None]
-"""Called with a model's digest and classes; raises a `SafleError` if they are not wanted."""
+"""Raises a `SafleError` if a model's digest and classes are not wanted."""
 
 
 class EvaluationHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

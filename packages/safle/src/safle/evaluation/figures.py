@@ -1,4 +1,4 @@
-"""evaluation counts -> figures, each with an interval of 95 %.
+"""Evaluation counts -> figures, each with an interval of 95 %.
 
 Shares (accuracy, sensitivity, specificity) have Wilson's interval, and means of shares the
 square-and-add interval of Newcombe. The others have theirs from samples drawn anew, `DRAWS`
@@ -24,16 +24,17 @@ CALIBRATION_BINS = 15
 FIGURES = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
-    "macro_f1": "macro F1",
+    "macro_f1": "F1, mean over classes",
     "sensitivity": "sensitivity",
     "specificity": "specificity",
-    "auc": "AUC",
-    "pr_auc": "PR-AUC",
+    "macro_auc": "AUC, mean over classes",
+    "macro_pr_auc": "PR-AUC, mean over classes",
     "brier": "Brier score",
     "log_loss": "log loss",
     "calibration_error": "calibration error",
 }
 """Names, and what people call them."""
+CLASS_FIGURES = ("precision", "sensitivity", "specificity", "F1", "AUC", "PR-AUC")
 Floats = NDArray[np.float64]
 
 
@@ -68,7 +69,7 @@ class Figures:
     ----------
     accuracy : share of right answers
     balanced_accuracy : mean sensitivity of the classes that have samples
-    macro_f1, auc, pr_auc : means over these classes, each against all others
+    macro_f1, macro_auc, macro_pr_auc : means over these classes, each against all others
     sensitivity, specificity : of the positive class where there are two, else means
     brier : mean squared error of probabilities, summed over classes; with two, half of it
     log_loss : mean negative logarithm of the true class's probability
@@ -88,8 +89,8 @@ class Figures:
     macro_f1: Figure
     sensitivity: Figure
     specificity: Figure
-    auc: Figure
-    pr_auc: Figure
+    macro_auc: Figure
+    macro_pr_auc: Figure
     brier: Figure
     log_loss: Figure
     calibration_error: Figure
@@ -108,8 +109,9 @@ class Figures:
             raise InvalidInput("no sample was evaluated; there is nothing to measure")
         rates = class_rates(evaluation.confusion)
         chosen = _chosen(evaluation, positive)
+        right = np.array([np.trace(evaluation.confusion)])
         shares = {
-            "accuracy": _wilson(np.trace(evaluation.confusion), evaluation.sample_count),
+            "accuracy": _mean_share(right, np.array([evaluation.sample_count])),
             "balanced_accuracy": _mean_share(*rates["sensitivity"]),
             "sensitivity": _mean_share(*(counts[chosen] for counts in rates["sensitivity"])),
             "specificity": _mean_share(*(counts[chosen] for counts in rates["specificity"])),
@@ -135,10 +137,10 @@ def class_rates(confusion: NDArray[np.int64]) -> dict[str, tuple[Floats, Floats]
 
 
 def by_class(evaluation: Evaluation) -> Floats:
-    """Precision, sensitivity, specificity, F1 and AUC of every class, (5, class_count)."""
+    """`CLASS_FIGURES` of every class, (figures, class_count)."""
     rates = class_rates(evaluation.confusion)
-    order = ("precision", "sensitivity", "specificity", "f1")
-    return np.stack([*(divide(*rates[name]) for name in order), areas(evaluation.scores)])
+    shares = [divide(*rates[name]) for name in ("precision", "sensitivity", "specificity", "f1")]
+    return np.stack([*shares, areas(evaluation.scores), precision_areas(evaluation.scores)])
 
 
 def divide(part: Any, whole: Any) -> Floats:
@@ -158,10 +160,6 @@ def _chosen(evaluation: Evaluation, positive: ClassName | None) -> slice:
         return slice(None)
     at = 1 if positive is None else names.index(positive)
     return slice(at, at + 1)
-
-
-def _wilson(part: Any, whole: Any) -> Figure:
-    return _mean_share(np.array([part]), np.array([whole]))
 
 
 def _mean_share(part: Floats, whole: Floats) -> Figure:
@@ -205,8 +203,8 @@ def _measure(
     losses = scores[:, 1].sum(axis=0) @ surprise
     return {
         "macro_f1": _mean(divide(*class_rates(confusion)["f1"])[true > 0]),
-        "auc": _mean(areas(scores)),
-        "pr_auc": _mean(precision_areas(scores)),
+        "macro_auc": _mean(areas(scores)),
+        "macro_pr_auc": _mean(precision_areas(scores)),
         "brier": float(divide(squares, n)) / (2 if classes == 2 else 1),
         "log_loss": float(divide(losses, scores[:, 1].sum())),
         "calibration_error": _calibration_error(confidence),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,24 +13,19 @@ from numpy.typing import NDArray
 from safle.basics.templates import render_page
 from safle.encoders.features import ClassName
 from safle.evaluation.counts import Evaluation
-from safle.evaluation.figures import FIGURES, Figures, by_class, reliability
+from safle.evaluation.figures import CLASS_FIGURES, FIGURES, Figures, by_class, reliability
 
 MATRIX_SHOWN = 20
 """More classes than this do not fit a terminal; their worst confusions are listed."""
 PAIRS_SHOWN = 10
 SITES_BESIDE = 4
-CLASS_TITLES = ("class", "precision", "sensitivity", "specificity", "F1", "AUC", "samples")
+CLASS_TITLES = ("class", *CLASS_FIGURES, "samples")
 UNKNOWN = "(unknown to the model)"
 CURVES_SHOWN = 10
 """More lines than this cannot be told apart; those of the classes with most samples are drawn."""
 CELLS_SHOWN = 40
-COLOURS = (
-    *("#2b6cb0", "#dd6b20", "#2f855a", "#b83280", "#6b46c1"),
-    *("#b7791f", "#2c7a7b", "#c53030", "#4a5568", "#a0aec0"),
-)
 SIDE = 200
 """Side of a chart's square, in the chart's own units."""
-Curve = Callable[..., tuple[Any, Any]]
 
 
 @dataclass(frozen=True)
@@ -78,11 +73,12 @@ class Report:
 
     @property
     def matrix(self) -> NDArray[np.int64]:
-        """The confusion matrix, square; nothing is ever taken for an unknown class."""
-        rows = self.counts.confusion[: len(self.names)]
-        return np.pad(rows, ((0, 0), (0, len(self.names) - rows.shape[1])))
+        """The confusion matrix, with a row for each of `names`."""
+        rows: NDArray[np.int64] = self.counts.confusion[: len(self.names)]
+        return rows
 
     def facts(self) -> dict[str, object]:
+        """Titles and figures of all sites together, as text."""
         right, total = int(np.trace(self.counts.confusion)), self.counts.sample_count
         shown: dict[str, object] = {
             title: str(getattr(self.figures, name)) for name, title in FIGURES.items()
@@ -100,31 +96,25 @@ class Report:
     def rows(self) -> list[list[str]]:
         """A row for each class, with the columns `CLASS_TITLES`."""
         figures = [[f"{x:.1%}" if x == x else "-" for x in row] for row in by_class(self.counts).T]
-        counted = [f"{many:,}" for many in self.counts.class_counts.tolist()]
-        return [
-            [name, *(figures[at] if at < len(figures) else ["-"] * 5), counted[at]]
-            for at, name in enumerate(self.names)
-        ]
+        figures.append(["-"] * len(CLASS_FIGURES))
+        counted = self.counts.class_counts.tolist()
+        return [[name, *figures[at], f"{counted[at]:,}"] for at, name in enumerate(self.names)]
 
     def site_tables(self) -> Iterator[list[list[str]]]:
         """Tables of figures, with their titles; a few sites, as columns, in each."""
         names = list(self.figures_of_sites)
         for first in range(0, len(names), SITES_BESIDE):
             some = names[first : first + SITES_BESIDE]
-            yield [
-                ["", *some],
-                ["samples", *(f"{self.sites[name].sample_count:,}" for name in some)],
-                *(
-                    [title, *(str(getattr(self.figures_of_sites[name], key)) for name in some)]
-                    for key, title in FIGURES.items()
-                ),
-            ]
+            counted = [f"{self.sites[name].sample_count:,}" for name in some]
+            figures = [self.figures_of_sites[name] for name in some]
+            rows = [[title, *(str(getattr(f, k)) for f in figures)] for k, title in FIGURES.items()]
+            yield [["", *some], ["samples", *counted], *rows]
 
     def confusion_lines(self) -> list[str]:
         """The matrix as text, or its largest errors if there are many classes."""
         if len(self.names) > MATRIX_SHOWN:
             return self._worst_lines()
-        cells = [["true \\ predicted", *self.names]]
+        cells = [["true \\ predicted", *map(str, self.counts.class_names)]]
         for name, row in zip(self.names, self.matrix.tolist(), strict=True):
             cells.append([name, *(str(count) if count else "." for count in row)])
         widths = [max(len(row[at]) for row in cells) for at in range(len(cells[0]))]
@@ -134,9 +124,10 @@ class Report:
         ]
 
     def _worst_lines(self) -> list[str]:
-        errors = self.matrix - np.diag(np.diagonal(self.matrix))
+        errors = self.matrix.copy()
+        np.fill_diagonal(errors, 0)
         order = np.argsort(-errors, axis=None, kind="stable")[:PAIRS_SHOWN]
-        pairs = [divmod(int(at), len(self.names)) for at in order]
+        pairs = [divmod(int(at), errors.shape[1]) for at in order]
         return [
             f"the most frequent confusions of {len(self.names)} classes:",
             *(
@@ -146,15 +137,11 @@ class Report:
             ),
         ]
 
-    def to_html(self) -> str:
-        """A page of all of it, without scripts, that asks no other host for anything."""
-        return _write_page(self)
-
     def to_json(self) -> dict[str, Any]:
         """All figures; null where one is not defined."""
         columns = [[None if x != x else x for x in row] for row in by_class(self.counts).T.tolist()]
-        named = ("precision", "recall", "specificity", "f1", "auc")
-        counted = self.counts.class_counts.tolist()
+        named = ("precision", "recall", "specificity", "f1", "auc", "pr_auc")
+        *counted, unknown = self.counts.class_counts.tolist()
         return {
             "model": self.counts.model,
             "samples": self.counts.sample_count,
@@ -164,10 +151,10 @@ class Report:
             "classes": [
                 {"name": name, **dict(zip(named, row, strict=True)), "support": support}
                 for name, row, support in zip(
-                    self.counts.class_names, columns, counted, strict=False
+                    self.counts.class_names, columns, counted, strict=True
                 )
             ],
-            "unknown": counted[-1],
+            "unknown": unknown,
             "confusion": self.counts.confusion.tolist(),
             "sites": [
                 {"name": name, "samples": self.sites[name].sample_count, **of.to_json()}
@@ -175,61 +162,56 @@ class Report:
             ],
         }
 
+    def to_html(self) -> str:
+        """A page of all of it, without scripts, that asks no other host for anything."""
+        counts = self.counts
+        sites = {name: (self.sites[name], of) for name, of in self.figures_of_sites.items()}
+        drawn = self._drawn()
+        matrix = self.matrix if len(counts.class_names) <= CELLS_SHOWN else self.matrix[:0]
+        return render_page(
+            "safle.evaluation",
+            "evaluation.html.j2",
+            counts=counts,
+            titles=FIGURES,
+            columns={"all sites" if sites else "all samples": (counts, self.figures), **sites},
+            drawn=[self.names[place] for place in drawn],
+            charts={
+                "ROC curve": ("1 - specificity", "sensitivity", _curves(counts, drawn, _roc)),
+                "Precision and recall": ("recall", "precision", _curves(counts, drawn, _recall)),
+            },
+            bars=_bars(counts),
+            class_titles=CLASS_TITLES,
+            classes=self.rows(),
+            # A cell is a count and its share of the row.
+            matrix=[
+                (name, [(count, count / max(sum(row), 1)) for count in row])
+                for name, row in zip(self.names, matrix.tolist(), strict=False)
+            ],
+            side=SIDE,
+        )
 
-@dataclass(frozen=True)
-class Line:
-    """A curve of a class: its points, as SVG writes them."""
-
-    name: str
-    colour: str
-    points: str
-
-
-def _write_page(report: Report) -> str:
-    """The page, as HTML."""
-    counts = report.counts
-    sites = {name: (report.sites[name], of) for name, of in report.figures_of_sites.items()}
-    drawn = _drawn(report)
-    return render_page(
-        "safle.evaluation",
-        "evaluation.html.j2",
-        counts=counts,
-        titles=FIGURES,
-        columns={"all sites" if sites else "all samples": (counts, report.figures), **sites},
-        charts={
-            "ROC curve": ("1 - specificity", "sensitivity", _lines(counts, drawn, _roc)),
-            "Precision and recall": ("recall", "precision", _lines(counts, drawn, _recall)),
-        },
-        bars=_bars(counts),
-        class_titles=CLASS_TITLES,
-        classes=report.rows(),
-        matrix=_matrix(report),
-        side=SIDE,
-    )
-
-
-def _drawn(report: Report) -> list[int]:
-    """Classes whose curves are drawn: of two, the positive one."""
-    names = report.counts.class_names
-    if len(names) == 2:
-        return [1 if report.positive is None else names.index(report.positive)]
-    order = np.argsort(-report.counts.class_counts[:-1], kind="stable")[:CURVES_SHOWN]
-    return sorted(order.tolist())
+    def _drawn(self) -> list[int]:
+        """Classes whose curves are drawn: of two, the positive one."""
+        names = self.counts.class_names
+        if len(names) == 2:
+            return [1 if self.positive is None else names.index(self.positive)]
+        order = np.argsort(-self.counts.class_counts[:-1], kind="stable")[:CURVES_SHOWN]
+        return sorted(order.tolist())
 
 
-def _lines(counts: Evaluation, drawn: list[int], curve: Curve) -> list[Line]:
-    """A curve of each class, over its bins; nothing where it, or all others, has no sample."""
-    lines = []
+def _curves(counts: Evaluation, drawn: list[int], curve: Any) -> list[str]:
+    """Points of a curve of each class, as SVG writes them; none where it cannot be drawn."""
+    curves = []
     bins = counts.scores.shape[2]
     own = np.repeat([False, True], bins)
-    for place, colour in zip(drawn, COLOURS, strict=False):
+    for place in drawn:
         times = counts.scores[place].ravel()
         points = ""
         if times[own].any() and times[~own].any():
             line = zip(*curve(own, np.tile(np.arange(bins), 2), sample_weight=times), strict=True)
             points = " ".join(f"{SIDE * x:.1f},{SIDE * (1 - y):.1f}" for x, y in line)
-        lines.append(Line(str(counts.class_names[place]), colour, points))
-    return lines
+        curves.append(points)
+    return curves
 
 
 def _roc(*answers: Any, **weights: Any) -> tuple[Any, Any]:
@@ -247,27 +229,16 @@ def _recall(*answers: Any, **weights: Any) -> tuple[Any, Any]:
 
 
 def _bars(counts: Evaluation) -> list[dict[str, float]]:
-    """Bars of the reliability diagram: position, height, promised share and samples."""
+    """Bars of the reliability diagram: place, and shares of 1."""
     many, promised, right = reliability(counts.confidence)
-    width, most = SIDE / len(many), many.max()
     return [
         {
-            "x": at * width,
-            "width": width,
-            "right": SIDE * right[at],
-            "promised": SIDE * promised[at],
-            "share": many[at] / most,
+            "x": at / len(many),
+            "width": 1 / len(many),
+            "right": right[at],
+            "promised": promised[at],
+            "share": many[at] / many.max(),
             "many": many[at],
-            "promised_share": promised[at],
-            "right_share": right[at],
         }
         for at in np.flatnonzero(many).tolist()
     ]
-
-
-def _matrix(report: Report) -> list[tuple[str, list[tuple[int, float]]]]:
-    """Rows of (name, cells), a cell a count and its share of the row; none if there are many."""
-    if len(report.counts.class_names) > CELLS_SHOWN:
-        return []
-    rows = zip(report.names, report.counts.confusion.tolist(), strict=False)
-    return [(name, [(count, count / max(sum(row), 1)) for count in row]) for name, row in rows]
