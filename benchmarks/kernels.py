@@ -22,8 +22,7 @@ from benchmarks.settings import Settings
 from safle import _native
 from safle.encoders.linear import fix
 from safle.encoders.random_features import LANES, encode_units
-from safle.model import dense as scoring
-from safle.model import tables
+from safle.model import scores as scoring
 from safle.statistics import counting, products, triangle
 
 VECTOR_BYTES = {"portable": 16, "avx2": 32, "avx512": 64}
@@ -149,8 +148,8 @@ def _measure(repeats: int, small: int, cycles: float, memory: float) -> tuple[li
         )
     )
     symbols = generator.integers(0, values, (samples, experts)).astype(np.uint8)
-    padded = tables.padded(generator.integers(0, 2**20, (experts * values, 10)).astype(np.int32))
-    seconds = best(lambda: tables.look_up(symbols, offsets, padded), repeats)
+    padded = scoring.padded(generator.integers(0, 2**20, (experts * values, 10)).astype(np.int32))
+    seconds = best(lambda: scoring.look_up(symbols, offsets, padded), repeats)
     read = symbols.size * padded.shape[1] * 4
     rates.append(Rate("scores of tables, 10 classes", "B", read / seconds, loads, "loads"))
 

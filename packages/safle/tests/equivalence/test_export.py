@@ -112,7 +112,7 @@ def test_onnx_gives_the_same_probabilities(head):
 
 @pytest.mark.parametrize("together", [1, 1 << 13])
 def test_the_quadratic_head_has_the_same_scores_bit_by_bit(together, monkeypatch):
-    monkeypatch.setattr("safle.model.squares.TOGETHER", together)
+    monkeypatch.setattr("safle.model.scores.TOGETHER", together)
     features, labels = random_data()
     encoder = encoder_of("by-class", PublicSample(features))
     model = make_model(encoder, features, labels, "quadratic")

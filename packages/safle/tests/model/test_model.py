@@ -14,7 +14,7 @@ from safle.errors import EncoderMismatch, InvalidInput, NotEnoughMemory
 from safle.model import Model, load_model
 from safle.model import model as module
 from safle.model.probabilities import probabilities as to_probabilities
-from safle.model.tables import on_grid
+from safle.model.scores import on_grid
 from safle.solver import solve
 from safle.statistics import count
 from support.data_sets import KINDS, data_sets, fixed_data

@@ -17,7 +17,7 @@ from safle import (
 from safle.encoders.calibration import DeclaredRange
 from safle.encoders.random_features import suits_by_class
 from safle.errors import InvalidInput, WireError
-from safle.model.squares import Squares
+from safle.model.scores import Squares
 from safle.solver.quadratic import directions, share
 from safle.solver.solution import squared_columns
 

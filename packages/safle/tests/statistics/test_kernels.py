@@ -12,8 +12,7 @@ import pytest
 from safle import _native
 from safle.encoders import linear, random_features
 from safle.encoders.codes import Layout
-from safle.model import dense as dense_scores
-from safle.model import tables
+from safle.model.scores import DenseScores, look_up, padded
 from safle.statistics import counting
 from safle.statistics.triangle import packed_size
 
@@ -84,7 +83,7 @@ def test_scores_of_dense_columns(samples: int, classes: int) -> None:
     steps[:, 0] = 1 << 24
     scores = np.full((samples, classes), 0.5)
     weights = (steps * 2.0**-30).astype(np.float32)
-    dense_scores.DenseScores(layout, weights, 2.0**-30).add(scores, dense)
+    DenseScores(layout, weights, 2.0**-30).add(scores, dense)
     scaled = steps * (64 // np.array(layout.dense_scales))[:, None]
     assert np.array_equal(scores, 0.5 + (dense.astype(np.int64) @ scaled) * 2.0**-36)
 
@@ -97,7 +96,7 @@ def test_scores_of_symbols(classes: int) -> None:
     symbols = (generator.random((300, len(sizes))) * sizes).astype(np.uint8)
     steps = np.full((bases[-1], classes), 1 << 24, np.int32)
     steps[::3] = generator.integers(-(1 << 24), 1 << 24, steps[::3].shape)
-    found = tables.look_up(symbols, bases, tables.padded(steps))
+    found = look_up(symbols, bases, padded(steps))
     expected = steps.astype(np.int64)[symbols + bases[:-1]].sum(axis=1)
     assert np.array_equal(found[:, :classes], expected)
 

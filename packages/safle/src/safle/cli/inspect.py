@@ -18,7 +18,6 @@ from safle.encoders import load_encoder
 from safle.encoders.schema import Schema
 from safle.errors import TableError
 from safle.model import load_model
-from safle.model.estimator import SafleClassifier
 from safle.server import DATABASE
 from safle.site.log import LOG, read_log, site_log
 from safle.site.release import disclosures, file_kinds, name_given_away
@@ -66,13 +65,6 @@ def _model(session: Session, path: Path) -> None:
     session.facts(f"{path}: model", facts | {"checks": "sizes, codes, finite weights"})
 
 
-def _classifier(session: Session, path: Path) -> None:
-    fitted = SafleClassifier.load(path)
-    facts: dict[str, object] = {"samples": f"{fitted.statistics_.sample_count:,}"}
-    facts |= say.model_facts(fitted.model_, size=path.stat().st_size)
-    session.facts(f"{path}: classifier", facts | {"checks": "those of its model and statistics"})
-
-
 def _statistics(session: Session, path: Path) -> None:
     with naming(path):
         statistics, entry = Contribution.read(path).open()
@@ -90,7 +82,6 @@ _SHOWS: dict[str, Callable[[Session, Path], None]] = {
     "encoder": _encoder,
     "schema": _schema,
     "model": _model,
-    "classifier": _classifier,
     "statistics": _statistics,
 }
 MORE_CHECKS = {

@@ -25,7 +25,7 @@ MARKS = {
 """Kinds of file that others can read, too -> what they begin with, or hold near an end."""
 NEAR = 1 << 16
 """How many bytes at either end of a file its marks are looked for in."""
-SAFETENSORS = ("encoder", "model", "classifier")
+SAFETENSORS = ("encoder", "model")
 
 
 def kind_of(path: Path) -> str:

@@ -100,13 +100,11 @@ def known_classes(
                 "and classes can be declared at the first call only"
             )
         known = wanted
-    names, found = set(class_names(known)), set(class_names(np.unique(labels)))
+    names, found = {*class_names(known)}, {*class_names(np.unique(labels))}
     as_class_names([*names | found])
-    if found <= names:
-        return known, declared
-    if declared:
+    if declared and not found <= names:
         raise InvalidInput(
             f"labels contain {sorted(found - names)}, which are not among the declared "
             f"classes {known.tolist()}"
         )
-    return np.union1d(known, labels), declared
+    return known if found <= names else np.union1d(known, labels), declared

@@ -7,7 +7,6 @@ and `SafleClassifier.from_statistics` gives the classifier of the pooled data.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -22,8 +21,6 @@ from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from safle.basics import atomic
-from safle.basics.places import naming, read_capped
 from safle.basics.texts import require_type
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
@@ -97,7 +94,6 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     __signature__: ClassVar[Signature]
     classes_: NDArray[Any]
     encoder_: Encoder
-    _earlier: Statistics | None
 
     def __init__(
         self,
@@ -144,7 +140,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         """A fitted classifier from statistics, whoever counted and summed them.
 
         ``params`` are those of the constructor. `classes_` are int64 or str, as in the
-        statistics.
+        statistics. To keep a classifier, write its `statistics_` and its `encoder_`; to keep what
+        predicts, save its `model_`.
         """
         require_type("encoder", encoder, Encoder)
         encoder.space.require(statistics.space)
@@ -211,34 +208,6 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     def get_statistics(self) -> Statistics:
         """Everything counted so far: what a client sends, and what adds up with ``+``."""
         return self.statistics_
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted classifier, with what it has counted, atomically."""
-        from safle.model.saving import to_bytes
-
-        check_is_fitted(self)
-        atomic.write_bytes(path, to_bytes(self))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote: it predicts the same, and `partial_fit` goes on.
-
-        Nothing in the file is executed.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from safle import SafleClassifier
-        >>> fitted = SafleClassifier(encoder="linear").fit([[0.0], [0.1], [0.9]], ["a", "a", "b"])
-        >>> with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
-        ...     fitted.save(file.name)
-        ...     SafleClassifier.load(file.name).predict([[0.95]]).tolist()
-        ['b']
-        """
-        from safle.model.saving import MAX_FILE_BYTES, from_bytes
-
-        with naming(path):
-            return from_bytes(read_capped(path, MAX_FILE_BYTES, "a classifier"), cls)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores, (samples, class_count); with two classes their difference, (samples,)."""

@@ -2,8 +2,7 @@
 
 Weights are kept as float32 multiples of one power of two (24 bits below the largest), so
 a sum of them is exact: scores do not depend on the order of summation. Equal statistics give
-equal bytes, of linear heads on any machine, of quadratic ones on one machine. What the
-quadratic head adds is exact as well: see `safle.model.squares`.
+equal bytes, of linear heads on any machine, of quadratic ones on one machine.
 """
 
 from __future__ import annotations
@@ -25,11 +24,9 @@ from safle.encoders import Encoder
 from safle.encoders.codes import Codes
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
-from safle.model.dense import DenseScores
 from safle.model.model_file import MAX_FILE_BYTES, read_model, write_model
 from safle.model.probabilities import probabilities
-from safle.model.squares import Squares
-from safle.model.tables import grid_exponent, look_up, on_grid, padded
+from safle.model.scores import DenseScores, Squares, grid_exponent, look_up, on_grid, padded
 from safle.solver import Solution
 from safle.statistics.noisy import Privacy
 
@@ -120,10 +117,6 @@ class Model:
     def _dense_scores(self) -> DenseScores:
         return DenseScores(self.encoder.layout, self.weights[len(self.codes) :], self._step)
 
-    @cached_property
-    def _weighs(self) -> bool:
-        return bool(self.weights.any())
-
     @property
     def dense_weights(self) -> NDArray[np.float64]:
         """Weights per code unit of the dense columns, float64, (dense_dim, class_count)."""
@@ -155,7 +148,7 @@ class Model:
         if layout.experts:
             steps = look_up(codes.symbols, layout.bases, self._table_steps)
             scores += steps[:, : len(self.class_names)] * self._step
-        if layout.dense_dim and self._weighs:
+        if layout.dense_dim:
             self._dense_scores.add(scores, codes.dense)
 
     def with_temperature(self, temperature: float) -> Model:

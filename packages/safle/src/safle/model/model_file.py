@@ -38,7 +38,7 @@ from safle.encoders import Encoder
 from safle.encoders.base import encoder_header, restore_encoder
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import WireError
-from safle.model.tables import MOST_BITS, on_grid
+from safle.model.scores import MOST_BITS, on_grid
 from safle.solver import Solution
 from safle.solver.solution import HEADS, Quadratic
 from safle.statistics.noisy import Privacy

@@ -3,13 +3,29 @@
 All of them compare in float64 and sum float64, as safle does: a sum of safle's weights is
 exact in any order (see `safle.model.model`), so they give safle's own classes, not nearly so.
 They do not refuse NaN and infinity; check features before you feed them.
+
+Examples
+--------
+>>> import tempfile, torch
+>>> from safle import SafleClassifier
+>>> model = SafleClassifier().fit([[0.1], [0.2], [0.9]], ["low", "low", "high"]).model_
+>>> to_torch(model)(torch.tensor([[0.95]])).argmax().item()
+0
+>>> with tempfile.TemporaryDirectory() as folder:
+...     export_onnx(model, f"{folder}/model.onnx")
+...     export_torch(model, f"{folder}/model.pt2")
+...     program = torch.export.load(f"{folder}/model.pt2").module()
+>>> program(torch.tensor([[0.95], [0.05]])).shape
+torch.Size([2, 2])
+>>> [output.name for output in to_onnx(model).graph.output]
+['scores', 'label', 'probabilities']
 """
 
 from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,12 +56,6 @@ def to_torch(model: Model) -> torch.nn.Module:
     Features may be float32 or float64; scores are float64, (samples, class_count), in the
     order of the module's ``class_names``. It scripts, traces, exports, and its
     ``state_dict`` is all it knows. Do not cast it to another type: that moves thresholds.
-
-    >>> from safle import SafleClassifier
-    >>> model = SafleClassifier().fit([[0.1], [0.2], [0.9]], ["low", "low", "high"]).model_
-    >>> import torch
-    >>> to_torch(model)(torch.tensor([[0.95]])).argmax().item()
-    0
     """
     try:
         from safle.model.export.torch_module import build
@@ -60,15 +70,6 @@ def export_torch(model: Model, path: str | os.PathLike[str]) -> None:
     It is what ``torch.export.save`` writes: a zip archive of JSON and raw arrays, without
     pickles. Its program takes float32 features of any number of samples. Beside it lie
     `CLASSES_FILE` and, where the model was made of noisy sums, `PRIVACY_FILE`.
-
-    >>> from safle import SafleClassifier
-    >>> model = SafleClassifier().fit([[0.1], [0.2], [0.9]], ["low", "low", "high"]).model_
-    >>> import tempfile, torch
-    >>> with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
-    ...     export_torch(model, file.name)
-    ...     program = torch.export.load(file.name).module()
-    >>> program(torch.tensor([[0.95], [0.05]])).shape
-    torch.Size([2, 2])
     """
     module = to_torch(model)
     from safle.model.export.torch_module import trace
@@ -82,13 +83,9 @@ def to_onnx(model: Model) -> onnx.ModelProto:
     """An ONNX graph of standard operators.
 
     Input ``features``, float32 [batch, feature_dim]; outputs ``scores``, float64 [batch,
-    class_count], and ``label``, int64 or string [batch]. Its metadata name the columns, the
-    classes, the model's digest and, where the model was made of noisy sums, what was promised.
-
-    >>> from safle import SafleClassifier
-    >>> model = SafleClassifier().fit([[0.1], [0.2], [0.9]], ["low", "low", "high"]).model_
-    >>> [output.name for output in to_onnx(model).graph.output][:2]
-    ['scores', 'label']
+    class_count], ``label``, int64 or string [batch], and ``probabilities``. Its metadata name the
+    columns, the classes, the model's digest and, where the model was made of noisy sums, what was
+    promised.
     """
     try:
         from safle.model.export.onnx_graph import build
@@ -101,14 +98,7 @@ def to_onnx(model: Model) -> onnx.ModelProto:
 
 
 def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write `to_onnx` to a file, atomically; equal models give equal bytes.
-
-    >>> from safle import SafleClassifier
-    >>> model = SafleClassifier().fit([[0.1], [0.2], [0.9]], ["low", "low", "high"]).model_
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
-    ...     export_onnx(model, file.name)
-    """
+    """Write `to_onnx` to a file, atomically; equal models give equal bytes."""
     atomic.write_bytes(path, to_onnx(model).SerializeToString(deterministic=True))
 
 
@@ -130,30 +120,29 @@ def _privacy(model: Model, name: str) -> dict[str, str]:
     return {} if model.privacy is None else {name: json.dumps(model.privacy.to_json())}
 
 
-class Columns(NamedTuple):
-    """A matrix of small integers: ``matrix[rows[k, j], j] = values[k, j]``, and zero elsewhere.
+def express_scores(model: Model, operations: Any, features: Any) -> Any:
+    """The scores of float64 features, in the words of an export; summed in the model's order."""
+    codes = model.encoder.express(operations, features)
+    total = operations.constant(model.intercept)
+    if codes.symbols is not None:
+        firsts = model.encoder.layout.bases[:-1]
+        total = operations.plus(total, operations.look_up(codes.symbols, firsts, model.tables))
+    if codes.dense is not None:
+        total = operations.plus(total, operations.weigh(codes.dense, model.dense_weights))
+    if model.squares is not None:
+        total = operations.plus(total, model.squares.express(operations, codes.dense))
+    return total
 
-    Attributes
-    ----------
-    rows : int16, (entries, columns), different ones in each column
-    values : int8, (entries, columns)
-    """
 
-    rows: NDArray[np.int16]
-    values: NDArray[np.int8]
+def few_entries(matrix: NDArray[Any]) -> list[tuple[NDArray[np.int16], NDArray[np.int8]]]:
+    """Rows and values of a matrix's entries; none where they are many, or not small integers.
 
-
-def few_entries(matrix: NDArray[Any]) -> Columns | None:
-    """The entries of ``matrix``, or None where they are many, or not small integers.
-
-    >>> found = few_entries(np.array([[0, -1], [0, 0], [2, 0], [0, 0]], np.float32))
-    >>> found.rows.tolist(), found.values.tolist()
-    ([[2, 0]], [[2, -1]])
+    The matrix is the sum, over what is returned, of ``values[j]`` at ``[rows[j], j]``.
     """
     entries = int((matrix != 0).sum(axis=0).max(initial=0))
     small = len(matrix) <= MOST_ROWS and np.abs(matrix).max(initial=0) <= MOST_VALUE
     if not small or not 0 < entries <= MOST_ENTRIES or not np.array_equal(matrix, np.rint(matrix)):
-        return None
+        return []
     rows = np.argsort(matrix == 0, axis=0, kind="stable")[:entries]
     values = np.take_along_axis(matrix, rows, axis=0)
-    return Columns(rows.astype(np.int16), values.astype(np.int8))
+    return [*zip(rows.astype(np.int16), values.astype(np.int8), strict=True)]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import fx, nn
 
 from safle.model import Model
-from safle.model.export import few_entries
+from safle.model.export import express_scores, few_entries
 
 Array = NDArray[Any]
 Value = Any
@@ -31,50 +31,58 @@ class TorchOperations:
     def input(self, name: str) -> Value:
         return fx.Proxy(self.graph.placeholder(name), self.tracer)
 
-    def buffer(self, array: Array | float, dtype: Any = np.float64) -> Value:
-        """A constant; a part of the module's state."""
+    def constant(self, array: Array | float, dtype: Any = np.float64) -> Value:
+        """A buffer: a part of the module's state."""
         name = f"constant_{len([*self.root_module.buffers()])}"
         # A copy: a module may be changed, the encoder and the model may not.
         tensor = torch.from_numpy(np.array(array, dtype, order="C"))
         self.root_module.register_buffer(name, tensor)
         return fx.Proxy(self.graph.get_attr(name), self.tracer)
 
-    def look_up(self, rows: Value, tables: Array) -> Value:
-        """The sum of the rows of ``tables``, (rows, columns), that each sample names."""
+    def look_up(self, symbols: Value, firsts: Array, tables: Array) -> Value:
+        """The sum of a row of ``tables`` for each symbol; an expert's rows begin at its first."""
         weights = torch.from_numpy(np.array(tables, np.float64, order="C"))
         self.root_module.tables = nn.EmbeddingBag.from_pretrained(weights, mode="sum")
-        return fx.Proxy(self.graph.call_module("tables", (rows.node,)), self.tracer)
+        places = self.add(symbols, firsts).to(torch.int64)
+        return fx.Proxy(self.graph.call_module("tables", (places.node,)), self.tracer)
+
+    def weigh(self, dense: Value, weights: Array) -> Value:
+        """The product with weights that float32 holds: one of them over a power of two is one."""
+        return dense @ self.constant(weights, np.float32).to(torch.float64)
+
+    def plus(self, x: Value, y: Value) -> Value:
+        return x + y
 
     def gather(self, x: Value, columns: Array) -> Value:
-        return x.index_select(1, self.buffer(columns, np.int64))
+        return x.index_select(1, self.constant(columns, np.int64))
 
     def inside(self, x: Value, low: Array, high: Array) -> Value:
-        return ((x > self.buffer(low)) & (x <= self.buffer(high))).to(torch.float64)
+        return ((x > self.constant(low)) & (x <= self.constant(high))).to(torch.float64)
 
     def levels(self, x: Value, thresholds: Array) -> Value:
-        found = torch.searchsorted(self.buffer(thresholds.T), x.t().contiguous())
+        found = torch.searchsorted(self.constant(thresholds.T), x.t().contiguous())
         return found.t().to(torch.float64)
 
     def compose(self, x: Value, places: Array) -> Value:
-        return (x.unflatten(1, places.shape) * self.buffer(places)).sum(1)
+        return (x.unflatten(1, places.shape) * self.constant(places)).sum(1)
 
     def fill(self, x: Value, value: Array | float) -> Value:
-        return torch.where(x.isnan(), self.buffer(value), x)
+        return torch.where(x.isnan(), self.constant(value), x)
 
     def root(self, x: Value) -> Value:
         return x.abs().sqrt() * x.sign()
 
     def add(self, x: Value, constant: Array | float) -> Value:
-        return x + self.buffer(constant)
+        return x + self.constant(constant)
 
     def subtract(self, x: Value, constant: Array | float) -> Value:
-        return x - self.buffer(constant)
+        return x - self.constant(constant)
 
     def multiply(self, x: Value, constant: Array | float) -> Value:
-        return x * self.buffer(constant)
+        return x * self.constant(constant)
 
     def divide(self, x: Value, constant: Array | float) -> Value:
-        return x / self.buffer(constant)
+        return x / self.constant(constant)
 
     def floor(self, x: Value) -> Value:
         return x.floor()
@@ -90,17 +98,17 @@ class TorchOperations:
         return (self.multiply(x, most) / length).trunc()
 
     def product(self, x: Value, matrix: Array) -> Value:
-        narrow, found = x.to(torch.float32), few_entries(matrix)
-        if found is None:
-            return (narrow @ self.buffer(matrix, np.float32)).to(torch.float64)
+        narrow, entries = x.to(torch.float32), few_entries(matrix)
+        if not entries:
+            return (narrow @ self.constant(matrix, np.float32)).to(torch.float64)
         total: Value = 0.0
-        for rows, values in zip(*found, strict=True):
-            places = self.buffer(rows, np.int16).to(torch.int64)
-            total = total + narrow.index_select(1, places) * self.buffer(values, np.int8)
+        for rows, values in entries:
+            places = self.constant(rows, np.int16).to(torch.int64)
+            total = total + narrow.index_select(1, places) * self.constant(values, np.int8)
         return total.to(torch.float64)
 
     def integer_product(self, x: Value, matrix: Array) -> Value:
-        return x @ self.buffer(matrix, np.int16).to(torch.float64)
+        return x @ self.constant(matrix, np.int16).to(torch.float64)
 
     def sum_squares(self, x: Value, groups: int, size: int) -> Value:
         return (x * x).unflatten(1, (groups, size)).sum(2)
@@ -116,18 +124,7 @@ def build(model: Model) -> nn.Module:
     """The module of a model, frozen, in evaluation mode; ``class_names`` orders its scores."""
     ops = TorchOperations()
     # float64 holds every float32: comparisons with float64 thresholds are exact.
-    features = ops.input("features").to(torch.float64)
-    codes = model.encoder.express(ops, features)
-    total = ops.buffer(model.intercept)
-    if codes.symbols is not None:
-        rows = codes.symbols.to(torch.int64) + ops.buffer(model.encoder.layout.bases[:-1], np.int64)
-        total = total + ops.look_up(rows, model.tables)
-    if codes.dense is not None:
-        # A float32 over a power of two is a float32.
-        weights = ops.buffer(model.dense_weights, np.float32).to(torch.float64)
-        total = total + codes.dense @ weights
-    if model.squares is not None:
-        total = total + model.squares.express(ops, codes.dense)
+    total = express_scores(model, ops, ops.input("features").to(torch.float64))
     ops.graph.output(total.node)
     module = fx.GraphModule(ops.root_module, ops.graph)
     module.class_names = model.class_names

@@ -1,0 +1,273 @@
+"""Scores: ``sum_j W_j[idx_j] + dense W``, and the quadratic head's squares, all in integers.
+
+Weights are multiples of one power of two, `MOST_BITS` bits at most: sums of them are exact in any
+order, by any library, on any machine. Symbols look up a row of a table for each expert, and 64 rows
+add up in 32 bits before the sum is widened. A weight of a dense column is two int16, ``high *
+2^PART_BITS + low``; columns of one scale and one range stand side by side, and each such run is
+multiplied by a power of two once (``_native/predict.c``).
+
+The quadratic head adds ``-|V' x - t|^2 / 2`` or ``|G' x - t|^2 / 2``. Codes and factors are
+integers of 16 bits, so their products add up exactly in float64. They are rounded to `OFFSET_BITS`
+behind the point and cut off far out, so squares add up exactly as well.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle._native import Kernel
+from safle.encoders.codes import Layout
+from safle.errors import WireError
+from safle.solver.solution import OFFSET_BITS, Quadratic, squared_columns
+
+LANES = 4
+"""Classes in a vector of a table; tables are padded to a multiple."""
+MOST_BITS = 24
+"""Most bits of a table's entry, without its sign."""
+_look_up = Kernel(
+    "look_up",
+    "symbols u1|u2[samples, experts]",
+    "samples",
+    "bases i8[experts + 1]",
+    "experts",
+    "tables i4[bases[-1], width]",
+    "width",
+    "scores i8[samples, width]!",
+    pieces="(samples + 255) // 256",
+)
+_DENSE_LANES = 16
+"""Columns in a vector."""
+PART_BITS = 12
+_HALVES = 4
+"""Halves of weights that are multiplied in one pass over the columns."""
+_INT32_MOST = (1 << 31) - 1
+_add_scores = Kernel(
+    "add_scores",
+    "dense i2[samples, width]",
+    "samples",
+    "width",
+    "left",
+    "weights i2[rows, columns]",
+    "rows",
+    "columns",
+    "depth",
+    "step",
+    "scores f8[samples, classes]!",
+    "classes",
+    "sums i8[33 * rows]~",
+    pieces="(samples + 31) // 32",
+)
+SQUARED_ROWS = 512
+"""Samples whose products with a block of columns are still in the cache when they are squared."""
+SQUARED_COLUMNS = 128
+"""Columns that are multiplied together: what lies below a triangle is left out."""
+TOGETHER = 8_192
+"""Columns of an exported product."""
+MOST_EXPONENT = 64
+
+
+def padded(tables: NDArray[np.int32]) -> NDArray[np.int32]:
+    """``tables`` with zero columns up to a multiple of `LANES`."""
+    return np.pad(tables, ((0, 0), (0, -tables.shape[1] % LANES)))
+
+
+def look_up(
+    symbols: NDArray[np.unsignedinteger[Any]], bases: NDArray[np.int64], tables: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """``scores[s] = sum_e tables[bases[e] + symbols[s, e]]``, (samples, padded class_count).
+
+    Parameters
+    ----------
+    symbols : uint8 or uint16, (samples, experts)
+    bases : int64, (experts + 1,), first code of each expert and the end
+    tables : int32, (code_count, class_count), as `padded` gives them, at most
+        ``2**MOST_BITS`` in magnitude
+    """
+    scores = np.zeros((len(symbols), tables.shape[1]), np.int64)
+    sizes = np.diff(bases)
+    if symbols.size and (symbols.max(axis=0) >= sizes).any():
+        raise IndexError("a symbol is larger than its expert has")
+    # About a third of a nanosecond for each addition of four lanes.
+    work = symbols.size * tables.shape[1] / LANES / 3
+    _look_up(symbols, bases, tables, scores, nanoseconds=work)
+    return scores
+
+
+def on_grid(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Round to multiples of a power of two, `MOST_BITS` below the largest value."""
+    exponent = grid_exponent(values)
+    # Plus zero: what rounds to nothing must not keep the sign of its last bits.
+    steps = np.rint(np.ldexp(values, -exponent))
+    return np.ldexp(steps, exponent).astype(np.float32) + np.float32(0)
+
+
+def grid_exponent(values: NDArray[np.floating[Any]]) -> int:
+    """The exponent of the power of two that `on_grid` rounds ``values`` to multiples of."""
+    # As float32, which has as many bits: a largest value that rounds up to the next
+    # power of two belongs to that one's grid, so rounded values keep their grid.
+    largest = np.float32(np.abs(values).max(initial=0.0))
+    return int(np.frexp(largest)[1]) - MOST_BITS
+
+
+class DenseScores:
+    """What the dense columns of ``layout`` add to scores.
+
+    Parameters
+    ----------
+    weights : float32, (dense_dim, class_count), multiples of ``step``
+    step : a power of two, at least ``2**-24`` of the largest weight
+    """
+
+    def __init__(self, layout: Layout, weights: NDArray[np.float32], step: float) -> None:
+        scales = np.array(layout.dense_scales, np.int64)
+        self.per_unit = weights.astype(np.float64) / scales[:, None]
+        """Weights per code unit, float64, (dense_dim, class_count)."""
+        most = np.abs(np.array(layout.dense_limits, np.int64).reshape(-1, 2)).max(axis=1)
+        steps = (weights.astype(np.float64) / step).astype(np.int64)
+        breaks = np.flatnonzero((np.diff(scales) != 0) | (np.diff(most) != 0)) + 1
+        self._runs: list[dict[str, Any]] = [
+            {
+                "left": int(run[0]),
+                "weights": split(steps[run]),
+                "most": int(most[run[0]]),
+                "step": step / scales[run[0]],
+            }
+            for run in np.split(np.arange(len(scales)), breaks)
+            if steps[run].any()
+        ]
+
+    def add(self, scores: NDArray[np.float64], dense: NDArray[np.int16]) -> None:
+        """Add to ``scores``, (samples, class_count), in place."""
+        for run in self._runs:
+            add_scores(scores, dense, **run)
+
+
+def split(steps: NDArray[np.int64]) -> NDArray[np.int16]:
+    """Weights as halves, int16, (2 * classes, rounded up, columns): low, high, low, ...
+
+    Parameters
+    ----------
+    steps : int64, (columns, classes), below ``2**(15 + PART_BITS)`` in magnitude
+    """
+    columns, classes = steps.shape
+    rows = 2 * classes
+    halves = np.zeros((rows + -rows % _HALVES, columns), np.int16)
+    halves[0:rows:2] = (steps & ((1 << PART_BITS) - 1)).T
+    halves[1:rows:2] = (steps >> PART_BITS).T
+    return halves
+
+
+def add_scores(
+    scores: NDArray[np.float64],
+    dense: NDArray[np.int16],
+    left: int,
+    weights: NDArray[np.int16],
+    *,
+    most: int,
+    step: float,
+) -> None:
+    """``scores += step * dense[:, left : left + columns] @ weights``, exactly.
+
+    Parameters
+    ----------
+    scores : float64, (samples, classes), changed in place
+    dense : int16, (samples, dense_dim), C-contiguous
+    weights : from `split`, of the columns from ``left`` on
+    most : largest magnitude of these columns; step : what weights count, a power of two
+    """
+    rows, columns = weights.shape
+    if left < 0 or left + columns > dense.shape[1] or rows % _HALVES or 2 * scores.shape[1] > rows:
+        raise ValueError("the weights are not of these columns and classes")
+    depth = _INT32_MOST // (2 * most << PART_BITS)
+    # About a third of a nanosecond for each multiplication of sixteen columns.
+    work = len(dense) * weights.size / _DENSE_LANES / 3
+    _add_scores(dense, left, weights, depth, float(step), scores, nanoseconds=work)
+
+
+class Squares:
+    """What the quadratic head adds to the scores of samples.
+
+    Parameters
+    ----------
+    layout : of the encoder
+    head : what was solved; `WireError` if it does not belong to ``layout``
+    """
+
+    def __init__(self, layout: Layout, head: Quadratic) -> None:
+        self.columns, self.head = squared_columns(layout), head
+        classes, d = len(head.offsets), len(self.columns)
+        self.width = head.factors.shape[2] if head.by_directions else d
+        """Squares of a class."""
+        shape = (classes, d, self.width) if head.by_directions else (classes, d * (d + 1) // 2)
+        shapes = {"factors": shape, "offsets": (classes, self.width)}
+        for name, expected in shapes.items():
+            array, kind = getattr(head, name), {"factors": np.int16, "offsets": np.int32}[name]
+            if not d * self.width or array.dtype != kind or array.shape != expected:
+                raise WireError(f"{name} is {array.dtype} {array.shape}; expected {expected}")
+        if abs(head.exponent) > MOST_EXPONENT or not 0 < head.worth <= 1:
+            raise WireError(f"exponent {head.exponent} and worth {head.worth}; expected 0 < worth")
+        scales = {layout.dense_scales[column] for column in self.columns}
+        if len(scales) > 1:
+            raise WireError(f"columns of scales {sorted(scales)} are squared; expected one scale")
+        self.step = float(np.ldexp(1 / scales.pop(), head.exponent + OFFSET_BITS))
+        """Value of one step of an integer sum, in units of the offsets."""
+        self.most = math.isqrt((1 << 53) // self.width)
+        sign = 1 if head.by_directions else -1
+        self.worth = sign * head.worth / 2 / (1 << 2 * OFFSET_BITS)
+
+    @cached_property
+    def _upper(self) -> NDArray[np.int64]:
+        """Where the entries of a triangle lie in a square, row by row."""
+        d = len(self.columns)
+        return np.flatnonzero(np.triu(np.ones((d, d), np.bool_)))
+
+    def factor(self, place: int) -> NDArray[np.float64]:
+        """Integers of V or G, (d, width), of a class."""
+        if self.head.by_directions:
+            return self.head.factors[place].astype(np.float64)
+        d = len(self.columns)
+        square = np.zeros(d * d)
+        square[self._upper] = self.head.factors[place]
+        return square.reshape(d, d)
+
+    def add(self, scores: NDArray[np.float64], codes: NDArray[np.int16]) -> None:
+        """Add to ``scores``, (samples, class_count), in place.
+
+        Parameters
+        ----------
+        codes : int16, (samples, d), dense codes of `columns`
+        """
+        width, real = self.width, codes.astype(np.float64)
+        tops, lefts = range(0, len(real), SQUARED_ROWS), range(0, width, SQUARED_COLUMNS)
+        for place in range(scores.shape[1]):
+            factor, sums = self.factor(place), np.zeros(len(real))
+            for top, left in product(tops, lefts):
+                rows = slice(top, top + SQUARED_ROWS)
+                some = slice(left, min(left + SQUARED_COLUMNS, width))
+                deep = None if self.head.by_directions else some.stop
+                values = real[rows, :deep] @ factor[:deep, some]
+                np.rint(np.multiply(values, self.step, out=values), out=values)
+                values -= self.head.offsets[place, some]
+                np.clip(values, -self.most, self.most, out=values)
+                sums[rows] += np.einsum("ij,ij->i", values, values)
+            scores[:, place] += sums * self.worth
+
+    def express(self, ops: Any, dense: Any) -> Any:
+        """The same in the words of an export, (samples, class_count), to be added last."""
+        codes = ops.gather(dense, self.columns)
+        classes, width = self.head.offsets.shape
+        some, parts = max(1, TOGETHER // width), []
+        for first in range(0, classes, some):
+            places = range(first, min(first + some, classes))
+            factors = np.concatenate([self.factor(place) for place in places], axis=1)
+            values = ops.round(ops.multiply(ops.integer_product(codes, factors), self.step))
+            values = ops.subtract(values, self.head.offsets[first : places.stop].ravel())
+            values = ops.clip(values, -self.most, self.most)
+            parts.append(ops.sum_squares(values, len(places), width))
+        return ops.multiply(ops.join(parts), self.worth)
