@@ -26,7 +26,7 @@ from benchmarks.memory import Peak, Work, load_solver, peak_of
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import Encoder, Model, count, read_statistics, solve, sum_statistics, write_statistics
-from safle.demo import iid
+from safle.demo import partition
 from safle.statistics import Accumulator
 from safle.wire import add_contribution
 
@@ -84,7 +84,8 @@ def _measure(
 ) -> dict[str, Any]:
     """Both ways, in turns; then the server alone, with few and with all clients."""
     counts, repeats = (QUICK_CLIENTS, 1) if settings.quick else (CLIENTS, REPEATS)
-    parts = iid(len(dataset.train), clients=counts[-1], generator=np.random.default_rng(0))
+    generator = np.random.default_rng(0)
+    parts = partition(dataset.train_labels, "iid", clients=counts[-1], generator=generator)
     federated: list[Stopwatch] = []
     pooled: list[Stopwatch] = []
     with TemporaryDirectory() as folder:

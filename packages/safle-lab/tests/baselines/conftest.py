@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.demo import dirichlet, iid, shards
+from safle.demo import partition
 from safle_lab.baselines import Task
 from safle_lab.label_noise import with_noise
 
@@ -30,10 +30,10 @@ def partitions(blobs) -> dict[str, list[np.ndarray]]:
 
     return {
         "pooled": [np.arange(len(labels))],
-        "skewed": dirichlet(labels, clients=9, alpha=0.1, generator=generator()),
-        "sharded": shards(labels, clients=15, shards_per_client=2, generator=generator()),
-        "many": iid(len(labels), clients=150, generator=generator()),
-        "reordered": iid(len(labels), clients=150, generator=generator())[::-1],
+        "skewed": partition(labels, "alpha=0.1", clients=9, generator=generator()),
+        "sharded": partition(labels, "shards=2", clients=15, generator=generator()),
+        "many": partition(labels, "iid", clients=150, generator=generator()),
+        "reordered": partition(labels, "iid", clients=150, generator=generator())[::-1],
     }
 
 
@@ -42,7 +42,7 @@ def task() -> Task:
     generator = np.random.default_rng(2)
     labels = generator.integers(0, 3, 240)
     features = generator.normal(size=(3, 7))[labels] + generator.normal(size=(240, 7))
-    parts = dirichlet(labels, clients=6, alpha=0.3, generator=np.random.default_rng(0))
+    parts = partition(labels, "alpha=0.3", clients=6, generator=np.random.default_rng(0))
     everything = features.astype(np.float32), labels
     return Task(*everything, parts, 3, seed=1, watched=everything)
 
@@ -53,7 +53,7 @@ def noisy_task() -> Task:
     generator = np.random.default_rng(2)
     truth = generator.integers(0, 3, 720)
     features = 2.5 * generator.normal(size=(3, 7))[truth] + generator.normal(size=(720, 7))
-    parts = iid(720, clients=12, generator=generator)
+    parts = partition(truth, "iid", clients=12, generator=generator)
     labels = truth.copy()
     for part in parts[8:]:
         own = {"kind": "symmetric", "rate": 0.75, "class_count": 3}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from safle.demo import dirichlet
+from safle.demo import partition
 from safle.errors import SettingsError
 from safle_lab.baselines import METHODS, Task, coboosting
 
@@ -24,7 +24,7 @@ def task() -> Task:
     generator = np.random.default_rng(2)
     labels = generator.integers(0, CLASSES, 240)
     features = generator.normal(size=(CLASSES, DIM))[labels] + generator.normal(size=(240, DIM))
-    parts = dirichlet(labels, clients=6, alpha=0.3, generator=np.random.default_rng(0))
+    parts = partition(labels, "alpha=0.3", clients=6, generator=np.random.default_rng(0))
     everything = np.maximum(features, 0).astype(np.float32), labels
     return Task(*everything, parts, CLASSES, seed=1, watched=everything)
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from safle.demo import dirichlet
+from safle.demo import partition
 from safle.errors import InvalidInput, SettingsError, TableError
 from safle_lab.baselines import METHODS, Task, tofa
 from safle_lab.baselines.base import predict
@@ -37,7 +37,7 @@ def task(prototypes) -> Task:
     noise = generator.normal(size=(2, CLASSES, DIM))
     plain = prototypes + np.array([1.5, 0.2, 0.2, 0.2])[:, None] * noise[0]
     texts = np.stack([plain, prototypes + 0.2 * noise[1], np.roll(prototypes, 1, axis=0)], axis=1)
-    parts = dirichlet(labels, clients=5, alpha=0.3, generator=np.random.default_rng(0))
+    parts = partition(labels, "alpha=0.3", clients=5, generator=np.random.default_rng(0))
     everything = features.astype(np.float32), labels
     return Task(*everything, parts, CLASSES, watched=everything, texts=texts.astype(np.float32))
 

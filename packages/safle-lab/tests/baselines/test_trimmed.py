@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.demo import iid
+from safle.demo import partition
 from safle.encoders import LinearEncoder
 from safle.errors import SettingsError
 from safle.model import Model
@@ -33,7 +33,7 @@ def test_a_residual_is_read_off_statistics(blobs):
 def test_clients_with_wrong_labels_are_taken_back_to_the_byte(blobs):
     """The model is that of a federation which the noisy clients never were in."""
     features, labels = blobs
-    parts = iid(len(labels), clients=10, generator=np.random.default_rng(0))
+    parts = partition(labels, "iid", clients=10, generator=np.random.default_rng(0))
     wrong = labels.copy()
     for part in parts[7:]:
         wrong[part] = (labels[part] + 1 + part % (CLASSES - 1)) % CLASSES

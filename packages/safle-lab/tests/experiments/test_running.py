@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from msgspec import structs, to_builtins
 
-from safle.demo import partition
 from safle.errors import InvalidInput, SettingsError, TableError
 from safle_lab.baselines import METHODS
 from safle_lab.baselines.base import LinearModel, Separate, predict
@@ -274,22 +273,6 @@ def test_settings_do_not_hide_labels_of_the_same_name():
     noisy = {"method": "FedAvg", "rate": 0.2, "seed": 0, "settings": {"rate": 0.1, "batch": 50}}
 
     assert to_csv([noisy]) == "method,rate,seed,setting_rate,batch\nFedAvg,0.2,0,0.1,50\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "clients"), [("alpha=0.1", 7), ("shards=2", 7), ("iid", 7), ("pooled", 1)]
-)
-def test_scenarios_hold_every_sample_once(digits, text, clients):
-    parts = partition(digits.train_labels, text, clients=7, generator=np.random.default_rng(0))
-
-    assert len(parts) == clients
-    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(digits.train)))
-
-
-@pytest.mark.parametrize("text", ["alpha=", "alpha=x", "shards=0", "shards=1.5", "circles", ""])
-def test_unknown_scenarios_are_refused(digits, text):
-    with pytest.raises(SettingsError, match="scenario"):
-        partition(digits.train_labels, text, clients=3, generator=np.random.default_rng(0))
 
 
 def test_features_files_need_both_splits_with_the_same_classes(tmp_path, digits):

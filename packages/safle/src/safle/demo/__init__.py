@@ -4,24 +4,6 @@
 page to show to others.
 """
 
-from safle.demo.data import (
-    POOLED,
-    Digits,
-    class_mix,
-    dirichlet,
-    iid,
-    load_digits,
-    partition,
-    shards,
-)
+from safle.demo.data import POOLED, Digits, class_mix, load_digits, partition
 
-__all__ = [
-    "POOLED",
-    "Digits",
-    "class_mix",
-    "dirichlet",
-    "iid",
-    "load_digits",
-    "partition",
-    "shards",
-]
+__all__ = ["POOLED", "Digits", "class_mix", "load_digits", "partition"]

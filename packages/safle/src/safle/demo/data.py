@@ -1,8 +1,7 @@
 """The data of the demo: scikit-learn's digits, and ways to split a data set over clients.
 
-Every partition is one sorted int64 array of sample numbers per client; every sample is in exactly
-one of them, and a client may hold none. The generator is the only source of randomness.
-(flwr-datasets partitions too, but not as the code of the papers does.)
+Every sample is in exactly one part, and a client may hold none. The generator is the only source of
+randomness. (flwr-datasets partitions too, but not as the code of the papers does.)
 """
 
 from collections.abc import Sequence
@@ -15,7 +14,6 @@ from safle.errors import InvalidInput, SettingsError
 
 TEST_SAMPLES = 500
 Parts = list[NDArray[np.int64]]
-"""Sample numbers, one sorted array per client."""
 POOLED = "pooled"
 """The scenario with one client, who holds everything."""
 # Below the first, one client gets all of a class; above the second, shares are equal to the last
@@ -24,11 +22,7 @@ _LEAST_ALPHA, _MOST_ALPHA = 1e-100, 1e100
 
 
 class Digits(NamedTuple):
-    """Images of 8 x 8 pixels from 0 to 16, (samples, 64), and the digits that they show.
-
-    >>> load_digits().test_labels.shape
-    (500,)
-    """
+    """Images of 8 x 8 pixels from 0 to 16, (samples, 64), and the digits that they show."""
 
     train: NDArray[np.float32]
     train_labels: NDArray[np.int64]
@@ -59,7 +53,22 @@ def load_digits(*, seed: int = 0) -> Digits:
 def partition(
     labels: ArrayLike, scenario: str, *, clients: int, generator: np.random.Generator
 ) -> Parts:
-    """The parts of a scenario: "alpha=A" (`dirichlet`), "shards=S", "iid" or "pooled".
+    """Who holds what: sample numbers, one sorted int64 array for each client.
+
+    Parameters
+    ----------
+    scenario : "alpha=A": latent Dirichlet allocation (below); "shards=S": the samples, sorted by
+        label, are cut into equal shards, of which each client gets S ("Non-IID-2", McMahan et al.,
+        2017); "iid": equal parts at random; "pooled": one client
+
+    Notes
+    -----
+    By "alpha=A" ("Non-IID-1"), class by class, in ascending order, p ~ Dirichlet(A, ..., A) says
+    which share of the class goes to which client; a client that already holds sample_count /
+    clients samples or more gets no samples of later classes. Hsu, Qi, Brown: "Measuring the Effects
+    of Non-Identical Data Distribution for Federated Visual Classification", 2019. The balancing
+    rule is that of Li, Diao, Chen, He: "Federated Learning on Non-IID Data Silos: An Experimental
+    Study", 2022, whose code most later work took over; here no draw is rejected for a small client.
 
     Examples
     --------
@@ -67,55 +76,41 @@ def partition(
     >>> sorted(part.tolist() for part in parts)
     [[0, 1], [2, 3]]
     """
+    count: Any = clients
+    if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
+        raise InvalidInput(f"clients is {clients!r}; expected an integer, at least 1")
+    names, classes = _classes(labels)
     kind, _, number = scenario.partition("=")
-    common: dict[str, Any] = {"clients": clients, "generator": generator}
     try:
         if kind == "alpha":
-            return dirichlet(labels, alpha=float(number), **common)
+            return _dirichlet(len(names), classes, clients, float(number), generator)
         if kind == "shards":
-            return shards(labels, shards_per_client=int(number), **common)
+            return _shards(classes, clients, int(number), generator)
     except ValueError as error:
         raise SettingsError(f"scenario {scenario!r}: {error}") from error
     if scenario == "iid":
-        return iid(len(np.asarray(labels)), **common)
+        order = generator.permutation(len(classes)).astype(np.int64)
+        return [np.sort(part) for part in np.array_split(order, clients)]
     if scenario == POOLED:
-        return [np.arange(len(np.asarray(labels)))]
+        return [np.arange(len(classes))]
     raise SettingsError(
         f"scenario {scenario!r}; expected alpha=NUMBER, shards=NUMBER, iid or pooled"
     )
 
 
-def dirichlet(
-    labels: ArrayLike, *, clients: int, alpha: float, generator: np.random.Generator
+def _dirichlet(
+    class_count: int,
+    classes: NDArray[np.int64],
+    clients: int,
+    alpha: float,
+    generator: np.random.Generator,
 ) -> Parts:
-    """Latent Dirichlet allocation over clients ("Non-IID-1").
-
-    Class by class, in ascending order, p ~ Dirichlet(alpha, ..., alpha) says
-    which share of the class goes to which client; a client that already holds
-    sample_count / clients samples or more gets no samples of later classes.
-
-    References
-    ----------
-    Hsu, Qi, Brown: "Measuring the Effects of Non-Identical Data Distribution for
-    Federated Visual Classification", 2019. The balancing rule is that of Li, Diao,
-    Chen, He: "Federated Learning on Non-IID Data Silos: An Experimental Study", 2022,
-    whose code most later work took over; here no draw is rejected for a small client.
-
-    Examples
-    --------
-    >>> generator = np.random.default_rng(0)
-    >>> parts = dirichlet([0, 0, 1, 1], clients=3, alpha=0.1, generator=generator)
-    >>> sorted(np.concatenate(parts).tolist())
-    [0, 1, 2, 3]
-    """
-    _check(clients=clients)
     if not 0.0 < alpha < np.inf:
-        raise InvalidInput(f"alpha is {alpha}; expected a positive finite number")
-    concentration = min(max(float(alpha), _LEAST_ALPHA), _MOST_ALPHA)
-    names, classes = _classes(labels)
+        raise ValueError("alpha is a positive finite number")
+    concentration = min(max(alpha, _LEAST_ALPHA), _MOST_ALPHA)
     held = np.zeros(clients, dtype=np.int64)
     pieces: list[Parts] = [[np.empty(0, np.int64)] for _ in range(clients)]
-    for number in range(len(names)):
+    for number in range(class_count):
         # We draw over the clients with room only. The distribution is that of drawing over all,
         # setting the others to zero and renormalising, as a renormalised part of a Dirichlet
         # vector is Dirichlet again; but our draw cannot end in 0 / 0.
@@ -130,39 +125,15 @@ def dirichlet(
     return [np.sort(np.concatenate(piece)) for piece in pieces]
 
 
-def shards(
-    labels: ArrayLike, *, clients: int, shards_per_client: int, generator: np.random.Generator
+def _shards(
+    classes: NDArray[np.int64], clients: int, each: int, generator: np.random.Generator
 ) -> Parts:
-    """Sorted shards ("Non-IID-2"): sort by label, cut equally, deal some to each client.
-
-    References
-    ----------
-    McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning of
-    Deep Networks from Decentralized Data", 2017.
-
-    Examples
-    --------
-    >>> generator = np.random.default_rng(0)
-    >>> parts = shards([0, 0, 1, 1], clients=2, shards_per_client=1, generator=generator)
-    >>> sorted(part.tolist() for part in parts)
-    [[0, 1], [2, 3]]
-    """
-    _check(clients=clients, shards_per_client=shards_per_client)
-    by_label = np.argsort(_classes(labels)[1], kind="stable").astype(np.int64)
-    pieces = np.array_split(by_label, clients * shards_per_client)
-    deal = generator.permutation(len(pieces)).reshape(clients, shards_per_client)
+    if each < 1:
+        raise ValueError("a client has at least 1 shard")
+    by_label = np.argsort(classes, kind="stable").astype(np.int64)
+    pieces = np.array_split(by_label, clients * each)
+    deal = generator.permutation(len(pieces)).reshape(clients, each)
     return [np.sort(np.concatenate([pieces[piece] for piece in hand])) for hand in deal]
-
-
-def iid(sample_count: int, *, clients: int, generator: np.random.Generator) -> Parts:
-    """Equal parts at random; they differ in size by at most one sample.
-
-    >>> [len(part) for part in iid(5, clients=2, generator=np.random.default_rng(0))]
-    [3, 2]
-    """
-    _check(clients=clients)
-    order = generator.permutation(sample_count).astype(np.int64)
-    return [np.sort(part) for part in np.array_split(order, clients)]
 
 
 def class_mix(labels: ArrayLike, parts: Sequence[NDArray[np.integer[Any]]]) -> NDArray[np.int64]:
@@ -184,9 +155,3 @@ def _classes(labels: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:
         raise InvalidInput(f"labels have shape {array.shape}; expected one label per sample")
     names, classes = np.unique(array, return_inverse=True)
     return names, classes.astype(np.int64)
-
-
-def _check(**counts: Any) -> None:
-    for name, value in counts.items():
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-            raise InvalidInput(f"{name} is {value!r}; expected an integer, at least 1")

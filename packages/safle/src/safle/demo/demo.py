@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.metrics import accuracy_score, confusion_matrix
 
 from safle.basics import atomic
-from safle.demo.data import Digits, Parts, class_mix, dirichlet, load_digits
-from safle.demo.page import DemoPage
+from safle.demo.data import Digits, Parts, class_mix, load_digits, partition
+from safle.demo.page import render_demo
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import DeclaredRange
 from safle.encoders.registry import DEFAULT_KIND
@@ -46,12 +46,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Result:
-    """One method's line of the table; ``digests`` of the same data, split in other ways.
-
-    Attributes
-    ----------
-    bytes_sent : by each client
-    """
+    """One method's line of the table; ``digests`` of the same data, split in other ways."""
 
     method: str
     accuracy: float
@@ -80,7 +75,8 @@ def run_demo(
     """Run the demo; page, results and all files of the federation go to ``output``."""
     data = load_digits(seed=seed)
     generator = np.random.default_rng(seed)
-    parts = dirichlet(data.train_labels, clients=clients, alpha=alpha, generator=generator)
+    scenario = f"alpha={alpha}"
+    parts = partition(data.train_labels, scenario, clients=clients, generator=generator)
     folder = output / "federation"
     tables = _deal_out(data, parts, folder)
     held = [len(part) for part in parts]
@@ -103,8 +99,8 @@ def run_demo(
     atomic.write_text(output / "results.json", json.dumps(content, indent=2) + "\n")
     matrix = confusion_matrix(data.test_labels, model.predict(data.test))
     mix = class_mix(data.train_labels, parts)
-    page = DemoPage(results, mix, matrix, curve, model.class_names)
-    atomic.write_text(output / "index.html", page.render())
+    page = render_demo(results, mix, matrix, curve, model.class_names)
+    atomic.write_text(output / "index.html", page)
     return results
 
 
