@@ -85,16 +85,20 @@ def runtimes(model, features):
 def assert_same(model, features):
     expected = model.predict(features)
     for scores, labels in runtimes(model, features):
-        np.testing.assert_allclose(scores, model.decision_function(features), rtol=1e-12)
+        assert np.array_equal(scores, model.decision_function(features))
         assert labels.tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("classes", NAMES)
-@pytest.mark.parametrize("head", HEADS)
+def model_of(kind, head="least-squares", names=NAMES["int"]):
+    """A model of a case, and the features that it was made of."""
+    features, labels = random_data(names)
+    return make_model(encoder_of(kind, PublicSample(features)), features, labels, head), features
+
+
+@pytest.mark.parametrize(("head", "names"), zip(HEADS, NAMES.values(), strict=True))
 @pytest.mark.parametrize("kind", CASES)
-def test_same_classes_for_any_batch(kind, head, classes):
-    features, labels = random_data(NAMES[classes])
-    model = make_model(encoder_of(kind, PublicSample(features)), features, labels, head)
+def test_same_scores_for_any_batch(kind, head, names):
+    model, features = model_of(kind, head, names)
     for batch in (0, 1, 150):
         assert_same(model, features[:batch])
 
@@ -102,8 +106,7 @@ def test_same_classes_for_any_batch(kind, head, classes):
 @pytest.mark.parametrize("head", [*HEADS, "discriminant"])
 def test_onnx_gives_the_same_probabilities(head):
     pytest.importorskip("onnx")
-    features, labels = random_data()
-    model = make_model(encoder_of("linear", PublicSample(features)), features, labels, head)
+    model, features = model_of("linear", head)
     for batch in (0, 1, 150):
         part = features[:batch]
         (found,) = run_onnx(to_onnx(model), part, ["probabilities"])
@@ -111,27 +114,16 @@ def test_onnx_gives_the_same_probabilities(head):
 
 
 @pytest.mark.parametrize("together", [1, 1 << 13])
-def test_the_quadratic_head_has_the_same_scores_bit_by_bit(together, monkeypatch):
+def test_the_quadratic_head_has_the_same_scores(together, monkeypatch):
     monkeypatch.setattr("safle.model.scores.TOGETHER", together)
-    features, labels = random_data()
-    encoder = encoder_of("by-class", PublicSample(features))
-    model = make_model(encoder, features, labels, "quadratic")
-    expected = model.decision_function(features)
+    model, features = model_of("by-class", "quadratic")
     assert len(set(model.predict(features))) == 3
-    for scores, _ in runtimes(model, features):
-        assert np.array_equal(scores, expected)
-
-
-@pytest.mark.parametrize("kind", CASES)
-def test_same_classes_on_digits(kind, digits):
-    features, labels = digits[0].astype(np.float32), digits[1]
-    encoder = encoder_of(kind, PublicSample(features[:300]))
-    assert_same(make_model(encoder, features[:300], labels[:300]), features)
+    assert_same(model, features)
 
 
 @given(data_sets(1), st.sampled_from(HEADS))
 @settings(max_examples=30)
-def test_same_classes_on_any_data(drawn, head):
+def test_same_scores_on_any_data(drawn, head):
     head = HEADS[0] if len(set(drawn.labels)) < 2 else head
     model = make_model(drawn.encoder, drawn.features, drawn.labels, head)
     assert_same(model, drawn.features.astype(np.float32))
@@ -160,26 +152,14 @@ def test_thresholds_are_decided_exactly(kind):
 @pytest.mark.parametrize("factor", [1e-42, 1e-3, 1e3, 1e30])
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_far_out_are_clipped_alike(kind, factor):
-    features, labels = random_data()
-    model = make_model(encoder_of(kind, PublicSample(features)), features, labels)
+    model, features = model_of(kind)
     assert_same(model, features * np.float32(factor))
-
-
-@pytest.mark.parametrize("kind", CASES)
-def test_sums_of_tables_are_exact(kind):
-    features, labels = random_data()
-    model = make_model(encoder_of(kind, PublicSample(features)), features, labels)
-    for scores, _ in runtimes(model, features):
-        assert np.array_equal(scores, model.decision_function(features))
 
 
 def test_gathering_in_blocks_changes_nothing(monkeypatch):
     graphs = pytest.importorskip("safle.model.export.onnx_graph")
-    features, labels = random_data()
-    model = make_model(encoder_of("embedding", PublicSample(features)), features, labels)
     monkeypatch.setattr(graphs, "GATHERED", 6)
-    scores, _ = run_onnx(to_onnx(model), features)
-    assert np.array_equal(scores, model.decision_function(features))
+    assert_same(*model_of("embedding"))
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
@@ -201,8 +181,7 @@ def test_the_module_scripts_and_restores_from_its_state(kind):
 
 def test_the_module_owns_its_weights():
     torch = pytest.importorskip("torch")
-    features, labels = random_data()
-    model = make_model(encoder_of("table", PublicSample(features)), features, labels)
+    model, features = model_of("table")
     before = model.digest, model.decision_function(features)
     with torch.no_grad():
         for tensor in to_torch(model).state_dict().values():
@@ -215,25 +194,20 @@ def test_the_module_owns_its_weights():
 @pytest.mark.parametrize("kind", CASES)
 def test_a_pt2_file_takes_any_batch(kind, tmp_path):
     torch = pytest.importorskip("torch")
-    features, labels = random_data(NAMES["str"])
-    model = make_model(encoder_of(kind, PublicSample(features)), features, labels)
+    model, features = model_of(kind, names=NAMES["str"])
     export_torch(model, tmp_path / "model.pt2")
     extra = {"classes.json": ""}
     program = torch.export.load(tmp_path / "model.pt2", extra_files=extra).module()
     assert json.loads(extra["classes.json"]) == list(model.class_names)
     for batch in (0, 1, 150):
         scores = program(torch.from_numpy(features[:batch])).numpy()
-        np.testing.assert_allclose(scores, model.decision_function(features[:batch]), rtol=1e-12)
-        assert np.array_equal(
-            np.array(model.class_names)[scores.argmax(1)], model.predict(features[:batch])
-        )
+        assert np.array_equal(scores, model.decision_function(features[:batch]))
 
 
 @pytest.mark.slow
 def test_a_pt2_file_needs_no_safle_and_holds_no_pickle(tmp_path):
     pytest.importorskip("torch")
-    features, labels = random_data()
-    model = make_model(encoder_of("integer", PublicSample(features)), features, labels)
+    model, features = model_of("integer")
     path = tmp_path / "model.pt2"
     export_torch(model, path)
     np.save(tmp_path / "features.npy", features)
@@ -257,8 +231,7 @@ def test_a_pt2_file_needs_no_safle_and_holds_no_pickle(tmp_path):
 
 def test_onnx_files_are_checked_named_and_reproducible(tmp_path):
     onnx = pytest.importorskip("onnx")
-    features, labels = random_data()
-    model = make_model(encoder_of("table", PublicSample(features)), features, labels)
+    model, features = model_of("table")
     export_onnx(model, tmp_path / "a.onnx")
     export_onnx(model, tmp_path / "b.onnx")
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
@@ -315,8 +288,7 @@ def test_exports_of_noisy_sums_say_what_was_promised(linear_model, tmp_path):
 
 @pytest.fixture
 def linear_model():
-    features, labels = random_data()
-    return make_model(encoder_of("linear", PublicSample(features)), features, labels)
+    return model_of("linear")[0]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +44,7 @@ class Spent:
 
 
 class Ledger:
-    """The releases of one data set, in a sealed file.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> from safle import DeclaredRange, LinearEncoder
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2), norm_clip=1)
-    >>> with TemporaryDirectory() as folder:
-    ...     ledger = Ledger(f"{folder}/releases.sqlite")
-    ...     first = ledger.spend(encoder.space, 1.0, 1e-5)
-    ...     second = ledger.spend(encoder.space, 1.0, 1e-5)
-    >>> second.releases, 1.4 < second.total_epsilon < 1.5
-    (2, True)
-    """
+    """The releases of one data set, in a sealed file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
@@ -103,8 +92,7 @@ class Ledger:
                 )
             cost = planned.epsilon, planned.delta, planned.rho
             file.append("releases", now(), space.fingerprint, *cost)
-        fields = planned.to_json() | {"releases": len(before) + 1, "total_epsilon": total} | facts
-        return Privacy.from_json(fields)
+        return replace(planned, releases=len(before) + 1, total_epsilon=total, **facts)
 
     def publish(
         self,

@@ -42,15 +42,7 @@ Draw = Callable[[int, float], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Most that one sample changes the free sums by: squares, in real units.
-
-    Examples
-    --------
-    >>> from safle import DeclaredRange, LinearEncoder
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=8), norm_clip=2)
-    >>> Sensitivity.of(encoder.layout)
-    Sensitivity(gram=Fraction(16, 1), cross=Fraction(4, 1), counts=Fraction(1, 1))
-    """
+    """Most that one sample changes the free sums by: squares, in real units."""
 
     gram: Fraction
     cross: Fraction
@@ -90,13 +82,6 @@ def plan_noise(layout: Layout, epsilon: float, delta: float, **facts: Any) -> Pr
     ----------
     epsilon, delta : what to promise
     facts : what else `Privacy` records
-
-    Examples
-    --------
-    >>> from safle import DeclaredRange, LinearEncoder
-    >>> encoder = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=2))
-    >>> plan_noise(encoder.layout, 2, 1e-5).promise
-    'epsilon 2, delta 1e-05'
     """
     rho, changes = rho_within(epsilon, delta), Sensitivity.of(layout)
     scales, spent = dict[str, Any](), 0.0
@@ -111,33 +96,21 @@ def plan_noise(layout: Layout, epsilon: float, delta: float, **facts: Any) -> Pr
 def draw_noise(layout: Layout, classes: int, privacy: Privacy, draw: Draw) -> NDArray[np.int64]:
     """Noise for the free sums of so many classes, as their vector."""
     free = FreeSums(layout, classes)
-    units = free.spread(free.scales)
-    squares = np.zeros(free.size, np.bool_)
-    squares[free.squares] = True
-    noise = np.empty(free.size, np.int64)
-    products = np.zeros(free.size, np.bool_)
-    products[free.products] = True
-    sums = np.zeros(free.size, np.bool_)
-    sums[free.cross] = True
+    scales, noise = np.empty(free.size), np.empty(free.size, np.int64)
+    scales[free.counts] = privacy.counts
+    scales[free.cross] = privacy.cross
     # Products of two columns stand for two entries of the gram: half the variance hides them.
-    for chosen, scale in (
-        (squares, privacy.gram * SLACK),
-        (products & ~squares, privacy.gram / math.sqrt(2) * SLACK),
-        (sums, privacy.cross),
-    ):
-        for unit in np.unique(units[chosen]).tolist():
-            alike = np.flatnonzero(chosen & (units == unit))
-            noise[alike] = draw(len(alike), scale * unit)
-    noise[free.counts] = draw(classes, privacy.counts)
+    scales[free.products] = privacy.gram / math.sqrt(2) * SLACK
+    scales[free.squares] = privacy.gram * SLACK
+    scales *= free.spread(free.scales)
+    for scale in np.unique(scales).tolist():
+        alike = np.flatnonzero(scales == scale)
+        noise[alike] = draw(len(alike), scale)
     return noise
 
 
 def publish(
-    total: Statistics,
-    privacy: Privacy,
-    classes: Sequence[ClassName],
-    *,
-    draw: Draw | None = None,
+    total: Statistics, privacy: Privacy, classes: Sequence[ClassName], *, draw: Draw | None = None
 ) -> NoisyStatistics:
     """A sum with noise, which may be given to anyone.
 
@@ -147,15 +120,6 @@ def publish(
     privacy : from `plan_noise`
     classes : every class that there may be; to find them in the data would give them away
     draw : the source of noise; OpenDP's, from the system's randomness, unless a test replaces it
-
-    Examples
-    --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2), norm_clip=1)
-    >>> total = count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"])
-    >>> privacy = plan_noise(encoder.layout, epsilon=1, delta=1e-5)
-    >>> publish(total, privacy, ["ill", "well"]).privacy.promise
-    'epsilon 1, delta 1e-05'
     """
     names = check_classes(total, classes)
     noise = draw_noise(total.layout, len(names), privacy, draw or draw_discrete_gaussian)
@@ -192,11 +156,7 @@ def rho_within(epsilon: float, delta: float) -> float:
 
 
 def epsilon_of(rho: float, delta: float) -> float:
-    """What a rho, of one release or of several together, promises: OpenDP's conversion.
-
-    >>> round(epsilon_of(0.03, 1e-5), 2)
-    0.99
-    """
+    """What a rho, of one release or of several together, promises: OpenDP's conversion."""
     if rho == 0:
         return 0.0
     converted = _opendp().c.make_zCDP_to_approxDP(_gaussian(1.0))
