@@ -12,7 +12,7 @@ from safle.model import Model
 from safle.solver import solve
 from safle.statistics import count
 from safle_lab.baselines import METHODS, Task
-from safle_lab.baselines.trimmed import residual
+from safle_lab.baselines.trimmed import residual, stand_out
 
 CLASSES = 4
 
@@ -28,6 +28,12 @@ def test_a_residual_is_read_off_statistics(blobs):
     scores = Model(encoder, solution).decision_function(features[:90][few])
     squares = (scores - np.eye(CLASSES)[labels[:90][few]]) ** 2
     assert found == pytest.approx(squares.sum(axis=1).mean(), rel=1e-5)
+
+
+def test_only_clients_that_fit_far_worse_stand_out():
+    found = stand_out(np.array([0.5, 1.0, 0.52, 0.49, 0.98]), apart=4 / 3)
+    assert found.tolist() == [False, True, False, False, True]
+    assert not stand_out(np.array([0.5, 0.54, 0.52, 0.49, 0.53]), apart=4 / 3).any()
 
 
 def test_clients_with_wrong_labels_are_taken_back_to_the_byte(blobs):

@@ -65,12 +65,7 @@ class Attack:
         return self.by_class + self.by_code + self.by_lattice
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write codes and labels to a .npz file, a table that `open_table` reads.
-
-        >>> from safle import DeclaredRange, LinearEncoder, count
-        >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
-        >>> attack(count(encoder, [[0.1, 0.9]], ["ill"])).save(getfixture("tmp_path") / "found.npz")
-        """
+        """Write codes and labels to a .npz file, a table that `open_table` reads."""
         codes = np.concatenate([self.codes.symbols, self.codes.dense], axis=1)
         labels = np.array(self.labels) if self.labels else np.array([], np.int64)
         with atomic.replacing(path) as scratch, scratch.open("wb") as file:

@@ -62,13 +62,7 @@ class Separate:
 
 
 def predict(model: Predictor, features: Features) -> NDArray[Any]:
-    """Class numbers of the largest scores, (samples,).
-
-    Examples
-    --------
-    >>> predict(LinearModel(np.array([[1.0, 0.0], [0.0, 1.0]])), np.array([[3.0, 4.0]])).tolist()
-    [1]
-    """
+    """Class numbers of the largest scores, (samples,)."""
     scores = model.decision_function(features)
     names = getattr(model, "class_names", None)
     best = np.argmax(scores, axis=1)
@@ -170,11 +164,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Point:
-    """The model's accuracy after some rounds, and the bytes a client had exchanged by then.
-
-    >>> Point(rounds=1, accuracy=0.9, bytes_per_client=5.7e6).accuracy
-    0.9
-    """
+    """The model's accuracy after some rounds, and the bytes a client had exchanged by then."""
 
     rounds: int
     accuracy: float

@@ -135,12 +135,7 @@ def classifier(gram: Matrix, cross: Matrix, ridge: float) -> Matrix:
 def sandwiched(
     gram: Matrix, cross: Matrix, weights: Matrix, strength: float
 ) -> tuple[Matrix, Matrix]:
-    """Omega of ``min ||R - F Omega W||^2 + strength ||Omega||^2`` from F'F and F'R.
-
-    Returns
-    -------
-    tall, wide : (width, rank) and (rank, width), whose product it is
-    """
+    """Omega of ``min ||R - F Omega W||^2 + strength ||Omega||^2``, as a tall and a wide matrix."""
     outer, left = eigh(gram)
     right, inner, _ = svd(weights, full_matrices=False)
     # Rounding leaves small negative numbers where there should be zeros.

@@ -122,12 +122,7 @@ def larger_half(values: Vector, seed: int) -> NDArray[np.bool_]:
 def relabel(
     labels: Labels, losses: Vector, predictions: Features, share: float, confidence: float
 ) -> Labels:
-    """Labels of one client, of which the ``share`` with the largest losses may change.
-
-    Parameters
-    ----------
-    predictions : the server's probabilities, (samples, class_count)
-    """
+    """Labels of one client; the ``share`` with the largest losses may change to the server's."""
     worst = np.argsort(-losses, kind="stable")[: round(share * len(losses))]
     sure = worst[predictions[worst].max(axis=1) >= confidence]
     corrected = labels.copy()
@@ -143,12 +138,7 @@ def probabilities(head: list[torch.Tensor], features: Features) -> Features:
 def correct(
     task: Task, trainer: Trainer, settings: Settings, dims: Vector
 ) -> tuple[Labels, Vector]:
-    """After an iteration: corrected labels, and every client's noise level.
-
-    Parameters
-    ----------
-    dims : intrinsic dimensionalities added up so far, (clients,); this iteration's are added
-    """
+    """After an iteration: corrected labels, and every client's noise level; adds to ``dims``."""
     done: Round = trainer.memory.last
     losses = np.zeros(len(task.labels))
     for row, client in enumerate(done.clients):

@@ -57,13 +57,7 @@ def set_aside(task: Task, share: float) -> tuple[Task, Features]:
 
 
 def weigh_votes(votes: NDArray[np.float32], counts: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The ensemble's probabilities, (samples, class_count).
-
-    Parameters
-    ----------
-    votes : every client's probabilities, (clients, samples, class_count)
-    counts : every client's samples of each class, (clients, class_count)
-    """
+    """The ensemble's probabilities, (samples, class_count), from those of every client."""
     shares = counts / np.maximum(counts.sum(axis=0), 1)
     sums = np.einsum("ksc,kc->sc", votes, shares)
     return (sums / np.maximum(sums.sum(axis=1, keepdims=True), 1e-30)).astype(np.float32)

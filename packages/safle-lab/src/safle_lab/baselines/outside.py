@@ -16,12 +16,6 @@ def load_method(path: Path) -> Method[Any]:
     """The ``METHOD`` of a file, which is run as Python: load only what you trust.
 
     Measurements are kept under the file's digest: a changed file is measured again.
-
-    Examples
-    --------
-    >>> load_method(Path("nowhere.py"))
-    Traceback (most recent call last):
-    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.py'
     """
     program = hashlib.sha256(path.read_bytes()).hexdigest()
     name = f"safle_method_{program[:16]}"

@@ -71,13 +71,7 @@ def to_unit_length(vectors: NDArray[np.floating]) -> Array:
 
 
 def posterior_classifier(evidence: Moments, centre: Array, settings: Settings) -> LinearModel:
-    """The posterior's means and covariance, as a classifier.
-
-    Parameters
-    ----------
-    evidence : the moments of the likelihoods that make the posterior
-    centre : the prior's mean of every class, (feature_dim,)
-    """
+    """The posterior of the likelihoods' moments, and of ``centre``, the prior's mean of a class."""
     weight = evidence.counts + settings.prior
     means = (evidence.sums + settings.prior * centre) / weight[:, None]
     prior = settings.prior * len(weight) * np.outer(centre, centre)
@@ -88,11 +82,8 @@ def posterior_classifier(evidence: Moments, centre: Array, settings: Settings) -
 def tell_apart(features: Array, labels: Labels, texts: Array, scale: float) -> Array:
     """How well each text tells its class from the others, u: (class_count, texts), up to 1.
 
-    NaN where the client has no sample of the class, who then has no say.
-
-    Parameters
-    ----------
-    features, texts : of unit length, (samples, feature_dim), (class_count, texts, feature_dim)
+    NaN where the client has no sample of the class, who then has no say. Features and texts are of
+    unit length.
     """
     plain = scale * features @ texts[:, 0].T
     # The other classes by their plain texts: the logarithm of the sum without the class itself.
@@ -112,12 +103,7 @@ def tell_apart(features: Array, labels: Labels, texts: Array, scale: float) -> A
 
 
 def weigh_texts(told: Array) -> Array:
-    """Weights of every class's texts, (class_count, texts), adding up to 1.
-
-    Parameters
-    ----------
-    told : every client's u, (clients, class_count, texts); NaN where it has no say
-    """
+    """Weights of every class's texts, (class_count, texts), from every client's u of each."""
     plain = told[..., :1]
     heard = ~np.isnan(told)
     gains = np.where(heard, plain * np.log(told / plain), 0.0)

@@ -51,15 +51,7 @@ def residual(own: Statistics, solution: Solution, encoder: Encoder) -> float:
 
 
 def stand_out(residuals: Vector, apart: float) -> NDArray[np.bool_]:
-    """Who fits so badly as to be taken back, (clients,).
-
-    Examples
-    --------
-    >>> stand_out(np.array([0.5, 1.0, 0.52, 0.49, 0.98]), apart=4 / 3).tolist()
-    [False, True, False, False, True]
-    >>> stand_out(np.array([0.5, 0.54, 0.52, 0.49, 0.53]), apart=4 / 3).any().item()
-    False
-    """
+    """Who fits so badly as to be taken back, (clients,)."""
     if len(residuals) < 2:
         return np.zeros(len(residuals), np.bool_)
     mixture = GaussianMixture(2, random_state=0).fit(residuals[:, None])

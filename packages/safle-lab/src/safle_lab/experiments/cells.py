@@ -1,9 +1,8 @@
 """Cells: one measurement each, kept in a file of its own as soon as it is made.
 
 A cell is named by what is asked and of which data, so a run that was interrupted goes on
-where it stopped, and experiments that ask for the same share the answer. A file per cell
-and not a database: cells are few and slow to make, and a user deletes one to have it
-measured again.
+where it stopped, and experiments that ask for the same share the answer. A user deletes a file to
+have its cell measured again.
 """
 
 import hashlib
@@ -20,11 +19,10 @@ from typing import Any
 from safle.basics import atomic
 from safle.errors import InvalidInput
 from safle_lab.baselines import method_named
+from safle_lab.baselines.base import Progress
 from safle_lab.experiments.data import DataSet
 
 Figures = dict[str, Any]
-Progress = Callable[[float], None]
-"""Called with the finished share, 0 to 1."""
 FORMAT = "safle-cell-2"
 PACKAGES = ("safle", "numpy", "scipy", "scikit-learn", "torch", "zstandard")
 

@@ -147,20 +147,12 @@ def describe_classes(data: DataSet, path: Path) -> DataSet:
     return replace(data, texts=np.stack(texts))
 
 
-def load_digits(*, seed: int = 0, pooled: bool = False) -> DataSet:
+def load_digits(*, pooled: bool = False) -> DataSet:
     """scikit-learn's handwritten digits, 64 pixels of 0 to 16.
 
-    Parameters
-    ----------
-    seed : of the split into training and test samples
-    pooled : averaged to 4 x 4 pixels, a poorer "backbone" of the same images
-
-    Examples
-    --------
-    >>> load_digits().train.shape, load_digits(pooled=True).test.shape
-    ((1297, 64), (500, 16))
+    ``pooled``: averaged to 4 x 4 pixels, a poorer "backbone" of the same images.
     """
-    split = demo.load_digits(seed=seed)
+    split = demo.load_digits()
     train, test, name, words = split.train, split.test, "digits", "8 x 8 pixels"
     if pooled:
         train, test = _pool(train), _pool(test)

@@ -17,8 +17,8 @@ from safle.model import Model
 from safle.statistics import Statistics
 from safle.wire import encode_statistics
 from safle_lab.baselines import Task, method_named, safle
-from safle_lab.baselines.base import Predictor, Separate, blaming
-from safle_lab.experiments.cells import Cell, Figures, Measure, Progress
+from safle_lab.baselines.base import Predictor, Progress, Separate, blaming
+from safle_lab.experiments.cells import Cell, Figures, Measure
 from safle_lab.experiments.data import DataSet
 from safle_lab.label_noise import with_noise
 
@@ -186,11 +186,7 @@ def _summarise_mix(mix: NDArray[np.int64]) -> dict[str, float]:
     sizes = mix.sum(axis=1)
     held = mix[sizes > 0]
     return {
-        "clients": len(mix),
-        "without_samples": int((sizes == 0).sum()),
         "least_samples": int(sizes.min()),
-        "median_samples": float(np.median(sizes)),
         "most_samples": int(sizes.max()),
         "mean_classes": float((held > 0).sum(axis=1).mean()),
-        "mean_largest_share": float((held.max(axis=1) / held.sum(axis=1)).mean()),
     }

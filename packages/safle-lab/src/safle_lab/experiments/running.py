@@ -21,7 +21,8 @@ from safle.basics import atomic, neutralise, parse_toml, read_toml, require, to_
 from safle.demo import POOLED
 from safle.errors import InvalidInput, SettingsError
 from safle_lab.baselines import METHODS, method_named
-from safle_lab.experiments.cells import Cell, CellFolder, Figures, Progress, versions
+from safle_lab.baselines.base import Progress
+from safle_lab.experiments.cells import Cell, CellFolder, Figures, versions
 from safle_lab.experiments.data import DataSet
 from safle_lab.experiments.measuring import MEASURES
 from safle_lab.experiments.plan import Experiment, Federation, Plan, Request, Tuning

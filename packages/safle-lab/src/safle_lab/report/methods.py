@@ -59,8 +59,8 @@ def table1(result: Result, paper: Paper) -> Content:
             **({"across scenarios": models} if len(scenarios) > 1 else {}),
         },
     )
-    remarks = _protocol_remarks(result["rows"]) + _gap_remarks(lines, scenarios, paper)
-    return Content([table, *_each_client(result["rows"], scenarios), *_mixes(result)], remarks)
+    charts = _each_client(result["rows"], scenarios)
+    return Content([table, *charts, *_mixes(result)], _protocol_remarks(result["rows"]))
 
 
 def _caption(lines: Rows, scenarios: Sequence[str], paper: Paper) -> str:
@@ -131,24 +131,6 @@ def _protocol_remarks(rows: Rows) -> list[str]:
             )
             methods.setdefault(text, []).append(row["method"])
     return [f"{', '.join(dict.fromkeys(names))}: {text}." for text, names in methods.items()]
-
-
-def _gap_remarks(lines: Rows, scenarios: Sequence[str], paper: Paper) -> list[str]:
-    if not {"SAFLe", "AFL"} <= set(distinct(lines, "method")):
-        return []
-    ours, linear = (
-        100 * fmean(line["accuracy"] for line in matching(lines, method=method))
-        for method in ("SAFLe", "AFL")
-    )
-    text = f"SAFLe − AFL on these features: {ours - linear:+.2f} points."
-    safle, afl = (paper.table1(name, scenarios[0]) for name in ("SAFLe", "AFL"))
-    if safle is not None and afl is not None:
-        text += (
-            f" The paper reports {safle - afl:+.2f}; it took its baselines' figures from "
-            "other papers, so that difference contains a change of preprocessing. Here all "
-            "methods see the same features."
-        )
-    return [text]
 
 
 MANY_ROUNDS = 10

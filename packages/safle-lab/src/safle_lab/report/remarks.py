@@ -7,6 +7,8 @@ REMARKS: dict[str, dict[str, str]] = {
     "table1": {
         "analytic": "Analytic methods are computed anew in every scenario; equal bytes mean that "
         "who holds what left no trace.",
+        "AFL": "The paper took its baselines' figures from other papers, with other preprocessing; "
+        "here all methods see the same features.",
         "MOON": "MOON trains a head with a hidden layer, without which its term is constant.",
     },
     "bucketing": {
