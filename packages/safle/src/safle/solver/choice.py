@@ -25,14 +25,24 @@ from scipy.linalg import eigh
 from safle.encoders.codes import CodeSpace
 from safle.solver.least_squares import Progress, require_memory
 from safle.solver.reduction import Reduction
-from safle.solver.ridge import FLOOR, MARGIN, RidgeCurve, grid_of, noise_ridge, ridge_curve
+from safle.solver.ridge import (
+    FLOOR,
+    MARGIN,
+    MOST_SLACK,
+    RidgeCurve,
+    grid_of,
+    noise_ridge,
+    ridge_curve,
+)
 from safle.solver.solution import privacy_of
 from safle.solver.spectrum import Spectrum, spectrum_of
 from safle.statistics.gram import Triangle
 from safle.statistics.value import Sums
 
-RATIOS = (inf, 1024.0, 256.0, 64.0, 16.0, 4.0, 1.0, 0.25)
+RATIOS = (inf, 1024.0, 256.0, 64.0, 16.0, 4.0, 1.0, 1 / 4, 1 / 16)
 """The strictest first: of ratios that are as good, it is taken."""
+WORTH_A_MENTION = 2.0
+"""Twice the logarithm of a ratio of evidences: less is none (Kass and Raftery, 1995)."""
 MOST_COLUMNS = 600
 """Every ratio takes a decomposition: of more columns, all have one ridge."""
 EFFORTS = (1, 3)
@@ -102,18 +112,21 @@ def choose_blocks(statistics: Sums) -> tuple[float, RidgeCurve]:
         gram, target = _centred(gram, target)
     plain = len(gram) - statistics.layout.units
     grid = grid_of(float((statistics.diagonal * reduction.real**2).sum()))
+    outputs = n * max(len(statistics.class_names) - 1, 1)
+    slack = min(max(MARGIN, WORTH_A_MENTION / outputs), MOST_SLACK)
     found: list[tuple[float, RidgeCurve]] = []
     for ratio in RATIOS:
-        kept = plain if ratio == inf else len(gram)
-        if ratio < 1 and statistics.layout.dense_scales[-1] < 2:
+        # A unit's value times the root of a ratio below 1 has to stay within a whole scale.
+        if ratio * statistics.layout.dense_scales[-1] ** 2 < 1:
             continue
+        kept = plain if ratio == inf else len(gram)
         worth = np.ones(kept)
         worth[plain:] = ratio**-0.5
         part = gram[:kept, :kept] * worth * worth[:, None]
         curve = _evidence(part, target[:kept] * worth[:, None], labels, n, grid)
-        if not found or curve.scores.min() < found[-1][1].scores.min() - MARGIN:
-            found.append((ratio, curve))
-    return found[-1]
+        found.append((ratio, replace(curve, slack=slack)))
+    lowest = min(curve.scores.min() for _, curve in found)
+    return next(pair for pair in found if pair[1].scores.min() <= lowest + slack)
 
 
 def _centred(gram: Matrix, target: Matrix) -> tuple[Matrix, Matrix]:

@@ -5,10 +5,10 @@ With d features, n samples in C classes, n_c of them in class c,
     ``Sigma_c = (1 - a) S_c + (1 - (1 - a)(1 - 1/n_c)) S + ridge / n I``,
     ``S_c = scatter_c / n_c``, ``S = sum_c scatter_c / (n - C)``,
 
-with the ridge of the discriminant on the same columns, which their spectrum chooses, and its
-temperature: features are not normal, and posteriors as if they were would be too sure. So a class
-of many samples has ``(1 - a) S_c + a S``, and one of a single sample has S: all are of one size,
-however few samples a class has. The score of class c is its log posterior,
+with the ridge of the discriminant on the same columns, which their spectrum chooses, and little
+more than its temperature: features are not normal, and posteriors as if they were would be too
+sure. So a class of many samples has ``(1 - a) S_c + a S``, and one of a single sample has S: all
+are of one size, however few samples a class has. The score of class c is its log posterior,
 
     ``-|V_c' (x - m_c)|^2 / 2 + log det V_c + log(n_c / n)``, ``V_c V_c' = inverse(Sigma_c)``,
 
@@ -48,6 +48,8 @@ UNITS_PER_FEATURE = 0.5
 """Columns beside one that is squared, for each class, with which the quadratic head has half a
 say in the averaged one."""
 SAMPLES_PER_DIRECTION = 5
+WARMER = 2**0.25
+"""Times the temperature of the discriminant: squares are surer still."""
 FACTOR_BITS = 15
 Matrix = NDArray[np.float64]
 
@@ -147,7 +149,7 @@ def quadratic(statistics: Sums, linear: Solution) -> Solution:
         weights=weights,
         intercept=intercept - intercept.mean(),
         quadratic=head,
-        temperature=linear.temperature,
+        temperature=linear.temperature and WARMER * linear.temperature,
         ridge=linear.ridge,
         curve=linear.curve,
         residual=0.0,

@@ -9,8 +9,8 @@ leverage h = df / n for each h_i, as in generalised cross-validation, u given cl
     mean ``(mean_c - h e_c) / (1 - h)``, covariance ``covariance / (1 - h)^2``.
 
 Classes are not normal, and differ in their covariances, the more so the more there are: scores are
-drawn from Student's t with four degrees of freedom of that mean and ``2 - 2 / K`` times that
-covariance, for K classes, and T is the temperature of the least expected log loss of
+drawn from Student's t with four degrees of freedom of that mean and ``1 + 0.35 log2(K / 2)`` times
+that covariance, for K classes, and T is the temperature of the least expected log loss of
 ``softmax(s / T)``. The draws are fixed, and T is chosen from a grid: it does not move with the last
 bits of a sum.
 
@@ -34,10 +34,12 @@ from safle.solver.ordered import factor_in_order, multiply_in_order
 Matrix = NDArray[np.float64]
 STEPS_PER_OCTAVE, LOWEST, HIGHEST = 8, -3, 7
 """The grid, in octaves."""
+WIDER_PER_DOUBLING = 0.35
+"""By how much the covariance of a score grows when there are twice as many classes."""
 MOST_LEVERAGE = 0.9
 """With more, there is next to nothing left to judge by."""
-MOST_DRAWS, MOST_CELLS = 2_000, 1_000_000
-"""Draws of a class; fewer where all classes' scores would be more than so many numbers."""
+MOST_DRAWS, MOST_CELLS = 20_000, 1_000_000
+"""Samples that are drawn; fewer where their scores would be more than so many numbers."""
 QUANTILES = 1_000
 """Number of quantiles of the score at which log odds are fitted."""
 LEAST_PROBABILITY, LEAST_SLOPE = 1e-3, 0.05
@@ -72,13 +74,18 @@ def find_temperature(
     within = (squares + squares.T) / 2 - multiply_in_order(
         np.ascontiguousarray((means * counts[:, None]).T), np.ascontiguousarray(means)
     )
-    within *= (2 - 2 / classes) / (max(n - classes, 1.0) * left**2)
+    wider = 1 + WIDER_PER_DOUBLING * np.log2(max(classes, 2) / 2)
+    within *= wider / (max(n - classes, 1.0) * left**2)
     root = _root(within)
     if root is None:
         return None
-    spread = multiply_in_order(_draw(classes), multiply_in_order(root, turned))
-    centres = multiply_in_order((means - (1 - left) * np.eye(classes)) / left, turned)
-    return _best(centres + intercept, spread, counts / n)
+    draws = _draw(classes)
+    # As many of a class as its share, each with its opposite.
+    quantiles = (np.arange(len(draws) // 2) + 0.5) / (len(draws) // 2)
+    places = np.tile(np.searchsorted(np.cumsum(counts), quantiles * n), 2)
+    centres = multiply_in_order((means - (1 - left) * np.eye(classes)) / left, turned) + intercept
+    spread = multiply_in_order(draws, multiply_in_order(root, turned))
+    return _best(centres[places] + spread, places)
 
 
 def fit_log_odds(
@@ -152,7 +159,7 @@ def _root(covariance: Matrix) -> Matrix | None:
 
 def _draw(classes: int) -> Matrix:
     """Student's t of unit variance, (draws, class_count), each with its opposite."""
-    draws = int(min(max(MOST_CELLS // classes**2, 2), MOST_DRAWS)) // 2
+    draws = min(MOST_CELLS // classes, MOST_DRAWS) // 2
     # The generator's bits are the same in every version; what is made of them may not be.
     bits = np.random.PCG64(0).random_raw(draws * (classes + 2)) >> np.uint64(11)
     uniform = ((bits.astype(np.float64) + 0.5) * 2.0**-53).reshape(draws, -1)
@@ -162,16 +169,12 @@ def _draw(classes: int) -> Matrix:
     return np.concatenate([normal, -normal])
 
 
-def _best(centres: Matrix, spread: Matrix, shares: Matrix) -> float:
-    """The T of the grid with the least expected log loss."""
+def _best(scores: Matrix, places: NDArray[np.int64]) -> float:
+    """The T of the grid with the least log loss of samples of these classes."""
     steps = np.arange(LOWEST * STEPS_PER_OCTAVE, HIGHEST * STEPS_PER_OCTAVE + 1)
     grid = 2.0 ** (steps / STEPS_PER_OCTAVE)
-    losses = np.zeros(len(grid))
-    for place, share in enumerate(shares):
-        scores = centres[place] + spread
-        scores -= scores.max(axis=1, keepdims=True)
-        for at, temperature in enumerate(grid):
-            total = np.log(np.exp(scores / temperature).sum(axis=1))
-            losses[at] += share * (total - scores[:, place] / temperature).mean()
+    scores = scores - scores.max(axis=1, keepdims=True)
+    own = scores[np.arange(len(places)), places]
+    losses = np.array([(np.log(np.exp(scores / t).sum(axis=1)) - own / t).mean() for t in grid])
     lowest = losses.min()
     return float(grid[np.flatnonzero(losses <= lowest + MARGIN * lowest + MARGIN**2)[-1]])
