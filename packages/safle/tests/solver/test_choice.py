@@ -106,7 +106,7 @@ def test_the_choice_has_the_highest_evidence_of_the_samples_themselves(rule):
         parts = parts - parts.mean(axis=0)
         covariance = np.eye(SAMPLES) + parts @ parts.T / ridge
         quadratic = y @ np.linalg.solve(covariance, y)
-        return np.log(2 * quadratic / SAMPLES) + np.linalg.slogdet(covariance)[1] / SAMPLES
+        return np.log(quadratic / SAMPLES) + np.linalg.slogdet(covariance)[1] / SAMPLES
 
     best = curve.scores.min()
     at = float(curve.ridges[np.argmin(curve.scores)])

@@ -15,27 +15,19 @@ A ratio of infinity leaves the units out.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
 from safle.encoders.codes import CodeSpace
 from safle.solver.least_squares import Progress, require_memory
 from safle.solver.reduction import Reduction
-from safle.solver.ridge import (
-    FLOOR,
-    MARGIN,
-    MOST_SLACK,
-    RidgeCurve,
-    grid_of,
-    noise_ridge,
-    ridge_curve,
-)
+from safle.solver.ridge import MARGIN, MOST_SLACK, RidgeCurve, noise_ridge, ridge_curve
 from safle.solver.solution import privacy_of
-from safle.solver.spectrum import Spectrum, spectrum_of
+from safle.solver.spectrum import Spectrum, decompose, spectrum_of
 from safle.statistics.gram import Triangle
 from safle.statistics.value import Sums
 
@@ -102,29 +94,37 @@ def _one_ridge(statistics: Sums, criterion: str, progress: Progress | None) -> C
 def choose_blocks(statistics: Sums) -> tuple[float, RidgeCurve]:
     """The ratio of the highest evidence, and the evidence at that ratio."""
     reduction = Reduction(statistics)
-    size, n = reduction.reduced_dim, float(statistics.sample_count)
+    size, n = reduction.reduced_dim, statistics.sample_count
     lower = reduction.tile((0, size), (0, size), np.float64)
     gram: Matrix = np.tril(lower).astype(np.float64) + np.tril(lower, -1).T
     target = reduction.forward(statistics.cross * reduction.real[:, None])
-    labels = n - float((statistics.class_counts.astype(np.float64) ** 2).sum()) / n
+    squares = n - float((statistics.class_counts.astype(np.float64) ** 2).sum()) / n
     if reduction.alpha:
         # Without the constant, which stands first: what is centred has none.
         gram, target = _centred(gram, target)
     plain = len(gram) - statistics.layout.units
-    grid = grid_of(float((statistics.diagonal * reduction.real**2).sum()))
-    outputs = n * max(len(statistics.class_names) - 1, 1)
-    slack = min(max(MARGIN, WORTH_A_MENTION / outputs), MOST_SLACK)
+    trace = float((statistics.diagonal * reduction.real**2).sum())
+    classes = len(statistics.class_names)
+    slack = min(max(MARGIN, WORTH_A_MENTION / (n * max(classes - 1, 1))), MOST_SLACK)
+    curve_of = partial(
+        ridge_curve,
+        sample_count=n,
+        class_count=classes,
+        criterion="evidence",
+        squares=squares,
+        slack=slack,
+    )
     found: list[tuple[float, RidgeCurve]] = []
     for ratio in RATIOS:
-        # A unit's value times the root of a ratio below 1 has to stay within a whole scale.
+        # The scale of a unit, times the root of its ratio, is a whole number.
         if ratio * statistics.layout.dense_scales[-1] ** 2 < 1:
             continue
         kept = plain if ratio == inf else len(gram)
         worth = np.ones(kept)
         worth[plain:] = ratio**-0.5
         part = gram[:kept, :kept] * worth * worth[:, None]
-        curve = _evidence(part, target[:kept] * worth[:, None], labels, n, grid)
-        found.append((ratio, replace(curve, slack=slack)))
+        sides = (decompose(part, target[:kept] * worth[:, None], n),)
+        found.append((ratio, curve_of(Spectrum(sides, trace, min(kept, n)))))
     lowest = min(curve.scores.min() for _, curve in found)
     return next(pair for pair in found if pair[1].scores.min() <= lowest + slack)
 
@@ -135,18 +135,6 @@ def _centred(gram: Matrix, target: Matrix) -> tuple[Matrix, Matrix]:
         gram[1:, 1:] - across[:, None] * (across / gram[0, 0]),
         target[1:] - across[:, None] * (target[0] / gram[0, 0]),
     )
-
-
-def _evidence(gram: Matrix, target: Matrix, labels: float, n: float, grid: Matrix) -> RidgeCurve:
-    values, vectors = eigh(gram)
-    values = np.maximum(values, 0.0)
-    masses = ((vectors.T @ target) ** 2).sum(axis=1)
-    shrunk = values + grid[:, None]
-    left = np.maximum(labels - (masses / shrunk).sum(axis=1), FLOOR * labels + FLOOR)
-    scores = np.log(left / n) + np.log1p(values / grid[:, None]).sum(axis=1) / n
-    freedom = np.minimum((values / shrunk).sum(axis=1), n)
-    certain = np.zeros(len(grid))
-    return RidgeCurve("evidence", grid, scores, freedom, certain, MARGIN, left / max(labels, 1.0))
 
 
 def without_units(statistics: Sums) -> Sums:

@@ -120,29 +120,42 @@ class RidgeCurve:
 
 
 def ridge_curve(
-    spectrum: Spectrum, *, sample_count: int, class_count: int, criterion: str = "gcv"
+    spectrum: Spectrum,
+    *,
+    sample_count: int,
+    class_count: int,
+    criterion: str = "gcv",
+    squares: float | None = None,
+    slack: float = MARGIN,
 ) -> RidgeCurve:
     """The criterion on a fixed grid of powers of the square root of two.
 
     A grid, not a search: its best point does not move with the last bits of a sum.
+
+    Parameters
+    ----------
+    squares : of the labels, for the evidence: less than one for each sample where they are centred
+    slack : of the evidence
     """
     grid = grid_of(spectrum.trace)
     n, classes = float(sample_count), float(class_count)
     freedom = np.array([degrees_of_freedom(spectrum, ridge) for ridge in grid])
-    if criterion != "evidence":
-        low, high = np.array([_gcv(spectrum, ridge, n) for ridge in grid]).T
-        supported = SUPPORTED / (n * max(classes - 1, 1))
-        slack = min(max(MARGIN, supported), MOST_SLACK) * float(high.min())
-        errors = np.zeros(len(grid))
-        known = np.isfinite(high)
-        errors[known] = 1 - low[known] / high[known]
-        errors[~known & np.isfinite(low)] = 1.0
-        left = high * (1 - freedom / n) ** 2
-    else:
-        low, high = np.array([_evidence(spectrum, ridge, n, classes) for ridge in grid]).T
-        slack, errors, left = MARGIN, high - low, None
-    chosen_by = "evidence" if criterion == "evidence" else "gcv"
-    return RidgeCurve(chosen_by, grid, high, freedom, errors, slack, left)
+    if criterion == "evidence":
+        total = n if squares is None else squares
+        left = np.array([_left(spectrum, ridge, total) for ridge in grid])
+        volumes = np.array([_trace(spectrum, _growth(ridge)) for ridge in grid])
+        low, high = (np.log(left / (n * classes)) + volumes / n).T
+        share = left[:, 1] / max(total, 1.0)
+        return RidgeCurve(criterion, grid, high, freedom, high - low, slack, share)
+    low, high = np.array([_gcv(spectrum, ridge, n) for ridge in grid]).T
+    supported = SUPPORTED / (n * max(classes - 1, 1))
+    slack = min(max(MARGIN, supported), MOST_SLACK) * float(high.min())
+    errors = np.zeros(len(grid))
+    known = np.isfinite(high)
+    errors[known] = 1 - low[known] / high[known]
+    errors[~known & np.isfinite(low)] = 1.0
+    share = high * (1 - freedom / n) ** 2
+    return RidgeCurve("gcv", grid, high, freedom, errors, slack, share)
 
 
 def grid_of(trace: float) -> Vector:
@@ -193,15 +206,15 @@ def _gcv(spectrum: Spectrum, ridge: float, n: float) -> tuple[float, float]:
     return scores[0], scores[1]
 
 
-def _evidence(spectrum: Spectrum, ridge: float, n: float, classes: float) -> tuple[float, float]:
-    """The least and the most that the score can be."""
+def _left(spectrum: Spectrum, ridge: float, squares: float) -> tuple[float, float]:
+    """The least and the most that Q can be."""
     explained = _target(spectrum, lambda s: 1 / (s + ridge))
-    volumes = _trace(spectrum, lambda s: np.log1p(s / ridge))
-    low, high = (
-        np.log(max(n - share, FLOOR * n) / (n * classes)) + volume / n
-        for share, volume in zip(reversed(explained), volumes, strict=True)
-    )
-    return float(low), float(high)
+    least, most = (max(squares - share, FLOOR * max(squares, 1.0)) for share in reversed(explained))
+    return least, most
+
+
+def _growth(ridge: float) -> Function:
+    return lambda s: np.log1p(s / ridge)
 
 
 def noise_ridge(statistics: Sums) -> float:

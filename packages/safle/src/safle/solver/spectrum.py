@@ -116,7 +116,7 @@ def spectrum_of(
     elif size <= DECOMPOSE_UP_TO:
         whole = (0, size)
         gram = reduction.tile(whole, whole, np.float64)
-        sides = (_decompose(gram, reduction.forward(target), rank),)
+        sides = (decompose(gram, reduction.forward(target), rank),)
     else:
         sides = _of_gram(statistics, reduction, target, effort, progress)
     return Spectrum(sides, trace, rank)
@@ -129,7 +129,7 @@ def _of_root(
     factor, labels = root.factor, root.divide(target)
     rank = factor.shape[1]
     if rank <= DECOMPOSE_UP_TO:
-        sides: tuple[Measures, ...] = (_decompose(factor.T @ factor, labels, rank),)
+        sides: tuple[Measures, ...] = (decompose(factor.T @ factor, labels, rank),)
     else:
         labels, signs = _mix(labels), _signs(rank, effort)
         start = np.concatenate([labels, signs], axis=1)
@@ -178,7 +178,7 @@ def _signs(size: int, effort: int) -> Matrix:
     return np.random.Generator(np.random.PCG64(0)).choice([-1.0, 1.0], (size, PROBES * effort))
 
 
-def _decompose(gram: NDArray[np.floating[Any]], target: Matrix, rank: int) -> Measures:
+def decompose(gram: NDArray[np.floating[Any]], target: Matrix, rank: int) -> Measures:
     """The measures of a matrix whose lower triangle is given, exactly."""
     values, vectors = eigh(gram, lower=True)
     nodes = np.where(values > ROUNDING * values[-1], values, 0.0)
