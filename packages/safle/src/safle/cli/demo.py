@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from safle.cli import options as opt
 from safle.cli.session import Session, command
 from safle.demo.demo import run_demo
@@ -23,7 +25,9 @@ def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: in
     does the same with a single client and in another order, and compares the models' bytes.
     What came out is one page to show to others.
     """
-    results = run_demo(folder, clients=clients, alpha=alpha, seed=seed, say=session.note)
+    # Its products are small: a second thread of the BLAS mostly waits, and keeps kernels waiting.
+    with threadpool_limits(1, "blas"):
+        results = run_demo(folder, clients=clients, alpha=alpha, seed=seed, say=session.note)
     figures = [
         (
             r.method,
