@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 
@@ -97,9 +97,6 @@ def _one_hot(encoder: Encoder, symbols: list[int]) -> list[int]:
 
 def row_of(encoder: Encoder, row: np.ndarray) -> tuple[list[int], list[int]]:
     """One-hot columns and dense columns of Phi for one sample."""
-    if hasattr(encoder, "parts"):
-        parts = [row_of(part, row) for part in encoder.parts]
-        return tuple([*chain.from_iterable(columns)] for columns in zip(*parts, strict=True))
     if isinstance(encoder, EmbeddingEncoder):
         return _one_hot(encoder, symbols_of(encoder, row)), []
     if isinstance(encoder, LinearEncoder):

@@ -138,20 +138,12 @@ class Encoder(ABC):
         (samples, feature_dim); for rehearsals, where there are no features yet.
         """
 
-    def header(self) -> dict[str, Any]:
-        """What the file says of this kind beside its arrays, in plain values."""
-        return self.settings.to_dict()
-
-    @classmethod
-    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `header` and `arrays`; raises a `SafleError` on nonsense."""
-        return cls(**arrays, **settings)
-
     def facts(self) -> dict[str, str]:
-        """Settings and ranges of the arrays, for people."""
-        settings = {n.replace("_", " "): f"{v}" for n, v in self.settings.to_dict().items()}
-        ranges = {n: f"{a.min():.6g} to {a.max():.6g}" for n, a in self.arrays().items()}
-        return settings | ranges
+        """Settings, and what the columns or the arrays are, for people."""
+        facts = {n.replace("_", " "): f"{v}" for n, v in self.settings.to_dict().items()}
+        if self.schema is not None:
+            return facts | {column.name: column.text for column in self.schema.columns}
+        return facts | {n: f"{a.min():.6g} to {a.max():.6g}" for n, a in self.arrays().items()}
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
         """Codes of features that `as_features` has passed."""
@@ -194,36 +186,14 @@ class Encoder(ABC):
         return self._declared("feature_names", as_names(names, self.feature_dim))
 
     def with_ranges(self, low: ArrayLike, high: ArrayLike) -> Self:
-        """The same encoder for features that lie within these ranges; its fingerprint differs.
+        """The same encoder for features in ranges, (feature_dim,) each; its fingerprint differs.
 
         Values outside are encoded all the same, and counted: see `safle.encoders.outside`.
-
-        Parameters
-        ----------
-        low, high : float64, (feature_dim,)
-
-        Examples
-        --------
-        >>> from safle import DeclaredRange, make_encoder
-        >>> encoder = make_encoder(DeclaredRange(0, 1, feature_dim=2), kind="linear")
-        >>> [end.tolist() for end in encoder.with_ranges([0, 0], [120, 9]).ranges]
-        [[0.0, 0.0], [120.0, 9.0]]
         """
         return self._declared("ranges", as_ranges(low, high, self.feature_dim))
 
     def with_classes(self, classes: Sequence[ClassName]) -> Self:
-        """The same encoder for these labels only; its fingerprint differs.
-
-        Examples
-        --------
-        >>> from safle import DeclaredRange, count, make_encoder
-        >>> encoder = make_encoder(DeclaredRange(0, 1, feature_dim=1), kind="linear")
-        >>> count(encoder.with_classes(["ill", "well"]), [[0.5]], ["wel"])
-        Traceback (most recent call last):
-            ...
-        safle.errors.InvalidInput: labels contain 'wel', which are not among the declared classes \
-'ill', 'well'
-        """
+        """The same encoder for these labels only; its fingerprint differs."""
         return self._declared("classes", as_class_names(classes))
 
     def _declared(self, name: str, value: object) -> Self:
@@ -280,10 +250,13 @@ def encoder_header(encoder: Encoder) -> str:
     The layout follows from the rest. It is there so that another version of safle, in which
     it follows differently, refuses the encoder instead of misreading statistics.
     """
+    settings = encoder.settings.to_dict()
+    if encoder.schema is not None:
+        settings["schema"] = encoder.schema.to_json()
     content: dict[str, Any] = {
         "format": FORMAT,
         "kind": encoder.kind,
-        "settings": encoder.header(),
+        "settings": settings,
         "layout": encoder.layout.to_json(),
     }
     content |= {"source": encoder.source} if encoder.source else {}
@@ -302,7 +275,12 @@ def restore_encoder(header: str, arrays: Arrays) -> Encoder:
         for name, array in arrays.items():
             if array.dtype != np.float64 or not np.isfinite(array).all():
                 raise WireError(f"encoder array {name!r} is not finite float64")
-        encoder = kind_named(content["kind"]).restore(content["settings"], arrays)
+        settings = dict(content["settings"])
+        if "schema" in settings:
+            settings["schema"] = Schema.from_json(settings["schema"])
+        encoder = kind_named(content["kind"])(**arrays, **settings)
+        if not encoder.feature_dim:
+            raise WireError("an encoder of no features; expected at least one")
         encoder = encoder.with_source(content.get("source", ""))
         encoder = encoder.with_names(content.get("features", ()))
         encoder = encoder.with_classes(content.get("classes", ()))

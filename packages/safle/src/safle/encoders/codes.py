@@ -8,7 +8,7 @@ expert, then a column for every dense integer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, groupby, repeat
 from typing import Any
@@ -73,12 +73,6 @@ class Layout:
         each class as well, a constant among them; (0, 0) if none are
     units : how many of the dense columns, the last ones, belong together: solving may give them
         a ridge of their own, or leave them out
-
-    Examples
-    --------
-    >>> layout = Layout((4, 4), (64, 64), ((0, 15), (64, 64)))
-    >>> layout.embedding_dim, layout.constants
-    (10, (1,))
     """
 
     table_sizes: tuple[int, ...] = ()
@@ -109,7 +103,6 @@ class Layout:
                     f"a dense column of {low} to {high}; expected integers within "
                     f"{DENSE_LIMIT}, and a constant column to hold its scale, {scale}"
                 )
-        self._check_norms()
         if not 1 <= self.embedding_dim <= MAX_EMBEDDING_DIM:
             raise SettingsError(
                 f"{self.code_count} codes + {self.dense_dim} dense columns = "
@@ -118,11 +111,18 @@ class Layout:
         self._check_parts()
 
     def _check_parts(self) -> None:
+        end = 0
+        for first, last, most in self.dense_norms:
+            alike = len({*self.dense_scales[first:last]}) == 1
+            if not (end <= first < last <= self.dense_dim and alike and 1 <= most <= MOST_NORM):
+                raise SettingsError(
+                    f"a norm of {most} of dense columns {first} to {last}; expected ascending "
+                    f"ranges of columns of one scale, and norms of 1 to {MOST_NORM}"
+                )
+            end = last
         first, after = self.by_class
-        if self.by_class != NOWHERE and not (
-            0 <= first < after <= self.dense_dim
-            and any(first <= column < after for column in self.constants)
-        ):
+        inside = 0 <= first < after <= self.dense_dim
+        if self.by_class != NOWHERE and not (inside and {*range(first, after)} & {*self.constants}):
             raise SettingsError(
                 f"dense columns {first} to {after} are counted by class; expected some of the "
                 f"{self.dense_dim} that there are, a constant one among them"
@@ -133,18 +133,6 @@ class Layout:
                 f"{self.units} of {self.dense_dim} dense columns are units; expected some of one "
                 "scale that are not counted by class"
             )
-
-    def _check_norms(self) -> None:
-        """Ranges of columns of one scale, one after the other."""
-        end = 0
-        for first, last, most in self.dense_norms:
-            alike = len({*self.dense_scales[first:last]}) == 1
-            if not (end <= first < last <= self.dense_dim and alike and 1 <= most <= MOST_NORM):
-                raise SettingsError(
-                    f"a norm of {most} of dense columns {first} to {last}; expected ascending "
-                    f"ranges of columns of one scale, and norms of 1 to {MOST_NORM}"
-                )
-            end = last
 
     @property
     def experts(self) -> int:
@@ -161,13 +149,17 @@ class Layout:
 
     def without_units(self) -> Layout:
         """The other columns, as a code space of their own."""
-        norms = tuple(norm for norm in self.dense_norms if norm[1] <= self.plain_dim)
+        plain = self._dense_columns(0, self.plain_dim)
+        return replace(plain, table_sizes=self.table_sizes, by_class=self.by_class)
+
+    def _dense_columns(self, first: int, after: int) -> Layout:
+        """Some of the dense columns alone, with the norms of those."""
+        norms = [(a - first, b - first, most) for a, b, most in self.dense_norms]
         return Layout(
-            self.table_sizes,
-            self.dense_scales[: self.plain_dim],
-            self.dense_limits[: self.plain_dim],
-            norms,
-            self.by_class,
+            (),
+            self.dense_scales[first:after],
+            self.dense_limits[first:after],
+            tuple(norm for norm in norms if norm[0] >= 0 and norm[1] <= after - first),
         )
 
     @cached_property
@@ -184,16 +176,7 @@ class Layout:
     @cached_property
     def class_layout(self) -> Layout | None:
         """The columns that are counted for each class, as a code space of their own."""
-        if self.by_class == NOWHERE:
-            return None
-        begin, end = self.by_class
-        norms = [(a - begin, b - begin, most) for a, b, most in self.dense_norms]
-        return Layout(
-            (),
-            self.dense_scales[begin:end],
-            self.dense_limits[begin:end],
-            tuple(norm for norm in norms if norm[0] >= 0 and norm[1] <= end - begin),
-        )
+        return None if self.by_class == NOWHERE else self._dense_columns(*self.by_class)
 
     @property
     def only_by_class(self) -> bool:
@@ -278,15 +261,7 @@ def _expand(runs: Sequence[tuple[Any, int]], most: int) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class CodeSpace:
-    """What two values must share to be added: the encoder's fingerprint and its layout.
-
-    Examples
-    --------
-    >>> space = CodeSpace("0" * 64, Layout((4, 4)))
-    >>> space.require(CodeSpace("1" * 64, Layout((4, 4))))  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    safle.errors.EncoderMismatch: counted with encoder 111111111111…, this federation uses ...
-    """
+    """What two values must share to be added: the encoder's fingerprint and its layout."""
 
     fingerprint: str
     layout: Layout

@@ -24,7 +24,7 @@ from safle._native import Kernel
 from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
-from safle.encoders.codes import DENSE_LIMIT, NOWHERE, WIDEST, Codes, Layout, Norm
+from safle.encoders.codes import DENSE_LIMIT, NOWHERE, WIDEST, Codes, Layout
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
 from safle.encoders.registry import Settings, about
 from safle.errors import SettingsError
@@ -92,9 +92,8 @@ class LinearEncoder(Encoder):
         self, mean: NDArray[np.float64], deviation: NDArray[np.float64], **settings: Any
     ) -> None:
         super().__init__(**settings)
-        self.mean = np.array(mean, np.float64)
-        self.deviation = np.array(deviation, np.float64)
-        if self.mean.ndim != 1 or not self.mean.size or self.mean.shape != self.deviation.shape:
+        self.mean, self.deviation = np.array(mean, np.float64), np.array(deviation, np.float64)
+        if self.mean.ndim != 1 or self.mean.shape != self.deviation.shape:
             raise SettingsError(
                 f"mean has shape {self.mean.shape} and deviation {self.deviation.shape}; "
                 "expected one number per feature in each"
@@ -135,16 +134,12 @@ class LinearEncoder(Encoder):
         """In codes, of a sample's features; 0 where nothing is said."""
         return self.settings.norm_clip << self.settings.fraction_bits
 
-    @property
-    def norms(self) -> tuple[Norm, ...]:
-        """What `longest` means for a layout."""
-        return ((0, self.feature_dim, self.longest),) if self.longest else ()
-
     @cached_property
     def layout(self) -> Layout:
         limits = (WIDEST,) * self.feature_dim + ((self.scale, self.scale),)
+        norms = ((0, self.feature_dim, self.longest),) if self.longest and self.feature_dim else ()
         by_class = (0, len(limits)) if self.settings.by_class else NOWHERE
-        return Layout((), (self.scale,) * len(limits), limits, self.norms, by_class)
+        return Layout((), (self.scale,) * len(limits), limits, norms, by_class)
 
     def arrays(self) -> Arrays:
         return {"mean": self.mean, "deviation": self.deviation}

@@ -81,6 +81,11 @@ class Column:
     def is_category(self) -> bool:
         return bool(self.levels)
 
+    @property
+    def text(self) -> str:
+        """The levels, or the range, for people."""
+        return ", ".join(self.levels) or f"{self.low:g} to {self.high:g} {self.unit}".rstrip()
+
 
 @dataclass(frozen=True)
 class Schema:

@@ -32,7 +32,6 @@ from safle.encoders.linear import (
     LinearSettings,
     Transform,
     restored,
-    transformed_moments,
 )
 from safle.encoders.operations import Expressed, Operations, T
 from safle.encoders.random_features import MOST_TERMS, UNITS, RandomFeatureSettings, Units
@@ -106,37 +105,27 @@ class TableEncoder(Encoder):
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        self.mean, self.deviation = np.array(mean, np.float64), np.array(deviation, np.float64)
+        own = {name: getattr(self.settings, name) for name in LinearSettings.declared()}
+        self.linear = LinearEncoder(mean, deviation, **own)
         self.schema = schema
         self.ranges = None if schema is None else schema.ranges
-        self.feature_dim = self.mean.size if schema is None else schema.feature_dim
-        if {self.mean.shape, self.deviation.shape} != {(len(self.numbers),)}:
+        self.feature_dim = self.linear.feature_dim if schema is None else schema.feature_dim
+        self.numbers = np.flatnonzero(self._levels == 0)
+        if self.linear.feature_dim != len(self.numbers):
             raise SettingsError(
-                f"mean has shape {self.mean.shape}, deviation {self.deviation.shape}; expected one "
-                f"number for each of {len(self.numbers)} columns of numbers"
+                f"mean has shape {self.linear.mean.shape}; expected one number for each of "
+                f"{len(self.numbers)} columns of numbers"
             )
-        if not self.feature_dim:
-            raise SettingsError("no columns; expected at least one")
         inputs = len(self.numbers) + len(self._level_columns)
         self.units = Units(inputs, self.settings, bent_anywhere=True)
-        own = {name: getattr(self.settings, name) for name in LinearSettings.declared()}
-        self.linear = LinearEncoder(self.mean, self.deviation, **own) if len(self.numbers) else None
 
     @classmethod
     def measure(cls, calibration: Calibration, settings: TableSettings) -> dict[str, Any]:
         schema: Schema | None = getattr(calibration, "schema", None)
         numbers = calibration if schema is None else schema.numbers
-        mean = deviation = np.empty(0)
-        if numbers is not None:
-            mean, deviation = transformed_moments(numbers, str(settings.transform))
-        return {"mean": mean, "deviation": deviation, "schema": schema}
-
-    @cached_property
-    def numbers(self) -> NDArray[np.int64]:
-        """Places of the columns that are numbers."""
-        if self.schema is None:
-            return np.arange(self.feature_dim)
-        return np.flatnonzero([not column.is_category for column in self.schema.columns])
+        if numbers is None:
+            return {"mean": np.empty(0), "deviation": np.empty(0), "schema": schema}
+        return LinearEncoder.measure(numbers, settings) | {"schema": schema}
 
     @cached_property
     def _levels(self) -> NDArray[np.int64]:
@@ -149,15 +138,7 @@ class TableEncoder(Encoder):
     def layout(self) -> Layout:
         # Missing and other beside the levels, missing beside a number.
         sizes = np.where(self._levels, self._levels + 2, 2)
-        scale = self.scale
-        constant = Layout((), (scale,), ((scale, scale),))
-        linear = constant if self.linear is None else self.linear.layout
-        return replace(self.units.beside(linear), table_sizes=tuple(sizes.tolist()))
-
-    @property
-    def scale(self) -> int:
-        """Codes per deviation; also the constant's code."""
-        return 1 << self.settings.fraction_bits
+        return replace(self.units.beside(self.linear.layout), table_sizes=tuple(sizes.tolist()))
 
     @cached_property
     def _level_columns(self) -> NDArray[np.int64]:
@@ -171,34 +152,16 @@ class TableEncoder(Encoder):
         there, and 1 / sqrt(L - 1) below it elsewhere.
         """
         others = np.maximum(self._levels[self._level_columns], 2) - 1
-        there = np.array([math.isqrt(self.scale**2 * int(n)) for n in others], np.float64)
-        elsewhere = np.array([-math.isqrt(self.scale**2 // int(n)) for n in others], np.float64)
+        square = self.linear.scale**2
+        there = np.array([math.isqrt(square * int(n)) for n in others], np.float64)
+        elsewhere = np.array([-math.isqrt(square // int(n)) for n in others], np.float64)
         places = np.concatenate([np.arange(n) for n in self._levels if n])
         values = ops.gather(ops.fill(features, -np.inf), self._level_columns)
         found = ops.inside(values, places - 0.5, places + 0.5)
         return ops.add(ops.multiply(found, there - elsewhere), elsewhere)
 
     def arrays(self) -> Arrays:
-        return {"mean": self.mean, "deviation": self.deviation}
-
-    def header(self) -> dict[str, Any]:
-        schema = {} if self.schema is None else {"schema": self.schema.to_json()}
-        return super().header() | schema
-
-    @classmethod
-    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
-        declared = {**settings}
-        content = declared.pop("schema", None)
-        schema = None if content is None else Schema.from_json(content)
-        return cls(**arrays, schema=schema, **declared)
-
-    def facts(self) -> dict[str, str]:
-        shown = {n.replace("_", " "): f"{v}" for n, v in self.settings.to_dict().items()}
-        columns = () if self.schema is None else self.schema.columns
-        for column in columns:
-            levels = ", ".join(column.levels)
-            shown[column.name] = levels or f"{column.low:g} to {column.high:g} {column.unit}"
-        return shown
+        return self.linear.arrays()
 
     @cached_property
     def _thresholds(self) -> NDArray[np.float64]:
@@ -214,16 +177,13 @@ class TableEncoder(Encoder):
 
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:
         symbols = ops.levels(ops.fill(features, -np.inf), self._thresholds)
-        added = [self._levels_fixed(ops, features)] if len(self._level_columns) else []
-        if self.linear is None:
-            constant = ops.append(ops.gather(features, self.numbers), self.scale)
-            return Expressed(symbols, ops.join([constant, self.units.express(ops, *added)]))
-        numbers = ops.gather(features, self.numbers)
         # What is missing stands at the mean: 0, as a linear column.
-        filled = ops.fill(numbers, restored(self.mean, str(self.settings.transform)))
-        fixed = self.linear.fixed_point(ops, filled)
+        means = restored(self.linear.mean, str(self.settings.transform))
+        numbers = ops.fill(ops.gather(features, self.numbers), means)
+        fixed = self.linear.fixed_point(ops, numbers)
+        added = [self._levels_fixed(ops, features)] if len(self._level_columns) else []
         units = self.units.express(ops, ops.join([fixed, *added]))
-        return Expressed(symbols, ops.join([ops.append(fixed, self.scale), units]))
+        return Expressed(symbols, ops.join([ops.append(fixed, self.linear.scale), units]))
 
     def plausible_features(
         self, samples: int, generator: np.random.Generator
@@ -231,6 +191,5 @@ class TableEncoder(Encoder):
         # Levels are all as likely.
         drawn = generator.integers(0, np.maximum(self._levels, 1), (samples, self.feature_dim))
         made = drawn.astype(np.float64)
-        if self.linear is not None:
-            made[:, self.numbers] = self.linear.plausible_features(samples, generator)
+        made[:, self.numbers] = self.linear.plausible_features(samples, generator)
         return made
