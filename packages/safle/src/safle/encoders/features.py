@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,14 +21,6 @@ ADVICE = (
     "; leave them out with --ignore NAME (ignore= in Python), but for the column of labels, which "
     "is named with --label-column NAME (label_column=)"
 )
-
-
-def as_integer(name: str, value: Any) -> int:
-    """A setting as a plain int: NumPy's own would not go into a JSON header."""
-    try:
-        return int(operator.index(value))
-    except TypeError as error:
-        raise SettingsError(f"{name} is {value!r}; expected an integer") from error
 
 
 def as_features(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from safle._native import Kernel
 from safle.basics.texts import require_type
 from safle.encoders.calibration import Vector, positive
-from safle.encoders.features import as_features, as_integer, as_names
+from safle.encoders.features import as_features, as_names
 from safle.encoders.frames import arrange_frame, frame_names
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput
 
@@ -68,33 +68,26 @@ class Grid:
                 f"grid with low of shape {low.shape} and high of shape {high.shape}; expected a "
                 "number each, or as many of both as there are features"
             )
-        # Tuples of plain numbers: grids are compared, and can be keys.
-        object.__setattr__(self, "low", _plain(low))
-        object.__setattr__(self, "high", _plain(high))
-        wrong = np.atleast_1d(~(np.isfinite(low) & np.isfinite(high) & (low < high)))
-        if wrong.any():
-            raise InvalidInput(f"grid {self._of(wrong)}; expected finite low < high")
-        object.__setattr__(self, "bins", as_integer("bins", self.bins))
-        if not 1 <= self.bins <= MAX_BINS or self.bins * low.size > MAX_CELLS:
-            raise InvalidInput(f"grid of {self.bins} bins; expected 1..{MAX_BINS}")
-        wrong = _unfit(np.atleast_1d(low), np.atleast_1d(high), self.bins)
-        if wrong.any():
+        allowed = hasattr(self.bins, "__index__") and 1 <= self.bins <= MAX_BINS
+        if not allowed or self.bins * low.size > MAX_CELLS:
+            raise InvalidInput(f"grid of {self.bins} bins; expected an integer, 1..{MAX_BINS}")
+        unfit = _unfit(np.atleast_1d(low), np.atleast_1d(high), self.bins)
+        if unfit.any():
+            at = int(np.argmax(unfit))
+            which = f" of feature {at}" if low.ndim else ""
             raise InvalidInput(
-                f"grid {self._of(wrong)} is too narrow or too wide for {self.bins} bins of "
-                "floating-point numbers"
+                f"grid [{low.flat[at]}, {high.flat[at]}){which}; expected finite low < high, and "
+                f"{self.bins} bins that floating-point numbers tell apart"
             )
+        # Tuples of plain numbers: grids are compared, and can be keys.
+        object.__setattr__(self, "low", tuple(low.tolist()) if low.ndim else float(low))
+        object.__setattr__(self, "high", tuple(high.tolist()) if high.ndim else float(high))
+        object.__setattr__(self, "bins", int(self.bins))
 
     def __repr__(self) -> str:
         if self.feature_dim is None:
             return f"Grid(low={self.low!r}, high={self.high!r}, bins={self.bins})"
         return f"<Grid: {self.bins:,} bins over a range for each of {self.feature_dim:,} features>"
-
-    def _of(self, features: NDArray[np.bool_]) -> str:
-        """The range of the first of some ``features``."""
-        at = int(np.argmax(features))
-        low, high = (np.atleast_1d(end) for end in (self.low, self.high))
-        which = "" if self.feature_dim is None else f" of feature {at}"
-        return f"[{low[at]}, {high[at]}){which}"
 
     @property
     def feature_dim(self) -> int | None:
@@ -114,7 +107,7 @@ class Grid:
 
     def to_json(self) -> list[Any]:
         """Low, high and bins, the numbers exactly: as hexadecimal text, or lists of it."""
-        return [*map(_hexadecimal, (self.low, self.high)), self.bins]
+        return [_hexadecimal(cast("Ends", end)) for end in (self.low, self.high)] + [self.bins]
 
     @staticmethod
     def from_json(content: Any) -> Grid:
@@ -124,25 +117,20 @@ class Grid:
 
 
 def _unfit(low: Vector, high: Vector, bins: int) -> NDArray[np.bool_]:
-    """Where neighbouring borders would be one number, or the width none, (feature_dim,)."""
-    with np.errstate(over="ignore"):
+    """Where an end is no number, or neighbouring borders would be one number, (feature_dim,)."""
+    with np.errstate(all="ignore"):
         width = high - low
         rate = bins / width
-    unfit: NDArray[np.bool_] = ~((rate > 0) & (rate < np.inf))
+        unfit: NDArray[np.bool_] = ~((rate > 0) & (rate < np.inf))
+        doubtful = width / bins < 8 * np.spacing(np.maximum(np.abs(low), np.abs(high)))
     # One at a time, and only in doubt: a file of few bytes could declare many.
-    doubtful = width / bins < 8 * np.spacing(np.maximum(np.abs(low), np.abs(high)))
     for at in np.flatnonzero(doubtful & ~unfit):
         unfit[at] = (np.diff(np.linspace(low[at], high[at], bins + 1)) <= 0).any()
     return unfit
 
 
-def _plain(ends: Vector) -> Ends:
-    return tuple(ends.tolist()) if ends.ndim else float(ends)
-
-
-def _hexadecimal(ends: ArrayLike) -> str | list[str]:
-    plain = np.asarray(ends, np.float64).tolist()
-    return [end.hex() for end in plain] if isinstance(plain, list) else float(plain).hex()
+def _hexadecimal(ends: Ends) -> str | list[str]:
+    return [end.hex() for end in ends] if isinstance(ends, tuple) else ends.hex()
 
 
 def _from_hexadecimal(ends: Any) -> Ends:

@@ -18,8 +18,7 @@ from safle.tables.columns import as_labels, name_labels, read_column_table, read
 from safle.tables.sheets import read_sheet
 from safle.tables.table import Selection, Table, check_features, existing_file
 
-_ARCHIVES = frozenset({".zip", ".tar", ".tgz", ".tbz2", ".txz"})
-"""Endings of collections of images, as safle-images reads them."""
+_IMAGES = "; images become features with 'safle features' (package safle-images)"
 
 
 def open_table(
@@ -48,7 +47,7 @@ def open_table(
         Which ``<split>_features`` and ``<split>_labels`` (.npz, .safetensors), if several.
     features_key, labels_key
         The arrays (.npz, .safetensors) of features and labels, if they are not called ``features``
-        and ``labels``, or ``X`` and ``y``; or the column of lists (.parquet).
+        and ``labels``; or the column of lists (.parquet).
     label_column
         The column of labels. By default it is the schema's, or ``label``, and may be missing.
     ignore
@@ -101,6 +100,15 @@ def open_matching(
 
     ``labelled`` refuses a table without labels; ``trusted`` lets features pass that do not say
     which backbone made them.
+
+    Examples
+    --------
+    >>> import polars
+    >>> from safle import DeclaredRange, make_encoder
+    >>> encoder = make_encoder(DeclaredRange([0, 0], [9, 9], names=["age", "dose"]), "linear")
+    >>> frame = polars.DataFrame({"dose": [2.0], "age": [7.0]})
+    >>> open_matching(encoder, frame, labelled=False).features.tolist()
+    [[7.0, 2.0]]
     """
     table = open_table(path, schema=encoder.schema, **selection)
     if labelled and table.labels is None:
@@ -113,11 +121,11 @@ def open_matching(
 
 
 def _read_file(path: str | os.PathLike[str], selection: Selection) -> Table:
-    _refuse_images(path)
     file = existing_file(path, TableError)
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
-        raise TableError(f"{file}: unknown kind of file; expected one of {', '.join(_READERS)}")
+        known = ", ".join(_READERS)
+        raise TableError(f"{file}: unknown kind of file; expected one of {known}{_IMAGES}")
     try:
         return reader(file, selection)
     except OSError as error:
@@ -138,18 +146,6 @@ _READERS: dict[str, Callable[[Path, Selection], Table]] = {
     ".parquet": _read_column_file,
     ".csv": _read_column_file,
 }
-
-
-def _refuse_images(path: str | os.PathLike[str]) -> None:
-    """Say what to do with a collection of images, which the core does not read."""
-    place, file = str(path), Path(path)
-    archived = any(suffix in _ARCHIVES for suffix in file.suffixes)
-    if archived or file.is_dir() or place.startswith("hf:"):
-        kind = "a directory" if file.is_dir() else "an archive" if archived else "a data set"
-        raise TableError(
-            f"{place}: is {kind}; expected a table of features. Turn images into features first: "
-            f"'safle features {place} -o features.safetensors' (package safle-images)"
-        )
 
 
 def _labels(found: ArrayLike, table: Table, *, where: str) -> NDArray[Any]:

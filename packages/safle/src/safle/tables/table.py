@@ -16,9 +16,6 @@ from safle.errors import InvalidInput, SafleError, SafleWarning, TableError
 
 COLUMN_OPTIONS = ("label_column", "ignore", "id_column", "weight_column")
 """What applies only to files whose columns have names."""
-# Our names first, scikit-learn's second.
-_PAIRS = (("features", "labels"), ("X", "y"))
-
 BATCH = 4096
 """Samples that are read at a time; no result depends on it."""
 
@@ -190,18 +187,16 @@ class Table:
             progress(done / len(self))
 
 
-def check_features(
-    features: NDArray[Any] | Rows, *, where: str, error: type[Exception] = TableError
-) -> None:
-    """Raise unless ``features`` are a numeric matrix with at least one column."""
+def check_features(features: NDArray[Any] | Rows, *, where: str) -> None:
+    """`TableError` unless ``features`` are a numeric matrix with at least one column."""
     if features.ndim != 2 or features.shape[1] < 1:
-        raise error(
+        raise TableError(
             f"{where} has shape {tuple(features.shape)}; expected (samples, features) with at "
             "least one feature: reshape images or sequences to one row per sample"
         )
     # Eight bytes: extended precision exists on some machines only.
     if features.dtype.kind not in "fiub" or features.dtype.itemsize > 8:
-        raise error(
+        raise TableError(
             f"{where} has type {features.dtype}; expected floating point or integer numbers"
         )
 
@@ -233,32 +228,33 @@ class Selection:
         """The keys of the features and of the labels, the latter None if there are none."""
         self.refuse(path, *COLUMN_OPTIONS)
         present = sorted(available)
-        pairs = _find_pairs(present)
-        if self.features_key is not None:
-            if self.split is not None:
-                raise TableError(
-                    f"{path}: split={self.split!r} and features_key={self.features_key!r} "
-                    "were both given; name the features by one of them"
-                )
-            features_key = _existing(path, self.features_key, present, "features_key")
-        elif self.split is None and "" in pairs:
-            features_key = pairs[""]
+        if self.features_key is None:
+            features = self._features_of_split(path, present)
+        elif self.split is None:
+            features = _existing(path, self.features_key, present, "features_key")
         else:
-            features_key = pairs[self._split(path, pairs, present)]
+            raise TableError(
+                f"{path}: split={self.split!r} and features_key={self.features_key!r} "
+                "were both given; name the features by one of them"
+            )
         if self.labels_key is not None:
-            return features_key, _existing(path, self.labels_key, present, "labels_key")
-        return features_key, next((k for k in _partners(features_key) if k in present), None)
+            return features, _existing(path, self.labels_key, present, "labels_key")
+        split = features.removesuffix("features") if features.endswith("features") else ""
+        return features, f"{split}labels" if f"{split}labels" in present else None
 
-    def _split(self, path: Path, pairs: Iterable[str], present: list[str]) -> str:
+    def _features_of_split(self, path: Path, present: list[str]) -> str:
+        if self.split is None and "features" in present:
+            return "features"
+        splits = [key.removesuffix("_features") for key in present if key.endswith("_features")]
         instead = "no splits, only " + (listed(present) or "nothing")
-        split = choose_split(path, self.split, filter(None, pairs), TableError, instead)
+        split = choose_split(path, self.split, splits, TableError, instead)
         if split is None:
             raise TableError(
                 f"{path}: has {listed(present) or 'no arrays'}; expected 'features' or "
                 "'<split>_features': name the array with --features-key KEY "
                 "(features_key= in Python)"
             )
-        return split
+        return f"{split}_features"
 
     def passed_over(self, where: str, names: list[str]) -> set[str]:
         """Columns that are neither features nor labels."""
@@ -271,25 +267,6 @@ class Selection:
         """The column of labels among ``names``; it may be missing unless it was asked for."""
         usual = LABEL_COLUMN if self.schema is None else self.schema.label_column
         return find_label(where, self.label_column, names, usual)
-
-
-def _find_pairs(present: list[str]) -> dict[str, str]:
-    """Each split's name, empty without one, and the key of its features."""
-    found: dict[str, str] = {}
-    for name, _ in _PAIRS:
-        for key in present:
-            split = "" if key == name else key.removesuffix(f"_{name}")
-            if key == name or split not in ("", key):
-                found.setdefault(split, key)
-    return found
-
-
-def _partners(features_key: str) -> list[str]:
-    """Where the labels of these features may be, likeliest first."""
-    for name, partner in _PAIRS:
-        if features_key == name or features_key.endswith(f"_{name}"):
-            return [features_key.removesuffix(name) + partner]
-    return [partner for _, partner in _PAIRS]
 
 
 def _existing(where: object, key: str, present: list[str], option: str) -> str:
