@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from safle.cli.kinds import kind_of
+from safle.cli.facts import kind_of
 from safle.tables import write_features_file, write_moments
 
 TABLE = "age,dose,sex,label\n61,2,0,ill\n43,1,1,well\n"

@@ -9,8 +9,6 @@ from safle.cli.options import (
     FILE,
     FOLDER,
     POSITIVE,
-    Decorator,
-    alpha_option,
     chosen_limits,
     encoder_file,
     features_argument,
@@ -22,9 +20,6 @@ from safle.cli.options import (
     table_options,
     written,
 )
-
-# Not by its own name: that is the module's.
-from safle.cli.options import options as option_group
 from safle.cli.session import Session, command, examples
 
 __all__ = [
@@ -32,9 +27,7 @@ __all__ = [
     "FILE",
     "FOLDER",
     "POSITIVE",
-    "Decorator",
     "Session",
-    "alpha_option",
     "chosen_limits",
     "command",
     "encoder_file",
@@ -42,7 +35,6 @@ __all__ = [
     "features_argument",
     "limit_options",
     "option",
-    "option_group",
     "output",
     "seed_option",
     "selected",

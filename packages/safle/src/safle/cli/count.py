@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from safle.basics.memory import readable
 from safle.cli import options as opt
-from safle.cli.facts import counts_facts, histogram_facts, listing, warn_of_coarse, worked_out
+from safle.cli.facts import counts_facts, listing, warn_of_coarse, worked_out
 from safle.cli.session import Session, command
 from safle.encoders import load_encoder
 from safle.errors import InvalidInput
@@ -20,7 +20,6 @@ from safle.site.policy import Policy
 from safle.site.release import Release, kind_for
 from safle.site.sheet import write_release
 from safle.tables import open_matching, open_table
-from safle.wire import container
 
 if TYPE_CHECKING:
     from safle.site.rehearsal import Worth
@@ -121,8 +120,7 @@ def count(
             "is, say --allow-empty"
         )
     kind, data = release(session, counts, output, options)
-    digest = container.declared_digest(data)
-    session.facts(f"{output}: {kind}", counts_facts(counts.total, size=len(data), digest=digest))
+    session.facts(f"{output}: {kind}", counts_facts(counts.total, data))
 
 
 @command(
@@ -159,8 +157,8 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
 
     with session.progress(f"histogram of {features.name}") as advance:
         table.for_each_batch(add, where=features, progress=advance)
-    kind, _ = release(session, Counts(counted, counted), output, options)
-    session.facts(f"{output}: {kind}", histogram_facts(counted))
+    kind, data = release(session, Counts(counted, counted), output, options)
+    session.facts(f"{output}: {kind}", counts_facts(counted, data))
     warn_of_coarse(session, counted)
 
 

@@ -42,20 +42,13 @@ PAGE = "Also write a page: figures, curves, reliability, confusion matrix."
 )
 @click.argument("files", nargs=-1, required=True, type=opt.PLACE, help=FILES)
 @opt.written("--counts", COUNTS, "evaluation counts", "masked contribution")
-@opt.written("--json json_path", "Also write all figures.", "figures")
+@opt.written("--json", "Also write all figures.", "figures")
 @opt.written("--html", PAGE, "page")
 @opt.option("--positive", POSITIVE, "CLASS", show_default="the last")
 @opt.table_options(labels=True)
 @release_options
 def evaluate(
-    session: Session,
-    /,
-    files: tuple[Path, ...],
-    counts: Path | None,
-    json_path: Path | None,
-    html: Path | None,
-    positive: str | None,
-    **options: Any,
+    session: Session, /, files: tuple[Path, ...], counts: Path | None, **options: Any
 ) -> None:
     """Evaluate a model on a labelled table, or show what several sites have counted.
 
@@ -80,11 +73,12 @@ def evaluate(
     else:
         raise click.UsageError(f"{len(files)} files; expected a model and a table, or counts")
     several = sites if len(sites) > 1 else {}
-    report = Report(total, several, _class_named(total, positive))
-    if json_path is not None:
-        atomic.write_text(json_path, json.dumps(report.to_json() | promised, indent=1) + "\n")
-    if html is not None:
-        atomic.write_text(html, report.to_html())
+    report = Report(total, several, _class_named(total, options["positive"]))
+    if options["json"] is not None:
+        figures = json.dumps(report.to_json() | promised, indent=1)
+        atomic.write_text(options["json"], figures + "\n")
+    if options["html"] is not None:
+        atomic.write_text(options["html"], report.to_html())
     named = " on ".join(path.name for path in files)
     _show(session, report, f"{len(sites)} sites together" if several else named, promised)
 
@@ -179,17 +173,7 @@ MODE = "How contributions travelled: readable by the server, or as private sums.
 @opt.file_option("--test", "Labelled features to measure it on.")
 @opt.table_options(labels=True)
 @opt.output("The Markdown file to write.", "model card")
-def card(
-    session: Session,
-    /,
-    model: Path,
-    store: Path | None,
-    total: Path | None,
-    mode: Any,
-    test: Path | None,
-    output: Path,
-    **options: Any,
-) -> None:
+def card(session: Session, /, model: Path, test: Path | None, output: Path, **options: Any) -> None:
     """Write a model card: sites, samples, head, privacy, figures, digests and limits.
 
     With --store or --sum, the model must have been solved from exactly that: a store that has
@@ -197,11 +181,11 @@ def card(
     is for, and who answers for it, is yours to add.
     """
     loaded, figures = load_model(model), {}
-    sites = _contributors(session, loaded, store, total)
+    sites = _contributors(session, loaded, options["store"], options["total"])
     if test is not None:
         counts = _count(session, loaded, test, options)
         figures = {"measured on": test.name, **Report(counts.total).facts()}
-    text = write_card(loaded, sites=sites, mode=mode, figures=figures)
+    text = write_card(loaded, sites=sites, mode=options["mode"], figures=figures)
     atomic.write_text(output, text)
     session.text([f"{output}: a model card of {len(text.splitlines())} lines"])
 

@@ -1,18 +1,22 @@
-"""What our values hold, in words: names -> values, for every command that shows one."""
+"""What kind of file lies at a place, and what our values hold, in words: names -> values."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
 from safle.basics.memory import readable
 from safle.cli.session import Session
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName, near_duplicates
+from safle.errors import SafleError
 
 if TYPE_CHECKING:
     # Every command shows some of these, none all.
@@ -25,6 +29,27 @@ if TYPE_CHECKING:
 
 Facts = dict[str, object]
 NAMES_SHOWN = 12
+MARKS = {
+    "model card": rb"\A# Model card\n\n\| \| \|\n\|---\|---\|\n\| digest \| `[0-9a-f]{64}`",
+    "page": rb'<meta name="generator" content="safle">',
+    "figures": rb'\A\{\s*"model": "[0-9a-f]{64}"',
+    "ridge curve": rb"\Aridge,\w+,degrees_of_freedom\r?\n",
+    "predictions": rb'\A[^,\n]*,class(\r?\n|,"?probability_)',
+    "ONNX graph": rb"\A\x08.*safle",
+    "torch program": rb"\APK.*/extra/classes\.json",
+}
+"""Kinds of file that others can read, too -> what they begin with, or hold near an end."""
+NEAR = 1 << 16
+"""How many bytes at either end of a file its marks are looked for in."""
+SAFETENSORS = ("encoder", "model")
+
+
+def listing(names: Sequence[ClassName]) -> str:
+    """How many names, and the first of them."""
+    if not names:
+        return "0"
+    shown = ", ".join(str(name) for name in names[:NAMES_SHOWN])
+    return f"{len(names):,} ({shown}{', …' if len(names) > NAMES_SHOWN else ''})"
 
 
 def encoder_facts(encoder: Encoder) -> Facts:
@@ -52,16 +77,12 @@ def encoder_facts(encoder: Encoder) -> Facts:
     return facts | {"fingerprint": encoder.fingerprint}
 
 
-def worked_out(found: Sequence[str], warning: str = "") -> list[str]:
-    """What `safle.site.release` says, as lines; with what it warns of, first."""
-    heading = f"warning: {warning}" if warning else "What can be worked out from it:"
-    return [heading, *(f"  - {text}" for text in found)]
+def counts_facts(value: Any, data: bytes) -> Facts:
+    """Facts of statistics, noisy statistics, a histogram or evaluation counts, and their file."""
+    from safle.wire.container import declared_digest
 
-
-def counts_facts(value: Any, *, size: int, digest: str) -> Facts:
-    """Facts of statistics, noisy statistics, a histogram or evaluation counts; size, digest."""
-    show = _SHOWN.get(type(value).__name__, _evaluation_facts)
-    return show(value) | {"file": readable(size), "digest": digest}
+    facts = _SHOWN[type(value).__name__](value)
+    return facts | {"file": readable(len(data)), "digest": declared_digest(data)}
 
 
 def _evaluation_facts(counts: Evaluation) -> Facts:
@@ -104,8 +125,7 @@ def _noisy_facts(noisy: NoisyStatistics) -> Facts:
     }
 
 
-def histogram_facts(histogram: Histogram) -> Facts:
-    """Grid, samples, how much lies outside."""
+def _histogram_facts(histogram: Histogram) -> Facts:
     grid, counts = histogram.grid, histogram.counts
     outside = int(counts[:, 0].sum() + counts[:, -1].sum())
     share = outside / max(int(counts.sum()), 1)
@@ -122,21 +142,27 @@ def histogram_facts(histogram: Histogram) -> Facts:
 _SHOWN: dict[str, Callable[[Any], Facts]] = {
     "Statistics": _statistics_facts,
     "NoisyStatistics": _noisy_facts,
-    "Histogram": histogram_facts,
+    "Histogram": _histogram_facts,
+    "Evaluation": _evaluation_facts,
 }
+"""By the name of the type: nobody imports them all."""
 
 
-def warn_of_coarse(session: Session, histogram: Histogram) -> None:
-    """Say which features have hardly any thresholds to be told apart by."""
-    places = histogram.coarse()
-    if not len(places):
-        return
-    called = histogram.names or [f"number {at}" for at in range(histogram.feature_dim)]
-    session.warn(
-        f"{len(places):,} of {histogram.feature_dim:,} features fall into one or two bins: "
-        f"{', '.join(called[at] for at in places)}; unless they have no more than two values, give "
-        "every feature a range of its own (--schema)"
-    )
+def model_facts(model: Model) -> Facts:
+    """Classes, head, ridge, what was promised, sizes, identity."""
+    return {
+        "classes": listing(model.class_names),
+        "head": model.head,
+        "ridge": f"{model.ridge:.6g}",
+        "probabilities": temperature_of(model),
+        **privacy_facts(model),
+        "encoder kind": model.encoder.kind,
+        "features": f"{model.encoder.feature_dim:,}",
+        "weights": " x ".join(f"{length:,}" for length in model.weights.shape)
+        + f" for {model.encoder.layout.embedding_dim:,} columns",
+        "encoder": model.encoder.fingerprint,
+        "digest": model.digest,
+    }
 
 
 def privacy_facts(model: Model) -> dict[str, str]:
@@ -154,44 +180,39 @@ def temperature_of(model: Model) -> str:
     return f"of scores over the temperature {model.temperature:.3g}"
 
 
-def model_facts(model: Model, *, size: int) -> Facts:
-    """Classes, head, ridge, what was promised, sizes, identity."""
-    return {
-        "classes": listing(model.class_names),
-        "head": model.head,
-        "ridge": f"{model.ridge:.6g}",
-        "probabilities": temperature_of(model),
-        **privacy_facts(model),
-        "encoder kind": model.encoder.kind,
-        "features": f"{model.encoder.feature_dim:,}",
-        "weights": " x ".join(f"{length:,}" for length in model.weights.shape)
-        + f" for {model.encoder.layout.embedding_dim:,} columns",
-        "file": readable(size),
-        "encoder": model.encoder.fingerprint,
-        "digest": model.digest,
-    }
+def worked_out(found: Sequence[str], warning: str = "") -> list[str]:
+    """What `safle.site.release` says, as lines; with what it warns of, first."""
+    heading = f"warning: {warning}" if warning else "What can be worked out from it:"
+    return [heading, *(f"  - {text}" for text in found)]
 
 
-def show_schema(
-    session: Session, path: Path, schema: Schema, gaps: dict[str, int] | None = None
-) -> None:
+def show_schema(session: Session, path: Path, schema: Schema, gaps: dict[str, int] | None) -> None:
     """A schema's columns, and how many values are missing in each where that is known."""
-    rows = [
-        [
-            column.name,
-            "category" if column.is_category else "number",
-            listing(column.levels)
-            if column.is_category
-            else f"{column.low:g} to {column.high:g} {column.unit}".rstrip(),
-            *([] if gaps is None else [f"{gaps[column.name]:,}"]),
-        ]
-        for column in schema.columns
-    ]
-    titles = ["column", "kind", "range or levels", *([] if gaps is None else ["missing"])]
+    titles, rows = ["column", "kind", "range or levels"], []
+    for column in schema.columns:
+        span = f"{column.low:g} to {column.high:g} {column.unit}".rstrip()
+        shown = ("category", listing(column.levels)) if column.is_category else ("number", span)
+        rows.append([column.name, *shown])
+    if gaps is not None:
+        titles.append("missing")
+        rows = [[*row, f"{gaps[row[0]]:,}"] for row in rows]
     session.table(titles, rows, names=3)
     facts: Facts = {"columns": len(rows), "ignored": ", ".join(schema.ignore) or "none"}
     session.facts(f"{path}: schema", facts | {"classes": listing(schema.classes)})
     warn_of_classes(session, schema.classes)
+
+
+def warn_of_coarse(session: Session, histogram: Histogram) -> None:
+    """Say which features have hardly any thresholds to be told apart by."""
+    places = histogram.coarse()
+    if not len(places):
+        return
+    called = histogram.names or [f"number {at}" for at in range(histogram.feature_dim)]
+    session.warn(
+        f"{len(places):,} of {histogram.feature_dim:,} features fall into one or two bins: "
+        f"{', '.join(called[at] for at in places)}; unless they have no more than two values, give "
+        "every feature a range of its own (--schema)"
+    )
 
 
 def warn_of_classes(session: Session, names: Sequence[ClassName]) -> None:
@@ -204,9 +225,43 @@ def warn_of_classes(session: Session, names: Sequence[ClassName]) -> None:
         )
 
 
-def listing(names: Sequence[ClassName]) -> str:
-    """How many names, and the first of them."""
-    if not names:
-        return "0"
-    shown = ", ".join(str(name) for name in names[:NAMES_SHOWN])
-    return f"{len(names):,} ({shown}{', …' if len(names) > NAMES_SHOWN else ''})"
+def kind_of(path: Path) -> str:
+    """The kind of a file that safle has written; empty for all others.
+
+    A name says nothing: a client's table ends as predictions do.
+    """
+    from safle.wire.container import peek_kind
+
+    return peek_kind(path) or _safetensors_kind(path) or _marked_kind(path)
+
+
+def _safetensors_kind(path: Path) -> str:
+    try:
+        with path.open("rb"), safe_open(path, framework="numpy") as file:
+            metadata, tensors = file.metadata() or {}, {*file.keys()}
+        found = str(json.loads(metadata.get("safle", "{}")).get("format"))
+    except (SafetensorError, ValueError, AttributeError):
+        return ""
+    if "source" in metadata and tensors == {"mean", "deviation"}:
+        return "moments"
+    if "source" in metadata and {"features", "sample_names"} <= tensors:
+        return "features"
+    # By prefix: a file of a later version is told apart by its own reader.
+    return next((kind for kind in SAFETENSORS if found.startswith(f"safle-{kind}-")), "")
+
+
+def _marked_kind(path: Path) -> str:
+    if path.suffix.lower() == ".toml":
+        from safle.encoders.schema import Schema
+
+        try:
+            Schema.read(path)
+        except SafleError:
+            return ""
+        return "schema"
+    with path.open("rb") as file:
+        ends = file.read(NEAR)
+        file.seek(max(path.stat().st_size - NEAR, len(ends)))
+        ends += file.read()
+    found = (kind for kind, mark in MARKS.items() if re.search(mark, ends, re.DOTALL))
+    return next(found, "")

@@ -12,7 +12,6 @@ from safle.basics.memory import readable
 from safle.basics.places import naming
 from safle.cli import facts as say
 from safle.cli import options as opt
-from safle.cli.kinds import kind_of
 from safle.cli.session import Session, command
 from safle.encoders import load_encoder
 from safle.encoders.schema import Schema
@@ -22,72 +21,40 @@ from safle.server import DATABASE
 from safle.site.log import LOG, read_log, site_log
 from safle.site.release import disclosures, file_kinds, name_given_away
 from safle.tables import open_table
-from safle.wire import Contribution, container
+from safle.wire import container
 
 CLASSES_SHOWN = 30
 FILE = "An encoder, schema, statistics, histogram, model, features, counts or private file."
 LOGGED = "A log, or a store; by default this site's own ($SAFLE_LOG)."
+CHECKED = "checksum, digest, sizes, all invariants of counts"
 
 
 @command("safle inspect a.stats", name="inspect")
 @click.argument("file", type=opt.FILE, help=FILE)
 @opt.table_options(labels=True)
 def inspect_file(session: Session, /, file: Path, **selection: Any) -> None:
-    """Say what a file is, what it holds, and which checks it passes.
+    """Say what a file is, what it holds, and whether it is sound.
 
     Works on every file that safle writes, and on tables of features. What a client would send
     with an encoder, and give away, [b]safle rehearse[/b] says.
     """
-    kind = kind_of(file)
-    if kind in _SHOWS:
-        _SHOWS[kind](session, file)
-    elif kind in MORE_CHECKS:
+    kind = say.kind_of(file)
+    if kind in _SAFETENSORS:
+        facts = _SAFETENSORS[kind](file) | {"file": readable(file.stat().st_size)}
+        session.facts(f"{file}: {kind}", facts)
+    elif kind in (reader.name for reader in file_kinds().values()):
         _counts(session, file, kind)
     elif kind in container.KINDS.values():
         _private(session, file, kind)
     elif file.suffix.lower() == ".toml":
-        _schema(session, file)
+        say.show_schema(session, file, Schema.read(file), None)
     else:
         _table(session, file, **selection)
 
 
-def _encoder(session: Session, path: Path) -> None:
-    facts = say.encoder_facts(load_encoder(path)) | {"file": readable(path.stat().st_size)}
-    session.facts(f"{path}: encoder", facts | {"checks": "sizes, thresholds"})
-
-
-def _schema(session: Session, path: Path) -> None:
-    say.show_schema(session, path, Schema.read(path))
-
-
-def _model(session: Session, path: Path) -> None:
-    facts = say.model_facts(load_model(path), size=path.stat().st_size)
-    session.facts(f"{path}: model", facts | {"checks": "sizes, codes, finite weights"})
-
-
-def _statistics(session: Session, path: Path) -> None:
-    with naming(path):
-        statistics, entry = Contribution.read(path).open()
-    facts = say.counts_facts(statistics, size=entry.bytes, digest=entry.digest)
-    facts["checks"] = "checksum, digest, sizes, all invariants of counts"
-    session.facts(f"{path}: statistics", facts)
-    counts = list(zip(statistics.class_names, statistics.class_counts.tolist(), strict=True))
-    session.table(["class", "samples"], [[n, f"{c:,}"] for n, c in counts[:CLASSES_SHOWN]])
-    if len(counts) > CLASSES_SHOWN:
-        session.text([f"and {len(counts) - CLASSES_SHOWN} more classes"])
-    session.text(say.worked_out(disclosures(statistics), name_given_away(statistics)))
-
-
-_SHOWS: dict[str, Callable[[Session, Path], None]] = {
-    "encoder": _encoder,
-    "schema": _schema,
-    "model": _model,
-    "statistics": _statistics,
-}
-MORE_CHECKS = {
-    "noisy statistics": "",
-    "histogram": ", every feature counts all samples",
-    "evaluation counts": ", every part counts all samples",
+_SAFETENSORS: dict[str, Callable[[Path], say.Facts]] = {
+    "encoder": lambda path: say.encoder_facts(load_encoder(path)),
+    "model": lambda path: say.model_facts(load_model(path)),
 }
 
 
@@ -95,10 +62,15 @@ def _counts(session: Session, path: Path, kind: str) -> None:
     data = container.read_limited(path)
     reader = next(reader for reader in file_kinds().values() if reader.name == kind)
     with naming(path):
-        value, digest = reader.open(data)
-    facts = say.counts_facts(value, size=len(data), digest=digest)
-    facts["checks"] = f"checksum, digest, sizes{MORE_CHECKS[kind]}"
-    session.facts(f"{path}: {kind}", facts)
+        value, _ = reader.open(data)
+    session.facts(f"{path}: {kind}", say.counts_facts(value, data) | {"checks": CHECKED})
+    if kind != "statistics":
+        return
+    counts = list(zip(value.class_names, value.class_counts.tolist(), strict=True))
+    session.table(["class", "samples"], [[n, f"{c:,}"] for n, c in counts[:CLASSES_SHOWN]])
+    if len(counts) > CLASSES_SHOWN:
+        session.text([f"and {len(counts) - CLASSES_SHOWN} more classes"])
+    session.text(say.worked_out(disclosures(value), name_given_away(value)))
 
 
 def _private(session: Session, path: Path, name: str) -> None:
@@ -111,7 +83,7 @@ def _private(session: Session, path: Path, name: str) -> None:
     if kind in (container.ROUND, container.MASKED, container.ANSWER):
         with naming(path):
             said = dict(SignedFile.read(container.read_limited(path), kind).head.fields)
-    facts: dict[str, object] = {k: v for k, v in said.items() if isinstance(v, str)}
+    facts: say.Facts = {k: v for k, v in said.items() if isinstance(v, str)}
     if kind == container.ROUND:
         with naming(path):
             content, _ = RoundContent.read(container.read_limited(path))
@@ -133,7 +105,7 @@ def _table(session: Session, path: Path, **selection: Any) -> None:
     except TableError as error:
         values, problem = "not all of them numbers", str(error)
     labels = None if table.labels is None else sorted(set(table.labels.tolist()))
-    facts: dict[str, object] = {
+    facts: say.Facts = {
         "samples": f"{len(table):,}",
         "features": f"{table.feature_dim:,} ({values})",
         "labels": "none" if labels is None else say.listing(labels),
@@ -143,10 +115,9 @@ def _table(session: Session, path: Path, **selection: Any) -> None:
         facts["source"] = table.source
     session.facts(f"{path}: table of features", facts)
     if problem:
-        session.warn(problem)
         session.warn(
-            "text and gaps are read by a schema: 'safle schema draft' makes one, 'safle encoder "
-            "make --schema' an encoder that carries it"
+            f"{problem}; text and gaps are read by a schema: 'safle schema draft' makes one, "
+            "'safle encoder make --schema' an encoder that carries it"
         )
 
 

@@ -64,7 +64,7 @@ def options(*several: Decorator) -> Decorator:
 def written(names: str, text: str, *kinds: str, **settings: Any) -> Decorator:
     """An option that names a file to write.
 
-    It replaces a file of one of ``kinds``, as `safle.cli.kinds.kind_of` names them, and no other;
+    It replaces a file of one of ``kinds``, as `safle.cli.facts.kind_of` names them, and no other;
     and never one that the command reads.
     """
     return option(names, text, "FILE", type=FILE, cls=Written, kinds=kinds, **settings)
@@ -238,8 +238,3 @@ def chosen_limits(options: dict[str, Any], before: Any = None) -> Any:
 
 
 seed_option = option("--seed", "Seed of the split.", "N", type=click.IntRange(min=0), default=0)
-
-
-def alpha_option(text: str) -> Decorator:
-    """--alpha A of a Dirichlet partition."""
-    return option("--alpha", text, "A", type=POSITIVE, default=0.1)

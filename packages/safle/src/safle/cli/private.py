@@ -300,5 +300,5 @@ def open_total(
     data, clients = kind.encode(value), ", ".join(total.heads)
     write_log("opened", digest=hashlib.sha256(data).hexdigest(), note=f"{kind.name} of {clients}")
     container.write_file(output, data)
-    facts = counts_facts(value, size=len(data), digest=container.declared_digest(data))
+    facts = counts_facts(value, data)
     session.facts(f"{output}: {kind.name}", {"clients": clients, **facts})

@@ -70,7 +70,7 @@ def merge(session: Session, /, drafts: tuple[Path, ...], output: Path) -> None:
     read = [Schema.read(path) for path in drafts]
     merged = merge_schemas(read)
     merged.save(output)
-    show_schema(session, output, merged)
+    show_schema(session, output, merged, None)
     for name in sorted({n for each in read for n in each.names} - {*merged.names}):
         session.warn(f"column {name!r} is left out: one of the schemas ignores it")
     for column in merged.columns:

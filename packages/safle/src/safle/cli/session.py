@@ -232,7 +232,7 @@ def _check_place(path: Path, inputs: list[Path]) -> None:
 
 
 def _check_kind(path: Path, kinds: tuple[str, ...]) -> None:
-    from safle.cli.kinds import kind_of
+    from safle.cli.facts import kind_of
 
     found = kind_of(path)
     if found not in kinds:

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import rich_click as click
 
 from safle.basics import atomic
-from safle.basics.memory import readable
 from safle.cli import options as opt
 from safle.cli.facts import listing, privacy_facts, temperature_of
 from safle.cli.session import Session, command
@@ -19,7 +18,7 @@ from safle.encoders import Encoder, load_encoder, suits_by_class
 from safle.errors import InvalidInput, SolveError
 from safle.model import Model
 from safle.server import Store
-from safle.solver import HEADS, RidgeCurve, Solution, solve_bytes
+from safle.solver import HEADS, RidgeCurve, Solution
 from safle.solver import solve as solve_statistics
 from safle.statistics.value import Sums
 from safle.wire import peek_kind, read_statistics, write_statistics
@@ -88,21 +87,12 @@ solve_options = opt.options(
 @opt.encoder_file("The encoder the clients counted with; the model carries a copy.")
 @solve_options
 @opt.output("The model file to write.", "model")
-def solve(
-    session: Session,
-    /,
-    total: Path,
-    encoder_path: Path,
-    output: Path,
-    curve: Path | None,
-    **how: Any,
-) -> None:
+def solve(session: Session, /, total: Path, encoder_path: Path, **options: Any) -> None:
     """Solve for the weights: one linear system, no rounds, no held-out data.
 
     Equal sums give equal model bytes, whoever counted what. Noisy sums ([b]safle publish[/b]) are
     solved with a ridge as large as their noise.
     """
-    _check_curve(curve, how["ridge"])
     encoder = load_encoder(encoder_path)
     statistics: Sums
     if total.exists() and peek_kind(total) == "noisy statistics":
@@ -112,9 +102,7 @@ def solve(
     else:
         statistics = read_statistics(total, space=encoder.space)
     explanation = "a sum does not tell whose contribution it was: 'safle store solve' checks each"
-    _solve_and_save(
-        session, encoder, statistics, output, lambda _solving: explanation, curve=curve, **how
-    )
+    _solve_and_save(session, encoder, statistics, lambda _solving: explanation, **options)
 
 
 @command("safle store solve store -o model.safetensors", name="solve")
@@ -122,47 +110,34 @@ def solve(
 @opt.written("--sum total", "Also write the sum.", "statistics")
 @solve_options
 @opt.output("The model file to write.", "model")
-def solve_store(
-    session: Session,
-    /,
-    folder: Path,
-    total: Path | None,
-    output: Path,
-    curve: Path | None,
-    **how: Any,
-) -> None:
+def solve_store(session: Session, /, folder: Path, total: Path | None, **options: Any) -> None:
     """Add up everything in the store, verified again, and solve.
 
     The model's bytes are those of a federation of exactly these clients, whatever
     was added and removed before.
     """
-    _check_curve(curve, how["ridge"])
     store = Store.open(folder)
     with session.progress(f"summing {len(store.members)} contributions") as advance:
         statistics = store.total(advance).snapshot()
     if total is not None:
         write_statistics(total, statistics)
-    _solve_and_save(session, store.encoder, statistics, output, store.explain, curve=curve, **how)
-
-
-def _check_curve(curve: Path | None, ridge: float | Literal["auto"]) -> None:
-    """Before the work, refuse a curve that cannot be written."""
-    if curve is not None and ridge != "auto":
-        raise click.UsageError("--curve needs --ridge auto: a given ridge has no curve")
+    _solve_and_save(session, store.encoder, statistics, store.explain, **options)
 
 
 def _solve_and_save(
     session: Session,
     encoder: Encoder,
     statistics: Sums,
-    output: Path,
     explain: Callable[[Callable[[Sums], object]], str],
     *,
+    output: Path,
     curve: Path | None,
     **how: Any,
 ) -> None:
     """Solve, write the model and maybe the ridge curve, and report them or who is at fault."""
-    _announce_solving(session, encoder, statistics, how["ridge"])
+    if curve is not None and how["ridge"] != "auto":
+        raise click.UsageError("--curve needs --ridge auto: a given ridge has no curve")
+    _announce_solving(session, encoder, statistics)
     try:
         with session.progress("solving") as advance:
             solution = solve_statistics(statistics, **how, progress=advance)
@@ -185,17 +160,10 @@ def _solve_and_save(
     session.facts(f"{output}: model", _facts(model, solution))
 
 
-def _announce_solving(
-    session: Session, encoder: Encoder, statistics: Sums, ridge: float | Literal["auto"]
-) -> None:
-    """Note how much memory solving takes; advise --classes if that would help so many classes."""
-    rows, classes = statistics.dim, len(statistics.class_names)
-    needed = 4 * 8 * rows**2 if ridge == 0 else solve_bytes(rows, classes)
-    held = statistics.gram.packed.nbytes + statistics.cross.nbytes
-    session.note(
-        f"solving {rows:,} columns for {classes:,} class{'' if classes == 1 else 'es'}: needs "
-        f"up to {readable(needed)} of memory beside the statistics' {readable(held)}"
-    )
+def _announce_solving(session: Session, encoder: Encoder, statistics: Sums) -> None:
+    """Note what is solved; advise --by-class if that would help so many classes."""
+    classes = len(statistics.class_names)
+    session.note(f"solving {statistics.dim:,} columns, number of classes: {classes:,}")
     setting = encoder.settings_type.declared().get("by_class")
     if setting is None or setting.default is not None or encoder.layout.class_layout:
         return

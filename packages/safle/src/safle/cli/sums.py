@@ -59,9 +59,8 @@ def add_up(
     files: tuple[str, ...],
     encoder_path: Path | None,
     ray: str | None,
-    allow_duplicates: bool,
     output: Path,
-    **limits: Any,
+    **options: Any,
 ) -> None:
     """Add up contributions: every file is verified first, and none is taken twice.
 
@@ -77,8 +76,7 @@ def add_up(
     if kind in others and (encoder_path or ray):
         raise click.UsageError("--encoder and --ray apply to statistics; leave them out")
     with session.progress(f"summing {len(sources)} files") as advance:
-        how: dict[str, Any] = {"allow_duplicates": allow_duplicates, "progress": advance}
-        how["limits"] = opt.chosen_limits(limits)
+        how = {"limits": opt.chosen_limits(options), "progress": advance, **options}
         if kind in others:
             summed = others[kind](sources, output, **how)
         else:
@@ -118,17 +116,7 @@ def add_up(
 @opt.file_option("--ledger", LEDGER, show_default=BESIDE_SUM)
 @opt.output("The noisy statistics to write.", "noisy statistics")
 def publish(
-    session: Session,
-    /,
-    total: Path,
-    epsilon: float,
-    delta: float,
-    classes: str,
-    calibration: str,
-    most_epsilon: float | None,
-    policy_path: Path | None,
-    ledger: Path | None,
-    output: Path,
+    session: Session, /, total: Path, epsilon: float, delta: float, output: Path, **options: Any
 ) -> None:
     """Add noise to a sum: differential privacy for whoever is in it.
 
@@ -141,23 +129,21 @@ def publish(
     from safle.wire import encode_noisy
 
     stored = total.is_dir()
-    place = ledger or (total / "releases.sqlite" if stored else Path(f"{total}.releases"))
+    place = options["ledger"] or (
+        total / "releases.sqlite" if stored else Path(f"{total}.releases")
+    )
     statistics = Store.open(total).total().snapshot() if stored else read_statistics(total)
     session.note(f"drawing noise for the sums of {statistics.dim:,} columns ...")
     promise = f"noisy statistics, epsilon {epsilon:g} and delta {delta:g}"
-    with log_refusal(note=promise), _within_policy(policy_path, most_epsilon) as most:
-        noisy = Ledger(place).publish(
-            statistics,
-            opt.declared_classes(classes, like=statistics.class_names) or (),
-            epsilon,
-            delta,
-            most_epsilon=most,
-            calibration=calibration,
-        )
+    classes = opt.declared_classes(options["classes"], like=statistics.class_names) or ()
+    allowed = _within_policy(options["policy_path"], options["most_epsilon"])
+    with log_refusal(note=promise), allowed as most:
+        how = {"most_epsilon": most, "calibration": options["calibration"]}
+        noisy = Ledger(place).publish(statistics, classes, epsilon, delta, **how)
     data = encode_noisy(noisy)
     write_log("written", digest=hashlib.sha256(data).hexdigest(), note=promise)
     container.write_file(output, data)
-    facts = counts_facts(noisy, size=len(data), digest=container.declared_digest(data))
+    facts = counts_facts(noisy, data)
     session.facts(f"{output}: noisy statistics", facts | {"ledger": str(place)})
 
 
