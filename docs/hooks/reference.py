@@ -116,7 +116,7 @@ def _settings() -> Iterator[str]:
     yield "# Kinds and heads: settings and equations\n"
     yield (
         "`safle encoder make` takes a setting as an option (`--group-size 4`), `make_encoder` and "
-        '`SafleClassifier` as an argument, Flower as text (`encoder-settings="group-size=4"`).\n'
+        "`SafleClassifier` as an argument.\n"
     )
     for name, kind in kinds().items():
         yield f"## `{name}`\n\n{kind.summary[0].upper()}{kind.summary[1:]}.\n"

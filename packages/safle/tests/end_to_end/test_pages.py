@@ -260,8 +260,12 @@ def test_experiments(
         "test_labels": labels[400:600],
     }
     for line in lines:
-        for name in re.findall(r"--features (\S+)", line):
-            np.savez(name, **tables) if name.endswith(".npz") else save_file(tables, name)
+        test = re.findall(r"--test (\S+)", line)
+        for name in re.findall(r"--features (\S+)", line) + test:
+            split = "test" if name in test else "train"
+            own = {key: tables[f"{split}_{key}"] for key in ("features", "labels")}
+            held = own if test else tables
+            np.savez(name, **held) if name.endswith(".npz") else save_file(held, name)
         for name in re.findall(r"--method (\S+)", line):
             shown = blocks(ROOT / "docs/experiments.md", "python")
             Path(name).write_text(next(block for block in shown if "METHOD = " in block))
