@@ -34,24 +34,10 @@ from support.private_rounds import answers_of, make_parties, new_history
 FILES = 400
 DATA = fixed_data("linear", 30, feature_dim=2)
 PARTS = [DATA.part(slice(10 * at, 10 * at + 10)).count() for at in range(3)]
-JUNK = [
-    None,
-    True,
-    -1,
-    0,
-    1,
-    2**31,
-    2**70,
-    1.5,
-    1e300,
-    1e308,
-    "",
-    "x",
-    "0" * 64,
-    "é\n",
-    "zz" * 64,
-]
+NUMBERS = [None, True, -1, 0, 1, 2**31, 2**70, 1.5, 1e300, 1e308]
+TEXTS = ["", "x", "0" * 64, "é\n", "zz" * 64]
 NESTED = [[], {}, [[]], {"a": {}}, ["client-00"], [[2**40, 3]], [None], list(range(50))]
+JUNK = [*NUMBERS, *TEXTS, *NESTED]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +47,7 @@ def parties():
 
 @pytest.fixture(scope="module")
 def total(parties):
-    return parties.gather([parties.mask(at, part) for at, part in enumerate(PARTS)])
+    return parties.add_up(PARTS)
 
 
 def places(content, path=()):
@@ -81,19 +67,18 @@ def change(g, content):
     where = content
     for key in way:
         where = where[key]
-    kind = g.integers(5)
-    junk = [*JUNK, *NESTED]
+    kind, junk = g.integers(5), JUNK[g.integers(len(JUNK))]
     if kind == 0:
         del where[last]
     elif kind == 1 and isinstance(where, list):
         where.append(copy.deepcopy(where[last]))
     elif kind == 2 and isinstance(where, dict):
-        where["more"] = junk[g.integers(len(junk))]
+        where["more"] = junk
     elif kind == 3 and isinstance(where[last], int | str):
         value = where[last]
         where[last] = value + int(g.integers(-3, 4)) if isinstance(value, int) else value[::-1]
     else:
-        where[last] = junk[g.integers(len(junk))]
+        where[last] = junk
     return content
 
 
@@ -279,7 +264,7 @@ def answers():
     made = []
     for space, values, check in rounds:
         parties = make_parties(space, 3)
-        total = parties.gather([parties.mask(at, value) for at, value in enumerate(values)])
+        total = parties.add_up(values)
         honest = answers_of(parties, total)
         check(total.open(honest))
         made.append((parties, total, honest, check))

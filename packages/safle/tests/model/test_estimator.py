@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import doctest
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -212,11 +211,6 @@ def test_sparse_features_and_fractional_weights_are_refused_with_advice(encoder,
         fitted.fit(X, y, sample_weight=np.full(len(X), 0.5))
 
 
-def test_cross_validation_with_a_given_encoder(encoder, train):
-    scores = cross_val_score(SafleClassifier(encoder=encoder), *train, cv=3)
-    assert scores.min() > 0.85
-
-
 LABELS = [
     np.array([3, -1, 7], np.int8),
     np.array([3, 2**40, 7], np.int64),
@@ -336,7 +330,3 @@ def test_defaults_suit_any_number_of_features(bucketing, feature_dim):
     fitted = SafleClassifier(encoder="embedding", bucketing=bucketing, ridge=1.0)
     fitted.partial_fit(X, np.arange(30) % 2)
     assert fitted.encoder_.feature_dim == feature_dim
-
-
-def test_the_example_in_the_docstring():
-    assert doctest.testmod(safle.model.estimator).failed == 0

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -17,7 +17,7 @@ from safle.model.probabilities import probabilities as to_probabilities
 from safle.model.scores import on_grid
 from safle.solver import solve
 from safle.statistics import count
-from support.data_sets import KINDS, data_sets, fixed_data
+from support.data_sets import KINDS, fixed_data
 from support.reference import phi
 
 HEADS = ["least-squares", "discriminant", "averaged"]
@@ -155,17 +155,6 @@ def test_a_saved_model_is_the_same_model(make_model, tmp_path, kind, head, names
     predicted = loaded.predict(data.features)
     assert set(predicted.tolist()) <= set(model.class_names)
     assert np.array_equal(predicted, model.predict(data.features))
-
-
-@given(data_sets(1))
-@settings(max_examples=30)
-def test_every_kind_of_model_survives_saving(tmp_path_factory, drawn):
-    statistics = drawn.count()
-    model = Model(drawn.encoder, solve(statistics, ridge=1.0))
-    path = tmp_path_factory.mktemp("models") / "model"
-    model.save(path)
-    assert load_model(path).to_bytes() == model.to_bytes()
-    assert Model.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -85,7 +85,7 @@ def test_more_samples_than_declared_are_noticed_under_noise():
 def played():
     """A round, its masked sum, and all answers."""
     parties = make_parties(noisy_space(LINEAR), 3, keyholders=3)
-    total = parties.gather([parties.mask(at, part) for at, part in enumerate(parts_of(LINEAR))])
+    total = parties.add_up(parts_of(LINEAR))
     return parties, total, [parties.answer(at, total) for at in range(3)]
 
 

@@ -11,7 +11,7 @@ import pytest
 from safle import DeclaredRange, LinearEncoder, count
 from safle.errors import InvalidInput, PrivacyBudgetSpent, StoreError
 from safle.publishing.ledger import Ledger
-from safle.publishing.noise import Sensitivity, epsilon_of
+from safle.publishing.noise import SHARES, Sensitivity, epsilon_of, rho_within
 
 DELTA = 1e-5
 ENCODER = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=3))
@@ -35,13 +35,16 @@ def test_releases_add_up_as_in_opendp(path):
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
     # Scaled to one distance: a composition has one for all.
     for privacy in made:
-        for name in ("gram", "cross", "counts"):
+        for name, share in SHARES.items():
             scale = getattr(privacy, name) / float(getattr(bound, name)) ** 0.5
             parts.append(dp.m.make_gaussian(*space, scale=scale))
+            assert parts[-1].map(1.0) == pytest.approx(share * privacy.rho, rel=1e-6)
     together = dp.c.make_composition(parts)
     assert together.map(1.0) == pytest.approx(sum(privacy.rho for privacy in made), rel=1e-9)
     converted = dp.c.make_zCDP_to_approxDP(together).map(1.0).epsilon(DELTA)
     assert made[1].total_epsilon == pytest.approx(converted, rel=1e-6)
+    for privacy in made:
+        assert privacy.rho <= rho_within(privacy.epsilon, DELTA) * (1 + 1e-9)
     assert "2 releases" in made[1].promise
 
 

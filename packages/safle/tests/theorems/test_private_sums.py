@@ -85,7 +85,7 @@ def test_more_samples_than_declared_are_noticed_in_the_sum():
     halves = [data.part(slice(0, 15)).count(), data.part(slice(15, 30)).count()]
     for most, refused in ((30, False), (29, True)):
         parties = make_parties(StatisticsSpace.of(data.encoder, [0, 1, 2], most), 2)
-        total = parties.gather([parties.mask(at, part) for at, part in enumerate(halves)])
+        total = parties.add_up(halves)
         if refused:
             with pytest.raises(CountOverflow, match="30 samples; the round allows 29"):
                 parties.open(total)
@@ -103,7 +103,7 @@ def test_statistics_by_class_travel_the_same_way(kind):
     # One client has a class of its own, and nobody has the last.
     parts = [count(encoder, samples[own], labels[own]) for own in (labels == 0, labels > 0)]
     parties = make_parties(StatisticsSpace.of(encoder, [0, 1, 2, 3], 1000), 2)
-    total = parties.gather([parties.mask(at, part) for at, part in enumerate(parts)])
+    total = parties.add_up(parts)
     opened = parties.open(total)
     assert opened == count(encoder, samples, labels)
     assert opened.by_class
@@ -120,7 +120,7 @@ def test_histograms_travel_the_same_way(data, bins, features):
     )
     parts = [Histogram.of(np.array(data.draw(values)), grid) for _ in range(3)]
     parties = make_parties(HistogramSpace(grid, features, 15), 3)
-    total = parties.gather([parties.mask(at, part) for at, part in enumerate(parts)])
+    total = parties.add_up(parts)
     opened = parties.open(total)
     assert encode_histogram(opened) == encode_histogram(parts[0] + parts[1] + parts[2])
 

@@ -62,6 +62,10 @@ class Parties:
             gathering.add(Masked.from_bytes(data, self.private_round))
         return gathering.finish()
 
+    def add_up(self, values: Iterable[Any]) -> MaskedSum:
+        """The masked sum of the values of the first clients."""
+        return self.gather(self.mask(number, value) for number, value in enumerate(values))
+
     def answer(self, number: int, total: MaskedSum, history: StrPath | None = None) -> bytes:
         """The file of a keyholder, who has opened nothing before unless there is a history."""
         request = Request.from_bytes(total.request.to_bytes(), self.private_round)
@@ -94,5 +98,4 @@ def add_privately(space: Space, values: Mapping[str, Callable[[], Any]]) -> Any:
     True
     """
     parties = Parties.of(space, values)
-    made = enumerate(values.values())
-    return parties.open(parties.gather(parties.mask(at, make()) for at, make in made))
+    return parties.open(parties.add_up(make() for make in values.values()))
