@@ -23,7 +23,7 @@ from safle import _native
 from safle.encoders.linear import fix
 from safle.encoders.random_features import LANES, encode_units
 from safle.model import scores as scoring
-from safle.statistics import counting, products, triangle
+from safle.statistics import counting, triangle
 
 VECTOR_BYTES = {"portable": 16, "avx2": 32, "avx512": 64}
 PER_CYCLE = 2
@@ -104,7 +104,7 @@ def _measure(repeats: int, small: int, cycles: float, memory: float) -> tuple[li
     samples, dim = 4_096 // small, 1_536
     codes = generator.integers(0, 16, (samples, dim)).astype(np.int16)
     gram = np.zeros(triangle.packed_size(dim), np.int64)
-    seconds = best(lambda: products.add_products(gram, codes), repeats)
+    seconds = best(lambda: counting.add_products(gram, codes), repeats)
     pairs = samples * dim * (dim + 1) / 2
     rates.append(Rate("products of 4-bit codes", "op", pairs / seconds, loads, "multiplications"))
     real = codes.astype(np.float32)

@@ -25,7 +25,7 @@ from benchmarks.settings import Settings
 from benchmarks.timing import race
 from safle import PublicSample, make_encoder
 from safle._native import level
-from safle.statistics.products import MOST_BYTE, add_products
+from safle.statistics.counting import MOST_BYTE, add_products
 from safle.statistics.triangle import packed_size
 
 SAMPLES = 4_096

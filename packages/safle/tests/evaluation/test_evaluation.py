@@ -27,7 +27,7 @@ from safle.server.summing import sum_evaluations
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.wire import container
-from safle.wire.sections import Sections
+from safle.wire.files import Sections
 
 Answered = tuple[safle.Model, np.ndarray, np.ndarray]
 

@@ -12,7 +12,7 @@ from safle.statistics import Accumulator
 from safle.statistics.factor import Factor
 from safle.statistics.invariants import Bounds
 from safle.wire import add_contribution, decode_statistics, encode_statistics
-from safle.wire.sections import plane_count, to_planes
+from safle.wire.files import plane_count, to_planes
 from support.data_sets import KINDS, fixed_data
 from support.forging import numbers_of
 from support.reference import phi
@@ -117,7 +117,7 @@ def test_huge_numbers_are_refused(data, true, forge):
 
 
 def test_a_whole_gram_of_few_samples_is_refused(data, true, monkeypatch):
-    monkeypatch.setattr("safle.wire.columns.choose", lambda _: None)
+    monkeypatch.setattr("safle.wire.grams.choose", lambda *_: None)
     whole = encode_statistics(data.count())
     monkeypatch.undo()
     assert b'"form":"whole"' in whole
@@ -133,7 +133,7 @@ def test_columns_of_many_samples_are_refused(forge):
 
 def test_what_is_almost_dependent_falls_back_to_the_whole_gram(monkeypatch):
     data = fixed_data("linear", samples=6, feature_dim=24)
-    monkeypatch.setattr("safle.wire.columns.TOLERANCE", 0.0)
+    monkeypatch.setattr("safle.wire.grams.TOLERANCE", 0.0)
     whole = encode_statistics(data.count())
     assert b'"form":"whole"' in whole
     assert decode_statistics(whole, space=data.encoder.space) == data.count()

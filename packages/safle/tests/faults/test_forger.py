@@ -24,7 +24,6 @@ from safle.solver import solve
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import (
     add_contribution,
-    columns,
     decode_histogram,
     decode_noisy,
     decode_statistics,
@@ -32,7 +31,8 @@ from safle.wire import (
     encode_noisy,
     encode_statistics,
 )
-from safle.wire.sections import plane_count, to_planes
+from safle.wire.files import plane_count, to_planes
+from safle.wire.grams import are_few
 from support.data_sets import BY_CLASS, KINDS, publishable_encoder
 from support.forging import (
     CHANGES,
@@ -131,7 +131,7 @@ def test_the_bases_by_class_have_classes_in_both_forms():
         for _, statistics in true_statistics(kind, 0):
             assert impossible(statistics) == []
             assert len(statistics.by_class) == len(statistics.class_names)
-            forms |= {columns.are_few(part) for part in statistics.by_class}
+            forms |= {are_few(part) for part in statistics.by_class}
         assert forms == {False, True}
 
 
@@ -343,9 +343,10 @@ def test_noisy_sums_that_are_accepted_follow_from_the_free_ones(forge, kind):
         taken += 1
         assert impossible_noisy(found) == []
         assert encode_noisy(found) == data
-        if taken % 40 == 1:
+        if taken % 8 == 1:
+            # Whatever the noise is said to be: a model of finite weights, or a typed error.
             with suppress(SafleError):
-                solve(found)
+                assert np.isfinite(solve(found).weights).all()
     assert 0 < taken < NOISY_FILES
 
 

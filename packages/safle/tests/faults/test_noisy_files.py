@@ -76,11 +76,6 @@ def test_another_promise_is_another_digest(published):
     data = encode_noisy(noisy)
     forged = resealed(data, lambda header, _: header["privacy"].update(epsilon=0.5))
     assert container.declared_digest(forged) != container.declared_digest(data)
-    # Without a new digest and a new checksum, it is no file at all.
-    altered = data.replace(b'"epsilon":2.0', b'"epsilon":0.1')
-    assert altered != data
-    with pytest.raises(WireError, match="checksum"):
-        decode_noisy(altered)
 
 
 LIES = {
@@ -148,16 +143,6 @@ def test_a_layout_too_large_to_unfold_is_refused_first():
     assert decode_noisy(data, limit=10**7).dim == 301
     with pytest.raises(WireError, match=r"301 rows takes 1.5 MB; the limit is 1.0 MB"):
         decode_noisy(data, limit=10**6)
-
-
-def test_damage_anywhere_is_refused(published):
-    data = encode_noisy(published[2])
-    generator = np.random.default_rng(0)
-    for at in generator.integers(0, len(data), 40).tolist():
-        with pytest.raises(WireError):
-            decode_noisy(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-        with pytest.raises(WireError):
-            decode_noisy(data[:at])
 
 
 def test_a_model_whose_promise_is_none_is_refused(published):

@@ -12,14 +12,21 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safle.encoders import LinearEncoder
+from safle.encoders.calibration import DeclaredRange
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import WireError
+from safle.publishing import plan_noise, publish
+from safle.statistics import count
 from safle.wire import (
     decode_histogram,
+    decode_noisy,
     decode_statistics,
     encode_histogram,
+    encode_noisy,
     encode_statistics,
     read_histogram,
+    read_noisy,
     read_statistics,
 )
 from safle.wire.container import VERSION
@@ -28,11 +35,20 @@ from support.data_sets import KINDS, fixed_data
 
 @pytest.fixture(scope="module")
 def files():
-    histogram = Histogram.of(np.random.default_rng(0).normal(size=(50, 3)), Grid(-2, 2, 10))
+    """A true file of every kind of statistics, and its decoder."""
+    features = np.random.default_rng(0).normal(size=(50, 3))
+    encoder = LinearEncoder.publishable(DeclaredRange(-2, 2, feature_dim=3))
+    total, plan = count(encoder, features, [0, 1] * 25), plan_noise(encoder.layout, 2, 1e-5)
+    noisy = publish(total, plan, [0, 1], draw=lambda size, scale: np.full(size, int(scale)))
     true = {
         kind: (encode_statistics(fixed_data(kind).count()), decode_statistics) for kind in KINDS
     }
-    return {**true, "histogram": (encode_histogram(histogram), decode_histogram)}
+    histogram = encode_histogram(Histogram.of(features, Grid(-2, 2, 10)))
+    return {
+        **true,
+        "histogram": (histogram, decode_histogram),
+        "noisy": (encode_noisy(noisy), decode_noisy),
+    }
 
 
 @given(data=st.data())
@@ -200,8 +216,9 @@ def test_histogram_features_must_agree(files, forge, planes):
 
 
 def test_errors_begin_with_the_files_name(files, tmp_path):
+    readers = {"histogram": read_histogram, "noisy": read_noisy}
     for name, (encoded, _) in files.items():
-        read = read_histogram if name == "histogram" else read_statistics
+        read = readers.get(name, read_statistics)
         path = tmp_path / f"{name}.safle"
         path.write_bytes(encoded[:-1])
         with pytest.raises(WireError, match=name + r"\.safle"):
@@ -212,14 +229,15 @@ READER = """
 import resource, sys
 from pathlib import Path
 from safle.errors import WireError
-from safle.wire import decode_histogram, decode_statistics, encode_statistics
+from safle.wire import decode_histogram, decode_noisy, decode_statistics
+readers = {"histogram": decode_histogram, "noisy": decode_noisy}
 true = Path(sys.argv[1]).read_bytes()
 decode_statistics(true)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for bomb in sys.argv[2:]:
-    data = Path(bomb).read_bytes()
+    kind, _, _ = Path(bomb).name.partition("-")
     try:
-        (decode_histogram if "histogram" in bomb else decode_statistics)(data)
+        readers.get(kind, decode_statistics)(Path(bomb).read_bytes())
     except WireError:
         continue
     raise SystemExit(f"{bomb} was accepted")

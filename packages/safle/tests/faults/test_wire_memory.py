@@ -13,8 +13,7 @@ from safle.encoders.codes import CodeSpace, Layout
 from safle.errors import EncoderMismatch, WireError
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import container, decode_statistics, encode_statistics, open_statistics
-from safle.wire.columns import are_few, working_bytes
-from safle.wire.grams import class_bytes
+from safle.wire.grams import are_few, class_bytes, working_bytes
 from safle.wire.statistics import unfolded_bytes
 from support.data_sets import KINDS, FixedCalibration, fixed_data, fixed_encoder
 
@@ -61,7 +60,7 @@ def test_a_whole_gram_of_few_samples_is_refused_within_what_was_checked(kind, mo
     features = encoder.plausible_features(40, np.random.default_rng(0))
     statistics = count(encoder, features, np.arange(40) % 7)
     with monkeypatch.context() as patch:
-        patch.setattr("safle.wire.columns.choose", lambda _: None)
+        patch.setattr("safle.wire.grams.choose", lambda *_: None)
         data = encode_statistics(statistics)
 
     def read():

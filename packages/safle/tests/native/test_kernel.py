@@ -18,10 +18,7 @@ from safle._native import Kernel
 
 LABELS = Kernel(
     "count_labels",
-    "columns i4[experts, samples] <codes",
-    "samples",
-    "labels i8[samples] <classes",
-    "classes",
+    "columns i4[experts, samples] <codes; samples; labels i8[samples] <classes; classes",
     "cross i8[codes, classes]!",
     pieces="experts",
 )
@@ -71,18 +68,17 @@ def test_an_argument_too_few() -> None:
         LABELS(COLUMNS, CLASSES)
 
 
-def test_pieces_are_each_done_once_on_any_number_of_threads() -> None:
-    columns = np.random.default_rng(0).integers(0, 7, (97, 500)).astype(np.int32)
-    labels = np.random.default_rng(1).integers(0, 3, 500)
-    expected = np.zeros((7, 3), np.int64)
-    np.add.at(expected, (columns, labels[None].repeat(97, axis=0)), 1)
-    for threads in (1, 2, 5):
-        # Experts share codes here, so threads add to the same places: one piece at a time.
-        cross = np.zeros((97, 7, 3), np.int64)
-        with _native.use_threads(threads):
-            for expert in range(97):
-                LABELS(columns[expert : expert + 1], labels, cross[expert])
-        assert np.array_equal(cross.sum(axis=0), expected)
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_pieces_are_each_done_once_on_any_number_of_threads(threads: int) -> None:
+    experts, samples = 97, 2_000
+    assert experts * samples > _native.WORTH_A_THREAD
+    values = np.random.default_rng(0).integers(0, 7, (experts, samples))
+    columns = (values + 7 * np.arange(experts)[:, None]).astype(np.int32)
+    labels = np.random.default_rng(1).integers(0, 3, samples)
+    expected = np.zeros((7 * experts, 3), np.int64)
+    np.add.at(expected, (columns, labels), 1)
+    with _native.use_threads(threads):
+        assert np.array_equal(counted(columns, labels, np.zeros_like(expected)), expected)
 
 
 def test_programs_may_call_from_many_threads() -> None:
@@ -91,14 +87,19 @@ def test_programs_may_call_from_many_threads() -> None:
     assert found == [[[1, 0], [1, 1]]] * 200
 
 
-def test_a_library_that_is_missing_says_what_to_do() -> None:
-    program = "from safle._native import level; level()"
-    environment = {**os.environ, "SAFLE_LIBRARY": "/nowhere/libsafle.so"}
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+def error_of_loading(**environment: str) -> str:
+    """What a new process that asks for the level says; it must fail."""
+    command = [sys.executable, "-c", "from safle._native import level; level()"]
+    settings = {**os.environ, **environment}
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
     assert done.returncode
-    assert "ImportError: the compiled kernels of safle cannot be loaded" in done.stderr
-    assert "safle._native.build" in done.stderr
+    return done.stderr
+
+
+def test_a_library_that_is_missing_says_what_to_do() -> None:
+    told = error_of_loading(SAFLE_LIBRARY="/nowhere/libsafle.so")
+    assert "ImportError: the compiled kernels of safle cannot be loaded" in told
+    assert "safle._native.build" in told
 
 
 def test_a_library_of_other_sources_is_refused(tmp_path: Path) -> None:
@@ -106,12 +107,10 @@ def test_a_library_of_other_sources_is_refused(tmp_path: Path) -> None:
     shutil.copytree(Path(safle.__file__).parent, tmp_path / "safle")
     header = tmp_path / "safle/_native/native.h"
     header.write_text(header.read_text() + "/* changed */")
-    command = [sys.executable, "-c", "from safle._native import level; level()"]
     # Whoever names a library is believed, as the sanitizers' test is.
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "SAFLE_LIBRARY": ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert "libsafle" in done.stderr
-    assert "was compiled from other sources than those beside it; run" in done.stderr
+    told = error_of_loading(PYTHONPATH=str(tmp_path), SAFLE_LIBRARY="")
+    assert "libsafle" in told
+    assert "was compiled from other sources than those beside it; run" in told
 
 
 def test_an_unknown_level_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

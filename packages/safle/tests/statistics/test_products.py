@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.statistics import counting, products
+from safle.statistics import counting
 from safle.statistics.triangle import packed_size
 
 pytestmark = pytest.mark.usefixtures("kernel_level")
@@ -15,7 +15,7 @@ def check(dense: np.ndarray) -> None:
     samples, dim = dense.shape
     labels = np.random.default_rng(1).integers(0, 4, samples) * 2
     gram, cross = np.ones(packed_size(dim), np.int64), np.ones((dim, 8), np.int64)
-    products.add_products(gram, dense)
+    counting.add_products(gram, dense)
     counting.add_cross(cross, np.empty((0, samples), np.int32), dense, labels)
     whole = dense.astype(np.int64)
     assert np.array_equal(gram - 1, (whole.T @ whole)[np.triu_indices(dim)])

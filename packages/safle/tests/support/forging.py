@@ -11,7 +11,7 @@ from safle.errors import SafleError
 from safle.statistics import Statistics, count
 from safle.statistics.gram import Triangle
 from safle.wire import encode_statistics
-from safle.wire.sections import from_planes, plane_count, to_planes, value_bytes
+from safle.wire.files import from_planes, plane_count, to_planes, value_bytes
 from support.data_sets import fixed_encoder
 
 CHANGES = [1, -1, 2, -2, 3, 40, -255, 2**20, -(2**31), 2**32, 2**40, 2**52 + 1, 2**62, -(2**63)]

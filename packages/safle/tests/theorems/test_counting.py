@@ -8,14 +8,12 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safle._native import use_threads
 from safle.errors import CountOverflow, InvalidInput
-from safle.statistics import Accumulator, Statistics, count, counting
+from safle.statistics import Accumulator, Statistics, count, counting, sum_statistics
 from safle.wire import encode_statistics
 from support.data_sets import (
     BY_CLASS,
     KINDS,
-    TABLE_KINDS,
     data_sets,
     fixed_data,
     fixed_encoder,
@@ -110,31 +108,33 @@ def test_both_counting_kernels_agree(drawn):
 
 @pytest.mark.parametrize("experts", [1, 2, 33])
 @pytest.mark.parametrize("share", [0.6, 1.0])
-def test_both_counting_kernels_agree_beyond_their_totals(experts, share):
+def test_both_counting_kernels_agree_beyond_their_totals(experts, share, monkeypatch):
     # One code holds most samples or all: the 4-bit and 8-bit totals of the block kernel
     # must carry before any of them is full.
     generator = np.random.default_rng(experts)
     columns = np.minimum(generator.geometric(share, (experts, 1_000)), 12) - 1
     columns = (columns + 12 * np.arange(experts)[:, None]).astype(np.int32)
     offsets = 12 * np.arange(experts + 1)
-    order, starts = counting.group_samples(columns, offsets)
     Phi = np.zeros((1_000, 12 * experts), np.int64)
     Phi[np.arange(1_000), columns] = 1
-    expected = np.triu(Phi.T @ Phi, 1)
-    for single in (True, False):
-        gram = np.zeros(6 * experts * (12 * experts + 1), np.int32)
-        counting.count_pairs(columns, offsets, order, starts, 12 * experts, gram, single=single)
-        assert np.array_equal(gram, expected[np.triu_indices(12 * experts)])
+    none, expected = np.empty((1_000, 0), np.int16), (Phi.T @ Phi)[np.triu_indices(12 * experts)]
+    for wide_table in (0, 10**9):
+        gram = np.zeros(len(expected), np.int32)
+        monkeypatch.setattr(counting, "WIDE_TABLE", wide_table)
+        counting.add_gram(gram, columns, none, offsets)
+        assert np.array_equal(gram, expected)
 
 
-def test_a_total_that_has_seen_nothing_gives_the_empty_statistics():
-    for kind in KINDS:
-        encoder = fixed_encoder(kind)
-        total = Accumulator(encoder)
-        total.add_samples(np.empty((0, 6)), [])
-        total.add_samples(np.empty((0, 6), np.float32), np.empty(0, str))
-        assert total.snapshot() == Statistics.empty(encoder.space)
-        assert Statistics.empty(encoder.space).sample_count == 0
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_counted_is_the_zero_of_its_encoder(kind):
+    data = fixed_data(kind)
+    total, zero = Accumulator(data.encoder), Statistics.empty(data.encoder.space)
+    total.add_samples(np.empty((0, 6)), [])
+    total.add_samples(np.empty((0, 6), np.float32), np.empty(0, str))
+    zero.verify()
+    assert (zero.sample_count, zero.class_names) == (0, ())
+    assert total.snapshot() == zero == zero + zero
+    assert sum_statistics([zero, data.count(), zero]) == data.count()
 
 
 def test_labels_may_be_of_any_integer_type_or_whole_floats_or_objects():
@@ -178,16 +178,6 @@ def test_a_total_refuses_to_overflow_before_it_counts(monkeypatch):
     with pytest.raises(CountOverflow, match=r"120 \+ 120 samples exceed the 200"):
         total.add_samples(data.features, data.labels)
     assert total.snapshot() == data.count()
-
-
-def test_the_number_of_threads_does_not_change_a_byte():
-    for kind in TABLE_KINDS:
-        data = fixed_data(kind, samples=3_000, feature_dim=30)
-        found = set()
-        for threads in (1, 2, 3):
-            with use_threads(threads):
-                found.add(encode_statistics(data.count()))
-        assert len(found) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """The kernels: a small C library, loaded once, every call of it checked.
 
-A `Kernel` is a function of the library with a description of what it takes. A call checks the type,
-contiguity and shape of every array and the range of every index before an address is passed, works
-out the sizes from the shapes, allocates scratch memory, and shares the pieces of the job out over
-threads (calls release the GIL). C functions allocate nothing, start no thread and return nothing.
+A `Kernel` is a function of the library with a description of what it takes. A call checks every
+array before an address is passed, allocates scratch memory, and shares the pieces of the job out
+over threads (calls release the GIL). C functions allocate nothing, start no thread and return
+nothing.
 
 Each function is there once for each instruction level. `level` is the best this machine has;
 SAFLE_KERNELS=portable or avx2 asks for a lower one. All levels give the same integers.
@@ -19,19 +19,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 VARIABLE = "SAFLE_KERNELS"
 LEVELS = ("portable", "avx2", "avx512")
-WORTH_A_THREAD = 300_000
-"""Nanoseconds of work from which on other threads help: waking one takes some microseconds."""
+WORTH_A_THREAD = 100_000
+"""Entries of a call's arrays from which on other threads help: waking one takes microseconds."""
 CALLS_PER_THREAD = 4
 """Into which a thread's share is cut, so that one that is held up leaves the others its rest."""
 CACHE_LINE = 64
@@ -39,12 +38,7 @@ _threads: ContextVar[int] = ContextVar("threads", default=0)
 
 
 def threads() -> int:
-    """How many threads a kernel may use.
-
-    >>> with use_threads(1):
-    ...     threads()
-    1
-    """
+    """How many threads a kernel may use."""
     return _threads.get() or _available()
 
 
@@ -142,40 +136,26 @@ _PARAMETER = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class _Size:
-    """A size as a Python expression over the names of a call; its text is always our own."""
-
-    text: str
-    code: Any
-
-    @classmethod
-    def of(cls, text: str) -> _Size:
-        return cls(text.strip(), compile(text.strip(), "a kernel's description", "eval"))
-
-    def value(self, bound: dict[str, Any]) -> int:
-        # Most sizes are names, and looking one up takes a tenth of the time.
-        found = bound.get(self.text)
-        return int(eval(self.code, _NAMES, bound) if found is None else found)
+@cache
+def _compiled(expression: str) -> Any:
+    return compile(expression, "a kernel's description", "eval")
 
 
-@dataclass(frozen=True)
-class _Parameter:
-    """One parameter of a C function: an array where it has a shape, else a number.
+def _size(expression: str, bound: dict[str, Any]) -> int:
+    """A size as an expression over the names of a call; its text is always our own."""
+    # Most sizes are names, and looking one up takes a tenth of the time.
+    found = bound.get(expression)
+    return int(eval(_compiled(expression), _NAMES, bound) if found is None else found)
 
-    Attributes
-    ----------
-    types : of an array, one of which it has; or ``=other``, the type of another parameter
-    shape : an expression for each axis, None for a number
-    mark : "!" for an array that is written, "~" for scratch memory, "" for one that is read
-    below : what every entry is below, and at least 0; empty for no such limit
-    """
+
+class _Parameter(NamedTuple):
+    """One parameter of a C function, as `Kernel` describes it; a number where ``shape`` is None."""
 
     name: str
     types: tuple[str, ...]
-    shape: tuple[_Size, ...] | None
+    shape: tuple[str, ...] | None
     mark: str
-    below: _Size | None
+    below: str | None
 
     @classmethod
     def parse(cls, text: str) -> _Parameter:
@@ -184,9 +164,8 @@ class _Parameter:
             raise ValueError(f"not a parameter: {text!r}")
         types = tuple((found["types"] or "").split("|"))
         shape = found["shape"]
-        axes = None if shape is None else tuple(map(_Size.of, shape.split(",")))
-        below = _Size.of(found["below"]) if found["below"] else None
-        return cls(found["name"], types, axes, found["mark"] or "", below)
+        axes = None if shape is None else tuple(axis.strip() for axis in shape.split(","))
+        return cls(found["name"], types, axes, found["mark"] or "", found["below"])
 
 
 class Kernel:
@@ -195,8 +174,8 @@ class Kernel:
     Parameters
     ----------
     name : without types and level
-    parameters : a line for each of the C function's, in its order. ``"dim"`` is a number;
-        ``"columns i4[experts, samples] <codes"`` an array that is read, of that type and shape,
+    parameters : the C function's, in its order, with ``;`` between them. ``dim`` is a number;
+        ``columns i4[experts, samples] <codes`` an array that is read, of that type and shape,
         every entry from 0 to below ``codes``; ``!`` behind the shape marks one that is written,
         ``~`` scratch memory. Types ``i4|i8`` choose the variant of the function; ``=gram`` is the
         type of another. A name in a shape is bound by the first array that has it as an axis;
@@ -207,23 +186,19 @@ class Kernel:
 
     def __init__(self, name: str, *parameters: str, pieces: str = "") -> None:
         self._name = name
-        self._parameters = [_Parameter.parse(text) for text in parameters]
-        self._pieces = _Size.of(pieces) if pieces else None
+        self._parameters = [_Parameter.parse(text) for text in "; ".join(parameters).split(";")]
+        self._pieces = pieces
         inputs = [p for p in self._parameters if p.mark != "~"]
-        axes = {axis.text for p in inputs for axis in p.shape or ()}
+        axes = {axis for p in inputs for axis in p.shape or ()}
         self._given = [p for p in inputs if p.shape is not None or p.name not in axes]
 
-    def __call__(self, *arguments: Any, nanoseconds: float = float("inf"), **numbers: int) -> None:
-        """Run it: arrays and numbers in the order of the parameters; on threads if it takes long.
-
-        ``numbers`` are values for names in shapes that no parameter has.
-        """
+    def __call__(self, *arguments: Any) -> None:
+        """Run it: arrays and numbers in the order of the parameters."""
         if len(arguments) != len(self._given):
             raise TypeError(
                 f"{self._name} takes {len(self._given)} arguments; found {len(arguments)}"
             )
-        values = {p.name: value for p, value in zip(self._given, arguments, strict=True)}
-        bound: dict[str, Any] = {**numbers, **values}
+        bound = {p.name: value for p, value in zip(self._given, arguments, strict=True)}
         arrays = [p for p in self._given if p.shape is not None]
         for parameter in arrays:
             self._check_form(parameter, bound)
@@ -231,7 +206,7 @@ class Kernel:
             self._check_sizes(parameter, bound)
         variant = [_code(bound[p.name]) for p in arrays if len(p.types) > 1]
         function = getattr(_library(), "_".join([self._name, *variant, level()]))
-        self._share(function, bound, nanoseconds)
+        self._share(function, bound, sum(bound[p.name].size for p in arrays))
 
     def _check_form(self, parameter: _Parameter, bound: dict[str, Any]) -> None:
         """Type, contiguity and number of axes; binds the names of axes."""
@@ -250,36 +225,29 @@ class Kernel:
         if array.ndim != len(axes):
             raise ValueError(f"{where} has {array.ndim} axes; expected {len(axes)}")
         for axis, size in zip(axes, array.shape, strict=True):
-            if axis.text.isidentifier():
-                bound.setdefault(axis.text, size)
+            if axis.isidentifier():
+                bound.setdefault(axis, size)
 
     def _check_sizes(self, parameter: _Parameter, bound: dict[str, Any]) -> None:
         """Every axis, and the range of indices."""
         where, array = f"{self._name}: {parameter.name}", bound[parameter.name]
         for axis, size in zip(parameter.shape or (), array.shape, strict=True):
-            expected = axis.value(bound)
-            if size != expected:
-                raise ValueError(
-                    f"{where} has {size} entries along {axis.text}; expected {expected}"
-                )
+            if size != (expected := _size(axis, bound)):
+                raise ValueError(f"{where} has {size} entries along {axis}; expected {expected}")
         if parameter.below is not None and array.size:
-            limit = parameter.below.value(bound)
+            limit = _size(parameter.below, bound)
             if int(array.max()) >= limit or (array.dtype.kind == "i" and int(array.min()) < 0):
                 raise IndexError(f"{where} has an entry outside 0 to {limit - 1}")
 
-    def _share(self, function: Any, bound: dict[str, Any], nanoseconds: float) -> None:
-        if self._pieces is None:
-            function(*self._addresses(bound)[0])
-            return
-        pieces = self._pieces.value(bound)
-        helpers = min(threads(), pieces) if nanoseconds > WORTH_A_THREAD else 1
-        if pieces <= 0:
-            return
-        if helpers == 1:
+    def _share(self, function: Any, bound: dict[str, Any], entries: int) -> None:
+        """Do all pieces, on several threads if there is much to do."""
+        if not self._pieces:
             words, _scratch = self._addresses(bound)
-            function(*words, ctypes.c_int64(0), ctypes.c_int64(pieces))
+            function(*words)
             return
-        cuts = min(pieces, helpers * CALLS_PER_THREAD)
+        pieces = _size(self._pieces, bound)
+        helpers = min(threads(), pieces) if entries > WORTH_A_THREAD else 1
+        cuts = 1 if helpers == 1 else min(pieces, helpers * CALLS_PER_THREAD)
         places = count()
 
         def work() -> None:
@@ -298,17 +266,16 @@ class Kernel:
         words: list[Any] = []
         scratch: list[Any] = []
         for parameter in self._parameters:
+            value: Any = bound.get(parameter.name)
             if parameter.shape is None:
-                value = bound[parameter.name]
-                words.append(
-                    ctypes.c_double(value) if isinstance(value, float) else ctypes.c_int64(value)
-                )
+                real = isinstance(value, float)
+                words.append(ctypes.c_double(value) if real else ctypes.c_int64(value))
                 continue
             if parameter.mark == "~":
-                size = max(1, parameter.shape[0].value(bound))
-                scratch.append(_scratch(size, np.dtype(parameter.types[0])))
-            array = scratch[-1] if parameter.mark == "~" else bound[parameter.name]
-            words.append(ctypes.c_void_p(array.ctypes.data))
+                size = max(1, _size(parameter.shape[0], bound))
+                value = _scratch(size, np.dtype(parameter.types[0]))
+                scratch.append(value)
+            words.append(ctypes.c_void_p(value.ctypes.data))
         return words, scratch
 
 

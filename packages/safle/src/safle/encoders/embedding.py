@@ -36,19 +36,10 @@ DEFAULT_GROUP_LIMIT = 6
 """Tables of more than 64 rows are mostly unseen at a client's sample counts."""
 _encode_rows = Kernel(
     "encode_rows",
-    "features f4|f8[samples, dim]",
-    "samples",
-    "dim",
-    "thresholds =features[count, dim]",
-    "count",
-    "rule",
-    "functions",
-    "sources i4[digit_count] <functions * dim",
-    "starts i8[experts + 1] <digit_count + 1",
-    "experts",
-    "radix",
-    "symbols u1|u2[samples, experts]!",
-    "digits u2[functions * dim]~",
+    "features f4|f8[samples, dim]; samples; dim; thresholds =features[count, dim]; count",
+    "rule; functions; sources i4[digit_count] <functions * dim",
+    "starts i8[experts + 1] <digit_count + 1; experts; radix",
+    "symbols u1|u2[samples, experts]!; digits u2[functions * dim]~",
     pieces="(samples + 63) // 64",
 )
 
@@ -202,7 +193,6 @@ class EmbeddingEncoder(Encoder):
             starts,
             self.bucketing.radix,
             symbols,
-            nanoseconds=len(features) * self._digit_count,
         )
         return Codes(symbols, np.empty((len(features), 0), np.int16))
 

@@ -27,12 +27,7 @@ MAX_SAMPLES = 1 << 46
 """Times 65,536 levels, a cumulative count still fits int64."""
 _add_to_bins = Kernel(
     "add_to_bins",
-    "features f4|f8[samples, dim]",
-    "samples",
-    "dim",
-    "low f8[dim]",
-    "rate f8[dim]",
-    "bins",
+    "features f4|f8[samples, dim]; samples; dim; low f8[dim]; rate f8[dim]; bins",
     "counts i8[dim, bins + 2]!",
 )
 

@@ -42,19 +42,10 @@ _NORM_CLIP = about(
     least=0,
     most=1 << 20,
 )
-_NANOSECONDS = 1.5
-"""Nanoseconds that one feature takes, about."""
 _fix = Kernel(
     "fix",
-    "features f4|f8[samples, dim]",
-    "dim",
-    "mean f8[dim]",
-    "deviation f8[dim]",
-    "scale",
-    "root",
-    "longest",
-    "dense i2[samples, width]!",
-    "width",
+    "features f4|f8[samples, dim]; dim; mean f8[dim]; deviation f8[dim]",
+    "scale; root; longest; dense i2[samples, width]!; width",
     pieces="samples",
 )
 
@@ -192,16 +183,7 @@ def fix(
     """
     if dense.shape[1] < features.shape[1]:
         raise ValueError(f"{features.shape[1]} features do not fit {dense.shape[1]} columns")
-    _fix(
-        features,
-        mean,
-        deviation,
-        float(scale),
-        int(root),
-        longest,
-        dense,
-        nanoseconds=_NANOSECONDS * features.size,
-    )
+    _fix(features, mean, deviation, float(scale), int(root), longest, dense)
 
 
 def restored(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:

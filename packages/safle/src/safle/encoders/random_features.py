@@ -56,15 +56,8 @@ LANES = 16
 """Samples, and units, that are taken at a time."""
 _encode_units = Kernel(
     "encode_units",
-    "dense i2[samples, width]!",
-    "samples",
-    "width",
-    "dim",
-    "units",
-    "rows u4[padded_units, terms] <2 * dim * 16 + 1",
-    "terms",
-    "shift",
-    "largest",
+    "dense i2[samples, width]!; samples; width; dim; units",
+    "rows u4[padded_units, terms] <2 * dim * 16 + 1; terms; shift; largest",
     "table i2[(2 * dim + 1) * 16]~",
     pieces="(samples + 15) // 16",
 )
@@ -305,6 +298,4 @@ def encode_units(
     """
     if dense.shape[1] < dim + 1 + units or len(rows) < units or not 0 <= shift <= 16:
         raise ValueError(f"{units} units of {dim} features do not fit {dense.shape[1]} columns")
-    # About a third of a nanosecond for each addition of sixteen lanes.
-    work = len(dense) * rows.size / LANES / 3
-    _encode_units(dense, dim, units, rows, shift, largest, nanoseconds=work)
+    _encode_units(dense, dim, units, rows, shift, largest)

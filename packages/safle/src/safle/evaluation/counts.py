@@ -30,8 +30,7 @@ from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.encoders.histogram import MAX_SAMPLES
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError, WireError
 from safle.wire import container
-from safle.wire.files import FileKind, read_header
-from safle.wire.sections import Sections
+from safle.wire.files import FileKind, Sections, read_header
 
 BINS, PER_UNIT = 1024, 72
 """Bins, and how many to a unit of asinh(log odds): p = 0.5 lies at the border in the middle."""

@@ -32,35 +32,18 @@ MOST_BITS = 24
 """Most bits of a table's entry, without its sign."""
 _look_up = Kernel(
     "look_up",
-    "symbols u1|u2[samples, experts]",
-    "samples",
-    "bases i8[experts + 1]",
-    "experts",
-    "tables i4[bases[-1], width]",
-    "width",
-    "scores i8[samples, width]!",
+    "symbols u1|u2[samples, experts]; samples; bases i8[experts + 1]; experts",
+    "tables i4[bases[-1], width]; width; scores i8[samples, width]!",
     pieces="(samples + 255) // 256",
 )
-_DENSE_LANES = 16
-"""Columns in a vector."""
 PART_BITS = 12
 _HALVES = 4
 """Halves of weights that are multiplied in one pass over the columns."""
 _INT32_MOST = (1 << 31) - 1
 _add_scores = Kernel(
     "add_scores",
-    "dense i2[samples, width]",
-    "samples",
-    "width",
-    "left",
-    "weights i2[rows, columns]",
-    "rows",
-    "columns",
-    "depth",
-    "step",
-    "scores f8[samples, classes]!",
-    "classes",
-    "sums i8[33 * rows]~",
+    "dense i2[samples, width]; samples; width; left; weights i2[rows, columns]; rows; columns",
+    "depth; step; scores f8[samples, classes]!; classes; sums i8[33 * rows]~",
     pieces="(samples + 31) // 32",
 )
 SQUARED_ROWS = 512
@@ -93,9 +76,7 @@ def look_up(
     sizes = np.diff(bases)
     if symbols.size and (symbols.max(axis=0) >= sizes).any():
         raise IndexError("a symbol is larger than its expert has")
-    # About a third of a nanosecond for each addition of four lanes.
-    work = symbols.size * tables.shape[1] / LANES / 3
-    _look_up(symbols, bases, tables, scores, nanoseconds=work)
+    _look_up(symbols, bases, tables, scores)
     return scores
 
 
@@ -185,9 +166,7 @@ def add_scores(
     if left < 0 or left + columns > dense.shape[1] or rows % _HALVES or 2 * scores.shape[1] > rows:
         raise ValueError("the weights are not of these columns and classes")
     depth = _INT32_MOST // (2 * most << PART_BITS)
-    # About a third of a nanosecond for each multiplication of sixteen columns.
-    work = len(dense) * weights.size / _DENSE_LANES / 3
-    _add_scores(dense, left, weights, depth, float(step), scores, nanoseconds=work)
+    _add_scores(dense, left, weights, depth, float(step), scores)
 
 
 class Squares:

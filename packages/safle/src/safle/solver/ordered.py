@@ -15,11 +15,7 @@ from safle._native import Kernel
 
 _multiply_in_order = Kernel(
     "multiply_in_order",
-    "left f8[rows, inner]",
-    "right f8[inner, width]",
-    "inner",
-    "width",
-    "result f8[rows, width]!",
+    "left f8[rows, inner]; right f8[inner, width]; inner; width; result f8[rows, width]!",
     pieces="rows",
 )
 _invert_in_order = Kernel(
@@ -31,8 +27,7 @@ _factor_in_order = Kernel("factor_in_order", "matrix f8[size, size]!", "size", "
 def multiply_in_order(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
     """``left @ right``, every entry summed in one order."""
     result = np.empty((len(left), right.shape[1]))
-    work = left.size * right.shape[1] / 2
-    _multiply_in_order(left, right, result, nanoseconds=work)
+    _multiply_in_order(left, right, result)
     return result
 
 

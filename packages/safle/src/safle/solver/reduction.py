@@ -15,26 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle._native import Kernel
+from safle.statistics.free_sums import FreeSums
 from safle.statistics.value import Sums
 
 Matrix = NDArray[np.float64]
 _fill_tile = Kernel(
     "fill_tile",
-    "gram i4|i8[packed(dim)]",
-    "dim",
-    "totals f8[dim]",
-    "n",
-    "rows i8[reduced] <dim",
-    "experts i8[reduced] <expert_count + 1",
-    "leads i8[expert_count] <dim",
-    "kappas f8[expert_count]",
-    "expert_count",
-    "scales f8[dim]",
-    "top",
-    "left",
-    "tile f4|f8[width, height]!",
-    "height",
-    "terms f8[expert_count + 1]~",
+    "gram i4|i8[packed(dim)]; dim; totals f8[dim]; n",
+    "rows i8[reduced] <dim; experts i8[reduced] <expert_count + 1",
+    "leads i8[expert_count] <dim; kappas f8[expert_count]; expert_count; scales f8[dim]",
+    "top; left; tile f4|f8[width, height]!; height; terms f8[expert_count + 1]~",
     pieces="width",
 )
 
@@ -57,12 +47,13 @@ class Reduction:
         self.offsets = statistics.offsets if seen else np.zeros(1, np.int64)
         self.sizes = np.diff(self.offsets)
         shares = 1 / np.sqrt(self.sizes)
-        self.constants = seen + np.array(layout.constants, np.int64)
+        free = FreeSums.of(statistics)
+        self.constants = free.constants
         self._shares = np.concatenate([shares, np.ones(len(self.constants))])
         self.alpha = float(np.sqrt((self._shares**2).sum()))
         experts_of = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        self._contrast_rows = np.flatnonzero(np.arange(seen) != self.offsets[experts_of])
-        self._plain_rows = np.setdiff1d(np.arange(seen, self.dim), self.constants)
+        codes = np.searchsorted(free.rows, seen)
+        self._contrast_rows, self._plain_rows = free.rows[:codes], free.rows[codes:]
         with np.errstate(divide="ignore"):
             self._kappa = np.where(self.sizes > 1, shares / (1 - shares), 0.0)
         plain = np.full(len(self._plain_rows), len(self.sizes))
@@ -146,7 +137,6 @@ class Reduction:
             top,
             left,
             block.T,
-            nanoseconds=block.size,
         )
         if self.alpha and left == 0:
             block[:, 0] = self._constant_column()[top:bottom]

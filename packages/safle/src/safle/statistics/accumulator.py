@@ -8,6 +8,7 @@ contribution back, and `snapshot` gives what has been gathered as an immutable v
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,10 @@ from safle.encoders.features import ClassName, as_class_names, as_labels, as_wei
 from safle.encoders.outside import Outside
 from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics import triangle
-from safle.statistics.gram import Triangle
-from safle.statistics.growing import GrowingSums, Pending
-from safle.statistics.value import EXACT, Statistics
+from safle.statistics.counting import largest_square
+from safle.statistics.gram import Triangle, require_gram
+from safle.statistics.triangle import Integers, Packed
+from safle.statistics.value import EXACT, Margins, Statistics, class_places
 
 GATHERED = 8_192
 """Samples gathered before they are counted: a code first seen later makes the gram move."""
@@ -71,19 +73,31 @@ class Accumulator:
             )
         self._all_declared = bool(own) or classes is not None
         self._found: set[ClassName] = set()
-        self._pending = Pending()
-        self._sums = GrowingSums(self.layout)
+        self._waiting: list[tuple[Codes, NDArray[Any]]] = []
+        dense = self.layout.dense_dim
+        require_gram(dense, 4)
+        self._codes = np.empty(0, np.int64)
+        self._gram: Packed = np.zeros(triangle.packed_size(dense), np.int32)
+        # No entry of the gram is larger: it bounds what the diagonal has grown to.
+        self._largest = 0
+        self._cross = np.zeros((dense, 0), np.int64)
+        self._names: tuple[ClassName, ...] = ()
+        self._counts = np.zeros(0, np.int64)
         self._by_class: dict[ClassName, Accumulator] = {}
 
     def __repr__(self) -> str:
         return (
-            f"<Accumulator: {self.sample_count:,} samples, {len(self._sums.class_names)} classes, "
-            f"{self._sums.dim:,} columns, encoder {self.space.fingerprint[:12]}…>"
+            f"<Accumulator: {self.sample_count:,} samples, {len(self._names)} classes, "
+            f"{self._dim:,} columns, encoder {self.space.fingerprint[:12]}…>"
         )
 
     @property
     def sample_count(self) -> int:
-        return int(self._sums.class_counts.sum()) + len(self._pending)
+        return int(self._counts.sum()) + sum(len(codes) for codes, _ in self._waiting)
+
+    @property
+    def _dim(self) -> int:
+        return len(self._codes) + self.layout.dense_dim
 
     def add_samples(
         self, features: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None
@@ -92,50 +106,46 @@ class Accumulator:
 
         A sample is counted as often as its weight says, a whole number; once without weights.
         """
-        if self._encoder is None:
+        if self._encoder is None or self._outside is None:
             raise InvalidInput("samples need an encoder: start from Accumulator(encoder)")
         checked = self._encoder.check(features)
         names = as_labels(labels, len(checked))
-        times = None
+        times = np.ones(len(checked), np.int64)
         if weights is not None:
             times = as_weights(weights, len(checked))
             counted = times > 0
             checked, names, times = checked[counted], names[counted], times[counted]
         found = self._check_names(names)
-        self.reserve(len(checked) if times is None else int(times.sum()))
+        total = int(times.sum())
+        self.reserve(total)
         self._make_classes(found)
         self._found |= found
-        assert self._outside is not None, "there is an encoder"
         self._outside.add(checked)
-        for first in range(0, len(checked), GATHERED):
-            part = slice(first, first + GATHERED)
-            codes = self._encoder.encode_checked(checked[part])
-            if times is None:
-                self._gather(codes, names[part], GATHERED)
-            else:
-                self._gather_repeated(codes, names[part], times[part])
+        ends = np.cumsum(times)
+        for first in range(0, total, GATHERED):
+            wanted = np.arange(first, min(first + GATHERED, total))
+            rows = np.searchsorted(ends, wanted, side="right")
+            codes = self._encoder.encode_checked(checked[rows[0] : rows[-1] + 1])
+            if weights is not None:
+                again = rows - rows[0]
+                codes = Codes(codes.symbols[again], codes.dense[again])
+            self._gather(codes, names[rows])
 
     def add(self, other: Statistics) -> None:
         """Add a contribution."""
         require_type("contribution", other, Statistics, advice=EXACT)
         self.space.require(other.space)
-        self._count_pending()
+        self._count_waiting()
         self.reserve(other.sample_count)
-        self._widen(other)
-        self._sums.make_room(int(other.diagonal.max(initial=0)))
-        # The gram first: it is the one that may be refused.
-        self._sums.add_gram(other)
-        self._sums.add_margins(other, 1)
-        for name, part in zip(other.class_names, other.by_class, strict=False):
-            self._by_class[name].add(part)
+        self._combine(other)
 
     def subtract(self, other: Statistics) -> None:
         """Take a contribution back; `InvariantError` if it cannot have been part."""
         require_type("contribution", other, Statistics, advice=EXACT)
         self.space.require(other.space)
-        self._count_pending()
-        known = set(other.class_names) <= set(self._sums.class_names)
-        if not known or not np.isin(other.codes, self._sums.codes).all():
+        self._count_waiting()
+        known = {*other.class_names} <= {*self._names}
+        if not known or not np.isin(other.codes, self._codes).all():
             raise InvariantError(
                 "the contribution holds codes or classes that the sum has never seen; "
                 "it was not part of it"
@@ -145,8 +155,7 @@ class Accumulator:
             self._check_not_negative()
             self._as_value().verify()
         except InvariantError as error:
-            # What no longer occurred has been dropped: it comes back with the contribution.
-            self._combine(other, 1)
+            self._combine(other)
             raise InvariantError(
                 f"without the contribution, {error}; it was not part of the sum"
             ) from error
@@ -159,11 +168,11 @@ class Accumulator:
         """
         if self._outside is not None:
             self._outside.judge(allowed=self._allow_outside)
-        if self._pending and not self._sums.class_names:
-            margins, few = self._pending.as_few(self.space)
-            if 2 * margins.sample_count <= margins.dim:
-                return margins.with_gram(few, self._class_values(margins.class_names))
-        self._count_pending()
+        if self._waiting and not self._names:
+            few = self._waiting_value()
+            if 2 * few.sample_count <= few.dim:
+                return few.with_gram(few.gram, self._class_values(few.class_names))
+        self._count_waiting()
         return self._as_value()
 
     def reserve(self, samples: int) -> None:
@@ -175,38 +184,6 @@ class Accumulator:
                 "integers can count: split the federation"
             )
 
-    def _widen(self, other: Statistics) -> None:
-        self._sums.widen(other.class_names, other.codes)
-        self._make_classes(other.class_names)
-
-    def _make_classes(self, names: Iterable[ClassName]) -> None:
-        """Where columns are counted by class, begin with those that are new."""
-        block = self.layout.class_layout
-        new = {*names} - {*self._by_class} if block else set()
-        if block is None or not new:
-            return
-        require(
-            len(new) * triangle.packed_size(block.dense_dim) * self._sums.gram.itemsize,
-            purpose=f"grams of {block.dense_dim} rows for each of {len(new)} classes",
-            advice="count fewer classes, fewer features, or not by class (by_class)",
-        )
-        for name in new:
-            self._by_class[name] = Accumulator(CodeSpace(self.space.fingerprint, block))
-
-    def _combine(self, other: Statistics, sign: int) -> None:
-        """Add or take back everything of ``other``, unchecked."""
-        self._count_pending()
-        self._widen(other)
-        self._sums.add_gram(other, sign)
-        self._sums.add_margins(other, sign)
-        for name, part in zip(other.class_names, other.by_class, strict=False):
-            self._by_class[name]._combine(part, sign)
-
-    def _check_not_negative(self) -> None:
-        self._sums.check_not_negative()
-        if any(self._by_class[n]._sums.gram.any() for n in self._sums.absent() & {*self._by_class}):
-            raise InvariantError("a class without samples has sums")
-
     def _check_names(self, labels: NDArray[Any]) -> set[ClassName]:
         found = set(labels.tolist())
         if self._all_declared and not found <= set(self._declared):
@@ -215,51 +192,124 @@ class Accumulator:
                 f"labels contain {name_some(unknown)}, which are not among the declared classes "
                 f"{name_some(self._declared)}"
             )
-        as_class_names([*{*self._sums.class_names, *self._found, *found}])
+        as_class_names([*{*self._names, *self._found, *found}])
         return found
 
-    def _gather(self, codes: Codes, labels: NDArray[Any], most: int) -> None:
+    def _gather(self, codes: Codes, labels: NDArray[Any], most: int = GATHERED) -> None:
         """Put samples aside until there are ``most`` to count at once; each class its own."""
-        self._pending.add(codes, labels)
+        self._waiting.append((codes, labels))
         block = self.layout.class_layout
         if block is not None:
             dense = codes.dense[:, slice(*self.layout.by_class)]
             for name in np.unique(labels):
                 own = labels == name
-                share = Codes(codes.symbols[own][:, :0], dense[own])
+                share = Codes(codes.symbols[own, :0], dense[own])
                 # As many as are no larger than their gram.
                 self._by_class[name.item()]._gather(share, labels[own], block.dense_dim)
-        if len(self._pending) >= most:
-            self._count_pending()
+        if sum(len(codes) for codes, _ in self._waiting) >= most:
+            self._count_waiting()
 
-    def _gather_repeated(
-        self, codes: Codes, labels: NDArray[Any], times: NDArray[np.int64]
-    ) -> None:
-        """Gather each sample several times, as if the table had repeated it."""
-        ends = np.cumsum(times)
-        for first in range(0, int(ends[-1]), GATHERED):
-            wanted = np.arange(first, min(first + GATHERED, int(ends[-1])))
-            rows = np.searchsorted(ends, wanted, side="right")
-            self._gather(Codes(codes.symbols[rows], codes.dense[rows]), labels[rows], GATHERED)
+    def _waiting_value(self) -> Statistics:
+        symbols = np.concatenate([codes.symbols for codes, _ in self._waiting])
+        dense = np.concatenate([codes.dense for codes, _ in self._waiting])
+        labels = np.concatenate([labels for _, labels in self._waiting])
+        self._waiting = [(Codes(symbols, dense), labels)]
+        return Statistics.of_codes(self.space, Codes(symbols, dense), labels)
 
-    def _count_pending(self) -> None:
-        if self._pending:
-            self._sums.count(*self._pending.take())
+    def _count_waiting(self) -> None:
+        if self._waiting:
+            batch = self._waiting_value()
+            [(codes, _)], self._waiting = self._waiting, []
+            self._combine(batch, largest=largest_square(codes.dense, self.layout))
+
+    def _combine(self, other: Statistics, sign: int = 1, largest: int | None = None) -> None:
+        """Add everything of ``other``, or take it back; no square of it exceeds ``largest``."""
+        self._count_waiting()
+        self._widen(other.class_names, other.codes)
+        if largest is None:
+            largest = int(other.diagonal.max(initial=0)) if sign > 0 else 0
+        self._make_room(largest)
+        positions = self._positions(other.codes, self._codes)
+        # The gram first: it is the one that may be refused.
+        other.gram.add_to(self._gram, self._dim, positions, sign)
+        places = class_places(other.class_names, self._names)
+        self._counts[places] += sign * other.class_counts
+        self._cross[np.ix_(positions, places)] += sign * other.cross
+        for name, part in zip(other.class_names, other.by_class, strict=False):
+            self._by_class[name]._combine(part, sign)
+
+    def _make_room(self, square: int) -> None:
+        """Widen the integers before an entry could outgrow them; a shared gram is copied."""
+        self._largest += square
+        kind = np.int64 if self._largest > triangle.NARROW else self._gram.dtype
+        self._gram = self._gram.astype(kind, copy=not self._gram.flags.writeable)
+
+    def _widen(self, names: Iterable[ClassName], codes: Integers) -> None:
+        """Make room for classes and codes (ascending); what is there keeps its counts."""
+        union = as_class_names([*{*self._names, *names}])
+        if union != self._names:
+            self._make_classes(union)
+            places = class_places(self._names, union)
+            counts = np.zeros(len(union), np.int64)
+            counts[places] = self._counts
+            cross = np.zeros((self._dim, len(union)), np.int64)
+            cross[:, places] = self._cross
+            self._names, self._counts, self._cross = union, counts, cross
+        wider = np.union1d(self._codes, codes)
+        if len(wider) == len(self._codes):
+            return
+        dim = len(wider) + self.layout.dense_dim
+        require_gram(dim, self._gram.itemsize)
+        positions = self._positions(self._codes, wider)
+        gram: Packed = np.zeros(triangle.packed_size(dim), self._gram.dtype)
+        triangle.add_spread(gram, dim, self._gram, positions, 1)
+        cross = np.zeros((dim, len(self._names)), np.int64)
+        cross[positions] = self._cross
+        self._codes, self._gram, self._cross = wider, gram, cross
+
+    def _positions(self, codes: Integers, within: Integers) -> Integers:
+        """Rows of ``codes`` and of the dense columns in a gram over ``within``."""
+        dense = len(within) + np.arange(self.layout.dense_dim)
+        return np.concatenate([np.searchsorted(within, codes), dense]).astype(np.int64)
+
+    def _make_classes(self, names: Iterable[ClassName]) -> None:
+        """Where columns are counted by class, begin with those that are new."""
+        block = self.layout.class_layout
+        new = {*names} - {*self._by_class} if block else set()
+        if block is None or not new:
+            return
+        require(
+            len(new) * triangle.packed_size(block.dense_dim) * self._gram.itemsize,
+            purpose=f"grams of {block.dense_dim} rows for each of {len(new)} classes",
+            advice="count fewer classes, fewer features, or not by class (by_class)",
+        )
+        for name in new:
+            self._by_class[name] = Accumulator(CodeSpace(self.space.fingerprint, block))
+
+    def _check_not_negative(self) -> None:
+        """Raise `InvariantError` if more was taken back than had been added."""
+        least = [self._counts.min(initial=0), self._cross[: len(self._codes)].min(initial=0)]
+        if not self.layout.dense_dim:
+            least.append(self._gram.min(initial=0))
+        if min(least) < 0:
+            raise InvariantError("some counts are negative")
+        absent = self._counts == 0
+        names = compress(self._names, absent) if self.layout.class_layout else ()
+        grams = [self._by_class[name]._gram for name in names]
+        if self._cross[:, absent].any() or any(gram.any() for gram in grams):
+            raise InvariantError("a class without samples has sums")
+
+    def _as_value(self) -> Statistics:
+        """The total as a value; codes and classes that do not occur are dropped."""
+        margins = Margins(
+            self.space, self._codes, self._cross.copy(), self._names, self._counts.copy()
+        )
+        by_class = self._class_values(self._names)
+        return margins.with_gram(Triangle(self._gram, self._dim), by_class).without_absent()
 
     def _class_values(self, names: Sequence[ClassName]) -> tuple[Statistics, ...]:
         chosen = names if self.layout.class_layout else ()
         return tuple(self._by_class[name].snapshot() for name in chosen)
-
-    def _as_value(self) -> Statistics:
-        """The total as a value; codes and classes that do not occur are dropped."""
-        sums = self._sums
-        sums.trim()
-        self._by_class = {n: self._by_class[n] for n in sums.class_names if n in self._by_class}
-        # The value is not ours to change.
-        sums.share()
-        by_class = self._class_values(sums.class_names)
-        gram = Triangle(sums.gram, sums.dim)
-        return sums.margins(self.space).with_gram(gram, by_class)
 
 
 def count(

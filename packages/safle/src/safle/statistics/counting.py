@@ -1,7 +1,9 @@
-"""Counting: codes and labels -> sums, added to arrays in place; ``_native/count.c``.
+"""Counting: codes and labels -> sums, added to arrays in place.
 
-Row (a, v) of the gram is the sum of the one-hot rows of the samples whose expert a has value v.
-Sums of integers do not depend on where one batch ends and the next begins.
+Row (a, v) of the gram is the sum of the one-hot rows of the samples whose expert a has value v:
+``_native/count.c``. Products of dense columns are multiplied as integers, in bytes where the codes
+have few bits, else in 16 bits: ``_native/products.c``. Sums of integers do not depend on where one
+batch ends and the next begins.
 """
 
 from __future__ import annotations
@@ -12,13 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle._native import Kernel
-from safle.encoders.codes import Codes, Layout
+from safle.encoders.codes import Layout
 from safle.errors import InvalidInput
 from safle.statistics import triangle
-from safle.statistics.products import add_products
+from safle.statistics.triangle import Integers, Packed
 
-Integers = NDArray[np.int64]
-Packed = NDArray[np.signedinteger[Any]]
 SMALLEST_PASS, LARGEST_PASS = 2_048, 8_192
 """Samples counted in one pass over the gram: their one-hot rows for a block of columns
 should stay in the L2 cache, and enough of them should meet in a row to pay for it. At most 65,536,
@@ -28,116 +28,108 @@ WIDE_TABLE = 160
 """Mean seen symbols per expert above which single increments beat added rows."""
 WIDTH = 256
 """Columns that `_count_block_pairs` counts at a time."""
-_SYMBOLS = ("symbols u1|u2[samples, experts]", "samples", "experts", "bases i8[experts + 1]")
+SAMPLES_AT_A_TIME = 4_096
+"""Whose dense columns are multiplied: their copies as panels are all the memory this takes."""
+INT16_MOST, INT32_MOST = (1 << 15) - 1, (1 << 31) - 1
+MOST_BYTE = 31
+"""Largest code that is multiplied as a byte: 17 pairs of products fit 16 bits."""
+PANEL = 48
+TILE = 3 * PANEL
+"""Columns whose sums, with one another, stay in L2 beside what they are made of."""
+BYTES_PER_WORD, HALVES_PER_WORD = 4, 2
+_SYMBOLS = "symbols u1|u2[samples, experts]; samples; experts; bases i8[experts + 1]"
 _TILES = "(experts + 63) // 64"
 _to_columns = Kernel(
     "to_columns",
-    *_SYMBOLS,
-    "ranks i4[bases[-1]]",
-    "columns i4[experts, samples]!",
-    "wrong i8[1]!",
+    _SYMBOLS,
+    "ranks i4[bases[-1]]; columns i4[experts, samples]!; wrong i8[1]!",
     pieces=_TILES,
 )
-_mark_seen = Kernel("mark_seen", *_SYMBOLS, "seen u1[bases[-1]]!", "wrong i8[1]!", pieces=_TILES)
+_mark_seen = Kernel("mark_seen", _SYMBOLS, "seen u1[bases[-1]]!; wrong i8[1]!", pieces=_TILES)
 _group_samples = Kernel(
     "group_samples",
-    "columns i4[experts, samples] <offsets[-1]",
-    "samples",
-    "offsets i8[experts + 1]",
-    "order u4[experts, samples]!",
-    "starts i8[offsets[-1]]!",
-    "cursor i8[offsets[-1] + experts]!",
+    "columns i4[experts, samples] <offsets[-1]; samples; offsets i8[experts + 1]",
+    "order u4[experts, samples]!; starts i8[offsets[-1]]!; cursor i8[offsets[-1] + experts]~",
     pieces="experts",
 )
 _GROUPED = (
-    "offsets i8[experts + 1]",
-    "experts",
-    "order u4[experts, samples] <samples",
-    "starts i8[offsets[-1]] <samples + 1",
+    "offsets i8[experts + 1]; experts; order u4[experts, samples] <samples; "
+    "starts i8[offsets[-1]] <samples + 1"
 )
-_GRAM = ("dim", "gram i4|i8[packed(dim)]!")
+_GRAM = "dim; gram i4|i8[packed(dim)]!"
 _count_block_pairs = Kernel(
     "count_block_pairs",
-    "columns i4[experts, samples] <offsets[-1]",
-    "samples",
-    *_GROUPED,
-    *_GRAM,
+    "columns i4[experts, samples] <offsets[-1]; samples",
+    _GROUPED,
+    _GRAM,
     "rows u1[128 * samples]~",
     pieces=f"((offsets[-1] + {WIDTH - 1}) // {WIDTH} + 1) // 2",
 )
 _count_single_pairs = Kernel(
     "count_single_pairs",
-    "by_sample i4[samples, experts] <offsets[-1]",
-    "samples",
-    *_GROUPED,
-    *_GRAM,
+    "by_sample i4[samples, experts] <offsets[-1]; samples",
+    _GROUPED,
+    _GRAM,
     pieces="(experts + 1) // 2",
 )
 _count_mixed = Kernel(
     "count_mixed",
-    *_GROUPED,
-    "samples",
-    "dense i2[samples, width]",
-    "width",
-    *_GRAM,
+    _GROUPED,
+    "samples; dense i2[samples, width]; width",
+    _GRAM,
     "sums i4[width]~",
     pieces="experts",
 )
 _count_labels = Kernel(
     "count_labels",
-    "columns i4[experts, samples] <codes",
-    "samples",
-    "labels i8[samples] <classes",
-    "classes",
+    "columns i4[experts, samples] <codes; samples; labels i8[samples] <classes; classes",
     "cross i8[codes, classes]!",
     pieces="experts",
 )
 _sum_by_class = Kernel(
     "sum_by_class",
-    "dense i2[samples, dim]",
-    "dim",
-    "order i8[samples] <samples",
-    "ends i8[classes] <samples + 1",
-    "classes",
-    "cross i8[dim, classes]!",
+    "dense i2[samples, dim]; dim; order i8[samples] <samples",
+    "ends i8[classes] <samples + 1; classes; cross i8[dim, classes]!",
     pieces="(dim + 511) // 512",
+)
+_pack = Kernel(
+    "pack",
+    "dense i2[samples, dim]; samples; dim; per_word",
+    f"panels u4[panel_count, groups, {PANEL}]!; panel_count; groups",
+    pieces="groups",
+)
+_add_tiles = Kernel(
+    "add_tiles",
+    f"panels u4[panel_count, groups, {PANEL}]; groups; wide; pairs i8[pair_count, 3]",
+    f"gram i4|i8[packed(dim)]!; dim; tile i8[{TILE * TILE}]~",
+    pieces="pair_count",
 )
 
 
 def seen_codes(symbols: NDArray[Any], layout: Layout) -> Integers:
     """Codes that occur in ``symbols``, (samples, experts): int64, ascending."""
-    seen = np.zeros(layout.code_count, np.uint8)
-    # A class's few samples are counted often: threads that have nothing to do are not woken.
-    if layout.experts:
-        wrong = np.zeros(1, np.int64)
-        _mark_seen(symbols, layout.bases, seen, wrong, nanoseconds=symbols.size)
-        _require_symbols(wrong)
+    seen, wrong = np.zeros(layout.code_count, np.uint8), np.zeros(1, np.int64)
+    _mark_seen(symbols, layout.bases, seen, wrong)
+    if wrong[0]:
+        raise InvalidInput("a symbol is larger than its expert has: codes of another encoder")
     return np.flatnonzero(seen)
 
 
 def rows_of(symbols: NDArray[Any], layout: Layout, codes: Integers) -> NDArray[np.int32]:
-    """Symbols as rows of a gram over ``codes``, int32, (experts, samples)."""
+    """Symbols as rows of a gram over ``codes``, which `seen_codes` found, (experts, samples)."""
     ranks = np.zeros(layout.code_count, np.int32)
     ranks[codes] = np.arange(len(codes))
     rows = np.empty((layout.experts, len(symbols)), np.int32)
-    if layout.experts:
-        wrong = np.zeros(1, np.int64)
-        _to_columns(symbols, layout.bases, ranks, rows, wrong, nanoseconds=symbols.size)
-        _require_symbols(wrong)
+    _to_columns(symbols, layout.bases, ranks, rows, np.zeros(1, np.int64))
     return rows
 
 
-def _require_symbols(wrong: Integers) -> None:
-    if wrong[0]:
-        raise InvalidInput("a symbol is larger than its expert has: codes of another encoder")
-
-
-def largest_square(codes: Codes, layout: Layout) -> int:
-    """A bound on the diagonal of the gram of these codes."""
+def largest_square(dense: NDArray[np.int16], layout: Layout) -> int:
+    """A bound on the diagonal of the gram of samples, (samples, dense_dim)."""
     narrow = np.array([max(-low, high) <= 255 for low, high in layout.dense_limits], np.bool_)
-    wide = codes.dense[:, ~narrow].astype(np.float64)
+    wide = dense[:, ~narrow].astype(np.float64)
     # Sums of squares of 16-bit integers are exact in float64 for as many samples as these.
-    return max(255**2 * len(codes), int(np.einsum("sf,sf->f", wide, wide).max(initial=0)))
+    return max(255**2 * len(dense), int(np.einsum("sf,sf->f", wide, wide).max(initial=0)))
 
 
 def add_gram(
@@ -167,10 +159,11 @@ def _add_symbols(
     gram: Packed, rows: NDArray[np.int32], dense: NDArray[np.int16], offsets: Integers
 ) -> None:
     dim = int(offsets[-1]) + dense.shape[1]
-    order, starts = group_samples(rows, offsets)
-    count_pairs(
-        rows, offsets, order, starts, dim, gram, single=offsets[-1] > WIDE_TABLE * len(rows)
-    )
+    order, starts = _group(rows, offsets)
+    if offsets[-1] > WIDE_TABLE * len(rows):
+        _count_single_pairs(rows.T, offsets, order, starts, dim, gram)
+    else:
+        _count_block_pairs(rows, offsets, order, starts, dim, gram)
     found = np.bincount(rows.reshape(-1))
     codes = np.arange(len(found))
     gram[triangle.start(codes, dim) + codes] += found.astype(gram.dtype)
@@ -178,41 +171,19 @@ def _add_symbols(
         _count_mixed(offsets, order, starts, dense, dim, gram)
 
 
-def group_samples(
-    rows: NDArray[np.int32], offsets: Integers
-) -> tuple[NDArray[np.uint32], Integers]:
+def _group(rows: NDArray[np.int32], offsets: Integers) -> tuple[NDArray[np.uint32], Integers]:
     """Sort each expert's samples by row: their order, and where each row begins in it.
 
     ``order[e, starts[r] : starts[r + 1]]`` are the samples in row r of expert e, where the last
     row of an expert ends at the sample count.
     """
     # Within its own expert: the kernel counts into that expert's stretch alone.
-    if rows.size and (
-        np.any(rows.min(axis=1) < offsets[:-1]) or np.any(rows.max(axis=1) >= offsets[1:])
-    ):
+    if np.any(rows.min(axis=1) < offsets[:-1]) or np.any(rows.max(axis=1) >= offsets[1:]):
         raise IndexError("a row is not its expert's")
     order = np.empty(rows.shape, np.uint32)
     starts = np.empty(offsets[-1], np.int64)
-    cursor = np.empty(offsets[-1] + len(rows), np.int64)
-    _group_samples(rows, offsets, order, starts, cursor, nanoseconds=4 * rows.size)
+    _group_samples(rows, offsets, order, starts)
     return order, starts
-
-
-def count_pairs(
-    rows: NDArray[np.int32],
-    offsets: Integers,
-    order: NDArray[np.uint32],
-    starts: Integers,
-    dim: int,
-    gram: Packed,
-    *,
-    single: bool,
-) -> None:
-    """Add all pairs of different experts; one increment a pair if ``single``: for wide experts."""
-    if single:
-        _count_single_pairs(rows.T, offsets, order, starts, dim, gram)
-    else:
-        _count_block_pairs(rows, offsets, order, starts, dim, gram)
 
 
 def add_cross(
@@ -220,8 +191,53 @@ def add_cross(
 ) -> None:
     """``cross += Phi'Y``, int64, (dim, class_count), in place; labels are its columns."""
     seen = len(cross) - dense.shape[1]
-    if len(rows):
-        _count_labels(rows, labels, cross[:seen], nanoseconds=rows.size)
+    _count_labels(rows, labels, cross[:seen])
     order = np.argsort(labels, kind="stable")
     ends = np.searchsorted(labels[order], np.arange(cross.shape[1]), side="right")
-    _sum_by_class(dense, order, ends, cross[seen:], nanoseconds=dense.size / 4)
+    _sum_by_class(dense, order, ends, cross[seen:])
+
+
+def add_products(gram: Packed, dense: NDArray[np.int16]) -> None:
+    """Add the products of dense columns, (samples, dense_dim), to their packed triangle."""
+    for first in range(0, len(dense), SAMPLES_AT_A_TIME):
+        _add_integers(gram, dense[first : first + SAMPLES_AT_A_TIME])
+
+
+def _add_integers(gram: Packed, dense: NDArray[np.int16]) -> None:
+    ranges = _tile_ranges(dense)
+    tops, lefts = np.triu_indices(len(ranges))
+    largest = np.abs(ranges).max(axis=1)
+    if largest.max(initial=0) > INT16_MOST:
+        raise ValueError("a dense code is -32768; expected at least -32767")
+    # Of two neighbours, the most that their products can add up to.
+    pair = 2 * np.maximum(largest[tops] * largest[lefts], 1)
+    narrow = (ranges[:, 0] == 0) & (ranges[:, 1] <= MOST_BYTE)
+    bytes_only = narrow[tops] & narrow[lefts]
+    for wide, chosen in ((False, bytes_only), (True, ~bytes_only)):
+        if not chosen.any():
+            continue
+        panels = _pack_panels(dense, HALVES_PER_WORD if wide else BYTES_PER_WORD)
+        # How many groups of samples may be added before a sum could leave its 16 or 32 bits.
+        depth = (INT32_MOST if wide else INT16_MOST) // pair
+        pairs = np.stack([tops, lefts, depth], axis=1)[chosen]
+        _add_tiles(panels, int(wide), pairs, gram, dense.shape[1])
+
+
+def _tile_ranges(dense: NDArray[np.int16]) -> NDArray[np.int64]:
+    """Smallest and largest value of every `TILE` columns, 0 included; int64, (tiles, 2)."""
+    lows, highs = dense.min(axis=0, initial=0), dense.max(axis=0, initial=0)
+    firsts = np.arange(0, dense.shape[1], TILE)
+    ranges = np.minimum.reduceat(lows, firsts), np.maximum.reduceat(highs, firsts)
+    return np.stack(ranges, axis=1).astype(np.int64)
+
+
+def _pack_panels(dense: NDArray[np.int16], per_word: int) -> NDArray[np.uint32]:
+    """Panels of ``dense``, uint32, (panels, groups, PANEL), ``per_word`` samples per group.
+
+    Whole tiles of panels and whole groups: columns and samples that are not there are zero.
+    """
+    samples, dim = dense.shape
+    count = -(-dim // TILE) * (TILE // PANEL)
+    panels = np.empty((count, -(-samples // per_word), PANEL), np.uint32)
+    _pack(dense, per_word, panels)
+    return panels

@@ -19,8 +19,9 @@ from scipy.linalg import lapack, solve_triangular
 
 from safle._native import Kernel, use_threads
 from safle.errors import InvariantError
-from safle.statistics.gram import EVERY, Implied, Integers, Packed
+from safle.statistics.gram import EVERY, multiply_out
 from safle.statistics.invariants import Bounds, fail
+from safle.statistics.triangle import Integers, Packed
 
 if TYPE_CHECKING:
     from safle.statistics.value import Margins
@@ -48,45 +49,24 @@ one (t = 0.09) in fewer than 1 of 1e11 cases, and no entry rounds to another int
 PRIME = (1 << 31) - 1
 """A Mersenne prime: a product of two residues fits 62 bits, and is reduced by a shift."""
 _first_independent = Kernel(
-    "first_independent",
-    "gram i8[size, size]!",
-    "size",
-    "limit",
-    "chosen i8[limit]!",
-    "count i8[1]!",
+    "first_independent", "gram i8[size, size]!; size; limit; chosen i8[limit]!; count i8[1]!"
 )
 _round_tile = Kernel(
     "round_tile",
-    "tile f4|f8[height, width]!",
-    "width",
-    "top",
-    "left",
-    "low i8[dim]",
-    "high i8[dim]",
-    "total i8[dim]",
-    "expert i4[dim]",
-    "n",
-    "tolerance",
-    "faults i8[height]!",
+    "tile f4|f8[height, width]!; width; top; left; low i8[dim]; high i8[dim]; total i8[dim]",
+    "expert i4[dim]; n; tolerance; faults i8[height]!",
     pieces="height",
 )
 _add_integers = Kernel(
     "add_integers",
-    "gram i4|i8[packed(dim)]!",
-    "dim",
-    "positions i8[size] <dim",
-    "top",
-    "left",
-    "tile f4|f8[height, width]",
-    "width",
-    "sign",
-    "together",
+    "gram i4|i8[packed(dim)]!; dim; positions i8[size] <dim; top; left",
+    "tile f4|f8[height, width]; width; sign; together",
     pieces="height",
 )
 
 
 @dataclass(frozen=True, eq=False)
-class Factor(Implied):
+class Factor:
     """A `safle.statistics.gram.Gram`: its root.
 
     Attributes
@@ -101,18 +81,12 @@ class Factor(Implied):
     basis: Integers
     lower: Matrix
     bounds: Bounds
+    packed = cached_property(multiply_out)
 
     @staticmethod
     @use_threads(1)
     def of(columns: Integers, chosen: Integers, rank: int, bounds: Bounds) -> Factor:
-        """The factor of the gram with these columns.
-
-        Parameters
-        ----------
-        columns : int64, (dim, chosen), columns of the gram
-        chosen : int64, which
-        rank : how many of them are independent
-        """
+        """The factor of the gram with these columns, ``rank`` of which are independent."""
         block = columns[chosen].astype(np.float64)
         tolerance = DEPENDENT * float(block.diagonal().max(initial=0.0))
         lower, order, found, _ = lapack.dpstrf(block, lower=1, tol=tolerance)
@@ -150,11 +124,7 @@ class Factor(Implied):
 
     @use_threads(1)
     def add_to(self, target: Packed, dim: int, positions: Integers, sign: int = 1) -> None:
-        """Add the gram, tile by tile, so that it is never held whole.
-
-        `InvariantError` if an entry is not close to an integer or not possible; then ``target`` is
-        as it was.
-        """
+        # Tile by tile, so that it is never held whole.
         done: list[tuple[int, int]] = []
         lengths = np.sqrt(self.diagonal.astype(np.float64))
         for top in range(0, self.dim, TILE):
@@ -204,42 +174,27 @@ class Factor(Implied):
 
 
 def _round(
-    tile: NDArray[np.floating[Any]],
-    top: int,
-    left: int,
-    bounds: Bounds,
-    tolerance: float,
+    tile: NDArray[np.floating[Any]], top: int, left: int, bounds: Bounds, tolerance: float
 ) -> bool:
     """Round rows ``top`` and on, columns ``left`` and on, of a gram in place.
 
     Returns whether all of it are integers but for ``tolerance``, possible as products of two
-    columns (see `triangle.find_impossible`), and zero for two different codes of one expert. Only
+    columns (see `Bounds.find_impossible`), and zero for two different codes of one expert. Only
     what lies on or above the diagonal counts.
     """
     _require_within(tile, top, left, len(bounds.low))
     if bounds.samples >= 1 << 29:
         raise ValueError(f"{bounds.samples} samples: a bound on their products may not fit 64 bits")
     faults = np.zeros(len(tile), np.int64)
-    _round_tile(
-        tile,
-        top,
-        left,
-        bounds.low,
-        bounds.high,
-        bounds.total,
-        bounds.expert,
-        bounds.samples,
-        float(tolerance),
-        faults,
-        nanoseconds=3 * tile.size,
-    )
+    columns = bounds.low, bounds.high, bounds.total, bounds.expert
+    _round_tile(tile, top, left, *columns, bounds.samples, float(tolerance), faults)
     return not faults.any()
 
 
 def _add_tile(
-    packed: NDArray[np.signedinteger[Any]],
+    packed: Packed,
     dim: int,
-    positions: NDArray[np.int64],
+    positions: Integers,
     top: int,
     left: int,
     tile: NDArray[np.floating[Any]],
@@ -249,9 +204,7 @@ def _add_tile(
     _require_within(tile, top, left, len(positions))
     last = left + tile.shape[1] - 1
     together = positions[last] - positions[left] == last - left
-    _add_integers(
-        packed, dim, positions, top, left, tile, sign, int(together), nanoseconds=tile.size
-    )
+    _add_integers(packed, dim, positions, top, left, tile, sign, int(together))
 
 
 def _require_within(tile: NDArray[Any], top: int, left: int, dim: int) -> None:
@@ -260,15 +213,10 @@ def _require_within(tile: NDArray[Any], top: int, left: int, dim: int) -> None:
         raise IndexError(f"a tile of {tile.shape} at {top}, {left} is not within {dim} columns")
 
 
-def first_independent(gram: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+def first_independent(gram: Integers, most: int) -> Integers:
     """The lexicographically first independent columns of a symmetric matrix, at most ``most``.
 
-    Modulo `PRIME`, so that no rounding decides; ascending, int64.
-
-    Examples
-    --------
-    >>> first_independent(np.array([[1, 2, 0], [2, 4, 0], [0, 0, 3]]), 3).tolist()
-    [0, 2]
+    Modulo `PRIME`, so that no rounding decides; ascending.
     """
     chosen, count = np.zeros(min(len(gram), most), np.int64), np.zeros(1, np.int64)
     _first_independent(gram % PRIME, chosen, count)

@@ -16,21 +16,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safle.encoders.codes import CodeSpace, Layout
 from safle.encoders.features import ClassName
 from safle.errors import InvariantError
 from safle.statistics import triangle
 from safle.statistics.gram import Triangle
-from safle.statistics.growing import GrowingSums, class_places
-from safle.statistics.value import Margins, Statistics, Sums
+from safle.statistics.triangle import Integers, Packed
+from safle.statistics.value import Margins, Statistics, Sums, class_places
 
-Integers = NDArray[np.int64]
-Packed = NDArray[np.signedinteger[Any]]
 MOST = 1 << 46
 """Magnitude of a product of a code: 2^31 samples of 2^15. Sums of 2^16 of them fit 62 bits."""
 
@@ -48,21 +45,7 @@ class AllSums(NamedTuple):
 class FreeSums:
     """The free sums over some codes of a layout, all its dense columns and some classes.
 
-    Attributes
-    ----------
-    layout : of the code space
-    class_count : how many classes there are
-    codes : int64, ascending columns of the codes; None for all of the layout
-
-    Examples
-    --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
-    >>> sent = count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"])
-    >>> free = FreeSums(encoder.layout, 3)
-    >>> vector = free.take(sent, ["healthy", "ill", "well"])
-    >>> vector[free.counts].tolist(), len(vector)
-    ([0, 1, 1], 12)
+    ``codes``, int64, are ascending columns of codes; None for all of the layout.
     """
 
     layout: Layout
@@ -176,9 +159,6 @@ class FreeSums:
         """A weight for each entry of the vector from one for each column, (size,).
 
         That of a class count is 1, that of a product the product of its columns'.
-
-        >>> FreeSums(Layout((), (2, 8)), 1).spread(np.array([2, 8])).tolist()
-        [1, 2, 8, 4, 16, 64]
         """
         parts = [np.ones(self.class_count, np.int64), np.repeat(weights, self.class_count)]
         parts += [weights[at] * weights[first:] for at, first in enumerate(self.firsts.tolist())]
@@ -237,18 +217,15 @@ class FreeSums:
 
     def value(self, fingerprint: str, names: Sequence[ClassName], vector: Integers) -> Statistics:
         """The statistics of these classes, unverified; without what does not occur: canonical."""
-        sums = self.restore(vector)
-        total = GrowingSums(self.layout)
-        total.codes, total.gram, total.cross = self._codes, sums.gram, sums.cross
-        total.class_names, total.class_counts = tuple(names), sums.counts
-        total.trim()
-        margins, size = total.margins(CodeSpace(fingerprint, self.layout)), len(self.block)
-        present = [gram for gram, n in zip(sums.class_grams, sums.counts, strict=False) if n]
+        sums, size = self.restore(vector), len(self.block)
+        space = CodeSpace(fingerprint, self.layout)
+        margins = Margins(space, self._codes, sums.cross, tuple(names), sums.counts)
         parts = [
-            margins.of_class(at).with_gram(Triangle(triangle.narrow(gram, size), size))
-            for at, gram in enumerate(present)
+            margins.of_class(at).with_gram(Triangle(gram, size)).without_absent()
+            for at, gram in enumerate(sums.class_grams)
         ]
-        return margins.with_gram(Triangle(total.gram, margins.dim), tuple(parts))
+        whole = margins.with_gram(Triangle(sums.gram, self.dim), tuple(parts))
+        return whole.without_absent()
 
     def restore(self, vector: Integers) -> AllSums:
         """All sums that follow from a vector; whether samples can have them is not checked."""

@@ -7,27 +7,24 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.memory import require
-from safle.encoders.codes import Layout
 from safle.errors import InvariantError
 from safle.statistics import counting, triangle
 from safle.statistics.invariants import verify_triangle
-from safle.statistics.products import exact_product
+from safle.statistics.triangle import Integers, Packed
 
 if TYPE_CHECKING:
     from safle.statistics.value import Margins
 
-Integers = NDArray[np.int64]
-Packed = NDArray[np.signedinteger[Any]]
 EVERY = slice(None)
+FLOAT32_EXACT = 1 << 24
 
 
 class Gram(Protocol):
@@ -64,13 +61,28 @@ class Gram(Protocol):
         """Raise `InvariantError` if no samples with these margins have it."""
 
 
+def multiply_out(gram: Gram) -> Packed:
+    """The upper triangle of a gram that is held as something far smaller."""
+    kind = triangle.entry_type(gram.diagonal)
+    require_gram(gram.dim, np.dtype(kind).itemsize)
+    packed: Packed = np.zeros(triangle.packed_size(gram.dim), kind)
+    gram.add_to(packed, gram.dim, np.arange(gram.dim))
+    packed.setflags(write=False)
+    return packed
+
+
+def require_gram(dim: int, itemsize: int) -> None:
+    """Refuse a triangle that this machine cannot hold."""
+    require(
+        triangle.packed_size(dim) * itemsize,
+        purpose=f"a gram of {dim} rows",
+        advice="use an encoder with fewer columns, or with smaller tables (group_size, buckets)",
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Triangle:
-    """A gram as its packed upper triangle, int32 or int64.
-
-    >>> Triangle(np.array([4, 2, 9], np.int32), 2).columns(np.array([1])).tolist()
-    [[2], [9]]
-    """
+    """A gram as its packed upper triangle, int32 or int64."""
 
     packed: Packed
     dim: int
@@ -93,44 +105,14 @@ class Triangle:
         return triangle.multiply(self.packed, self.dim, right)
 
     def add_to(self, target: Packed, dim: int, positions: Integers, sign: int = 1) -> None:
-        if len(positions) < dim:
-            triangle.add_spread(target, dim, self.packed, positions, sign)
-        elif sign > 0:
-            target += self.packed
-        else:
-            target -= self.packed
+        triangle.add_spread(target, dim, self.packed, positions, sign)
 
     def verify(self, margins: Margins) -> None:
         verify_triangle(margins, self.packed, self.diagonal)
 
 
-class Implied(ABC):
-    """A gram that is multiplied out when its triangle is first asked for."""
-
-    @property
-    @abstractmethod
-    def dim(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def diagonal(self) -> Integers: ...
-
-    @abstractmethod
-    def add_to(self, target: Packed, dim: int, positions: Integers, sign: int = 1) -> None: ...
-
-    @cached_property
-    def packed(self) -> Packed:
-        """The upper triangle, made once: far larger than what it is made of."""
-        size, dtype = triangle.packed_size(self.dim), triangle.entry_type(self.diagonal)
-        require_gram(self.dim, np.dtype(dtype).itemsize)
-        gram: Packed = np.zeros(size, dtype)
-        self.add_to(gram, self.dim, np.arange(self.dim))
-        gram.setflags(write=False)
-        return gram
-
-
 @dataclass(frozen=True, eq=False)
-class Samples(Implied):
+class Samples:
     """A gram as few samples, which are held until somebody needs their products.
 
     A gram of n samples has rank n at most: while n is far below the number of columns, the codes
@@ -146,18 +128,7 @@ class Samples(Implied):
     rows: NDArray[np.int32]
     dense: NDArray[np.int16]
     offsets: Integers
-
-    @staticmethod
-    def none(layout: Layout) -> Samples:
-        """No samples: their gram is zero, and takes no memory."""
-        return Samples(
-            np.zeros((layout.experts, 0), np.int32),
-            np.zeros((0, layout.dense_dim), np.int16),
-            np.zeros(layout.experts + 1, np.int64),
-        )
-
-    def __len__(self) -> int:
-        return len(self.dense)
+    packed = cached_property(multiply_out)
 
     @property
     def dim(self) -> int:
@@ -166,43 +137,38 @@ class Samples(Implied):
     @cached_property
     def diagonal(self) -> Integers:
         counts = np.bincount(self.rows.reshape(-1), minlength=int(self.offsets[-1]))
-        return np.concatenate([counts, np.square(self.dense.astype(np.int64)).sum(axis=0)])
+        squares = np.einsum("sf,sf->f", self.dense, self.dense, dtype=np.int64)
+        return np.concatenate([counts, squares])
 
+    @property
     def _values(self) -> NDArray[np.float32]:
         """Phi, float32, (samples, dim): small integers, exactly."""
-        phi = np.zeros((len(self), self.dim), np.float32)
-        phi[np.arange(len(self)), self.rows] = 1.0
+        phi = np.zeros((len(self.dense), self.dim), np.float32)
+        phi[np.arange(len(phi)), self.rows] = 1.0
         phi[:, int(self.offsets[-1]) :] = self.dense
         return phi
 
     def columns(self, chosen: Integers, rows: Integers | slice = EVERY) -> Integers:
-        phi = self._values()
-        return exact_product(phi[:, rows], phi[:, chosen])
+        phi = self._values
+        left, right = phi[:, rows], phi[:, chosen]
+        largest = float(np.abs(left).max(initial=0)) * float(np.abs(right).max(initial=0))
+        if largest * len(phi) >= FLOAT32_EXACT:
+            left, right = left.astype(np.float64), right.astype(np.float64)
+        return (left.T @ right).astype(np.int64)
 
     def multiply(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
-        phi = self._values().astype(np.float64)
+        phi = self._values.astype(np.float64)
         return phi.T @ (phi @ right)
 
     def add_to(self, target: Packed, dim: int, positions: Integers, sign: int = 1) -> None:
-        if not len(self):
-            return
         if sign < 0:
             triangle.add_spread(target, dim, self.packed, positions, sign)
-            return
-        # All rows of an expert lie there between its first one here and the next expert's.
-        offsets = np.append(positions[self.offsets[:-1]], dim - self.dense.shape[1])
-        offsets[:1] = 0
-        rows = positions[self.rows].astype(np.int32)
-        counting.add_gram(target, rows, self.dense, offsets)
+        elif len(self.dense):
+            # All rows of an expert lie there between its first one here and the next expert's.
+            offsets = np.append(positions[self.offsets[:-1]], dim - self.dense.shape[1])
+            offsets[:1] = 0
+            rows = positions.astype(np.int32)[self.rows]
+            counting.add_gram(target, rows, self.dense, offsets)
 
     def verify(self, margins: Margins) -> None:
         """Nothing is left to check: these are samples."""
-
-
-def require_gram(dim: int, itemsize: int) -> None:
-    """Refuse a triangle that this machine cannot hold."""
-    require(
-        triangle.packed_size(dim) * itemsize,
-        purpose=f"a gram of {dim} rows",
-        advice="use an encoder with fewer columns, or with smaller tables (group_size, buckets)",
-    )

@@ -26,16 +26,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from safle._native import Kernel
 from safle.basics.memory import require
 from safle.encoders.features import as_class_names
 from safle.errors import InvariantError
 from safle.statistics import triangle
+from safle.statistics.triangle import Integers, Packed
 
 if TYPE_CHECKING:
     from safle.statistics.value import Margins, Statistics
@@ -46,6 +49,20 @@ where rounding cannot make as much of zero: 4 D^2 2^-53."""
 ROWS_AT_A_TIME = 256
 CLEAR = 1e-9
 """What is larger by more than this, relatively, is larger: rounding does less."""
+
+
+_find_broken_pair = Kernel(
+    "find_broken_pair",
+    "offsets i8[experts + 1] <dim + 1; experts; dim; gram i4|i8[packed(dim)]; diagonal i8[dim]",
+    "found i8[experts, 2]!; column_sums i8[offsets[-1]]~",
+    pieces="experts",
+)
+_find_impossible = Kernel(
+    "find_impossible",
+    "gram i4|i8[packed(dim)]; dim; first_column; low i8[dim]; high i8[dim]; total i8[dim]",
+    "power i8[dim]; n; narrow; found i8[dim]!",
+    pieces="dim",
+)
 
 
 @dataclass(frozen=True)
@@ -59,15 +76,15 @@ class Bounds:
     samples : how many there are
     """
 
-    low: NDArray[np.int64]
-    high: NDArray[np.int64]
-    total: NDArray[np.int64]
+    low: Integers
+    high: Integers
+    total: Integers
     expert: NDArray[np.int32]
     samples: int
 
     @staticmethod
     def of(s: Margins) -> Bounds:
-        seen, limits = len(s.codes), np.array(s.layout.dense_limits, np.int64).reshape(-1, 2)
+        seen, limits = len(s.codes), _limits(s)
         owners = np.repeat(np.arange(s.layout.experts), np.diff(s.offsets))
         return Bounds(
             np.concatenate([np.zeros(seen, np.int64), limits[:, 0]]),
@@ -76,6 +93,26 @@ class Bounds:
             np.concatenate([owners, -1 - np.arange(s.layout.dense_dim)]).astype(np.int32),
             s.sample_count,
         )
+
+    def find_impossible(self, gram: Packed, first: int, power: Integers) -> Integers:
+        """Places (row, column), column >= ``first``, of entries that no samples have, exactly.
+
+        ``(x - l)(y - m) >= 0`` and its three kin, summed over the samples, and Cauchy's and
+        Schwarz's inequality. ``power`` is the diagonal, and not negative.
+        """
+        found = np.full(len(self.low), -1, np.int64)
+        reach = int(max(np.abs(self.low).max(initial=1), np.abs(self.high).max(initial=1)))
+        # Such sums have an entry and three products, which then fit 64 bits.
+        narrow = 4 * self.samples * reach**2 < 1 << 62 and int(power.max(initial=0)) < 1 << 62
+        columns = self.low, self.high, self.total, power
+        _find_impossible(gram, first, *columns, self.samples, int(narrow), found)
+        rows = np.flatnonzero(found >= 0)
+        return np.column_stack([rows, found[rows]])
+
+
+def _limits(s: Margins) -> Integers:
+    """The least and the largest integer of each dense column, int64, (dense_dim, 2)."""
+    return np.array(s.layout.dense_limits, np.int64).reshape(-1, 2)
 
 
 def verify_margins(margins: Margins) -> None:
@@ -90,8 +127,7 @@ def verify_margins(margins: Margins) -> None:
     ):
         fail("codes", f"not ascending within 0..{layout.code_count - 1}")
     _check_classes(margins)
-    _check_code_sums(margins)
-    _check_dense_sums(margins)
+    _check_class_sums(margins)
 
 
 def verify(statistics: Statistics, *, class_sums: bool = True) -> None:
@@ -107,17 +143,22 @@ def verify(statistics: Statistics, *, class_sums: bool = True) -> None:
     _check_by_class(statistics, sums=class_sums)
 
 
-def verify_triangle(
-    margins: Margins, packed: NDArray[np.signedinteger[Any]], diagonal: NDArray[np.int64]
-) -> None:
+def verify_triangle(margins: Margins, packed: Packed, diagonal: Integers) -> None:
     """Check what holds of a whole gram, whose diagonal is that of these margins."""
     _check_products(margins, packed, diagonal)
     _check_semidefinite(margins, packed, diagonal)
 
 
-def fail(invariant: str, found: str) -> None:
+def fail(invariant: str, found: str) -> NoReturn:
     """Raise the error of an invariant that does not hold."""
     raise InvariantError(f"{invariant}: {found}; these are not sums of any data set")
+
+
+def _refuse(s: Margins, invariant: str, wrong: NDArray[np.bool_], first: int = 0) -> None:
+    """Fail at the first row of ``wrong``, (rows, width), that has a wrong one."""
+    rows = np.flatnonzero(wrong.any(axis=1))
+    if len(rows):
+        fail(invariant, f"not so at {_place(s, first + int(rows[0]))}")
 
 
 def _check_classes(s: Margins) -> None:
@@ -129,37 +170,25 @@ def _check_classes(s: Margins) -> None:
         fail("class counts", f"{s.class_counts.sum()} samples exceed {s.layout.most_samples}")
 
 
-def _check_code_sums(s: Margins) -> None:
-    cross = s.cross[: len(s.codes)]
-    if ((cross < 0) | (cross > s.class_counts)).any():
-        row = int(np.argmax(((cross < 0) | (cross > s.class_counts)).any(axis=1)))
-        fail("cross lies between zero and the class counts", f"it does not at {_place(s, row)}")
-    if not cross.any(axis=1).all():
-        fail("a code that is named occurs", f"{_place(s, int(np.argmin(cross.any(axis=1))))}")
-    for expert, (first, last) in enumerate(zip(s.offsets[:-1], s.offsets[1:], strict=True)):
-        if not np.array_equal(cross[first:last].sum(axis=0), s.class_counts):
+def _check_class_sums(s: Margins) -> None:
+    seen, counts = len(s.codes), s.class_counts
+    cross, sums = s.cross[:seen], s.cross[seen:]
+    within = "cross lies between zero and the class counts"
+    _refuse(s, within, (cross < 0) | (cross > counts))
+    _refuse(s, "a code that is named occurs", (cross == 0).all(axis=1, keepdims=True))
+    for expert, (first, last) in enumerate(pairwise(s.offsets)):
+        if not np.array_equal(cross[first:last].sum(axis=0), counts):
             fail("an expert's cross rows sum to the class counts", f"they do not in {expert}")
+    low, high = (np.outer(limit, counts) for limit in _limits(s).T)
+    _refuse(s, "class sums fit the encoder's range", (sums < low) | (sums > high), seen)
 
 
-def _check_dense_sums(s: Margins) -> None:
-    sums = s.cross[len(s.codes) :]
-    limits = np.array(s.layout.dense_limits, np.int64).reshape(-1, 2)
-    low, high = (np.outer(limit, s.class_counts) for limit in limits.T)
-    if ((sums < low) | (sums > high)).any():
-        row = len(s.codes) + int(np.argmax(((sums < low) | (sums > high)).any(axis=1)))
-        fail("class sums fit the encoder's range", f"they do not at {_place(s, row)}")
-
-
-def _check_diagonal(s: Margins, diagonal: NDArray[np.int64]) -> None:
+def _check_diagonal(s: Margins, diagonal: Integers) -> None:
     seen = len(s.codes)
-    if (diagonal[:seen] != s.totals[:seen]).any():
-        row = int(np.argmax(diagonal[:seen] != s.totals[:seen]))
-        fail(
-            "cross rows sum to the diagonal",
-            f"{s.totals[row]} against {diagonal[row]} at {_place(s, row)}",
-        )
+    differ = (diagonal[:seen] != s.totals[:seen])[:, None]
+    _refuse(s, "cross rows sum to the diagonal", differ)
     # In Python's integers, which do not wrap: (x - l)(x - h) <= 0 and |x| <= x^2, summed.
-    limits = np.array(s.layout.dense_limits, object).reshape(-1, 2)
+    limits = _limits(s).astype(object)
     totals, power = s.totals[seen:].astype(object), diagonal[seen:]
     most = limits.sum(axis=1) * totals - s.sample_count * limits[:, 0] * limits[:, 1]
     if ((power > most) | (power < abs(totals))).any():
@@ -172,7 +201,7 @@ def _check_diagonal(s: Margins, diagonal: NDArray[np.int64]) -> None:
         fail("dense squares", "a square and its number are both even or both odd")
 
 
-def _check_labels(s: Margins, power: NDArray[np.int64]) -> None:
+def _check_labels(s: Margins, power: Integers) -> None:
     """Squares are no smaller than what the classes' means alone have: ``sum_k m_ik^2 / n_k``."""
     sums = s.cross[len(s.codes) :]
     rough = (np.square(sums.astype(np.float64)) / s.class_counts).sum(axis=1)
@@ -183,44 +212,38 @@ def _check_labels(s: Margins, power: NDArray[np.int64]) -> None:
             fail("dense squares", "smaller than the class sums allow")
 
 
-def _check_products(
-    s: Margins, packed: NDArray[np.signedinteger[Any]], diagonal: NDArray[np.int64]
-) -> None:
-    bounds, seen = Bounds.of(s), len(s.codes)
+def _check_products(s: Margins, packed: Packed, diagonal: Integers) -> None:
+    seen, dense = len(s.codes), s.layout.dense_dim
     if packed.dtype != triangle.entry_type(diagonal):
         fail("shape", f"gram is {packed.dtype}, too wide or too narrow for its squares")
+    broken = np.full((s.layout.experts if seen else 0, 2), -1, np.int64)
     if seen:
-        row, column = triangle.find_broken_pair(s.offsets, packed, diagonal)
-        if row >= 0:
-            fail(
-                "a block's margins are its experts' diagonals, its own block is diagonal "
-                "and nothing is negative",
-                f"not so between {_place(s, row)} and {_place(s, column)}",
-            )
-    if not s.layout.dense_dim:
-        return
-    row, column = triangle.find_impossible(
-        packed, seen, bounds.low, bounds.high, bounds.total, diagonal, bounds.samples
+        _find_broken_pair(s.offsets, packed, diagonal, broken)
+    margins = (
+        "a block's margins are its experts' diagonals, its own block is diagonal and nothing is "
+        "negative"
     )
-    if row >= 0:
-        fail(
-            "a product of two columns fits their ranges, totals and squares",
-            f"not so between {_place(s, row)} and {_place(s, column)}",
-        )
+    _refuse_pair(s, margins, broken[broken[:, 0] >= 0])
+    if not dense:
+        return
+    impossible = Bounds.of(s).find_impossible(packed, seen, diagonal)
+    _refuse_pair(s, "a product of two columns fits their ranges, totals and squares", impossible)
     if seen:
-        mixed = np.empty((seen, s.layout.dense_dim), np.int64)
-        for row in range(seen):
-            at = triangle.start(row, s.dim) + seen
-            mixed[row] = packed[at : at + s.layout.dense_dim]
+        starts = triangle.start(np.arange(seen), s.dim) + seen
+        mixed = np.array([packed[at : at + dense] for at in starts.tolist()], np.int64)
         sums = np.add.reduceat(mixed, s.offsets[:-1], axis=0)
-        if (sums != s.totals[seen:]).any():
-            expert = int(np.argmax((sums != s.totals[seen:]).any(axis=1)))
-            fail("an expert's dense sums add up to the totals", f"they do not in {expert}")
+        wrong = np.flatnonzero((sums != s.totals[seen:]).any(axis=1))
+        if len(wrong):
+            fail("an expert's dense sums add up to the totals", f"they do not in {wrong[0]}")
 
 
-def _check_semidefinite(
-    s: Margins, packed: NDArray[np.signedinteger[Any]], diagonal: NDArray[np.int64]
-) -> None:
+def _refuse_pair(s: Margins, invariant: str, found: Integers) -> None:
+    """Fail at the first of some places (row, column) of the gram."""
+    for row, column in found[:1].tolist():
+        fail(invariant, f"not so between {_place(s, row)} and {_place(s, column)}")
+
+
+def _check_semidefinite(s: Margins, packed: Packed, diagonal: Integers) -> None:
     """By a Cholesky factorisation of ``C - M inverse(N) M'``, scaled to a unit diagonal of C."""
     size, entries = s.dim, triangle.packed_size(s.dim)
     require(
@@ -246,8 +269,8 @@ def _check_semidefinite(
     del scaled
     _, info = lapack.dpftrf(size, full, uplo="L", overwrite_a=1)
     if info:
-        where = _place(s, info - 1)
-        fail("the products of columns and labels are semidefinite", f"not so at {where}")
+        semidefinite = "the products of columns and labels are semidefinite"
+        fail(semidefinite, f"not so at {_place(s, info - 1)}")
 
 
 def _check_by_class(s: Statistics, *, sums: bool) -> None:
@@ -264,16 +287,12 @@ def _check_by_class(s: Statistics, *, sums: bool) -> None:
         except InvariantError as error:
             raise InvariantError(f"class {s.class_names[place]!r}: {error}") from error
     if sums and s.by_class:
-        _check_class_sums(s)
-
-
-def _check_class_sums(s: Statistics) -> None:
-    from safle.statistics.growing import add_grams
-
-    block = len(s.codes) + np.arange(*s.layout.by_class)
-    total = triangle.to_square(add_grams(s.by_class), len(block))
-    if not np.array_equal(s.gram.columns(block, block), total):
-        fail("the products of the classes add up", "they do not")
+        block = len(s.codes) + np.arange(*s.layout.by_class)
+        total = np.zeros(triangle.packed_size(len(block)), np.int64)
+        for part in s.by_class:
+            part.gram.add_to(total, len(block), np.arange(len(block)))
+        if not np.array_equal(s.gram.columns(block, block), triangle.to_square(total, len(block))):
+            fail("the products of the classes add up", "they do not")
 
 
 def _place(s: Margins, row: int) -> str:

@@ -8,14 +8,12 @@ so that what the solver relies on holds of noisy sums as well.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safle.basics.memory import require
 from safle.encoders.codes import CodeSpace, Layout
@@ -24,10 +22,10 @@ from safle.errors import CountOverflow, InvalidInput, SettingsError
 from safle.statistics import triangle
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.gram import Triangle
+from safle.statistics.triangle import Integers
 from safle.statistics.value import EXACT, Sums
 
 MOST = 1 << 61
-Integers = NDArray[np.int64]
 MECHANISM = "discrete Gaussian"
 CALIBRATIONS = ("declared", "public")
 """Where an encoder's thresholds and moments may come from at no cost."""
@@ -52,11 +50,6 @@ class Privacy:
     total_epsilon : of all of them together, for the same delta
     calibration : where the encoder's thresholds came from
     mechanism : how the noise was drawn
-
-    Examples
-    --------
-    >>> Privacy(1, 1e-5, 0.03, 500.0, 40.0, 20.0).promise
-    'epsilon 1, delta 1e-05'
     """
 
     epsilon: float
@@ -71,20 +64,20 @@ class Privacy:
     mechanism: str = MECHANISM
 
     def __post_init__(self) -> None:
-        total = self.total_epsilon or self.epsilon
-        object.__setattr__(self, "total_epsilon", total)
-        for each in fields(self)[:6]:
-            value = float(_number(each.name, getattr(self, each.name)))
-            object.__setattr__(self, each.name, value)
-        if (largest := max(self.gram, self.cross, self.counts)) > LARGEST_SCALE:
+        object.__setattr__(self, "total_epsilon", self.total_epsilon or self.epsilon)
+        for name in ("epsilon", "delta", "rho", "gram", "cross", "counts", "total_epsilon"):
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not 0 < value <= LARGEST_SCALE:
+                raise SettingsError(
+                    f"{name} is {str(value)[:40]}; expected a number above 0 and up to "
+                    f"{LARGEST_SCALE:.3g}, what the integers of a sum can hold"
+                )
+            if name != "total_epsilon":
+                object.__setattr__(self, name, float(value))
+        if not self.delta < 1 or self.total_epsilon < self.epsilon:
             raise SettingsError(
-                f"noise of scale {largest:.3g}; expected at most {LARGEST_SCALE:.3g}, what the "
-                "integers of a sum can hold"
-            )
-        if not self.delta < 1 or _number("total_epsilon", total) < self.epsilon:
-            raise SettingsError(
-                f"delta {self.delta} and a total epsilon of {total}; expected a delta below 1, and "
-                f"all releases to cost at least this one's epsilon, {self.epsilon}"
+                f"delta {self.delta} and a total epsilon of {self.total_epsilon}; expected a delta "
+                f"below 1, and all releases to cost at least this one's epsilon, {self.epsilon}"
             )
         if type(self.releases) is not int or self.releases < 1:
             raise SettingsError(f"releases {self.releases!r}; expected a number from 1")
@@ -116,12 +109,7 @@ class Privacy:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyStatistics(Sums):
-    """Sums with noise, and what the noise promises: to solve and to publish, not to add.
-
-    Examples
-    --------
-    See `safle.publishing.publish`, which makes them.
-    """
+    """Sums with noise, and what the noise promises: to solve and to publish, not to add."""
 
     privacy: Privacy = field(kw_only=True)
 
@@ -129,12 +117,7 @@ class NoisyStatistics(Sums):
     def of(
         space: CodeSpace, classes: Sequence[ClassName], released: Integers, privacy: Privacy
     ) -> NoisyStatistics:
-        """All sums from the free ones; a class has at least one sample, whatever the noise.
-
-        Parameters
-        ----------
-        released : the vector of `FreeSums` of the whole layout and these classes, with noise
-        """
+        """All sums from ``released``, the free ones with noise; a class has at least one sample."""
         layout = space.layout
         require(
             noisy_bytes(layout),
@@ -194,9 +177,3 @@ def _check_sizes(free: FreeSums, released: Integers) -> None:
 def noisy_bytes(layout: Layout) -> int:
     """Memory that noisy statistics take while they are made: vectors and triangles of the gram."""
     return 4 * 8 * triangle.packed_size(layout.embedding_dim)
-
-
-def _number(name: str, value: Any) -> float:
-    if type(value) not in (int, float) or not 0 < value < math.inf:
-        raise SettingsError(f"{name} is {str(value)[:40]}; expected a positive finite number")
-    return float(value)

@@ -8,17 +8,19 @@ however they were split.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from itertools import compress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.codes import CodeSpace, Layout
-from safle.encoders.features import ClassName
-from safle.statistics import triangle
-from safle.statistics.gram import Gram, Samples
+from safle.encoders.codes import Codes, CodeSpace, Layout
+from safle.encoders.features import ClassName, as_class_names
+from safle.statistics import counting, triangle
+from safle.statistics.gram import Gram, Samples, Triangle
 from safle.statistics.invariants import verify
 
 EXACT = "exact sums; noisy ones are those of no samples: they are solved, not added"
@@ -168,16 +170,43 @@ class Statistics(Sums):
     (3, True)
     """
 
+    @staticmethod
+    def of_codes(space: CodeSpace, codes: Codes, labels: NDArray[Any]) -> Statistics:
+        """Statistics of encoded samples, which stand for their gram; none of single classes."""
+        layout = space.layout
+        names, places = np.unique(labels, return_inverse=True)
+        seen = counting.seen_codes(codes.symbols, layout)
+        rows = counting.rows_of(codes.symbols, layout, seen)
+        cross = np.zeros((len(seen) + layout.dense_dim, len(names)), np.int64)
+        counting.add_cross(cross, rows, codes.dense, places)
+        counts = np.bincount(places, minlength=len(names))
+        margins = Margins(space, seen, cross, as_class_names(names.tolist()), counts)
+        return margins.with_gram(Samples(rows, codes.dense, margins.offsets))
+
     @classmethod
-    def empty(cls, space: CodeSpace) -> Self:
+    def empty(cls, space: CodeSpace) -> Statistics:
         """The statistics of no samples: the zero of `+`."""
-        return cls(
-            space,
-            np.empty(0, np.int64),
-            np.zeros((space.layout.dense_dim, 0), np.int64),
-            (),
-            np.zeros(0, np.int64),
-            Samples.none(space.layout),
+        symbols = np.zeros((0, space.layout.experts), np.uint8)
+        dense = np.zeros((0, space.layout.dense_dim), np.int16)
+        return cls.of_codes(space, Codes(symbols, dense), np.empty(0, np.int64))
+
+    def without_absent(self) -> Statistics:
+        """The same without codes and classes that do not occur, the gram as narrow as can be."""
+        occurring = self.class_counts > 0
+        seen = np.flatnonzero(self.diagonal[: len(self.codes)])
+        packed, rows = self.gram.packed, np.arange(self.dim)
+        if len(seen) < len(self.codes):
+            rows = np.concatenate([seen, rows[len(self.codes) :]])
+            packed = triangle.take(packed, self.dim, rows)
+        packed = packed.astype(triangle.entry_type(self.diagonal), copy=False)
+        return Statistics(
+            self.space,
+            self.codes[seen],
+            np.ascontiguousarray(self.cross[rows][:, occurring]),
+            tuple(compress(self.class_names, occurring)),
+            self.class_counts[occurring],
+            Triangle(packed, len(rows)),
+            tuple(compress(self.by_class, occurring)),
         )
 
     def multiply_out(self) -> None:
@@ -205,3 +234,9 @@ class Statistics(Sums):
         total.add(self)
         total.subtract(other)
         return total.snapshot()
+
+
+def class_places(names: Sequence[ClassName], within: Sequence[ClassName]) -> NDArray[np.int64]:
+    """Where each of some names stands in others."""
+    place = {name: at for at, name in enumerate(within)}
+    return np.array([place[name] for name in names], np.int64)

@@ -9,8 +9,7 @@ from safle.basics.places import StrPath
 from safle.encoders.histogram import MAX_CELLS, Grid, Histogram
 from safle.errors import WireError
 from safle.wire import container
-from safle.wire.files import FileKind
-from safle.wire.sections import Sections
+from safle.wire.files import FileKind, Sections
 
 
 def _describe(histogram: Histogram, sections: Sections) -> dict[str, Any]:

@@ -15,9 +15,8 @@ from safle.errors import WireError
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.noisy import NoisyStatistics, Privacy, noisy_bytes
 from safle.wire import container
-from safle.wire.files import FileKind, read_header
-from safle.wire.sections import Sections
-from safle.wire.statistics import SpaceHeader, check_space
+from safle.wire.files import FileKind, Sections, read_header
+from safle.wire.statistics import SpaceHeader, check_space, space_fields
 
 SECTIONS = ("counts", "cross", "products")
 
@@ -32,12 +31,7 @@ def _describe(statistics: NoisyStatistics, sections: Sections) -> dict[str, Any]
     free = FreeSums(statistics.layout, len(statistics.class_names))
     for name in SECTIONS:
         sections.write(name, statistics.released[getattr(free, name)])
-    return {
-        "fingerprint": statistics.fingerprint,
-        "layout": statistics.layout.to_json(),
-        "classes": list(statistics.class_names),
-        "privacy": statistics.privacy.to_json(),
-    }
+    return {**space_fields(statistics), "privacy": statistics.privacy.to_json()}
 
 
 def _restore(opened: container.Container, space: CodeSpace | None = None) -> NoisyStatistics:

@@ -1,8 +1,7 @@
 """Statistics <-> bytes. Writing leaves out what the algebra determines; reading verifies the rest.
 
-The gram of a few samples is sent as some of its columns (`safle.wire.columns`), any other gram as
-all its free products, without those that the grams of classes add up to (`safle.wire.grams`). The
-statistics alone determine the form and every byte of it: equal statistics have one digest.
+The statistics alone determine the form of their grams (`safle.wire.grams`) and every byte of it:
+equal statistics have one digest.
 """
 
 from __future__ import annotations
@@ -19,13 +18,10 @@ from safle.encoders.codes import MAX_EXPERTS, CodeSpace, Layout
 from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.errors import WireError
 from safle.statistics import Accumulator, Statistics, triangle
-from safle.statistics.factor import Factor
-from safle.statistics.free_sums import FreeSums
 from safle.statistics.invariants import verify, verify_margins
 from safle.statistics.value import Margins
-from safle.wire import columns, container, grams
-from safle.wire.files import FileKind, read_header, typed_errors
-from safle.wire.sections import Sections
+from safle.wire import container, grams
+from safle.wire.files import FileKind, Sections, read_header, typed_errors
 
 WHOLE, COLUMNS = "whole", "columns"
 LAYOUT_BYTES = 24
@@ -51,34 +47,33 @@ class StatisticsHeader(SpaceHeader, frozen=True, forbid_unknown_fields=True):
 
 def _describe(statistics: Statistics, sections: Sections) -> dict[str, Any]:
     require_type("statistics", statistics, Statistics)
-    form, chosen = _choose_form(statistics)
     bitmap = np.zeros(statistics.layout.code_count, np.bool_)
     bitmap[statistics.codes] = True
-    sections.raw["codes"] = np.packbits(bitmap, bitorder="little").tobytes()
+    sections.raw["codes"] = grams.pack_bits(bitmap)
     sections.write("counts", statistics.class_counts)
     sections.write("cross", statistics.cross)
     if statistics.by_class:
-        grams.write_classes(statistics, sections)
-    if chosen is not None:
-        sections.raw["basis"] = columns.pack_bits(chosen[0].basis)
-        sections.write("sums", columns.to_values(statistics, *chosen))
+        grams.write_classes(statistics.by_class, sections)
+    basis, values = grams.encode_gram(statistics)
+    if basis is not None:
+        sections.raw["basis"] = basis
+        sections.write("sums", values)
     elif statistics.sample_count:
-        sections.write("products", FreeSums.of(statistics).take_products(statistics))
+        sections.write("products", values)
+    return {
+        **space_fields(statistics),
+        "seen": len(statistics.codes),
+        "form": WHOLE if basis is None else COLUMNS,
+    }
+
+
+def space_fields(statistics: Margins) -> dict[str, Any]:
+    """The fields of a `SpaceHeader` but for the arrays."""
     return {
         "fingerprint": statistics.fingerprint,
         "layout": statistics.layout.to_json(),
         "classes": list(statistics.class_names),
-        "seen": len(statistics.codes),
-        "form": form,
     }
-
-
-def _choose_form(statistics: Statistics) -> tuple[str, columns.Chosen | None]:
-    """The form that the format prescribes, and the columns if it is by columns."""
-    if statistics.by_class and statistics.layout.only_by_class:
-        return WHOLE, None
-    chosen = columns.choose(statistics)
-    return (WHOLE if chosen is None else COLUMNS), chosen
 
 
 def _restore(
@@ -222,29 +217,25 @@ def _unfold(opened: container.Container, header: StatisticsHeader, space: CodeSp
     container.check_memory(taken, header.seen + layout.dense_dim, limit)
     sections = Sections(opened, planes=header.planes)
     margins = _read_margins(sections, header, space)
-    if columns.are_few(margins):
+    if grams.are_few(margins):
         # For both forms we search the columns that the format prescribes, which takes memory.
-        container.check_memory(taken + columns.working_bytes(margins), margins.dim, limit)
-    statistics = _read_grams(margins, sections, header.form, limit)
-    sections.finish()
-    sent_whole = header.form == WHOLE
-    if sent_whole and _choose_form(statistics)[0] != WHOLE:
-        raise WireError("the gram is not in the form that the format prescribes")
-    if statistics.sample_count:
-        verify(statistics, class_sums=not sent_whole)
+        container.check_memory(taken + grams.working_bytes(margins), margins.dim, limit)
+    if margins.sample_count == 0 and header.form == WHOLE:
+        sections.finish()
+        return Statistics.empty(space)
+    by_class = grams.read_classes(margins, sections, limit) if layout.class_layout else ()
+    if header.form == COLUMNS:
+        basis = sections.read_raw("basis", grams.basis_bytes(margins))
+        columns = grams.read_basis(margins, basis)
+        sums = sections.read("sums", (columns.value_count,))
+        sections.finish()
+        statistics = margins.with_gram(columns.restore(sums), by_class)
+    else:
+        products = sections.read("products", (grams.product_count(margins),))
+        sections.finish()
+        statistics = grams.read_products(margins, products, by_class)
+    verify(statistics, class_sums=header.form == COLUMNS)
     return statistics
-
-
-def _read_grams(margins: Margins, sections: Sections, form: str, limit: int) -> Statistics:
-    """Statistics of these margins, with their gram and the grams of the classes."""
-    if margins.sample_count == 0 and form == WHOLE:
-        return Statistics.empty(margins.space)
-    by_class = grams.read_classes(margins, sections, limit) if margins.layout.class_layout else ()
-    if form == COLUMNS:
-        return margins.with_gram(_read_columns(margins, sections), by_class)
-    values = sections.read("products", (grams.product_count(margins),))
-    own = [part.gram.packed for part in by_class]
-    return margins.with_gram(grams.read_products(margins, values, own), by_class)
 
 
 def _check_header(
@@ -277,7 +268,7 @@ def check_space(header: SpaceHeader, space: CodeSpace | None, limit: int) -> Cod
 
 
 def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, form: str) -> int:
-    """Peak memory of reading statistics, in bytes, without `columns.working_bytes`."""
+    """Peak memory of reading statistics, in bytes, without `grams.working_bytes`."""
     dim = seen + layout.dense_dim
     gram = (8 if layout.dense_dim else 4) * triangle.packed_size(dim)
     margins = raw_bytes + 32 * dim * (classes + 1)
@@ -303,13 +294,3 @@ def _read_margins(sections: Sections, header: StatisticsHeader, space: CodeSpace
     margins = Margins(space, codes, cross, tuple(classes), counts)
     verify_margins(margins)
     return margins
-
-
-def _read_columns(margins: Margins, sections: Sections) -> Factor:
-    if not columns.are_few(margins):
-        raise WireError(
-            f"{margins.sample_count} samples and {margins.dim} columns: expected the whole gram"
-        )
-    choice = columns.read_choice(margins, sections.read_raw("basis", columns.basis_bytes(margins)))
-    values = sections.read("sums", (columns.value_count(margins, choice),))
-    return columns.restore(margins, choice, values)
