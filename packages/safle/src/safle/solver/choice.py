@@ -43,18 +43,13 @@ Matrix = NDArray[np.float64]
 
 
 class Choice(NamedTuple):
-    """What was chosen.
-
-    Attributes
-    ----------
-    ratio : of the units' ridge to that of the other columns; infinity leaves them out
-    least : the ridge that noise needs; 0 of exact statistics
-    curve, spectrum : what led to it
-    """
+    """What was chosen, and what led to it."""
 
     ridge: float
     ratio: float = 1.0
+    """Of the units' ridge to that of the other columns; infinity leaves them out."""
     least: float = 0.0
+    """The ridge that noise needs; 0 of exact statistics."""
     curve: RidgeCurve | None = None
     spectrum: Spectrum | None = None
 

@@ -71,9 +71,7 @@ class Ridge:
 class System:
     """``A = C + ridge diag(unit^2)``, times a power of two that makes it integer.
 
-    Parameters
-    ----------
-    unit : int64, (dim,), code units per real unit of each column; powers of two
+    ``unit``, (dim,), holds code units per real unit of each column: powers of two.
     """
 
     def __init__(self, statistics: Sums, ridge: float, unit: Integers) -> None:
@@ -130,9 +128,7 @@ class System:
 def solve_exactly(system: System, approximate: Approximate) -> tuple[Matrix, float]:
     """``A w = M``: real weights ``unit * w``, (dim, class_count), and their relative residual.
 
-    Parameters
-    ----------
-    approximate : inverse of A, roughly; (dim, width) -> (dim, width)
+    ``approximate`` multiplies by the inverse of A, roughly.
     """
     first = _Digits(np.zeros_like(system.target), 0, system.target)
     whole = _refine(system, approximate, first, bits=WHOLE_BITS, places=1 << 10)

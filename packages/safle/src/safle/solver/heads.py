@@ -51,14 +51,10 @@ def put_head(
     real: Matrix,
     freedom: Callable[[], float] | None = None,
 ) -> Solution:
-    """The solution with weights, intercept and temperature of a head.
+    """What least squares ``solved``, with weights, intercept and temperature of another head.
 
-    Parameters
-    ----------
-    head : "auto", or one of `HEADS` that takes weights
-    solved : by least squares
-    real : (dim,), the real value of one unit of each column
-    freedom : the degrees of freedom at this ridge; None where no temperature can be had
+    ``real``, (dim,), is the value of one unit of each column; ``freedom`` the degrees of freedom,
+    None where no temperature can be had.
     """
     several = len(statistics.class_names) > 1
     if head == "least-squares" or (head == "auto" and not (solved.ridge and several)):
@@ -97,14 +93,7 @@ def put_head(
 def discriminant(
     weights: Matrix, target: Matrix, class_counts: NDArray[np.int64], *, average: bool = False
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """A, and M'B, (class_count, class_count), and intercept, (class_count,), of the LDA head.
-
-    Parameters
-    ----------
-    weights : least-squares weights B, (dim, class_count)
-    target : real cross matrix M, (dim, class_count)
-    average : of the averaged head instead
-    """
+    """A, M'B and intercept of the LDA head, or of the averaged one, from B and the real M."""
     counts, classes = class_counts.astype(np.float64), len(class_counts)
     if classes > MOST_CLASSES:
         raise SolveError(

@@ -55,15 +55,7 @@ Matrix = NDArray[np.float64]
 
 
 class ClassCovariances:
-    """What the quadratic head knows of the classes: see `safle.solver.quadratic`.
-
-    Attributes
-    ----------
-    rows : int64, (d,), rows of `squared_columns` in the statistics
-    counts : float64, (class_count,)
-    means : float64, (class_count, d)
-    pooled : S, float64, (d, d)
-    """
+    """Means, (class_count, d), and covariances of the classes, and S, the pooled one."""
 
     def __init__(self, statistics: Sums) -> None:
         layout, n = statistics.layout, statistics.sample_count
@@ -97,11 +89,7 @@ def can_square(statistics: Sums) -> bool:
 
 
 def share(statistics: Sums) -> float:
-    """Share of the quadratic head in the averaged one, 0 to 1.
-
-    The more columns there are for a class beside those that are squared, the better linear
-    heads tell classes apart.
-    """
+    """Share of the quadratic head in the averaged one: the less, the more other columns."""
     d = len(squared_columns(statistics.layout))
     at_half = UNITS_PER_FEATURE * d * len(statistics.class_names)
     return at_half / (at_half + statistics.dim - d - len(statistics.layout.constants))
@@ -126,12 +114,7 @@ def require_squares(statistics: Sums) -> None:
 
 
 def quadratic(statistics: Sums, linear: Solution) -> Solution:
-    """The head, from statistics that are counted by class.
-
-    Parameters
-    ----------
-    linear : by the discriminant head, of the same columns
-    """
+    """The head, from statistics by class and the discriminant head of the same columns."""
     d, k = len(squared_columns(statistics.layout)), directions(statistics)
     classes = len(statistics.class_names)
     held = k * d * 10 if k else d * (d + 1) * 5
@@ -158,12 +141,7 @@ def quadratic(statistics: Sums, linear: Solution) -> Solution:
 
 
 def average(linear: Solution, squared: Solution, part: float) -> Solution:
-    """The mean of the quadratic head and of one that has weights, each at its temperature.
-
-    Parameters
-    ----------
-    part : `share` of the quadratic head
-    """
+    """The mean of a linear head and the quadratic one, of which it is ``part``."""
     assert squared.quadratic is not None, "the quadratic head has squares"
     rest = (1 - part) * (squared.temperature or 1.0) / (linear.temperature or 1.0)
     return replace(

@@ -32,13 +32,8 @@ _fill_tile = Kernel(
 class Reduction:
     """Orthonormal Q, (dim, reduced_dim): real full coordinates <-> reduced ones.
 
-    Reduced coordinates: the merged constant (if any), the contrasts of each expert, the
-    dense columns that are not constant.
-
-    Parameters
-    ----------
-    ratio : of the ridge of the layout's units to that of the other columns, a power of four: the
-        root of it is what the units' real values are divided by
+    Reduced coordinates: the merged constant (if any), the contrasts of each expert, the dense
+    columns that are not constant. The units' real values are divided by the root of ``ratio``.
     """
 
     def __init__(self, statistics: Sums, ratio: float = 1.0) -> None:

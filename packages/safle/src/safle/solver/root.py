@@ -27,16 +27,12 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Root:
-    """``C = factor factor'`` in real units.
-
-    Attributes
-    ----------
-    factor : float64, (dim, rank), column order
-    pivots : int64, (rank,): the rows at which ``factor`` is lower triangular
-    """
+    """``C = factor factor'`` in real units."""
 
     factor: Matrix
+    """(dim, rank), in column order."""
     pivots: NDArray[np.int64]
+    """(rank,): the rows at which ``factor`` is lower triangular."""
 
     def divide(self, target: Matrix) -> Matrix:
         """``c`` with ``factor c = target``, (rank, width), of a target in the gram's range."""
@@ -45,12 +41,7 @@ class Root:
 
 
 def root_of(statistics: Sums, real: Matrix) -> Root:
-    """The root of the real gram.
-
-    Parameters
-    ----------
-    real : (dim,), the real value of one unit of each column
-    """
+    """The root of the gram in units of ``real``, (dim,)."""
     dim, most = statistics.dim, min(statistics.sample_count, statistics.dim)
     require(
         8 * dim * (most + 2 * TOGETHER),

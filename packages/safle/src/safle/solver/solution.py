@@ -157,9 +157,8 @@ def squared_columns(layout: Layout) -> NDArray[np.int64]:
 def digest_of_sum(statistics: Sums) -> str:
     """SHA-256 of what tells a sum from others: encoder, classes, their counts, sums and squares.
 
-    A model carries it, so that nobody takes a store that has changed since for the one that it was
-    solved from. Products of two columns are left out, because they would have to be multiplied out
-    for it: sums that differ in nothing else have one digest.
+    A model carries it, so that nobody takes a store that has changed since for its own. Products of
+    two columns are left out: sums that differ in nothing else have one digest.
 
     Examples
     --------

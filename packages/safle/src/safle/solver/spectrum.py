@@ -54,19 +54,14 @@ Function = Callable[[Matrix], Matrix]
 
 @dataclass(frozen=True)
 class Measures:
-    """Two discrete measures on the eigenvalues, as nodes and masses.
-
-    Attributes
-    ----------
-    nodes : (nodes,), eigenvalues, or where a quadrature puts them
-    trace_masses : (nodes, probes); ``sum_i f(s_i)`` is about ``f(nodes) @ trace_masses`` for
-        every probe, and exactly that where there is but one
-    target_masses : (nodes,), the same for ``sum_i f(s_i) |v_i' M|^2``
-    """
+    """Two discrete measures on the eigenvalues; with one probe they are exact."""
 
     nodes: Matrix
+    """(nodes,), eigenvalues, or where a quadrature puts them."""
     trace_masses: Matrix
+    """(nodes, probes)."""
     target_masses: Matrix
+    """(nodes,)."""
 
     def traces(self, function: Function) -> Matrix:
         """``sum_i f(s_i)`` by every probe, (probes,)."""
@@ -79,18 +74,13 @@ class Measures:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The spectrum of a gram, or what two quadratures know of it.
-
-    Attributes
-    ----------
-    sides : one `Measures`, which is exact, or two that err to opposite sides
-    trace : of the gram itself, the same bits on any machine
-    rank : the largest rank that the gram can have
-    """
+    """The spectrum of a gram, or what two quadratures, which err to opposite sides, know of it."""
 
     sides: tuple[Measures, ...]
     trace: float
+    """Of the gram itself, the same bits on any machine."""
     rank: int
+    """The largest that the gram can have."""
 
 
 def spectrum_of(
@@ -100,12 +90,7 @@ def spectrum_of(
     *,
     effort: int = 1,
 ) -> Spectrum:
-    """The spectrum of the real gram.
-
-    Parameters
-    ----------
-    effort : how many times more steps and probes than usual, where there are any
-    """
+    """The spectrum of the real gram; ``effort`` times the usual steps and probes."""
     target = statistics.cross * reduction.real[:, None]
     trace = float((statistics.diagonal * reduction.real**2).sum())
     size = reduction.reduced_dim
@@ -189,20 +174,14 @@ def decompose(gram: NDArray[np.floating[Any]], target: Matrix, rank: int) -> Mea
 
 @dataclass(frozen=True)
 class _Band:
-    """Lanczos' block tridiagonal matrix.
-
-    Attributes
-    ----------
-    within : diagonal blocks
-    beside : the blocks below them
-    first : (width of the first block, columns), the start in the first block's basis
-    ended : whether there is no direction beyond the last block
-    """
+    """Lanczos' block tridiagonal matrix: diagonal blocks, and those below them."""
 
     within: list[Matrix]
     beside: list[Matrix]
     first: Matrix
+    """(width of the first block, columns), the start in the first block's basis."""
     ended: bool
+    """Whether there is no direction beyond the last block."""
 
     def measures(self, targets: int) -> tuple[Measures, ...]:
         """By Gauss' quadrature, and Radau's: of the first ``targets`` columns, and each other."""

@@ -57,14 +57,7 @@ def find_temperature(
     ridge: float,
     freedom: float,
 ) -> float | None:
-    """T, or None where scores have no spread that could be told.
-
-    Parameters
-    ----------
-    least_squares : B'M and B'B, (class_count, class_count) each
-    head : A, (class_count, class_count), and b, (class_count,)
-    freedom : degrees of freedom of the fit, df
-    """
+    """T, from B'M and B'B, and a head's A and b; None where scores have no spread to be told."""
     counts, n = class_counts.astype(np.float64), float(class_counts.sum())
     (target, weights), (turned, intercept) = least_squares, head
     classes = len(counts)
@@ -97,13 +90,7 @@ def fit_log_odds(
     ridge: float,
     freedom: float,
 ) -> tuple[Matrix, Matrix]:
-    """A, (2, 2), and b, (2,), of scores whose softmax are the probabilities of two classes.
-
-    Parameters
-    ----------
-    least_squares : B'M and B'B, (2, 2) each
-    head : A and b of the discriminant head, over its temperature
-    """
+    """A and b of log odds of two classes, from those of the discriminant over its temperature."""
     (target, weights), (turned, intercept) = least_squares, head
     counts, n = class_counts.astype(np.float64), float(class_counts.sum())
     share = float(counts[1]) / n
