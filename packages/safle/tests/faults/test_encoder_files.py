@@ -54,7 +54,22 @@ def canonical(header):
 
 def put_together(header, arrays):
     text = header if isinstance(header, str) else canonical(header)
-    return to_safetensors(arrays, metadata={"safle": text})
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return to_safetensors(whole, metadata={"safle": text})
+
+
+def refuse(path, load, content, match=None):
+    path.write_bytes(content)
+    with pytest.raises(WireError, match=match):
+        load(path)
+
+
+def refuse_lie(path, load, header, arrays, match=None):
+    refuse(path, load, put_together(header, arrays), match)
+
+
+def without(mapping, name):
+    return {key: value for key, value in mapping.items() if key != name}
 
 
 def both(models, kind):
@@ -89,9 +104,7 @@ def test_truncated_and_foreign_files_are_refused(models, path, kind, data):
     for true, load in both(models, kind):
         cut = data.draw(st.integers(0, len(true) - 1))
         for content in (true[:cut], true + b"\0", data.draw(st.binary(max_size=100))):
-            path.write_bytes(content)
-            with pytest.raises(WireError):
-                load(path)
+            refuse(path, load, content)
 
 
 def test_a_safetensors_file_that_is_not_ours_is_refused(models, path):
@@ -107,13 +120,9 @@ def test_a_safetensors_file_that_is_not_ours_is_refused(models, path):
         to_safetensors(array, metadata={"safle": "[" * 100_000}),
         to_safetensors(array, metadata={"safle": '{"format":' * 50_000}),
     ):
-        path.write_bytes(content)
         for load in (load_encoder, load_model):
-            with pytest.raises(WireError):
-                load(path)
-    path.write_bytes(models["linear"].to_bytes())
-    with pytest.raises(WireError, match="not a safle encoder"):
-        load_encoder(path)
+            refuse(path, load, content)
+    refuse(path, load_encoder, models["linear"].to_bytes(), "not a safle encoder")
     path.write_bytes(models["linear"].encoder.to_bytes())
     with pytest.raises(WireError, match="not a safle model") as error:
         load_model(path)
@@ -129,19 +138,12 @@ def test_settings_must_make_sense(models, path, kind):
     header, arrays = taken_apart(true.to_bytes())
     for name in ("format", "kind", "settings"):
         for lie in NONSENSE:
-            path.write_bytes(put_together({**header, name: lie}, arrays))
-            with pytest.raises(WireError):
-                load_encoder(path)
-        rest = {k: v for k, v in header.items() if k != name}
-        path.write_bytes(put_together(rest, arrays))
-        with pytest.raises(WireError):
-            load_encoder(path)
+            refuse_lie(path, load_encoder, {**header, name: lie}, arrays)
+        refuse_lie(path, load_encoder, without(header, name), arrays)
     for name in header["settings"]:
         for lie in (*NONSENSE, 10**300):
             changed = {**header, "settings": {**header["settings"], name: lie}}
-            path.write_bytes(put_together(changed, arrays))
-            with pytest.raises(WireError):
-                load_encoder(path)
+            refuse_lie(path, load_encoder, changed, arrays)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -159,12 +161,8 @@ def test_encoder_arrays_must_make_sense(models, path, kind):
             np.float64(3.0).reshape(()),
         ]
         for lie in lies:
-            path.write_bytes(put_together(header, {**arrays, name: np.ascontiguousarray(lie)}))
-            with pytest.raises(WireError):
-                load_encoder(path)
-        path.write_bytes(put_together(header, {k: v for k, v in arrays.items() if k != name}))
-        with pytest.raises(WireError):
-            load_encoder(path)
+            refuse_lie(path, load_encoder, header, {**arrays, name: lie})
+        refuse_lie(path, load_encoder, header, without(arrays, name))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -172,15 +170,11 @@ def test_model_headers_must_make_sense(models, path, kind):
     header, arrays = taken_apart(models[kind].to_bytes())
     for name in header:
         for lie in NONSENSE:
-            path.write_bytes(put_together({**header, name: lie}, arrays))
-            with pytest.raises(WireError):
-                load_model(path)
+            refuse_lie(path, load_model, {**header, name: lie}, arrays)
         if name == "temperature":
             # Without it, it is a model without a temperature.
             continue
-        path.write_bytes(put_together({k: v for k, v in header.items() if k != name}, arrays))
-        with pytest.raises(WireError):
-            load_model(path)
+        refuse_lie(path, load_model, without(header, name), arrays)
     for name, lie in (
         ("ridge", "nan"),
         ("ridge", "inf"),
@@ -194,9 +188,7 @@ def test_model_headers_must_make_sense(models, path, kind):
         ("encoder", "{}"),
         ("encoder", "[" * 100_000),
     ):
-        path.write_bytes(put_together({**header, name: lie}, arrays))
-        with pytest.raises(WireError):
-            load_model(path)
+        refuse_lie(path, load_model, {**header, name: lie}, arrays)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -212,12 +204,8 @@ def test_model_arrays_must_make_sense(models, path, kind):
         lies["codes"] += [codes[::-1], codes - codes[0] - 1, codes + 10**6, codes * 0]
     for name, values in lies.items():
         for lie in values:
-            path.write_bytes(put_together(header, {**arrays, name: np.ascontiguousarray(lie)}))
-            with pytest.raises(WireError):
-                load_model(path)
-        path.write_bytes(put_together(header, {k: v for k, v in arrays.items() if k != name}))
-        with pytest.raises(WireError):
-            load_model(path)
+            refuse_lie(path, load_model, header, {**arrays, name: lie})
+        refuse_lie(path, load_model, header, without(arrays, name))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -226,16 +214,12 @@ def test_an_encoder_of_a_version_with_another_layout_is_refused(models, path, ki
     path.write_bytes(put_together(header, arrays))
     assert load_encoder(path) == models[kind].encoder
     for lie in (header["layout"] | {"limits": [[[0, 3], 1]]}, {}, None):
-        path.write_bytes(put_together({**header, "layout": lie}, arrays))
-        with pytest.raises(WireError, match="make the encoder again"):
-            load_encoder(path)
+        refuse_lie(path, load_encoder, {**header, "layout": lie}, arrays, "make the encoder again")
 
 
 def test_a_header_has_one_text(models, path):
     header, arrays = taken_apart(models["linear"].encoder.to_bytes())
-    path.write_bytes(put_together(json.dumps(header), arrays))
-    with pytest.raises(WireError, match="make the encoder again"):
-        load_encoder(path)
+    refuse_lie(path, load_encoder, json.dumps(header), arrays, "make the encoder again")
 
 
 def test_a_missing_file_is_named(tmp_path):
