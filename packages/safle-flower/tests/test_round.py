@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import struct
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -35,10 +33,6 @@ from safle_flower import round as flower_round
 from safle_flower.adapter import InProcessGrid
 from safle_flower.messages import Answer
 from safle_flower.settings import Run
-from support.data_sets import fixed_data
-from support.tables import write_table
-
-PREFIX = struct.Struct("<8sHHI32s")
 
 
 @pytest.fixture
@@ -145,23 +139,6 @@ def test_an_answer_that_is_none_is_refused(deployment, federation, tmp_path, mis
     assert [p.name for p in outside] == ["by-files.stats"]
 
 
-def test_a_path_for_a_name_is_a_name_and_no_path(deployment, federation, tmp_path):
-    report = deployment.run(["a", "b"], {"b": named("../../outside")})
-    assert sorted(report.accepted) == ["../../outside", "a"]
-    assert deployment.model() == federation.by_files(["a", "b"], tmp_path)
-    assert not [*tmp_path.parent.glob("outside*")]
-
-
-def test_counts_of_another_encoder_are_refused_by_fingerprint(deployment, federation, tmp_path):
-    from safle.wire import encode_statistics
-
-    foreign = encode_statistics(fixed_data("embedding", 30, buckets=2).count())
-    report = deployment.run(["a", "b"], {"b": with_data(foreign)})
-    assert statuses(report)["b"] == "refused"
-    assert federation.encoder.fingerprint[:12] in reasons(report)["b"]
-    assert deployment.model() == federation.by_files(["a"], tmp_path)
-
-
 def test_a_client_that_cannot_read_its_data_says_so(deployment, federation, tmp_path):
     report = deployment.run(["a", "broken"])
     assert statuses(report) == {"a": "accepted", "broken": "failed"}
@@ -263,26 +240,6 @@ def test_a_false_name_does_not_end_the_round_for_its_owner(deployment, federatio
     assert deployment.model() == federation.by_files(["a", "b"], tmp_path)
 
 
-def sealed_with_size(data: bytes, size: int) -> bytes:
-    """A statistics file whose header claims that size of its first section, sealed again."""
-    magic, version, kind, length, _ = PREFIX.unpack_from(data)
-    header = json.loads(data[PREFIX.size : PREFIX.size + length])
-    header["sections"][0][1] = size
-    text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-    digest = hashlib.sha256(struct.pack("<HHI", version, kind, len(text)) + text).digest()
-    body = PREFIX.pack(magic, version, kind, len(text), digest) + text
-    body += data[PREFIX.size + length : -32]
-    return body + hashlib.sha256(body).digest()
-
-
-@pytest.mark.parametrize("size", [10**400, 2**63, -1])
-def test_a_header_of_any_size_is_its_senders_problem(deployment, federation, tmp_path, size):
-    forged = sealed_with_size(federation.statistics_file("b").read_bytes(), size)
-    report = deployment.run(["b", "a", "c"], {"b": with_data(forged)}, **{"at-once": 1})
-    assert statuses(report) == {"b": "refused", "a": "accepted", "c": "accepted"}
-    assert deployment.model() == federation.by_files(["a", "c"], tmp_path)
-
-
 def test_any_error_of_judging_an_answer_is_its_senders(deployment, federation, monkeypatch):
     add = Store.add
 
@@ -347,17 +304,6 @@ def test_the_limits_of_a_run_are_those_of_its_store(deployment, federation, tmp_
         deployment.run(["b", "a"], **{"class-type": "str"})
     deployment.run(["b", "a"])
     assert Store.open(tmp_path / "store").limits.most_samples == 49
-
-
-def test_a_client_of_no_samples_is_refused_unless_it_is_allowed(deployment, tmp_path):
-    nobody = tmp_path / "nobody.npz"
-    write_table(nobody, np.zeros((0, 6)), np.zeros(0, np.int64))
-    for allowed, fate in ((False, "refused"), (True, "accepted")):
-        grid = deployment.grid(["nobody", "a", "b"])
-        grid.contexts[2].node_config["features"] = str(nobody)
-        report = deployment.run(["nobody", "a", "b"], grid=grid, **{"allow-empty": allowed})
-        assert statuses(report)["nobody"] == fate
-    assert Store.open(tmp_path / "store").members["nobody"].samples == 0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,18 +20,14 @@ from typing import Any
 import psutil
 
 from safle.basics import atomic
-from safle.errors import FederationError, MissingExtra
+from safle.errors import FederationError
 
 SECONDS_TO_STOP = 10.0
 
 
 def program(name: str) -> str:
-    """The path of one of Flower's programs, preferably of this Python's environment."""
-    beside = Path(sys.executable).with_name(name)
-    found = str(beside) if beside.exists() else shutil.which(name)
-    if found is None:
-        raise MissingExtra("flwr", "safle-flower", "a federation over the network")
-    return found
+    """The path of one of Flower's programs, of this Python's environment."""
+    return str(Path(sys.executable).with_name(name))
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -63,39 +63,23 @@ def test_all_clients_at_once_is_each_client_alone(task):
 
 
 @pytest.mark.parametrize(
-    ("name", "off"),
+    ("name", "term", "strength"),
     [
-        ("fedprox", {"mu": 0.0}),
-        ("feddyn", {"alpha": 0.0}),
-        ("fedntd", {"beta": 0.0}),
-        ("fednova", {"strength": 0.0}),
-        ("moon", {"mu": 0.0}),
+        ("fedprox", "mu", 1.0),
+        ("feddyn", "alpha", 0.5),
+        ("fedntd", "beta", 1.0),
+        ("fednova", "strength", 1.0),
+        ("moon", "mu", 5.0),
     ],
 )
-@pytest.mark.parametrize("hidden", [0, 9])
-def test_without_its_term_each_method_is_fedavg(task, name, off, hidden):
-    settings = {**SHORT, "hidden": hidden}
-
-    plain = METHODS["fedavg"](task, **settings)
-    without = METHODS[name](task, **settings, **off)
-
-    assert same(without, plain)
-
-
-@pytest.mark.parametrize(
-    ("name", "on"),
-    [
-        ("fedprox", {"mu": 1.0}),
-        ("feddyn", {"alpha": 0.5}),
-        ("fedntd", {"beta": 1.0}),
-        ("fednova", {"strength": 1.0}),
-        ("moon", {"mu": 5.0}),
-    ],
-)
-def test_with_its_term_no_method_is_fedavg(task, name, on):
-    settings = {**SHORT, "hidden": 9}
-
-    assert not same(METHODS[name](task, **settings, **on), METHODS["fedavg"](task, **settings))
+def test_without_its_term_each_method_is_fedavg_and_with_it_none_is(task, name, term, strength):
+    for hidden in (0, 9):
+        settings = {**SHORT, "hidden": hidden}
+        assert same(
+            METHODS[name](task, **settings, **{term: 0.0}), METHODS["fedavg"](task, **settings)
+        )
+    changed = METHODS[name](task, **settings, **{term: strength})
+    assert not same(changed, METHODS["fedavg"](task, **settings))
 
 
 def test_moon_with_a_linear_head_is_fedavg(task):
