@@ -31,7 +31,7 @@ from safle.wire import decode_statistics
 folder, template, action = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 data = (folder / "new.stats").read_bytes()
 decode_statistics(data)
-MODULES = ("store", "database", "folder", "admission")
+MODULES = ("store", "folder", "admission")
 OURS = ("/basics/atomic.py", "/basics/sealed.py", *(f"/server/{name}.py" for name in MODULES))
 
 def act(place):

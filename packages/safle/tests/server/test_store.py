@@ -27,7 +27,7 @@ from safle.errors import (
     StoreError,
 )
 from safle.server.admission import Limits
-from safle.server.database import DATABASE
+from safle.server.folder import DATABASE
 from safle.server.store import Store
 from safle.site.log import read_log
 from safle.statistics import Accumulator, Statistics, count

@@ -24,7 +24,7 @@ from safle.errors import (
     SafleError,
     WireError,
 )
-from safle.server import cluster
+from safle.server import summing
 from safle.server.admission import Limits
 from safle.server.summing import sum_files, sum_histograms
 from safle.wire import (
@@ -222,7 +222,7 @@ def test_a_ray_cluster_gives_the_same_bytes_and_errors_also_when_a_task_is_kille
     clients: Path, pooled: bytes, monkeypatch
 ) -> None:
     pytest.importorskip("ray")
-    monkeypatch.setattr(cluster, "LARGEST_SHARD", 1)
+    monkeypatch.setattr(summing, "LARGEST_SHARD", 1)
     files, output = sorted(clients.iterdir()), clients.parent / "total"
     shares: list[float] = []
     with killing_readers(files[7], times=1) as killed:
@@ -251,8 +251,8 @@ def test_a_ray_cluster_that_does_not_start_in_time_is_started_again(monkeypatch)
 
     monkeypatch.setattr(ray, "init", start)
     with pytest.raises(FederationError, match="no Ray cluster at 'local': The current node timed"):
-        cluster.join("local")
-    assert begun == ["local"] * cluster.ATTEMPTS
+        summing.join("local")
+    assert begun == ["local"] * summing.ATTEMPTS
 
 
 def test_a_folder_stands_for_its_files_and_not_for_sheets(clients: Path, pooled: bytes) -> None:

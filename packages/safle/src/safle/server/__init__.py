@@ -7,7 +7,7 @@ from safle.basics.doors import front_door
 if TYPE_CHECKING:
     from safle.server.admission import Admission, Limits
     from safle.server.card import write_card
-    from safle.server.database import DATABASE, Member
+    from safle.server.folder import DATABASE, Member
     from safle.server.store import Store
     from safle.server.summing import sum_evaluations, sum_files, sum_histograms
     from safle.wire.contribution import Contribution, Entry, check_client

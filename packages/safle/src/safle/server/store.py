@@ -3,7 +3,7 @@
     store/
         encoder.safetensors              what they were all counted with
         contributions/<digest>.stats     one file a contribution, named by its content
-        store.sqlite                     who is in: `safle.server.database`
+        store.sqlite                     who is in: `safle.server.folder`
         lock                             held by the one process that may change the store
 
 A contribution counts from the moment its row is in the database, and until the row says that
@@ -35,8 +35,16 @@ from safle.errors import (
     StoreError,
 )
 from safle.server.admission import Admission, Limits
-from safle.server.database import DATABASE, SECONDS_TO_WAIT, Database, Lock, Member
-from safle.server.folder import Folder, check_unused, make_folder
+from safle.server.folder import (
+    DATABASE,
+    SECONDS_TO_WAIT,
+    Database,
+    Folder,
+    Lock,
+    Member,
+    check_unused,
+    make_folder,
+)
 from safle.statistics import Accumulator, Statistics
 from safle.wire.contribution import Contribution, Entry
 
