@@ -25,7 +25,7 @@ from safle.evaluation import counts
 from safle.model import model_file
 from safle.private import keys, messages, spaces, vector
 from safle.private import round as rounds
-from safle.server import database, store
+from safle.server import folder, store
 from safle.solver import HEADS, choice, heads, quadratic, ridge, temperature
 from safle.wire import container
 from safle_flower.settings import Run
@@ -87,7 +87,7 @@ FORMATS = {
     "Models": (model_file,),
     "Evaluation counts, kind 9": (counts,),
     "Private rounds, kinds 3 to 7": (keys, rounds, messages, vector, spaces),
-    "A store": (store, database),
+    "A store": (store, folder),
     "Sealed files": (sealed,),
 }
 """Modules whose docstrings have the format of the files that they write."""
