@@ -68,6 +68,7 @@ def test_a_table_is_not_taken_for_predictions_nor_a_key_replaced(
     assert "ward.csv would overwrite an input" in said
     (ward / "other.csv").write_text(TABLE)
     assert "no file of this kind" in safle(*OUTPUTS["p.csv"], "other.csv", code=2)
+    assert "is a file of kind statistics" in safle(*OUTPUTS["p.csv"], "w.stats", code=2)
     pytest.importorskip("cryptography")
     safle("private", "keys", "a", "-o", "a.key")
     key = (ward / "a.key").read_bytes()

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from safle.cli.main import run
 from safle.encoders import EmbeddingEncoder, load_encoder
 from safle.encoders.calibration import DeclaredRange
+from support.command import safle
 from support.tables import write_table
 
-SAFLE = Path(sys.executable).with_name("safle")
 FIRST = ["encoder", "rehearse", "count", "store", "evaluate"]
 HEAVY = ("numpy", "scipy", "sklearn", "safetensors", "torch", "matplotlib", "psutil")
 
@@ -40,18 +41,6 @@ for arguments in names:
     modules = modules or sorted(sys.modules)
 print(json.dumps({"texts": texts, "modules": modules}))
 """
-
-
-def safle(*arguments: str, folder: Path, **settings: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [SAFLE, *arguments],
-        cwd=folder,
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=300,
-        **settings,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +69,12 @@ def test_help_teaches_and_imports_nothing_heavy() -> None:
 
 
 def test_version_and_bare_command(folder: Path) -> None:
-    version = safle("--version", folder=folder)
-    assert version.returncode == 0
-    assert version.stdout.startswith("safle 0.")
-    assert safle(folder=folder).returncode == 2
+    assert safle("--version", folder=folder).stdout.startswith("safle 0.")
+    safle(folder=folder, code=2)
+
+
+MAKE = ("encoder", "make", "--sample", "a.npz")
+ENCODER = ("--encoder", "encoder.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -92,70 +83,44 @@ def test_version_and_bare_command(folder: Path) -> None:
         ["nosuch"],
         ["sum"],
         ["count", "a.npz", "--nosuch"],
-        ["count", "a.npz", "--encoder", "encoder.safetensors", "-o", "a.npz"],
-        ["encoder", "make", "--range", "0", "1", "--sample", "a.npz", "-o", "x"],
-        ["encoder", "make", "--sample", "a.npz", "--kind", "linear", "--buckets", "4", "-o", "x"],
+        ["count", "a.npz", *ENCODER, "-o", "a.npz"],
+        [*MAKE, "--range", "0", "1", "-o", "x"],
         ["encoder", "make", "--range", "0", "1", "-o", "x"],
-        ["solve", "total.stats", "--encoder", "encoder.safetensors", "--ridge", "-1", "-o", "x"],
+        [*MAKE, "--kind", "linear", "--buckets", "4", "-o", "x"],
+        ["solve", "total.stats", *ENCODER, "--ridge", "-1", "-o", "x"],
     ],
 )
 def test_wrong_usage_is_2_and_one_line(folder: Path, arguments: list[str]) -> None:
     before = {path.name for path in folder.iterdir()}
-    done = safle(*arguments, folder=folder)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    assert "--help" in done.stderr
+    said = safle(*arguments, folder=folder, code=2).stderr
+    assert said.startswith("error: ")
+    assert said.count("\n") == 1
+    assert "--help" in said
     assert {path.name for path in folder.iterdir()} == before
 
 
 def test_an_error_is_1_and_one_line_and_a_traceback_only_on_request(folder: Path) -> None:
-    short = safle("inspect", "nosuch.stats", folder=folder)
-    assert (short.returncode, short.stdout) == (1, "")
-    assert short.stderr == "error: nosuch.stats: No such file or directory\n"
-    for arguments in (
-        ["--debug", "inspect", "nosuch.stats"],
-        ["inspect", "nosuch.stats", "--debug"],
-    ):
-        long = safle(*arguments, folder=folder)
-        assert long.returncode == 1
-        assert "Traceback" in long.stderr
+    done = safle("inspect", "nosuch.stats", folder=folder, code=1)
+    assert done == ("", "error: nosuch.stats: No such file or directory\n")
+    for arguments in (["--debug", "inspect", "nosuch"], ["inspect", "nosuch", "--debug"]):
+        with pytest.raises(FileNotFoundError):
+            run(arguments)
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(folder: Path) -> None:
-    done = safle("sum", "nosuch.stats", "-o", "nowhere/total.stats", folder=folder)
-    assert done.returncode == 1
+    done = safle("sum", "nosuch.stats", "-o", "nowhere/total.stats", folder=folder, code=1)
     assert done.stderr == "error: nowhere: no such directory\n"
-
-
-@pytest.mark.slow
-def test_a_file_of_another_kind_is_overwritten_only_by_force(folder: Path) -> None:
-    make = ("encoder", "make", "--range", "0", "1", "--features", "3", "--kind", "linear", "-o")
-    data = (folder / "a.npz").read_bytes()
-    done = safle(*make, "a.npz", folder=folder)
-    assert (done.returncode, (folder / "a.npz").read_bytes()) == (2, data)
-    assert "a.npz is there, and is no file of this kind" in done.stderr
-    (folder / "old.safetensors").write_bytes((folder / "encoder.safetensors").read_bytes())
-    assert safle(*make, "old.safetensors", folder=folder).returncode == 0
-    count = ("count", "a.npz", "--encoder", "encoder.safetensors", "-o", "old.safetensors")
-    done = safle(*count, folder=folder)
-    assert done.returncode == 2
-    assert "is a file of kind encoder" in done.stderr
-    assert safle(*count, "--force", folder=folder).returncode == 0
-    assert (
-        "old.safetensors: statistics" in safle("inspect", "old.safetensors", folder=folder).stdout
-    )
 
 
 def test_names_in_files_cannot_drive_the_terminal(folder: Path) -> None:
     write_table(folder / "odd.npz", np.eye(3), np.array(["\x1b[2J", "a\nb", "plain"]))
-    done = safle("inspect", "odd.npz", folder=folder)
-    assert done.returncode == 0
-    assert "\x1b" not in done.stdout
-    assert "\\x1b[2J" in done.stdout
-    assert "a\\nb" in done.stdout
+    shown = safle("inspect", "odd.npz", folder=folder).stdout
+    assert "\x1b" not in shown
+    assert "\\x1b[2J" in shown
+    assert "a\\nb" in shown
 
 
+RANGE = ["--range", "0", "2", "--features", "3"]
 DEFAULT = {
     "fraction_bits": 6,
     "transform": "square-root",
@@ -169,20 +134,16 @@ DEFAULT = {
 @pytest.mark.parametrize(
     ("options", "settings"),
     [
-        (["--range", "0", "2", "--features", "3"], DEFAULT),
-        (
-            ["--range", "0", "2", "--features", "3", "--kind", "embedding"],
-            {"buckets": 8, "group_size": 6},
-        ),
+        (RANGE, DEFAULT),
+        ([*RANGE, "--kind", "embedding"], {"buckets": 8, "group_size": 6}),
         (["--sample", "a.npz", "--kind", "linear", "--fraction-bits", "4"], {"fraction_bits": 4}),
     ],
 )
 def test_encoders_from_every_calibration(
     folder: Path, options: list[str], settings: dict[str, object]
 ) -> None:
-    done = safle("encoder", "make", *options, "-o", "made.safetensors", folder=folder)
-    assert done.returncode == 0, done.stderr
+    shown = safle("encoder", "make", *options, "-o", "made.safetensors", folder=folder).stdout
     made = load_encoder(folder / "made.safetensors")
     assert made.feature_dim == 3
-    assert {name: made.header()[name] for name in settings} == settings
-    assert made.fingerprint in done.stdout
+    assert made.settings.to_dict() | settings == made.settings.to_dict()
+    assert made.fingerprint in shown

@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from safle.server.summing import sum_files
 from safle.solver import solve
 from safle.statistics import count
 from safle.wire import read_statistics, write_statistics
+from support.command import safle
 from support.tables import write_table
 
 pytestmark = pytest.mark.slow
@@ -71,16 +74,18 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def safle(folder: Path, *arguments: str, **settings: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [SAFLE, *arguments],
-        cwd=folder,
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=300,
-        **settings,
-    )
+def hear_ctrl_c() -> None:
+    """A test run in the background may have been told to ignore Ctrl-C; a user has not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def start(
+    folder: Path, *arguments: str, preexec_fn: Callable[[], None] = hear_ctrl_c
+) -> subprocess.Popen[str]:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # No other thread runs here.
+    pipes["preexec_fn"] = preexec_fn
+    return subprocess.Popen([SAFLE, *arguments], cwd=folder, **pipes)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +107,8 @@ def test_bad_input_is_one_line_and_changes_nothing(
     folder: Path, arguments: list[str], said: str
 ) -> None:
     before = contents(folder)
-    done = safle(folder, "--force", *arguments, "-o", "old")
-    assert (done.returncode, done.stdout) == (1, "")
+    done = safle("--force", *arguments, "-o", "old", folder=folder, code=1)
+    assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
     assert said in line
@@ -111,32 +116,26 @@ def test_bad_input_is_one_line_and_changes_nothing(
 
 
 def test_an_empty_client_changes_nothing_and_may_come_twice(folder: Path, tmp_path: Path) -> None:
-    empty, total = str(tmp_path / "empty.stats"), str(tmp_path / "total.stats")
+    empty, total, model = (tmp_path / name for name in ("empty.stats", "total.stats", "model"))
     nothing = ("count", "empty.npz", *ENCODER, "-o", empty)
-    refused = safle(folder, *nothing)
-    assert refused.returncode == 1
-    assert "has no samples" in refused.stderr
-    assert not Path(empty).exists()
-    assert safle(folder, *nothing, "--allow-empty").returncode == 0
+    assert "has no samples" in safle(*nothing, folder=folder, code=1).stderr
+    assert not empty.exists()
+    safle(*nothing, "--allow-empty", folder=folder)
     added = ("sum", empty, "a.stats", empty, "b.stats", "-o", total)
-    refused = safle(folder, *added)
-    assert refused.returncode == 1
-    assert "empty.stats: no samples; is it the right file?" in refused.stderr
-    assert not Path(total).exists()
-    done = safle(folder, *added, "--allow-empty")
-    assert done.returncode == 0, done.stderr
-    assert Path(total).read_bytes() == (folder / "total.stats").read_bytes()
-    alone = safle(folder, "solve", empty, *ENCODER, "-o", str(tmp_path / "model"))
-    assert alone.returncode == 1
+    refused = safle(*added, folder=folder, code=1).stderr
+    assert "empty.stats: no samples; is it the right file?" in refused
+    assert not total.exists()
+    safle(*added, "--allow-empty", folder=folder)
+    assert total.read_bytes() == (folder / "total.stats").read_bytes()
+    alone = safle("solve", empty, *ENCODER, "-o", model, folder=folder, code=1)
     assert "no samples" in alone.stderr
-    assert not (tmp_path / "model").exists()
+    assert not model.exists()
 
 
 def test_a_single_class_can_be_counted_and_solved(folder: Path, tmp_path: Path) -> None:
-    one, model = str(tmp_path / "one.stats"), str(tmp_path / "model.safetensors")
-    assert safle(folder, "count", "one.npz", *ENCODER, "-o", one).returncode == 0
-    done = safle(folder, "solve", one, *ENCODER, "-o", model)
-    assert done.returncode == 0, done.stderr
+    one, model = tmp_path / "one.stats", tmp_path / "model.safetensors"
+    safle("count", "one.npz", *ENCODER, "-o", one, folder=folder)
+    safle("solve", one, *ENCODER, "-o", model, folder=folder)
     assert set(load_model(model).predict(np.zeros((3, 64)))) == {"one"}
 
 
@@ -154,10 +153,12 @@ def test_a_full_disk_is_one_line_and_changes_nothing(folder: Path, arguments: li
         resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, SMALL))
 
     before = contents(folder)
-    done = safle(folder, "--quiet", *arguments, "--force", "-o", "old", preexec_fn=fill_disk)
-    assert (done.returncode, done.stdout) == (1, "")
+    words = ("--quiet", *arguments, "--force", "-o", "old")
+    process = start(folder, *words, preexec_fn=fill_disk)
+    shown, said = process.communicate(timeout=300)
+    assert (process.returncode, shown) == (1, "")
     # Whoever counts is told what the file would have given away, quiet or not.
-    told = [line for line in done.stderr.splitlines() if not line.startswith("warning: this plain")]
+    told = [line for line in said.splitlines() if not line.startswith("warning: this plain")]
     # A client's log, without which nothing leaves, is the first that finds no room.
     full = (
         "log.sqlite: the log cannot be used" if arguments[0] == "count" else "old: File too large"
@@ -166,22 +167,6 @@ def test_a_full_disk_is_one_line_and_changes_nothing(folder: Path, arguments: li
     assert told[0].startswith("error: ")
     assert full in told[0]
     assert contents(folder) == before
-
-
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [SAFLE, *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A test run in the background may have been told to ignore Ctrl-C; a user has not.
-        preexec_fn=hear_ctrl_c,  # noqa: PLW1509 - no other thread runs here
-    )
-
-
-def hear_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def writing(folder: Path) -> subprocess.Popen[str]:

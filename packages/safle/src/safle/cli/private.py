@@ -12,7 +12,6 @@ from safle import private as library
 from safle.basics.atomic import write_together
 from safle.basics.memory import readable
 from safle.basics.places import naming
-from safle.basics.texts import split_names
 from safle.cli import options as opt
 from safle.cli.facts import counts_facts
 from safle.cli.session import Session, command, examples
@@ -47,8 +46,7 @@ REQUEST = "The request to write; every keyholder gets a copy."
 HISTORY = "What you have opened before; always the same file, and never an older copy."
 MODEL = "For evaluation counts: the model that all sites evaluate."
 CLASSES = "For statistics: every class that any client may have."
-FEATURES = "For histograms: the number of features, if they have no names."
-COLUMNS = "For histograms: the names of the features."
+FEATURES = "Goes with --low and --high: the number of features."
 EPSILON = (
     "For statistics: every keyholder adds noise that gives the opened sum this differential "
     "privacy."
@@ -107,7 +105,6 @@ def keys(session: Session, /, name: str, output: Path) -> None:
 @opt.option("--classes", CLASSES, "A,B,C")
 @opt.grid_options
 @opt.option("--features", FEATURES, "N", type=opt.COUNT)
-@opt.option("--columns", COLUMNS, "A,B,C")
 @opt.file_option("--model model_path", MODEL)
 @opt.option("--most-total-samples most", SAMPLES, "N", type=opt.COUNT, required=True)
 @opt.option("--epsilon", EPSILON, "E", type=opt.POSITIVE)
@@ -123,7 +120,7 @@ def declare(session: Session, /, key_path: Path, output: Path, **options: Any) -
     """Declare a private round: what is summed, by which clients, and who opens the sum.
 
     It sums statistics (--encoder, --classes), histograms for a calibration (--schema; or --low and
-    --high, and --columns or --features), or evaluation counts (--model). The round goes on without
+    --high, and --features), or evaluation counts (--model). The round goes on without
     clients who stay away.
     """
     parties = {
@@ -162,21 +159,19 @@ def _space(options: dict[str, Any]) -> Space:
     """The space of the sum: of evaluation counts, of statistics or of histograms."""
     encoder_path, model_path, most = (options[n] for n in ("encoder_path", "model_path", "most"))
     classes = opt.declared_classes(options["classes"])
-    columns = tuple(sorted(split_names(options["columns"] or "")))
-    grid, grid_columns = opt.declared_grid(options)
-    of_histograms = [options["features"], columns, grid]
+    grid, columns = opt.declared_grid(options)
+    of_histograms = [options["features"], grid]
     if model_path is not None and not any([encoder_path, classes, *of_histograms]):
         model = load_model(model_path)
         return library.EvaluationSpace(model.digest, model.class_names, most)
     if encoder_path and classes and not any([model_path, *of_histograms]):
         return library.StatisticsSpace.of(load_encoder(encoder_path), classes, most)
-    columns = columns or tuple(grid_columns)
     feature_dim = options["features"] or len(columns)
     if grid and feature_dim and not (model_path or encoder_path or classes):
         return library.HistogramSpace(grid, feature_dim, most, as_names(columns, feature_dim))
     raise click.UsageError(
-        "give --encoder and --classes, or --schema, or --low and --high and --columns or "
-        "--features, or --model alone"
+        "give --encoder and --classes, or --schema, or --low and --high and --features, or "
+        "--model alone"
     )
 
 

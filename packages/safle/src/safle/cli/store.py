@@ -62,14 +62,7 @@ def store() -> None:
 @opt.flag("--allow-duplicates", "Take the same counts of two clients.")
 @opt.limit_options
 def add(
-    session: Session,
-    /,
-    folder: Path,
-    files: tuple[Path, ...],
-    client: str | None,
-    encoder_path: Path | None,
-    allow_duplicates: bool,
-    **limits: Any,
+    session: Session, /, folder: Path, files: tuple[Path, ...], client: str | None, **options: Any
 ) -> None:
     """Verify contributions and keep them, one per client.
 
@@ -82,10 +75,10 @@ def add(
         raise click.UsageError(f"--client names one client; found {len(files)} files")
     refused = 0
     with (
-        _open(folder, encoder_path) as opened,
+        _open(folder, options.pop("encoder_path")) as opened,
         session.progress(f"adding {len(files)} files") as advance,
     ):
-        chosen = opt.chosen_limits(limits, opened.limits)
+        chosen = opt.chosen_limits(options, opened.limits)
         if chosen != opened.limits:
             opened.declare(chosen)
         before = len(opened.members)
@@ -93,7 +86,7 @@ def add(
             try:
                 with naming(file):
                     sent = Contribution.read(file, client or file.stem)
-                    opened.add(sent, allow_duplicates=allow_duplicates)
+                    opened.add(sent, **options)
             except (SafleError, OSError) as error:
                 if len(files) == 1:
                     raise
