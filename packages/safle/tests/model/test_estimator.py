@@ -297,12 +297,7 @@ def test_a_refused_batch_changes_nothing(encoder, train):
     [
         ({"encoder": "quadratic"}, "unknown encoder kind"),
         ({"encoder": ["linear"]}, "unknown encoder kind"),
-        ({"units": 0}, "units is 0"),
         ({"buckets": 4}, "unknown setting 'buckets'"),
-        ({"encoder": "embedding", "bucketing": "fuzzy"}, "bucketing is 'fuzzy'"),
-        ({"encoder": "embedding", "buckets": 0}, "buckets"),
-        ({"encoder": "embedding", "group_size": 40}, "group_size"),
-        ({"encoder": "embedding", "group_size": 17, "buckets": 9}, r"2\^17"),
         ({"ridge": -1}, "ridge"),
         ({"head": "two"}, "head"),
         ({"criterion": "aic"}, "criterion"),
@@ -321,12 +316,3 @@ def test_an_encoder_for_other_features(encoder):
     for name in ("model_", "solution_", "statistics_"):
         with pytest.raises(NotFittedError):
             getattr(estimator, name)
-
-
-@pytest.mark.parametrize("bucketing", ["binary-overlap", "one-hot", "integer"])
-@pytest.mark.parametrize("feature_dim", [1, 2, 13_000])
-def test_defaults_suit_any_number_of_features(bucketing, feature_dim):
-    X = np.random.default_rng(0).normal(size=(30, feature_dim))
-    fitted = SafleClassifier(encoder="embedding", bucketing=bucketing, ridge=1.0)
-    fitted.partial_fit(X, np.arange(30) % 2)
-    assert fitted.encoder_.feature_dim == feature_dim

@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle.basics.memory import require
 from safle.encoders.features import as_class_names, as_labels, as_weights
-from safle.encoders.frames import holds_text
 from safle.encoders.schema import Schema
-from safle.errors import InvalidInput, SafleWarning, SettingsError
+from safle.errors import InvalidInput, SafleWarning
 from safle.tables.drafting import draft_schema
 
 
@@ -54,25 +53,12 @@ class Batch(NamedTuple):
         return self.features.repeat(self.weights, axis=0)
 
 
-def find_schema(features: Any, given: Schema | None, *, kind: str, gaps: bool) -> Schema | None:
-    """The schema of a frame: the one that is given, or a draft where there is text.
-
-    Parameters
-    ----------
-    kind, gaps : of the encoder to be, and whether it knows text and gaps
-    """
-    schema = given
-    if schema is None and holds_text(features):
-        draft = draft_schema(features)
-        schema = draft.schema
-        for name, why in draft.left_out.items():
-            warnings.warn(f"column {name!r} is left out: it {why}", SafleWarning, stacklevel=5)
-    if schema is not None and not gaps:
-        raise SettingsError(
-            f"an encoder of kind {kind} knows no text and no schema; take encoder='table', or turn "
-            "text into numbers"
-        )
-    return schema
+def draft_with_warnings(frame: Any) -> Schema:
+    """A draft of a frame's schema; warns of every column that it leaves out."""
+    draft = draft_schema(frame)
+    for name, why in draft.left_out.items():
+        warnings.warn(f"column {name!r} is left out: it {why}", SafleWarning, stacklevel=5)
+    return draft.schema
 
 
 def class_names(labels: NDArray[Any]) -> list[Any]:

@@ -25,13 +25,13 @@ from safle.basics.texts import require_type
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
 from safle.encoders.features import as_features
-from safle.encoders.frames import arrange_frame, frame_names, reorder_frame
+from safle.encoders.frames import arrange_frame, frame_names, holds_text, reorder_frame
 from safle.encoders.random_features import suits_by_class
 from safle.encoders.registry import DEFAULT_KIND, kind_named, setting_names
 from safle.encoders.schema import Schema
 from safle.errors import SafleWarning, SettingsError
 from safle.model import Model
-from safle.model.batches import Batch, class_names, find_schema, known_classes
+from safle.model.batches import Batch, class_names, draft_with_warnings, known_classes
 from safle.solver import Solution, solve
 from safle.solver.facade import Criterion, Head
 from safle.solver.heads import Priors
@@ -296,9 +296,16 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         return {"dtype": _FLOATS, "ensure_all_finite": "allow-nan" if gaps else True}
 
     def _find_schema(self, X: Any) -> Schema | None:
+        """The schema of a frame: the one that is given, or a draft where there is text."""
         if isinstance(self.encoder, Encoder):
             return self.encoder.schema
-        return find_schema(X, self.schema, kind=self.encoder, gaps=self._gaps)
+        schema = self.schema or (draft_with_warnings(X) if holds_text(X) else None)
+        if schema is not None and not self._gaps:
+            raise SettingsError(
+                f"an encoder of kind {self.encoder} knows no text and no schema; take "
+                "encoder='table', or turn text into numbers"
+            )
+        return schema
 
     def _by_name(self, X: Any) -> Any:
         """A frame with the columns that a given `Encoder` knows, in its order.
