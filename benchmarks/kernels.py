@@ -124,14 +124,12 @@ def _measure(repeats: int, small: int, cycles: float, memory: float) -> tuple[li
     real = generator.normal(size=(samples, features)).astype(np.float32)
     dense = np.zeros((samples, features + 1 + units), np.int16)
     ones = np.ones(features)
-    fixing = best(lambda: fix(real, 0 * ones, ones, scale=64.0, root=True, dense=dense), repeats)
+    fixing = best(lambda: fix(real, 0 * ones, ones, 64.0, 1, 0, dense), repeats)
     rates.append(
         Rate("fixed point", "B", real.size * 6 / fixing, memory, "square roots and divisions")
     )
     chosen = (generator.integers(0, 2 * features, (units, terms)) * LANES).astype(np.uint32)
-    seconds = best(
-        lambda: encode_units(dense, features, units, chosen, shift=2, largest=15), repeats
-    )
+    seconds = best(lambda: encode_units(dense, features, units, chosen, 2, 15), repeats)
     read = samples * units * terms * 2
     rates.append(Rate("units of 8 terms", "B", read / seconds, loads, "loads"))
 

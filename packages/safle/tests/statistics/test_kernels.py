@@ -40,7 +40,7 @@ def test_units(samples: int, dim: int, count: int, terms: int, shift: int, reach
     negative = generator.random((count, terms)) < 0.5
     negative[0] = False
     rows = random_features.rows_of_terms(features, negative, dim)
-    random_features.encode_units(dense, dim, count, rows, shift=shift, largest=15)
+    random_features.encode_units(dense, dim, count, rows, shift, 15)
     sums = (before[:, features] * np.where(negative, -1, 1)).sum(axis=2)
     expected = before.copy()
     expected[:, dim + 1 : dim + 1 + count] = np.clip((sums + ((1 << shift) >> 1)) >> shift, 0, 15)
@@ -56,7 +56,7 @@ def test_fixed_point(kind: type, root: bool, samples: int) -> None:
     features[::7] = np.finfo(kind).max
     mean, deviation = generator.random(37), generator.random(37) + 0.01
     found = np.full((samples, 40), 5, np.int16)
-    linear.fix(features, mean, deviation, scale=64, root=root, dense=found)
+    linear.fix(features, mean, deviation, 64.0, int(root), 0, found)
     values = features.astype(np.float64)
     values = np.copysign(np.sqrt(np.abs(values)), values) if root else values
     with np.errstate(over="ignore"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -101,11 +100,7 @@ def as_labels(labels: ArrayLike, sample_count: int) -> NDArray[Any]:
 
 
 def as_weights(weights: ArrayLike, sample_count: int) -> NDArray[np.int64]:
-    """Whole numbers, int64, (sample_count,): how often each sample is counted.
-
-    >>> as_weights([2.0, 0.0], 2).tolist()
-    [2, 0]
-    """
+    """Whole numbers, int64, (sample_count,): how often each sample is counted."""
     array = np.asarray(weights)
     if array.shape != (sample_count,):
         raise InvalidInput(
@@ -141,11 +136,7 @@ def as_class_names(names: Sequence[Any]) -> tuple[ClassName, ...]:
 
 
 def near_duplicates(names: Iterable[ClassName]) -> list[str]:
-    """Names that differ in case or spaces only, each group as text.
-
-    >>> near_duplicates(["Benign", "benign ", "malignant"])
-    ["'Benign' and 'benign '"]
-    """
+    """Names that differ in case or spaces only, each group as text."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault("".join(str(name).split()).casefold(), []).append(repr(name))
@@ -190,22 +181,16 @@ def as_names(names: Any, feature_dim: int) -> tuple[str, ...]:
 def find_places(
     wanted: Sequence[str], found: Sequence[str], *, where: str, advice: str = ADVICE
 ) -> list[int]:
-    """Where in ``found`` each name of ``wanted`` stands; every other name must be known.
-
-    Examples
-    --------
-    >>> find_places(["age", "dose"], ["dose", "age"], where="visits.csv")
-    [1, 0]
-    """
-    twice = [name for name, times in Counter(found).items() if times > 1]
-    missing = [name for name in wanted if name not in {*found}]
-    extra = [name for name in found if name not in {*wanted}]
-    problems = {"columns that stand there twice": twice, "missing columns": missing}
-    problems["columns that the encoder does not know"] = extra
-    if any(problems.values()):
-        told = "; ".join(f"{what}: {', '.join(names)}" for what, names in problems.items() if names)
-        end = f"expected the encoder's {len(wanted)} columns{advice if extra else ''}"
-        raise TableError(f"{where}: {told}; {end}")
+    """Where in ``found`` each name of ``wanted`` stands; every other name must be known."""
+    known, held = {*wanted}, {*found}
+    problems = {
+        "missing columns": [name for name in wanted if name not in held],
+        "columns that the encoder does not know": [name for name in found if name not in known],
+    }
+    if known != held:
+        said = "; ".join(f"{what}: {', '.join(names)}" for what, names in problems.items() if names)
+        more = advice if held - known else ""
+        raise TableError(f"{where}: {said}; expected the encoder's {len(wanted)} columns{more}")
     places = {name: place for place, name in enumerate(found)}
     return [places[name] for name in wanted]
 

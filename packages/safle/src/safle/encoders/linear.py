@@ -42,7 +42,7 @@ _NORM_CLIP = about(
     least=0,
     most=1 << 20,
 )
-_fix = Kernel(
+fix = Kernel(
     "fix",
     "features f4|f8[samples, dim]; dim; mean f8[dim]; deviation f8[dim]",
     "scale; root; longest; dense i2[samples, width]!; width",
@@ -152,7 +152,7 @@ class LinearEncoder(Encoder):
         dense[:, self.feature_dim] = self.scale
         root = self.settings.transform == "square-root"
         moments = self.mean, self.deviation
-        fix(features, *moments, scale=self.scale, root=root, longest=self.longest, dense=dense)
+        fix(features, *moments, float(self.scale), int(root), self.longest, dense)
         return Codes(np.empty((len(features), 0), self.layout.symbol_type), dense)
 
     def plausible_features(
@@ -160,30 +160,6 @@ class LinearEncoder(Encoder):
     ) -> NDArray[np.float64]:
         drawn = generator.standard_normal((samples, self.feature_dim))
         return restored(drawn * self.deviation + self.mean, str(self.settings.transform))
-
-
-def fix(
-    features: NDArray[np.floating[Any]],
-    mean: NDArray[np.float64],
-    deviation: NDArray[np.float64],
-    *,
-    scale: float,
-    root: bool,
-    longest: int = 0,
-    dense: NDArray[np.int16],
-) -> None:
-    """``dense[:, f] = round(scale * (t(x_f) - mean_f) / deviation_f)``, within int16.
-
-    Parameters
-    ----------
-    features : float32 or float64, finite, (samples, feature_dim)
-    root : whether t is the square root of the magnitude, with its sign, or nothing
-    longest : than which no row of ``dense`` is, if not 0; see `Operations.shorten`
-    dense : int16, (samples, at least feature_dim), changed in place
-    """
-    if dense.shape[1] < features.shape[1]:
-        raise ValueError(f"{features.shape[1]} features do not fit {dense.shape[1]} columns")
-    _fix(features, mean, deviation, float(scale), int(root), longest, dense)
 
 
 def restored(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:

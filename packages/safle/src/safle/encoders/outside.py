@@ -44,9 +44,6 @@ def most_outside(present: NDArray[np.int64] | int, least: int) -> NDArray[np.flo
     """Values outside that are let pass, of those ``present``.
 
     The draft of a schema leaves out the ``least - 1`` smallest and largest values of a column.
-
-    >>> most_outside(1_000, least=5).tolist(), most_outside(60, least=20).tolist()
-    (100.0, 38.0)
     """
     return np.maximum(MOST_SHARE * np.asarray(present), max(SPARED, 2 * (least - 1)))
 
@@ -54,18 +51,7 @@ def most_outside(present: NDArray[np.int64] | int, least: int) -> NDArray[np.flo
 class Outside:
     """How many values of each feature lie outside what an encoder expects.
 
-    Attributes
-    ----------
-    counts : int64, (feature_dim,)
-    present : int64, (feature_dim,), values that are not missing
-
-    Examples
-    --------
-    >>> from safle import Column, Schema, make_encoder
-    >>> outside = Outside(make_encoder(Schema((Column("age", 0, 120),)), "table"))
-    >>> outside.add(np.array([[61.0], [732.0], [np.nan]]))
-    >>> outside.texts()
-    ["1 of 2 values of 'age' are outside 0 to 120"]
+    ``counts`` of them, and values ``present``, that are not missing: int64, (feature_dim,) each.
     """
 
     def __init__(self, encoder: Encoder) -> None:

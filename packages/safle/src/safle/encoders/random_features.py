@@ -54,7 +54,7 @@ MOST_CLASS_BYTES = 2 << 30
 _UNITS_AT_A_TIME = 1024
 LANES = 16
 """Samples, and units, that are taken at a time."""
-_encode_units = Kernel(
+encode_units = Kernel(
     "encode_units",
     "dense i2[samples, width]!; samples; width; dim; units",
     "rows u4[padded_units, terms] <2 * dim * 16 + 1; terms; shift; largest",
@@ -122,13 +122,9 @@ def _root_bits(terms: int) -> int:
 
 
 class Units:
-    """What units add and take off, by settings alone.
+    """What units add and take off; ``bent_anywhere`` says whether they have thresholds.
 
-    Parameters
-    ----------
-    dim : how many fixed-point columns they add from
-    settings : what is None is not allowed
-    bent_anywhere : whether units have thresholds
+    They add from ``dim`` fixed-point columns, and follow from the settings alone.
     """
 
     def __init__(
@@ -252,9 +248,10 @@ class RandomFeatureEncoder(LinearEncoder):
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
         codes, units = super().encode_checked(features), self.units
-        # A few additions per unit instead of a product.
-        numbers = {"shift": units.shift, "largest": units.largest}
-        encode_units(codes.dense, self.feature_dim, units.count, units.rows, **numbers)
+        # A few additions per unit instead of a product, behind the linear columns.
+        encode_units(
+            codes.dense, self.feature_dim, units.count, units.rows, units.shift, units.largest
+        )
         return codes
 
 
@@ -263,39 +260,9 @@ def rows_of_terms(
 ) -> NDArray[np.uint32]:
     """What units add, as rows of a table of ``dim`` features, their negatives, and a zero.
 
-    Parameters
-    ----------
-    features : int, (units, terms), below ``dim``; negative : bool, alike
-    dim : number of features
-
-    Returns
-    -------
-    uint32, (units rounded up to what is taken at a time, terms)
+    ``features``, below ``dim``, and ``negative`` are (units, terms); rows are padded to `LANES`.
     """
     units, terms = features.shape
     rows = np.full((units + -units % LANES, terms), 2 * dim, np.uint32)
     rows[:units] = np.where(negative, dim + features, features)
     return rows * np.uint32(LANES)
-
-
-def encode_units(
-    dense: NDArray[np.int16],
-    dim: int,
-    units: int,
-    rows: NDArray[np.uint32],
-    *,
-    shift: int,
-    largest: int,
-) -> None:
-    """``dense[:, dim + 1 + j] = min(largest, max(0, sum_t ± dense[:, f(j, t)]) / 2^shift)``.
-
-    Parameters
-    ----------
-    dense : int16, (samples, at least dim + 1 + units), features first, then a constant, then
-        what is written, rounded; C-contiguous
-    rows : from `rows_of_terms`
-    shift, largest : at most 16, and at most int16
-    """
-    if dense.shape[1] < dim + 1 + units or len(rows) < units or not 0 <= shift <= 16:
-        raise ValueError(f"{units} units of {dim} features do not fit {dense.shape[1]} columns")
-    _encode_units(dense, dim, units, rows, shift, largest)
