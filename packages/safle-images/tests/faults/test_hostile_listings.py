@@ -48,20 +48,6 @@ def test_columns_that_are_not_there(tmp_path):
     refuses(tmp_path / "l.csv", "expected.*in photo", image_column="photo")
 
 
-def test_a_file_of_labels_that_does_not_fit(tmp_path):
-    folder = write_folder(tmp_path / "a", {"x/1.png": b"x", "y/1.png": b"x"})
-    labels = tmp_path / "l.csv"
-    for text, match in (
-        ("path,label\nx/1.png,a\n", "no label for y/1.png"),
-        ("path,label\n1,a\n", "'1' is both x/1.png and y/1.png"),
-        ("path,label\n1,a\n1,b\n", "names an image twice"),
-        ("path\n1\n", "no column 'label'"),
-    ):
-        labels.write_text(text)
-        refuses(folder, match, labels=labels)
-    refuses(folder, "no such file", labels=tmp_path / "none.csv")
-
-
 def test_folders_without_classes_or_images(tmp_path):
     refuses(tmp_path / "none", "no such file or folder")
     (tmp_path / "a" / "cat").mkdir(parents=True)
@@ -77,11 +63,9 @@ def test_folders_without_classes_or_images(tmp_path):
 
 def test_options_that_do_not_apply(tmp_path):
     write_folder(tmp_path, {"a/cat/1.png": b"x"})
-    (tmp_path / "l.csv").write_text("path,label\na/cat/1.png,cat\n")
     refuses(tmp_path / "a", "it has no splits: leave it out", split="train")
     refuses(tmp_path / "a", "label_column='x' does not apply to class folders", label_column="x")
     refuses(tmp_path / "a", "image_column='x' does not apply to files of images", image_column="x")
-    refuses(tmp_path / "l.csv", "labels of its own; leave it out", labels=tmp_path / "l.csv")
     (tmp_path / "x.rar").write_bytes(b"x")
     refuses(tmp_path / "x.rar", r"unknown kind of file; expected a folder, \.zip")
 

@@ -69,15 +69,6 @@ def test_accents_are_one_letter_wherever_the_folder_was_made(tmp_path):
         assert next(open_images(folder).records()).label == composed
 
 
-@pytest.mark.parametrize("key", ["{}/{}.png", "{1}.png", "{1}"])
-def test_a_file_of_labels(tmp_path, key):
-    folder = write_folder(tmp_path / "all", {f"x/{at}.png": b"x" for at in range(3)})
-    lines = [f"{key.format('x', at)},{at * 10}" for at in (2, 0, 1)]
-    (tmp_path / "l.csv").write_text("id,breed\n" + "\n".join(lines))
-    source = open_images(folder, labels=tmp_path / "l.csv", label_column="breed")
-    assert [record.label for record in source.records()] == [0, 10, 20]
-
-
 def test_labels_of_a_csv_are_integers_if_all_are(tmp_path):
     write_folder(tmp_path, {"1.png": b"x", "2.png": b"y"})
     for cells, labels in ((("3", "-4"), [3, -4]), (("3", "b"), ["3", "b"])):

@@ -35,7 +35,6 @@ SHARE, DEVICES = click.FloatRange(0.0, 1.0), click.Choice(["auto", "cpu", "gpu"]
 )
 @click.argument("images", type=click.Path(path_type=Path), help=IMAGES)
 @option("--split", "Which split, if there are several.", "NAME")
-@option("--labels", "A .csv file with the labels of a folder.", "FILE", type=FILE)
 @option("--label-column", LABEL_COLUMN, "NAME", default="label")
 @option("--image-column", IMAGE_COLUMN, "NAME")
 @option("--backbone", BACKBONE, "NAME|FILE.onnx", default="efficientnet_lite0")
@@ -57,7 +56,7 @@ def features(session: Session, /, images: Path, output: Path, **options: Any) ->
 
     if output.suffix != ".safetensors":
         raise click.UsageError(f"{output}: features are written as .safetensors")
-    names = ("split", "labels", "label_column", "image_column")
+    names = ("split", "label_column", "image_column")
     source = open_images(images, **{name: options[name] for name in names})
     session.note(f"{images}: {source.description}")
     backbone = load_backbone(options["backbone"], device=options["device"])

@@ -52,12 +52,9 @@ def open_folders(path: Path, selection: Selection) -> ImageSource:
     split = selection.choose_split(path, (arrangement.split(m.name) for m in members))
     members = [member for member in members if arrangement.split(member.name) == split]
     names = [member.name for member in members]
-    if selection.labels is not None:
-        labels = _labels_from(selection.labels, names, selection)
-        kind = "images with a file of labels"
-    elif selection.label_column == "":
-        labels, kind = [None] * len(names), "images"
-    else:
+    labels: list[Label] = [None] * len(names)
+    kind = "images"
+    if selection.label_column != "":
         selection.refuse(path, "class folders", "label_column")
         labels, kind = _folder_labels(arrangement, names, path), "class folders"
     return _source(f"{kind} in {path.name}", split, files, members, labels)
@@ -118,7 +115,6 @@ def _folder_labels(arrangement: Arrangement, names: Sequence[str], where: Path) 
 
 def open_list(path: Path, selection: Selection) -> ImageSource:
     """The images that a CSV file lists, in its order; every one must be there."""
-    selection.refuse(path, "a .csv file, which has labels of its own", "labels")
     rows = _read_rows(path, selection)
     split = selection.choose_split(path, (row.split for row in rows))
     rows = [row for row in rows if row.split == split]
@@ -141,37 +137,6 @@ def _listed_member(path: Path, row: _Row) -> Member:
             f"paths begin at {below}"
         )
     return Member(plain_name(row.image), place.stat().st_size, str(place))
-
-
-def _labels_from(path: Path, names: Sequence[str], selection: Selection) -> list[Label]:
-    """The label of each named image from a CSV file.
-
-    A row names an image by its path inside the source, by its file name, or by
-    that without its suffix.
-    """
-    rows = _read_rows(path, selection)
-    if rows[0].label is None:
-        raise ImageError(f"{path}: no column {selection.label_column!r}; name it: --label-column")
-    by_image = {row.image: row.label for row in rows}
-    if len(by_image) < len(rows):
-        raise ImageError(f"{path}: names an image twice; expected one row per image")
-    used: dict[str, str] = {}
-    labels = []
-    for name in names:
-        last = PurePosixPath(name)
-        key = next((key for key in (name, last.name, last.stem) if key in by_image), None)
-        if key is None:
-            raise ImageError(
-                f"{path}: has no label for {name}; expected one for every image: add it, or move "
-                "the image away"
-            )
-        if key in used:
-            raise ImageError(
-                f"{path}: {key!r} is both {used[key]} and {name}; give each its whole path"
-            )
-        used[key] = name
-        labels.append(by_image[key])
-    return _typed(labels, path)
 
 
 class _Row(NamedTuple):

@@ -33,7 +33,6 @@ Load = Callable[[list[str] | None], Any]
 
 def open_dataset(name: str, selection: Selection) -> ImageSource:
     """A data set: a .parquet file, a folder, or ``NAME`` or ``NAME:SPLIT`` of the hub."""
-    selection.refuse(name, "a data set, which has labels of its own", "labels")
     where, split = name, ""
     if not Path(name).exists():
         where, _, split = name.partition(":")

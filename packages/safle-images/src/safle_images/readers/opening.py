@@ -14,7 +14,6 @@ def open_images(
     path: str | os.PathLike[str],
     *,
     split: str | None = None,
-    labels: str | os.PathLike[str] | None = None,
     label_column: str = LABEL_COLUMN,
     image_column: str | None = None,
     most_bytes: int = MOST_BYTES,
@@ -29,9 +28,6 @@ def open_images(
         ``datasets`` reads: a folder, or a name on the hub.
     split
         Needed where there are several: ``train`` and ``test`` folders, a ``split`` column.
-    labels
-        A .csv file with the labels of images in folders. Its rows name an image by its path
-        inside ``path`` or by its file name, with or without suffix.
     label_column
         The column of labels (.csv, .parquet, hf:); empty if there are none.
     image_column
@@ -64,8 +60,7 @@ def open_images(
     >>> [(record.name, record.label) for record in images.records()]
     [('cat/1.png', 'cat'), ('dog/1.png', 'dog')]
     """
-    found = None if labels is None else existing_file(labels, ImageError)
-    selection = Selection(split, found, label_column, image_column, most_bytes)
+    selection = Selection(split, label_column, image_column, most_bytes)
     if str(path).startswith(PREFIX):
         return open_dataset(str(path).removeprefix(PREFIX), selection)
     place = Path(path)

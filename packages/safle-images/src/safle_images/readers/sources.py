@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,7 +119,6 @@ class Selection:
     """The options of :func:`safle_images.readers.open_images`."""
 
     split: str | None = None
-    labels: Path | None = None
     label_column: str = LABEL_COLUMN
     image_column: str | None = None
     most_bytes: int = MOST_BYTES
