@@ -143,8 +143,8 @@ def fit_temperature(
 ) -> None:
     """Give a model the temperature that suits its answers on samples it was not made of.
 
-    For heads that statistics tell no temperature of: those of noisy sums, and those counted by
-    class. Probabilities change, and no class does.
+    For heads that statistics tell no temperature of, as those of noisy sums, or a wrong one.
+    Probabilities change, and no class does.
 
     Counts do not say which samples they are of. On those that the model was made of it is right
     too often, and the temperature would make it too sure: evaluate on others.
