@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError, safe_open
@@ -118,12 +119,11 @@ def read_safetensors_table(path: Path, selection: Selection) -> Table:
 
 def _sample_names(file: Any, path: Path, rows: int) -> NDArray[Any]:
     try:
-        names = json.loads(file.get_tensor(SAMPLE_NAMES).tobytes())
-        "".join(names).encode()
-    except (ValueError, TypeError, RecursionError):
-        names = None
-    if not isinstance(names, list):
-        raise TableError(f"{path}: '{SAMPLE_NAMES}' is not a JSON list of names; make it again")
+        names = msgspec.json.decode(file.get_tensor(SAMPLE_NAMES).tobytes(), type=list[str])
+    except msgspec.DecodeError:
+        raise TableError(
+            f"{path}: '{SAMPLE_NAMES}' is not a JSON list of names; make it again"
+        ) from None
     if len(names) != rows:
         raise TableError(
             f"{path}: '{SAMPLE_NAMES}' names {len(names)} samples, but there are {rows} rows of "
@@ -147,13 +147,10 @@ def _class_names(text: str | None, path: Path) -> tuple[str, ...] | None:
     if text is None:
         return None
     try:
-        listed = json.loads(text) if text.startswith("[") else None
-    except ValueError:
-        listed = None
-    plain = isinstance(listed, list) and all(isinstance(name, str) for name in listed)
-    # Written as a JSON list if one of them holds a comma.
-    names = tuple(listed) if plain and listed else tuple(n.strip() for n in text.split(","))
-    if "" in names or len(set(names)) != len(names):
+        names = msgspec.json.decode(text, type=tuple[str, ...])
+    except msgspec.DecodeError:
+        names = tuple(name.strip() for name in text.split(","))
+    if not names or "" in names or len({*names}) != len(names):
         raise TableError(
             f"{path}: metadata 'classes' is {text!r}; expected different names separated by commas"
         )
