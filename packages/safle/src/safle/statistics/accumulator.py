@@ -25,7 +25,14 @@ from safle.statistics import triangle
 from safle.statistics.counting import largest_square
 from safle.statistics.gram import Triangle, require_gram
 from safle.statistics.triangle import Integers, Packed
-from safle.statistics.value import EXACT, Margins, Statistics, class_places
+from safle.statistics.value import (
+    EXACT,
+    Margins,
+    Statistics,
+    class_places,
+    count_codes,
+    without_absent,
+)
 
 GATHERED = 8_192
 """Samples gathered before they are counted: a code first seen later makes the gram move."""
@@ -214,7 +221,7 @@ class Accumulator:
         dense = np.concatenate([codes.dense for codes, _ in self._waiting])
         labels = np.concatenate([labels for _, labels in self._waiting])
         self._waiting = [(Codes(symbols, dense), labels)]
-        return Statistics.of_codes(self.space, Codes(symbols, dense), labels)
+        return count_codes(self.space, Codes(symbols, dense), labels)
 
     def _count_waiting(self) -> None:
         if self._waiting:
@@ -305,7 +312,7 @@ class Accumulator:
             self.space, self._codes, self._cross.copy(), self._names, self._counts.copy()
         )
         by_class = self._class_values(self._names)
-        return margins.with_gram(Triangle(self._gram, self._dim), by_class).without_absent()
+        return without_absent(margins.with_gram(Triangle(self._gram, self._dim), by_class))
 
     def _class_values(self, names: Sequence[ClassName]) -> tuple[Statistics, ...]:
         chosen = names if self.layout.class_layout else ()

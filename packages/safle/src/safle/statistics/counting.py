@@ -109,7 +109,9 @@ _add_tiles = Kernel(
 def seen_codes(symbols: NDArray[Any], layout: Layout) -> Integers:
     """Codes that occur in ``symbols``, (samples, experts): int64, ascending."""
     seen, wrong = np.zeros(layout.code_count, np.uint8), np.zeros(1, np.int64)
-    _mark_seen(symbols, layout.bases, seen, wrong)
+    # Classes are counted often, and have no experts.
+    if layout.experts:
+        _mark_seen(symbols, layout.bases, seen, wrong)
     if wrong[0]:
         raise InvalidInput("a symbol is larger than its expert has: codes of another encoder")
     return np.flatnonzero(seen)
@@ -120,7 +122,8 @@ def rows_of(symbols: NDArray[Any], layout: Layout, codes: Integers) -> NDArray[n
     ranks = np.zeros(layout.code_count, np.int32)
     ranks[codes] = np.arange(len(codes))
     rows = np.empty((layout.experts, len(symbols)), np.int32)
-    _to_columns(symbols, layout.bases, ranks, rows, np.zeros(1, np.int64))
+    if layout.experts:
+        _to_columns(symbols, layout.bases, ranks, rows, np.zeros(1, np.int64))
     return rows
 
 
@@ -191,7 +194,8 @@ def add_cross(
 ) -> None:
     """``cross += Phi'Y``, int64, (dim, class_count), in place; labels are its columns."""
     seen = len(cross) - dense.shape[1]
-    _count_labels(rows, labels, cross[:seen])
+    if seen:
+        _count_labels(rows, labels, cross[:seen])
     order = np.argsort(labels, kind="stable")
     ends = np.searchsorted(labels[order], np.arange(cross.shape[1]), side="right")
     _sum_by_class(dense, order, ends, cross[seen:])

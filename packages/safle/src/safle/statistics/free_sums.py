@@ -26,7 +26,7 @@ from safle.errors import InvariantError
 from safle.statistics import triangle
 from safle.statistics.gram import Triangle
 from safle.statistics.triangle import Integers, Packed
-from safle.statistics.value import Margins, Statistics, Sums, class_places
+from safle.statistics.value import Margins, Statistics, Sums, class_places, without_absent
 
 MOST = 1 << 46
 """Magnitude of a product of a code: 2^31 samples of 2^15. Sums of 2^16 of them fit 62 bits."""
@@ -221,11 +221,10 @@ class FreeSums:
         space = CodeSpace(fingerprint, self.layout)
         margins = Margins(space, self._codes, sums.cross, tuple(names), sums.counts)
         parts = [
-            margins.of_class(at).with_gram(Triangle(gram, size)).without_absent()
+            without_absent(margins.of_class(at).with_gram(Triangle(gram, size)))
             for at, gram in enumerate(sums.class_grams)
         ]
-        whole = margins.with_gram(Triangle(sums.gram, self.dim), tuple(parts))
-        return whole.without_absent()
+        return without_absent(margins.with_gram(Triangle(sums.gram, self.dim), tuple(parts)))
 
     def restore(self, vector: Integers) -> AllSums:
         """All sums that follow from a vector; whether samples can have them is not checked."""

@@ -171,43 +171,11 @@ class Statistics(Sums):
     """
 
     @staticmethod
-    def of_codes(space: CodeSpace, codes: Codes, labels: NDArray[Any]) -> Statistics:
-        """Statistics of encoded samples, which stand for their gram; none of single classes."""
-        layout = space.layout
-        names, places = np.unique(labels, return_inverse=True)
-        seen = counting.seen_codes(codes.symbols, layout)
-        rows = counting.rows_of(codes.symbols, layout, seen)
-        cross = np.zeros((len(seen) + layout.dense_dim, len(names)), np.int64)
-        counting.add_cross(cross, rows, codes.dense, places)
-        counts = np.bincount(places, minlength=len(names))
-        margins = Margins(space, seen, cross, as_class_names(names.tolist()), counts)
-        return margins.with_gram(Samples(rows, codes.dense, margins.offsets))
-
-    @classmethod
-    def empty(cls, space: CodeSpace) -> Statistics:
+    def empty(space: CodeSpace) -> Statistics:
         """The statistics of no samples: the zero of `+`."""
         symbols = np.zeros((0, space.layout.experts), np.uint8)
         dense = np.zeros((0, space.layout.dense_dim), np.int16)
-        return cls.of_codes(space, Codes(symbols, dense), np.empty(0, np.int64))
-
-    def without_absent(self) -> Statistics:
-        """The same without codes and classes that do not occur, the gram as narrow as can be."""
-        occurring = self.class_counts > 0
-        seen = np.flatnonzero(self.diagonal[: len(self.codes)])
-        packed, rows = self.gram.packed, np.arange(self.dim)
-        if len(seen) < len(self.codes):
-            rows = np.concatenate([seen, rows[len(self.codes) :]])
-            packed = triangle.take(packed, self.dim, rows)
-        packed = packed.astype(triangle.entry_type(self.diagonal), copy=False)
-        return Statistics(
-            self.space,
-            self.codes[seen],
-            np.ascontiguousarray(self.cross[rows][:, occurring]),
-            tuple(compress(self.class_names, occurring)),
-            self.class_counts[occurring],
-            Triangle(packed, len(rows)),
-            tuple(compress(self.by_class, occurring)),
-        )
+        return count_codes(space, Codes(symbols, dense), np.empty(0, np.int64))
 
     def multiply_out(self) -> None:
         """Make the packed gram; `InvariantError` where what it follows from gives no integers."""
@@ -240,3 +208,36 @@ def class_places(names: Sequence[ClassName], within: Sequence[ClassName]) -> NDA
     """Where each of some names stands in others."""
     place = {name: at for at, name in enumerate(within)}
     return np.array([place[name] for name in names], np.int64)
+
+
+def count_codes(space: CodeSpace, codes: Codes, labels: NDArray[Any]) -> Statistics:
+    """Statistics of encoded samples, which stand for their gram; none of single classes."""
+    layout = space.layout
+    names, places = np.unique(labels, return_inverse=True)
+    seen = counting.seen_codes(codes.symbols, layout)
+    rows = counting.rows_of(codes.symbols, layout, seen)
+    cross = np.zeros((len(seen) + layout.dense_dim, len(names)), np.int64)
+    counting.add_cross(cross, rows, codes.dense, places)
+    counts = np.bincount(places, minlength=len(names))
+    margins = Margins(space, seen, cross, as_class_names(names.tolist()), counts)
+    return margins.with_gram(Samples(rows, codes.dense, margins.offsets))
+
+
+def without_absent(statistics: Statistics) -> Statistics:
+    """The same without codes and classes that do not occur, the gram as narrow as can be."""
+    occurring = statistics.class_counts > 0
+    seen = np.flatnonzero(statistics.diagonal[: len(statistics.codes)])
+    packed, rows = statistics.gram.packed, np.arange(statistics.dim)
+    if len(seen) < len(statistics.codes):
+        rows = np.concatenate([seen, rows[len(statistics.codes) :]])
+        packed = triangle.take(packed, statistics.dim, rows)
+    packed = packed.astype(triangle.entry_type(statistics.diagonal), copy=False)
+    return Statistics(
+        statistics.space,
+        statistics.codes[seen],
+        np.ascontiguousarray(statistics.cross[rows][:, occurring]),
+        tuple(compress(statistics.class_names, occurring)),
+        statistics.class_counts[occurring],
+        Triangle(packed, len(rows)),
+        tuple(compress(statistics.by_class, occurring)),
+    )
