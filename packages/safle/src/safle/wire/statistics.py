@@ -224,18 +224,23 @@ def _unfold(opened: container.Container, header: StatisticsHeader, space: CodeSp
         sections.finish()
         return Statistics.empty(space)
     by_class = grams.read_classes(margins, sections, limit) if layout.class_layout else ()
-    if header.form == COLUMNS:
-        basis = sections.read_raw("basis", grams.basis_bytes(margins))
-        columns = grams.read_basis(margins, basis)
-        sums = sections.read("sums", (columns.value_count,))
-        sections.finish()
-        statistics = margins.with_gram(columns.restore(sums), by_class)
-    else:
-        products = sections.read("products", (grams.product_count(margins),))
-        sections.finish()
-        statistics = grams.read_products(margins, products, by_class)
+    # What was sent is let go before what follows from it is verified.
+    statistics = _read_gram(margins, sections, header.form, by_class)
     verify(statistics, class_sums=header.form == COLUMNS)
     return statistics
+
+
+def _read_gram(
+    margins: Margins, sections: Sections, form: str, by_class: tuple[Statistics, ...]
+) -> Statistics:
+    if form == WHOLE:
+        products = sections.read("products", (grams.product_count(margins),))
+        sections.finish()
+        return grams.read_products(margins, products, by_class)
+    columns = grams.read_basis(margins, sections.read_raw("basis", grams.basis_bytes(margins)))
+    sums = sections.read("sums", (columns.value_count,))
+    sections.finish()
+    return margins.with_gram(columns.restore(sums), by_class)
 
 
 def _check_header(
