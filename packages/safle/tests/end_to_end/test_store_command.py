@@ -70,13 +70,10 @@ def test_adding_again_after_an_interruption_takes_the_rest_and_names_what_is_ref
 def test_a_model_is_told_from_those_of_a_store_that_has_changed_since(folder):
     add = ("store", "add", "changing", "--encoder", "encoder.safetensors")
     safle(*add, "a.stats", "b.stats", folder=folder)
-    assert "none was solved" in safle("store", "list", "changing", folder=folder).stdout
     safle("store", "solve", "changing", "-o", "old.model", folder=folder)
     card = ("card", "old.model", "--store", "changing", "-o", "card.md")
     safle(*card, folder=folder)
-    assert "of exactly these clients" in safle("store", "list", "changing", folder=folder).stdout
     safle(*add, "c.stats", folder=folder)
-    assert "come or gone since" in safle("store", "list", "changing", folder=folder).stdout
     assert "come or gone since" in safle(*card, folder=folder, code=1).stderr
     safle("store", "remove", "changing", "c", folder=folder)
     safle(*card, folder=folder)

@@ -79,7 +79,7 @@ def test_it_goes_through_the_commands(folder, digits):
     safle(folder, "store", "solve", "store", "-o", "stored.safetensors")
     model = (folder / "model.safetensors").read_bytes()
     assert (folder / "stored.safetensors").read_bytes() == model
-    simulated = ["--engine", "in-process", "--clients", "3", "--out", "simulation"]
+    simulated = ["--clients", "3", "--out", "simulation"]
     safle(folder, "simulate", "all.npz", *encoder, *simulated)
     assert (folder / "simulation" / "model.safetensors").read_bytes() == model
     loaded = load_model(folder / "model.safetensors")
