@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -113,9 +114,13 @@ def check_wheel(path: Path, tag: str) -> None:
     assert [line for line in description if line.startswith("Tag:")] == [f"Tag: py3-none-{tag}"]
     assert "Root-Is-Purelib: false" in description
     assert data.startswith(MAGIC[tag])
+    assert b"Py_" not in data
+    assert b"PyObject" not in data
     if "linux" in tag:
         assert int.from_bytes(data[18:20], "little") == (ARM64 if "aarch64" in tag else X86_64)
-        assert b"GLIBC_2.17" in data or b"GLIBC_2.2.5" in data
+        versions = [int(found) for found in re.findall(rb"GLIBC_2\.(\d+)", data)]
+        assert versions
+        assert max(versions) <= 17
     if tag == "win_amd64":
         header = int.from_bytes(data[0x3C:0x40], "little")
         assert data[header : header + 6] == b"PE\0\0\x64\x86"
@@ -212,4 +217,6 @@ def test_theorems_of_counting_and_encoding_on_arm64(tmp_path: Path) -> None:
         assert run(*python, "-c", asked, **settings) == "aarch64 portable\n"
         theorems = [TESTS / f"theorems/test_{name}.py" for name in ("counting", "encoding")]
         pytest_command = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-        run(*python, *pytest_command, "--hypothesis-profile=fewest", *theorems, **settings)
+        # What is refused never reaches a kernel, and QEMU takes minutes.
+        options = ["--hypothesis-profile=fewest", "-k", "not refused"]
+        run(*python, *pytest_command, *options, *theorems, **settings)

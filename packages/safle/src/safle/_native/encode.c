@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-enum { LEVEL_OF = 0, EQUALS = 1, EXCEEDS = 2, MOST_DENSE = 32767, LANES = 16, ROWS_A_PIECE = 64, USUAL_TERMS = 8 };
+enum { LEVEL_OF = 0, EQUALS = 1, EXCEEDS = 2, MOST_DENSE = 32767, LANES = 16, ROWS_A_PIECE = 64, USUAL_TERMS = 16 };
 
 #define DIGITS(T, t)                                                                              \
     static void NAMED3(digits_of, t, LEVEL)(const T *restrict row, i64 dim,                       \
