@@ -138,15 +138,7 @@ def largest_square(dense: NDArray[np.int16], layout: Layout) -> int:
 def add_gram(
     gram: Packed, rows: NDArray[np.int32], dense: NDArray[np.int16], offsets: Integers
 ) -> None:
-    """``gram += Phi'Phi``.
-
-    Parameters
-    ----------
-    gram : packed triangle of seen codes and dense columns, changed in place
-    rows : int32, (experts, samples), from `rows_of`
-    dense : int16, (samples, dense_dim)
-    offsets : int64, (experts + 1,), first row of each expert
-    """
+    """``gram += Phi'Phi``; ``rows`` from `rows_of`, ``offsets`` the first row of each expert."""
     experts, width = len(rows), dense.shape[1]
     if experts:
         mean_size = int(offsets[-1]) // experts

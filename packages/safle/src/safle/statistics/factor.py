@@ -67,15 +67,7 @@ _add_integers = Kernel(
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """A `safle.statistics.gram.Gram`: its root.
-
-    Attributes
-    ----------
-    root : Z, float64, (rank, dim)
-    basis : int64, (rank,), independent columns of the gram
-    lower : L, float64, (rank, rank), the Cholesky factor of their rows
-    bounds : what the columns' ranges and totals say about its entries
-    """
+    """A gram as its root Z, (rank, dim), with independent columns, (rank,), and their factor L."""
 
     root: Matrix
     basis: Integers

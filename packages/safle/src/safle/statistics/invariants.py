@@ -133,9 +133,7 @@ def verify_margins(margins: Margins) -> None:
 def verify(statistics: Statistics, *, class_sums: bool = True) -> None:
     """Raise `InvariantError` naming the invariant that fails, and where.
 
-    Parameters
-    ----------
-    class_sums : check that the grams of the classes add up, which those that were read by them do
+    ``class_sums`` : whether the grams of the classes add up, which those that were read by them do.
     """
     verify_margins(statistics)
     _check_diagonal(statistics, statistics.gram.diagonal)

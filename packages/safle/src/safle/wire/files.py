@@ -32,14 +32,7 @@ Value = TypeVar("Value")
 
 @dataclass
 class Sections:
-    """Sections to be written, or those of an opened file.
-
-    Attributes
-    ----------
-    opened : the file that is read
-    raw : sections to be written, by name
-    planes : half bytes per value of every array, by name
-    """
+    """Sections to be written, or those of an opened file; ``planes`` counts half bytes."""
 
     opened: container.Container | None = None
     raw: dict[str, bytes] = field(default_factory=dict)
@@ -82,11 +75,7 @@ class Sections:
 class FileKind(Generic[Value]):
     """How values of one type are files: equal ones have equal bytes, bad bytes a `WireError`.
 
-    Attributes
-    ----------
-    number : of the kind, in the file's prefix
-    describe : writes a value's arrays into sections and returns the other fields of the header
-    restore : a value from an opened file, and what else the reader was told
+    ``describe`` writes a value's arrays into sections and returns the other fields of the header.
     """
 
     number: int
