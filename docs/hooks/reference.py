@@ -149,7 +149,13 @@ def _range(setting: Any) -> str:
         return "`True`, `False`"
     if setting.least is None:
         return ""
-    most = "" if setting.most is None else "2^64 − 1" if setting.most >> 63 else f"{setting.most:,}"
+    most = (
+        ""
+        if setting.most is None
+        else f"2^{setting.most.bit_length()} − 1"
+        if setting.most >> 62
+        else f"{setting.most:,}"
+    )
     return f"{setting.least} to {most}" if most else f"from {setting.least}"
 
 
@@ -188,12 +194,11 @@ def _methods() -> Iterator[str]:
     yield "# Methods of experiments\n\nEvery method with its settings, `[methods.NAME]` in a file"
     yield "for `--settings`, and the values that held-out training samples choose from. Experiments"
     yield "set some of them (200 rounds, a tenth of the clients): `NAME.toml` has what ran.\n"
-    yield "| name | kind | settings, with defaults | chosen from |\n|---|---|---|---|"
     for name, method in baselines.METHODS.items():
         given = msgspec.to_builtins(method.defaults)
         settings = ", ".join(f"`{setting} = {value!r}`" for setting, value in given.items())
-        grid = ", ".join(f"`{setting}`: {values}" for setting, values in method.grid.items())
-        yield f"| `{name}` | {method.kind} | {settings} | {grid} |"
+        grid = "; ".join(f"`{setting}` from {[*values]}" for setting, values in method.grid.items())
+        yield f"- **`{name}`**, {method.kind}: {settings}. {grid and f'Chosen: {grid}.'}".rstrip()
     yield "\nA method of your own has the interface below.\n"
     for own in ("Task", "Result", "Point", "Method", "message"):
         yield from _name(own, baselines)
