@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 
 from benchmarks.privacy import BAR_MASKING, masking_speed
-from benchmarks.products import BARS
+from benchmarks.products import BARS, PER_CYCLE, VECTOR_BYTES
 from benchmarks.report import Bar, Outcome
 from benchmarks.settings import Settings
 from safle import _native
@@ -24,9 +24,6 @@ from safle.encoders.linear import fix
 from safle.encoders.random_features import LANES, encode_units
 from safle.model import scores as scoring
 from safle.statistics import counting, triangle
-
-VECTOR_BYTES = {"portable": 16, "avx2": 32, "avx512": 64}
-PER_CYCLE = 2
 
 
 @dataclass(frozen=True)
