@@ -320,7 +320,7 @@ def test_the_scripts_run_a_federation_with_tls_and_known_nodes(federation, tmp_p
     new_key = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", ""]
     subprocess.run([*new_key, "-f", stranger / "node" / "node.key"], check=True)
 
-    env = os.environ | {"SAFLE_VENV": sys.prefix, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    env = os.environ | {"SAFLE_VENV": sys.prefix, "OMP_NUM_THREADS": "1"}
     with contextlib.ExitStack() as stack:
 
         def start_in_background(

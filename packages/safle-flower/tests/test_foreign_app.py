@@ -136,7 +136,6 @@ class Site:
             "PYTHONPATH": PATHS,
             "SAFLE_NODE_PORT": str(processes.free_port()),
             "OMP_NUM_THREADS": "1",
-            "NUMBA_NUM_THREADS": "1",
             "HOME": "/nonexistent",
         }
         for name in ("SAFLE_LOG", "SAFLE_POLICY"):

@@ -40,7 +40,7 @@ def run_server(folder: Path, last: int) -> tuple[int, dict[int, int]]:
     """Exit code, and bytes of memory by the number of members."""
     done = subprocess.run(
         [sys.executable, "-c", SERVER, folder, str(last)],
-        env=PATHS | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+        env=PATHS | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=4 * PATIENCE,

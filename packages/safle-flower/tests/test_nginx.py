@@ -76,7 +76,6 @@ class Front:
             "SAFLE_PORT": str(self.port + 1),
             "SAFLE_NODE_PORT": str(processes.free_port()),
             "OMP_NUM_THREADS": "1",
-            "NUMBA_NUM_THREADS": "1",
         }
         deployment = Deployment(
             ("a",), "127.0.0.1", self.port, deadline=PATIENCE, prefix=str(self.folder), plain=True

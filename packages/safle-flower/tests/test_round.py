@@ -13,8 +13,8 @@ import pytest
 from flwr.app import Message, RecordDict
 from flwr.superlink.grid.http_grid import HttpGrid
 
+from flower_support.clients import DEADLINE
 from flower_support.rounds import (
-    DEADLINE,
     Deployment,
     altered,
     many_arrays,

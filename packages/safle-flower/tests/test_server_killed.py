@@ -79,8 +79,7 @@ def test_a_federation_survives_fifty_kills(crowd):
     federation = crowd(CLIENTS, 5)
     done = subprocess.run(
         [sys.executable, "-c", KILLER, federation.folder, *map(str, (CLIENTS, KILLS, AT_ONCE))],
-        env=PATHS
-        | {"NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        env=PATHS | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=4 * PATIENCE,

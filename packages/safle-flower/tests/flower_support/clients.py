@@ -22,6 +22,9 @@ from safle_flower.messages import Answer
 from safle_flower.server import serve
 from safle_flower.settings import Run
 
+DEADLINE = 600.0
+"""Seconds, on a machine however busy: nobody waits for it."""
+
 
 def answer_directly(context, asked, settings):
     """Count the table of the node's configuration: for tests of what the server does."""
@@ -57,19 +60,19 @@ def answer_by_site(context, asked, settings):
 site_app = make_client_app(answer_by_site)
 
 
+def run_in(folder: Path, encoder: Path, clients: int, /, **settings) -> Run:
+    """A run whose store and results are in a folder; nobody waits for its deadline."""
+    places = {"store": folder / "store", "output": folder / "results", "encoder": encoder}
+    config = {name: str(path) for name, path in places.items()}
+    return Run.from_flat(
+        {**config, "clients": clients, "deadline": DEADLINE, "least": 1, **settings}
+    )
+
+
 def serve_sites(folder, encoder, nodes, *, kind=InProcessGrid, app=site_app, **settings):
     """The report of a round whose sites answer by their own commands, and its grid."""
-    config = {
-        "store": str(folder / "store"),
-        "output": str(folder / "results"),
-        "encoder": str(encoder),
-        "clients": len(nodes),
-        "deadline": 600.0,
-        "least": 1,
-        **settings,
-    }
-    grid = kind(app, nodes, Run().to_flat())
-    return serve(grid, Run.from_flat(config)), grid
+    grid = kind(app, nodes, {})
+    return serve(grid, run_in(folder, encoder, len(nodes), **settings)), grid
 
 
 def node_with_airlock(folder: Path, name: str, *site: object, **config: str) -> dict[str, str]:

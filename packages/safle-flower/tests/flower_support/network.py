@@ -108,7 +108,6 @@ class Network:
         self.port = processes.free_port()
         self.env = processes.environment(folder / "flwr") | {
             "OMP_NUM_THREADS": "1",
-            "NUMBA_NUM_THREADS": "1",
             "PYTHONPATH": PATHS["PYTHONPATH"],
         }
         processes.name_connection(folder / "flwr", f"127.0.0.1:{self.port}")

@@ -9,15 +9,12 @@ from pathlib import Path
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from flower_support.clients import direct_app
+from flower_support.clients import direct_app, run_in
 from safle_flower import messages
 from safle_flower.adapter import InProcessGrid
 from safle_flower.messages import Answer
 from safle_flower.server import serve
-from safle_flower.settings import Run
 
-DEADLINE = 600.0
-"""Seconds, on a machine however busy: nobody waits for it."""
 Mischief = Callable[[Message, Answer], Message]
 
 
@@ -91,20 +88,11 @@ class Deployment:
             else {"client": name, "features": "/nowhere.npz"}
             for name in names
         ]
-        return kind(client_app(mischief or {}, self.counted), nodes, Run().to_flat())
+        return kind(client_app(mischief or {}, self.counted), nodes, {})
 
     def run(self, names, mischief=None, *, grid=None, progress=None, **settings):
-        config = {
-            "store": str(self.folder / "store"),
-            "output": str(self.folder / "results"),
-            "encoder": str(self.federation.encoder_path),
-            "clients": len(names),
-            "deadline": DEADLINE,
-            "least": 1,
-            **settings,
-        }
-        grid = grid or self.grid(names, mischief)
-        report = serve(grid, Run.from_flat(config), progress=progress)
+        run = run_in(self.folder, self.federation.encoder_path, len(names), **settings)
+        report = serve(grid or self.grid(names, mischief), run, progress=progress)
         written = json.loads((self.folder / "results" / "report.json").read_text())
         assert written["accepted"] == report.accepted
         return report

@@ -9,12 +9,11 @@ from typing import Any
 
 from flwr.clientapp import ClientApp
 
-from flower_support.clients import direct_app
+from flower_support.clients import direct_app, run_in
 from safle_flower import messages
 from safle_flower.adapter import InProcessGrid
 from safle_flower.report import Report
 from safle_flower.server import serve
-from safle_flower.settings import Run
 
 
 def noting_app(notes: Path) -> ClientApp:
@@ -51,13 +50,6 @@ def serve_here(
     """One run over all tables of a folder: its store, its results and who counted are there too."""
     tables = sorted(folder.glob("*.npz"))
     nodes = [{"client": table.stem, "features": str(table)} for table in tables]
-    config = {
-        "store": str(folder / "store"),
-        "output": str(folder / "results"),
-        "encoder": str(folder / "encoder.safetensors"),
-        "clients": len(tables),
-        "deadline": 3600.0,
-        **settings,
-    }
-    grid = kind(noting_app(folder / "counted.txt"), nodes, Run().to_flat())
-    return serve(grid, Run.from_flat(config), progress=progress)
+    run = run_in(folder, folder / "encoder.safetensors", len(tables), **settings)
+    grid = kind(noting_app(folder / "counted.txt"), nodes, {})
+    return serve(grid, run, progress=progress)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -95,7 +94,6 @@ def killed(tmp_path_factory):
         done = subprocess.run(
             [sys.executable, "-c", KILLER, folder, folder / "template", action],
             capture_output=True,
-            env=os.environ | {"NUMBA_THREADING_LAYER": "workqueue"},
             text=True,
             timeout=300,
             check=False,
