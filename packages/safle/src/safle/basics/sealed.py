@@ -55,6 +55,16 @@ class SealedFile:
     tables : the columns of each table, by its name
     create : make the file and its tables where they are not there yet
     message : what an error says after the file's name
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> tables = {"opened": ("who", "answer")}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with SealedFile(Path(folder) / "log.sqlite", tables) as file, file.transaction():
+    ...         number = file.append("opened", "a", b"yes")
+    ...         [*file.rows("opened")]
+    [(1, 'a', b'yes')]
     """
 
     def __init__(

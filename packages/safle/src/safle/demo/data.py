@@ -22,7 +22,11 @@ _LEAST_ALPHA, _MOST_ALPHA = 1e-100, 1e100
 
 
 class Digits(NamedTuple):
-    """Images of 8 x 8 pixels from 0 to 16, (samples, 64), and the digits that they show."""
+    """Images of 8 x 8 pixels from 0 to 16, (samples, 64), and the digits that they show.
+
+    >>> isinstance(load_digits(), Digits)
+    True
+    """
 
     train: NDArray[np.float32]
     train_labels: NDArray[np.int64]
