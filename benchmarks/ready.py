@@ -47,12 +47,6 @@ class ReadyCodes(Encoder):
         del ops, features
         raise TypeError("codes made beforehand are not computed")
 
-    def plausible_features(
-        self, samples: int, generator: np.random.Generator
-    ) -> NDArray[np.float64]:
-        del generator
-        return self.numbers[:samples]
-
     def encode_checked(self, features: NDArray[Any]) -> Codes:
         first = int(features[0, 0])
         symbols = self._symbols[first : first + len(features)]

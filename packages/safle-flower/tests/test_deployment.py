@@ -100,7 +100,7 @@ BREAKAGES = {
     "is not the key in": lambda f: swap(f / "server/keys/a.pub", f / "server/keys/b.pub"),
     "keys/b.pub is missing": lambda f: (f / "server/keys/b.pub").unlink(),
     "not a public EC key": lambda f: (f / "server/keys/b.pub").write_text("hello"),
-    "its certificate is not for": lambda f: (f / "nodes/a/node/start.sh").write_text(
+    "its certificate is not for it": lambda f: (f / "nodes/a/node/start.sh").write_text(
         (f / "nodes/a/node/start.sh").read_text().replace("127.0.0.1:18443", "elsewhere.org:18443")
     ),
     "where the server is": lambda f: (f / "nodes/a/node/start.sh").write_text("#!/bin/sh\n"),

@@ -14,16 +14,27 @@ import msgspec
 from safle.basics import atomic, readable
 from safle.errors import FederationError
 
-ACCEPTED, KEPT, REFUSED = "accepted", "kept", "refused"
-FAILED, LATE, MISSING, KEYHOLDER = "failed", "late", "missing", "keyholder"
-"""Taken in this run; taken in an earlier one; not valid; no valid answer; no answer in time;
-expected and never seen; a keyholder's node, which sends nothing."""
-IN = (ACCEPTED, KEPT)
-WELL = (*IN, KEYHOLDER)
+ACCEPTED = "accepted"
+"""The contribution was taken in this run."""
+KEPT = "kept"
+"""The contribution was taken in an earlier run."""
+REFUSED = "refused"
+"""The answer was not valid."""
+FAILED = "failed"
+"""The client, or its node, answered with an error."""
+LATE = "late"
+"""The client did not answer in time."""
+MISSING = "missing"
+"""The client was expected, and its node never came."""
+KEYHOLDER = "keyholder"
+"""A keyholder's node, which sends no contribution."""
+TAKEN = (ACCEPTED, KEPT)
+GOOD = (*TAKEN, KEYHOLDER)
+"""The statuses that call for no warning."""
 
 
 class _Format(msgspec.Struct):
-    """What tells a report from other files."""
+    """The fields that tell a report from other files."""
 
     format: Literal["safle-report-1"]
     accepted: list[str]
@@ -37,7 +48,7 @@ class ClientReport:
     ----------
     client : its name; empty if it never gave one
     node : Flower's number of its node; 0 if it was not asked in this run
-    bytes : of its answer
+    bytes : size of its answer
     seconds : from the question to the verdict
     """
 
@@ -61,10 +72,10 @@ class Report:
 
     Attributes
     ----------
-    seconds : of everything, solving included
-    bytes_received : of all answers, refused ones too
+    seconds : duration of the whole run, solving included
+    bytes_received : size of all answers, refused ones too
     server_peak_bytes : most memory that the server's process has held
-    model, total : digests
+    model, total : digests of the model and of the sum that it was solved from
     """
 
     clients: Sequence[ClientReport] = ()
@@ -84,23 +95,23 @@ class Report:
     @property
     def accepted(self) -> list[str]:
         """Names of the clients whose contributions are in the model."""
-        return [row.client for row in self.clients if row.status in IN]
+        return [row.client for row in self.clients if row.status in TAKEN]
 
     @property
     def summary(self) -> str:
-        """How many of each, and why the first that is not in is not."""
+        """How many clients have each status, and the first reason for a warning."""
         counts = Counter(row.status for row in self.clients)
         order = (ACCEPTED, KEPT, REFUSED, FAILED, LATE, MISSING, KEYHOLDER)
         shown = ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
-        out = next((row for row in self.clients if row.status not in WELL), None)
-        return f"{shown}; {out.name}: {out.reason}" if out else shown
+        bad = next((row for row in self.clients if row.status not in GOOD), None)
+        return f"{shown}; {bad.name}: {bad.reason}" if bad else shown
 
     def table(self) -> list[tuple[str, ...]]:
-        """For people: client, status, samples, size, seconds; those that are not in first.
+        """Rows of client, status, samples, size and seconds; those that call for a warning first.
 
-        Of a private round nobody knows the samples of each; who opened the sum comes last.
+        In a private round nobody knows the samples of a single client; keyholders come last.
         """
-        rows = sorted(self.clients, key=lambda row: row.status in WELL)
+        rows = sorted(self.clients, key=lambda row: row.status in GOOD)
         shown = [(row, row.status, "" if self.keyholders else f"{row.samples:,}") for row in rows]
         opened = {ACCEPTED: "opened the sum", FAILED: "did not open the sum"}
         shown += [(row, opened[row.status], "") for row in self.keyholders if row.status in opened]
@@ -116,13 +127,13 @@ class Report:
         ]
 
     def write(self, path: Path) -> None:
-        """Write it as JSON, atomically."""
+        """Write the report as JSON, atomically."""
         content = {"format": "safle-report-1", "accepted": self.accepted, **asdict(self)}
         atomic.write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
     @staticmethod
     def read(path: Path) -> Report:
-        """A report file of our own; `FederationError` if there is none."""
+        """Read a report that `write` wrote; `FederationError` if there is none."""
         try:
             data = path.read_bytes()
             msgspec.json.decode(data, type=_Format)

@@ -1,7 +1,7 @@
 """One round: ask every client once, judge each answer as it comes, and end by the rules.
 
-Nothing that a client does ends the round for the others: it fails, lies, repeats itself or
-is silent, is named for it in the report, and the round goes on.
+No client can end the round for the others: if one fails, lies, repeats itself or stays silent,
+the report names it and the round goes on.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("flwr")
 Progress = Callable[[float], None]
-"""Called with the share of the clients that are in."""
+"""Called with the share of the wanted contributions that the server has."""
 POLL = 0.2
 """Seconds between two looks for an answer of one client, and for new clients."""
 MARGIN = 60.0
 """Seconds that a question outlives the deadline: the clocks of two machines differ."""
 SLOT_SHARE = 0.25
-"""Share of the deadline after which a silent client no longer keeps the next from being asked."""
+"""Share of the deadline after which a silent client gives its place to the next one."""
 ERRORS = {
     1: "its app could not be loaded",
     2: "its app raised an error",
@@ -59,7 +59,13 @@ class _Asked:
 
 
 class Round:
-    """Run it once: ``gathering.run()``, and then, however that ended, ``gathering.rows()``."""
+    """One round: call `run` once, and then `rows`, even if `run` ended with an error.
+
+    Parameters
+    ----------
+    only : whether a node, given by Flower's number, is asked at all
+    keyholders : registered names that are asked although no contribution is expected of them
+    """
 
     def __init__(
         self,
@@ -83,16 +89,15 @@ class Round:
         self._over = threading.Event()
         self._begun = self._looked = 0.0
         self._kept = dict.fromkeys(task.names())
-        # Made once: marks of all those who come would make every question longer than the last.
+        # Made once: with the marks of new clients, every question would be longer than the last.
         self._marks = messages.known_marks(self._kept)
-        self._unasked = True
+        self._some_unasked = True
         self._only = only
         self._keyholders: set[int] = set()
-        # Registered names that are asked, as no contribution is expected of a keyholder.
         self._allowed = {*self._expected, *keyholders}
 
     def may_be_keyholder(self, node: int) -> bool:
-        """Whether a node has said so, or nothing yet."""
+        """True if the node says that it is a keyholder's, or has not answered yet."""
         asked = self._asked.get(node)
         return asked is None or asked.pending or node in self._keyholders
 
@@ -107,7 +112,7 @@ class Round:
                 except queue.Empty:
                     continue
                 self._judge(asked, answer)
-                # The next answer is pulled while these names live on.
+                # Otherwise this answer would stay in memory while the next one is pulled.
                 del asked, answer
         finally:
             self._over.set()
@@ -120,9 +125,9 @@ class Round:
         wanted = len(missing) if self._expected else self._wanted - len(names)
         if wanted <= 0:
             return True
-        if self._unasked or any(asked.pending for asked in self._asked.values()):
+        if self._some_unasked or any(asked.pending for asked in self._asked.values()):
             return False
-        bad = [a.row for a in self._asked.values() if a.row.status not in report.WELL]
+        bad = [a.row for a in self._asked.values() if a.row.status not in report.GOOD]
         if self._expected:
             return missing <= {row.client for row in bad}
         return wanted <= len(bad)
@@ -132,7 +137,7 @@ class Round:
         if self._looked and now - self._looked < POLL:
             return
         self._looked = now
-        self._unasked = False
+        self._some_unasked = False
         patience = self._rules.deadline * SLOT_SHARE
         waiting = [a for a in self._asked.values() if a.pending and now - a.since < patience]
         free = self._rules.at_once - len(waiting)
@@ -142,12 +147,12 @@ class Round:
             if getattr(node, "name", "") in self._kept:
                 continue
             if free <= 0:
-                self._unasked = True
+                self._some_unasked = True
                 return
             free -= self._ask(node.node_id, getattr(node, "name", ""))
 
     def _ask(self, node: int, registered: str) -> int:
-        """Ask one node; how many slots that took."""
+        """Ask one node; return how many places among those asked at once it takes."""
         from flwr.app import Message
 
         row = ClientReport(registered, report.LATE, "no answer in time", node)
@@ -156,13 +161,13 @@ class Round:
             self._settle(asked, report.REFUSED, "not among the expected clients")
             self._asked[node] = asked
             return 0
-        # Flower forgets a question when nobody waits for its answer any more, and not before.
         left = self._begun + self._rules.deadline - time.monotonic()
         content = messages.question(self._task.question, seconds=left, **self._marks)
+        # Flower must not forget the question while its answer is awaited.
         message = Message(content, node, messages.TYPE, ttl=self._rules.deadline + MARGIN)
         ids = [*self._grid.push_messages([message])]
         if not ids or ids[0] is None:
-            # Gone between two looks: if it comes back, it is asked then.
+            # The node has gone since `get_nodes`; if it comes back, it is asked then.
             return 0
         asked.message_id = ids[0]
         self._asked[node] = asked
@@ -170,7 +175,7 @@ class Round:
         return 1
 
     def _wait(self, asked: _Asked) -> None:
-        """In a thread a client: pull its answer when it is there, and queue it."""
+        """Pull a client's answer when it is there, and queue it; every client has such a thread."""
         rules = self._rules
         while not self._over.wait(POLL):
             answer: Message | Exception | None
@@ -196,7 +201,7 @@ class Round:
                 raise FederationError(f"unreadable answer: {answer}")
             verdict = self._verdict(asked.row, answer)
         except Exception as error:
-            # Whatever an answer does to us, it does to its sender: the others go on.
+            # Any error refuses this answer alone: the round goes on for the others.
             ours = isinstance(error, SafleError)
             if not ours:
                 log.exception("%s: its answer raised an error", asked.row.name)
@@ -223,7 +228,7 @@ class Round:
         if content.status == messages.KNOWN and row.client in self._kept:
             return report.KEPT, ""
         if len(content.data) > self._rules.largest:
-            # In one process Flower has no pieces that `pull` could count.
+            # In a simulation Flower sends an answer in one piece, and `pull` cannot count pieces.
             most = readable(self._rules.largest)
             raise WireError(
                 f"the answer has {readable(row.bytes)}; this federation reads up to {most}"
@@ -237,7 +242,7 @@ class Round:
         row.status, row.reason = status, messages.printable(reason)
         row.seconds = round(time.monotonic() - asked.since, 3)
         taken = f"{len(self._task.names())} of {self._wanted} are in"
-        level = logging.INFO if status in report.WELL else logging.WARNING
+        level = logging.INFO if status in report.GOOD else logging.WARNING
         log.log(level, "%s: %s%s (%s)", row.name, status, row.reason and f", {row.reason}", taken)
         if self._progress is not None:
             self._progress(min(1.0, len(self._task.names()) / self._wanted))
@@ -253,8 +258,8 @@ class Round:
                     asked.row.reason = "the round was complete before it answered"
                 log.warning("%s: late, %s; going on without it", asked.row.name, asked.row.reason)
         named = {row.client for row in rows}
-        # A client refused now may be one that is in from before: then it has two lines.
-        kept = {row.client for row in rows if row.status in report.IN}
+        # A client that is refused now may have been taken in an earlier run: it then has two lines.
+        kept = {row.client for row in rows if row.status in report.TAKEN}
         rows += [ClientReport(name, report.KEPT) for name in self._kept if name not in kept]
         absent = [n for n in self._expected if n not in named and n not in self._kept]
         for name in absent:

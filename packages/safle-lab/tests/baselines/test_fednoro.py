@@ -83,7 +83,7 @@ def test_noisy_clients_hear_the_server_and_clean_ones_their_labels(task):
 def test_a_noisy_client_is_compared_by_adjusted_logits_and_in_its_own_classes(task):
     settings = METHODS["fednoro"].settings({**SHORT, "distillation": 1.0})
     logits, labels = torch.tensor([[[0.5], [1.0], [2.0]]]), torch.tensor([[0]])
-    priors = torch.tensor([[np.log(0.75), np.log(0.25), fednoro.NOTHING]])
+    priors = torch.tensor([[np.log(0.75), np.log(0.25), fednoro.LOG_ABSENT]])
     memory = fednoro.Memory(task, priors, rounds=10, noisy=torch.tensor([True]))
 
     (found,) = fednoro.distilled_losses(step_of(logits, labels), settings, memory)
@@ -96,7 +96,7 @@ def test_a_noisy_client_is_compared_by_adjusted_logits_and_in_its_own_classes(ta
 def test_the_servers_opinion_counts_more_and_more():
     settings = METHODS["fednoro"].settings({"rounds": 100})
 
-    weights = [fednoro.ramp(rounds, settings) for rounds in (10, 30, 50, 100)]
+    weights = [fednoro.opinion_weight(rounds, settings) for rounds in (10, 30, 50, 100)]
 
     assert weights == sorted(weights)
     assert weights[0] == pytest.approx(0.8 * np.exp(-5))
@@ -132,7 +132,7 @@ def test_a_noisy_head_counts_less_the_further_it_is_from_a_clean_one(task):
     memory = fednoro.Memory(task, torch.zeros(1), noisy=torch.tensor([False, True, True]))
     done = round_of([0.0, 1.0, 4.0], [0.5, 0.25, 0.25])
 
-    (found,) = fednoro.distance_aware(done, None, memory)
+    (found,) = fednoro.distance_aware_mean(done, None, memory)
 
     weights = np.array([0.5, 0.25 * np.exp(-0.25), 0.25 * np.exp(-1)])
     assert found.item() == pytest.approx(weights @ [0, 1, 4] / weights.sum(), rel=1e-5)

@@ -66,12 +66,6 @@ def test_the_error_is_the_callers():
         as_settings(Outer, 3, error=TableError)
 
 
-def test_texts_are_read_where_that_is_said():
-    given = {"units": "3", "quick": "true"}
-    flat = msgspec.defstruct("Flat", [("units", int, 1), ("quick", bool, False)])
-    assert to_mapping(as_settings(flat, given, texts=True)) == {"units": 3, "quick": True}
-
-
 def test_fields_are_described_once():
     units = describe(Outer)["units"]
     assert (units.help, units.least, units.most, units.type) == ("How many.", 1, 9, int)

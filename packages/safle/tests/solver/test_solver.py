@@ -13,7 +13,7 @@ import pytest
 from safle.basics import memory
 from safle.errors import InvalidInput, NotEnoughMemory, SolveError
 from safle.model import Model
-from safle.solver import choice, facade, heads, least_squares, solve, solve_bytes, spectrum
+from safle.solver import choice, facade, heads, least_squares, solve, spectrum
 from safle.statistics import Statistics
 from safle.statistics.gram import Triangle
 from support.data_sets import KINDS, fixed_data, fixed_encoder, repeated
@@ -98,10 +98,11 @@ def test_what_cannot_fit_is_refused_before_anything_is_computed(monkeypatch, rid
 
 
 def test_the_stated_memory_is_half_a_square_and_little_more():
+    stated = least_squares.solve_bytes
     half = 4 * 8192**2 / 2
-    assert half < solve_bytes(8192, 10) < half + 4 * 4 * 8192 * 1025 + 12 * 8 * 8192 * 10
-    assert solve_bytes(1000, 0, 8) == 2 * solve_bytes(1000, 0, 4)
-    assert solve_bytes(100, 5_000) > 8 * 100 * 5_000
+    assert half < stated(8192, 10, 4) < half + 4 * 4 * 8192 * 1025 + 12 * 8 * 8192 * 10
+    assert stated(1000, 0, 8) == 2 * stated(1000, 0, 4)
+    assert stated(100, 5_000, 4) > 8 * 100 * 5_000
 
 
 def test_more_classes_than_declared_are_refused_and_many_take_least_squares(monkeypatch):

@@ -50,7 +50,3 @@ class ToyEncoder(Encoder):
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:
         symbols = ops.levels(features, self.borders)
         return Expressed(symbols, ops.product(symbols, np.ones((self.feature_dim, 1), np.float32)))
-
-    def plausible_features(self, samples: int, generator: np.random.Generator) -> np.ndarray:
-        width = np.ptp(self.borders, axis=0) + 1
-        return self.borders[0] + width * generator.standard_normal((samples, self.feature_dim))

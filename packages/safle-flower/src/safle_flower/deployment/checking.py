@@ -1,6 +1,6 @@
 """``safle deploy check``: what is wrong with a deployment folder, in sentences.
 
-The whole folder may be there, or only the part that a machine has: ``server`` or one node's.
+It checks a whole folder, or the part of it that one machine has: ``server``, or one node's.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from safle.site import Policy
 from safle_flower.settings import Run
 
 SOON = datetime.timedelta(days=30)
-"""Before its end, from which a certificate is warned about."""
+"""A certificate that ends within this time gets a warning."""
 REFUSALS = (401, 403, 404)
-CONTROL, FLEET = "/v1/control/list-nodes", "/v1/fleet/get-run"
+"""HTTP statuses of a closed control API."""
+CONTROL = "/v1/control/list-nodes"
+FLEET = "/v1/fleet/get-run"
 _SUPERLINK = re.compile(r"--superlink '?((?:\[[^]]+\]|[^\s':]+):\d+)")
 
 
@@ -46,18 +48,23 @@ class Finding:
 
 
 def check_folder(folder: Path, *, connect: bool = False) -> list[Finding]:
-    """Everything that is wrong; nothing, if all is well.
+    """List everything that is wrong; the list is empty if all is well.
 
     Parameters
     ----------
-    folder : as `make_folder` wrote it, its ``server``, or one of its nodes
+    folder : what `make_folder` wrote, its ``server``, or one of its nodes
     connect : also try to reach the server, as a node would
     """
     parts = [folder, folder / "server", *sorted((folder / "nodes").glob("*"))]
     servers = [place for place in parts if (place / "run.sh").is_file()]
     nodes = [place for place in parts if (place / "node" / "start.sh").is_file()]
     if not servers and not nodes:
-        return [Finding(folder, "neither a server's nor a node's folder: no start.sh here")]
+        return [
+            Finding(
+                folder,
+                "neither a server's nor a node's folder: no run.sh or node/start.sh",
+            )
+        ]
     found = [finding for place in servers for finding in _guard(place, _check_server(place))]
     for node in nodes:
         found += _guard(node, _check_node(node))
@@ -94,7 +101,7 @@ def _check_server(place: Path) -> Iterator[Finding]:
     except (ValueError, TypeError, InvalidSignature):
         yield Finding(path, "is not signed by the authority in ca.crt")
     if "localhost" not in _hosts(certificate):
-        yield Finding(path, "is not for localhost, by which the server reaches itself")
+        yield Finding(path, "is not valid for localhost, where the server reaches itself")
     yield from _check_app(place)
     encoder = place / "encoder.safetensors"
     if not encoder.exists():
@@ -106,13 +113,13 @@ def _check_server(place: Path) -> Iterator[Finding]:
 def _check_app(place: Path) -> Iterator[Finding]:
     path = place / "app" / "pyproject.toml"
     config: dict[str, Any] = read_toml(path, "the app's settings")["tool"]["flwr"]["app"]["config"]
-    # Which paths there are, run.sh says.
+    # run.sh sets the paths: here any path will do.
     Run.from_flat(config | dict.fromkeys(("store", "output", "encoder"), "/")).check()
     for name in Run.from_flat(config).names:
         if not (place / "keys" / f"{name}.pub").exists():
             yield Finding(path, f"expects client {name!r}, but keys/{name}.pub is missing")
     for key in sorted((place / "keys").glob("*.pub")):
-        # Flower takes no other keys, and does not say so.
+        # Flower refuses other keys without saying why.
         if not isinstance(_public_key(key), EllipticCurvePublicKey):
             yield Finding(key, "not a public EC key; make one with: ssh-keygen -t ecdsa -b 384")
 
@@ -122,14 +129,14 @@ def _check_node(place: Path) -> Iterator[Finding]:
     yield from _check_secret(key)
     authority = place / "node" / "ca.crt"
     yield from _check_dates(authority, _certificate(authority))
-    ours = serialization.load_ssh_private_key(key.read_bytes(), None).public_key()
-    if public.exists() and _public_key(public) != ours:
+    own_key = serialization.load_ssh_private_key(key.read_bytes(), None).public_key()
+    if public.exists() and _public_key(public) != own_key:
         yield Finding(public, "is not the public half of node.key")
     Policy.read(place / "site" / "policy.toml")
     start = place / "node" / "start.sh"
     if not _SUPERLINK.search(start.read_text()):
         yield Finding(start, "does not say where the server is (--superlink)")
-    # Whether the node's process is kept from the data by permissions.
+    # Permissions must keep the node's process away from the data.
     inbox, outbox = (place / "inbox").stat(), (place / "outbox").stat()
     if inbox.st_uid == outbox.st_uid:
         yield Finding(
@@ -143,12 +150,12 @@ def _check_node(place: Path) -> Iterator[Finding]:
 
 
 def _check_together(server: Path, node: Path) -> Iterator[Finding]:
-    """What only the maker of the folder can see: both sides of a pair."""
+    """Check a node against its server, where the folders of both are present."""
     start = node / "node" / "start.sh"
     reached = _SUPERLINK.search(start.read_text())
     host = reached[1].rpartition(":")[0].strip("[]") if reached else ""
     if host and host not in _hosts(_certificate(server / "server.crt")):
-        yield Finding(start, f"reaches the server as {host}, which its certificate is not for")
+        yield Finding(start, f"reaches the server as {host}, but its certificate is not for it")
     registered, own = server / "keys" / f"{node.name}.pub", node / "node" / "node.pub"
     if not registered.exists():
         yield Finding(registered, f"missing: node {node.name} cannot be registered")
@@ -167,7 +174,7 @@ def _check_secret(path: Path) -> Iterator[Finding]:
 def _check_dates(path: Path, certificate: x509.Certificate) -> Iterator[Finding]:
     end, now = certificate.not_valid_after_utc, datetime.datetime.now(datetime.UTC)
     if end <= now:
-        yield Finding(path, f"has expired on {end:%Y-%m-%d}; run certificates.sh without it")
+        yield Finding(path, f"has expired on {end:%Y-%m-%d}; delete it and run certificates.sh")
     elif end <= now + SOON:
         yield Finding(path, f"expires on {end:%Y-%m-%d}", serious=False)
 
@@ -191,7 +198,7 @@ def _public_key(path: Path) -> object:
 
 
 def _check_connection(servers: list[Path], nodes: list[Path]) -> Iterator[Finding]:
-    # They all reach the same server.
+    # All nodes reach the same server: the first one is enough.
     if nodes:
         part = nodes[0] / "node"
         reached = _SUPERLINK.search((part / "start.sh").read_text())
@@ -206,7 +213,7 @@ def _check_connection(servers: list[Path], nodes: list[Path]) -> Iterator[Findin
         trust = ssl.create_default_context(cafile=str(part / "ca.crt"))
         if _status(f"https://{address}{FLEET}", trust) in (403, 404):
             yield Finding(address, "answers, but not as a SuperLink: is a proxy in the way?")
-        # Any answer but a refusal: the API is there, whatever it makes of an empty request.
+        # Any other answer means that the API is open, even if it rejects the empty request.
         if _status(f"https://{address}{CONTROL}", trust) not in REFUSALS:
             yield Finding(
                 address,
@@ -220,8 +227,8 @@ def _check_connection(servers: list[Path], nodes: list[Path]) -> Iterator[Findin
 
 
 def _status(url: str, trust: ssl.SSLContext) -> int:
-    kind = {"Content-Type": "application/x-protobuf"}
-    request = urllib.request.Request(url, b"", kind, method="POST")
+    headers = {"Content-Type": "application/x-protobuf"}
+    request = urllib.request.Request(url, b"", headers, method="POST")
     try:
         with urllib.request.urlopen(request, timeout=10, context=trust) as answer:
             return int(answer.status)

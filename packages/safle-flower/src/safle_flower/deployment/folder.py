@@ -31,7 +31,7 @@ Render = Callable[..., str]
 
 @dataclass(frozen=True)
 class Deployment:
-    """What a deployment is: who takes part, and how they reach the server.
+    """Who takes part in a deployment, and how they reach the server.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Deployment:
     keyholders : names of those who open private sums and send nothing; they have nodes as well
     host, port : how nodes reach the server: a name or an address
     listen : the server's own address to listen on
-    prefix : where the folders will be on their machines; the systemd units say so
+    prefix : where the folders will lie on their machines; the systemd units use this path
     plain : whether the sites' policies let plain contributions out, not only masked ones
     trust_operator : whether nodes and data have one user: the server's operator can read them
     """
@@ -79,7 +79,7 @@ class Deployment:
             )
 
     def facts(self) -> dict[str, object]:
-        """What every template may say."""
+        """The values that every template can use."""
         bracketed = f"[{self.host}]" if ":" in self.host else self.host
         # The server talks to itself as well, by its local names.
         hosts = dict.fromkeys([self.host, "localhost", "127.0.0.1"])
@@ -112,7 +112,7 @@ def check_host(what: str, text: str) -> str:
         return str(ipaddress.IPv6Address(bare) if bare != text else ipaddress.ip_address(bare))
     except ValueError:
         labels = text.split(".")
-    # All digits is an address that is none: no name ends so.
+    # A name never ends in a number: this is an address with a mistake in it.
     if len(text) <= 253 and all(map(_LABEL.fullmatch, labels)) and not labels[-1].isdigit():
         return text
     raise SettingsError(f"{what} {text!r}; expected a name or an address, without a port")
@@ -124,7 +124,7 @@ def make_folder(folder: Path, deployment: Deployment) -> None:
     ``folder`` must not exist, or be empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise SettingsError(f"{folder} is there already; choose a new folder")
+        raise SettingsError(f"{folder} is there already and not empty; choose a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     # Scripts and configuration, not pages: shell words go through the filter `quote`.
     templates = jinja2.Environment(
@@ -150,9 +150,12 @@ def make_folder(folder: Path, deployment: Deployment) -> None:
 def _write_server(place: Path, deployment: Deployment, render: Render) -> None:
     home = f"{deployment.prefix}/server"
     place.mkdir(parents=True)
-    least, expected = min(Run().least, len(deployment.nodes)), ",".join(deployment.nodes)
-    how = {"expected": expected, "deadline": deployment.deadline, "least": least}
-    write_app(place / "app", Run.limited(deployment.limits, **how))
+    rules = {
+        "expected": ",".join(deployment.nodes),
+        "deadline": deployment.deadline,
+        "least": min(Run().least, len(deployment.nodes)),
+    }
+    write_app(place / "app", Run.limited(deployment.limits, **rules))
     (place / "environment.sh").write_text(render("environment.sh.j2", server=True))
     _write_script(place / "start.sh", render("server-start.sh.j2"))
     for name in ("register.sh", "run.sh", "status.sh", "logs.sh"):
@@ -164,7 +167,7 @@ def _write_server(place: Path, deployment: Deployment, render: Render) -> None:
 
 
 def _write_node(place: Path, number: int, deployment: Deployment, render: Render) -> None:
-    """The node's folder, the site's, what passes between them, and who may what."""
+    """Write a client's folders: node, site, inbox and outbox, and the script that sets owners."""
     name, trusted = place.name, deployment.trust_operator
     for part in ("node", "site", "inbox", "outbox"):
         (place / part).mkdir(parents=True)
@@ -181,7 +184,7 @@ def _write_node(place: Path, number: int, deployment: Deployment, render: Render
     node = {
         "description": f"safle federation node {name}",
         "user": NODE_USER,
-        "start": f"{home}/node/start.sh" + " --trust-operator" * trusted,
+        "start": f"{home}/node/start.sh" + (" --trust-operator" if trusted else ""),
         "hidden": "" if trusted else f"{home}/site",
     }
     (place / f"safle-node-{name}.service").write_text(render("unit.service.j2", **node))

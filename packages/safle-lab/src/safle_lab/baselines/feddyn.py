@@ -1,11 +1,11 @@
-"""FedDyn: every client's loss is corrected by what it has drifted so far.
+"""FedDyn: a term in every client's loss makes up for how far the client has drifted.
 
 Acar, Zhao, Matas, Mattina, Whatmough, Saligrama: "Federated Learning Based on Dynamic
 Regularization", ICLR 2021.
 
 Client k minimises ``L_k(w) - <h_k, w> + alpha/2 ||w - w_server||^2`` and then sets ``h_k -=
 alpha (w_k - w_server)``; the server keeps the mean of all h and takes ``mean(w_k) - h/alpha``.
-Means are weighted by sample counts, as in FedAvg, to which alpha = 0 leads back.
+Means are weighted by sample counts. With alpha = 0 the method is FedAvg.
 """
 
 from __future__ import annotations
@@ -45,12 +45,15 @@ class Drift:
 def dynamic_pull(
     clients: Integers, server: list[torch.Tensor], settings: Settings, drift: Drift | None
 ) -> Pull | None:
-    """``-<h_k, w> + alpha/2 ||w - w_server||^2``, but for a constant: to w_server + h_k/alpha."""
+    """A pull to ``w_server + h_k/alpha``.
+
+    It is ``-<h_k, w> + alpha/2 ||w - w_server||^2`` up to a constant.
+    """
     if not settings.alpha:
         return None
     # Before the first round nobody has drifted.
     if drift is not None:
-        server = [head + far[clients] for head, far in zip(server, drift.own, strict=True)]
+        server = [head + own[clients] for head, own in zip(server, drift.own, strict=True)]
     return Pull(require_torch().full((len(clients),), settings.alpha), server)
 
 
@@ -58,17 +61,17 @@ def remember_drift(done: Round, _settings: Settings, drift: Drift | None) -> Dri
     """The drift after a round."""
     torch = require_torch()
     if drift is None:
-        nothing = [torch.zeros_like(parameter) for parameter in done.server]
-        drift = Drift([zero.repeat(done.client_count, 1, 1) for zero in nothing], nothing)
-    # The chosen clients stand for all: their share of the federation weighs the step.
+        zeros = [torch.zeros_like(parameter) for parameter in done.server]
+        drift = Drift([zero.repeat(done.client_count, 1, 1) for zero in zeros], zeros)
+    # Clients that were not chosen have not moved: the mean over all moves by the others' share.
     weights = len(done.clients) / done.client_count * done.weights[:, None, None]
     chosen = torch.from_numpy(done.clients)
     moved = [local - server for local, server in zip(done.local, done.server, strict=True)]
     return Drift(
-        [own.index_add(0, chosen, -m) for own, m in zip(drift.own, moved, strict=True)],
+        [own.index_add(0, chosen, -step) for own, step in zip(drift.own, moved, strict=True)],
         [
-            mean - (weights * m).sum(dim=0, keepdim=True)
-            for mean, m in zip(drift.mean, moved, strict=True)
+            mean - (weights * step).sum(dim=0, keepdim=True)
+            for mean, step in zip(drift.mean, moved, strict=True)
         ],
     )
 
@@ -78,7 +81,7 @@ def corrected_average(done: Round, settings: Settings, drift: Drift) -> list[tor
     means = mean_head(done)
     if not settings.alpha:
         return means
-    return [mean - far for mean, far in zip(means, drift.mean, strict=True)]
+    return [mean - drifted for mean, drifted in zip(means, drift.mean, strict=True)]
 
 
 ALGORITHM = Algorithm(pull=dynamic_pull, remember=remember_drift, aggregate=corrected_average)

@@ -67,9 +67,11 @@ def distil(
     features: Features, targets: NDArray[np.float32], settings: Settings, seed: int
 ) -> list[torch.Tensor]:
     """A head trained towards ``targets``, (samples, class_count), by gradient descent."""
-    torch, generator = require_torch(), np.random.default_rng([seed, 5])
+    torch = require_torch()
+    generator = np.random.default_rng([seed, 5])
     head = initial(features.shape[1], targets.shape[1], hidden=settings.hidden, seed=seed)
-    inputs, wanted = torch.from_numpy(features), torch.from_numpy(targets)
+    inputs = torch.from_numpy(features)
+    wanted = torch.from_numpy(targets)
     for _ in range(settings.distilling):
         order = torch.from_numpy(generator.permutation(len(features)))
         for batch in order.split(settings.batch):
@@ -90,7 +92,7 @@ def votes_of(done: Round, features: Features) -> NDArray[np.float32]:
 
 
 def run(task: Task, settings: Settings) -> Result:
-    """One round: votes on public samples."""
+    """One round: clients vote on public samples, and the server's head learns from the votes."""
     private, public = set_aside(task, settings.public)
     votes = votes_of(Trainer(private, settings).train(), public)
     targets = weigh_votes(votes, class_sums(private))

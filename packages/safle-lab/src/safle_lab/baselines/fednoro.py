@@ -7,11 +7,11 @@ Stage one, warm-up: FedAvg with logits to which the logarithms of the client's o
 shares are added. Then every client sends its mean loss of each class under the server's
 head; a mixture of two Gaussians over these vectors separates noisy clients from clean ones.
 Stage two: noisy clients learn from the server's opinion, ``(1 - l) cross-entropy + l KL(server
-|| client)``, both of adjusted logits, with l rising to ``distillation`` until half of the rounds
-have passed; the divergence leaves out classes that a client does not hold. Noisy heads count less
-the further they are from the nearest clean one: ``n_k exp(-distance)``, with distances divided by
-the largest. The adjustment, the rise of l and the classes left out follow the authors' program
-(wnn2000/FedNoRo).
+|| client)``. Both terms adjust the client's logits; l rises to ``distillation`` until half of the
+rounds have passed; the divergence leaves out classes that a client does not hold. A noisy head
+counts less the further it is from the nearest clean one: ``n_k exp(-distance)``, with distances
+divided by the largest. The adjustment, the rise of l and the classes left out follow the authors'
+program (wnn2000/FedNoRo).
 
 What differs from the paper: a linear head on frozen features is trained, so there is no
 augmentation. The Gaussians have diagonal covariances, as there may be more classes than
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     import torch
 
 MIXTURES = 9
-"""How often the mixture is fitted; the most common answer counts, as one depends on its start."""
-NOTHING = -1e9
-"""Logarithm of the share of a class that a client does not hold: finite, or 0 times it is NaN."""
+"""How often the mixture is fitted, each time from another start; the most common answer counts."""
+LOG_ABSENT = -1e9
+"""Logarithm of the share of a class that a client does not hold; finite, as 0 times -inf is NaN."""
 
 
 class Settings(Rounds, frozen=True):
@@ -75,18 +75,20 @@ class Memory:
 
 
 def class_sums(task: Task, values: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """Samples, or their values added up, by holder and class, (clients, class_count)."""
-    chosen = np.ones(len(task.labels)) if values is None else values
-    return np.array(
-        [np.bincount(task.labels[p], chosen[p], minlength=task.class_count) for p in task.holders]
-    )
+    """The number of samples, or the sum of their ``values``: (clients, class_count)."""
+    added = np.ones(len(task.labels)) if values is None else values
+    sums = [
+        np.bincount(task.labels[part], added[part], minlength=task.class_count)
+        for part in task.holders
+    ]
+    return np.array(sums)
 
 
 def log_priors(task: Task) -> torch.Tensor:
     """Logarithms of every holder's class shares, float32, (clients, class_count)."""
     counts = class_sums(task)
     shares = counts / counts.sum(axis=1, keepdims=True)
-    logs = np.log(shares, out=np.full_like(shares, NOTHING), where=shares > 0)
+    logs = np.log(shares, out=np.full_like(shares, LOG_ABSENT), where=shares > 0)
     priors: torch.Tensor = require_torch().from_numpy(logs.astype(np.float32))
     return priors
 
@@ -116,9 +118,9 @@ def distilled_losses(step: Step, settings: Settings, memory: Memory) -> torch.Te
     priors = memory.priors[step.clients][:, :, None]
     own = torch.log_softmax(step.logits + priors, dim=1)
     # A client cannot predict a class that its prior rules out: the divergence would never shrink.
-    held = priors > NOTHING
+    held = priors > LOG_ABSENT
     divergence = (opinion.exp() * (opinion - own) * held).sum(dim=1)
-    weight = ramp(memory.rounds, settings) * memory.noisy[step.clients].float()[:, None]
+    weight = opinion_weight(memory.rounds, settings) * memory.noisy[step.clients].float()[:, None]
     return (1 - weight) * losses + weight * divergence
 
 
@@ -127,8 +129,8 @@ def warm_up_rounds(settings: Settings) -> int:
     return max(1, round(settings.warm_up * settings.rounds))
 
 
-def ramp(rounds: int, settings: Settings) -> float:
-    """Weight of the server's opinion after some rounds: 0.7 % to all of ``distillation``."""
+def opinion_weight(rounds: int, settings: Settings) -> float:
+    """Weight of the server's opinion: it rises from 0.7 % of ``distillation`` to all of it."""
     first = warm_up_rounds(settings)
     last = settings.ramp_up * settings.rounds
     share = min(1.0, (rounds - first) / max(1.0, last - first))
@@ -136,7 +138,7 @@ def ramp(rounds: int, settings: Settings) -> float:
 
 
 def losses_by_class(task: Task, head: Parameters) -> NDArray[np.float64]:
-    """Every client's mean loss of each class, (clients, class_count); NaN where it has none."""
+    """Every client's mean loss of each class, (clients, class_count); NaN for a class it lacks."""
     logs = HeadModel(head).decision_function(task.features)
     losses = -logs[np.arange(len(task.labels)), task.labels].astype(np.float64)
     counts = class_sums(task)
@@ -148,15 +150,16 @@ def find_noisy(losses: NDArray[np.float64], seed: int) -> NDArray[np.bool_]:
     seen = losses[:, ~np.isnan(losses).all(axis=0)]
     # A class that a client does not hold must not make it look noisy.
     filled = np.where(np.isnan(seen), np.nanmin(seen, axis=0), seen)
-    least, most = filled.min(axis=0), filled.max(axis=0)
-    scaled = (filled - least) / np.maximum(most - least, 1e-12)
+    least = filled.min(axis=0)
+    scaled = (filled - least) / np.maximum(filled.max(axis=0) - least, 1e-12)
     if len(scaled) < 2:
         return np.zeros(len(scaled), np.bool_)
-    votes = Counter(_larger_component(scaled, seed + start) for start in range(MIXTURES))
+    votes = Counter(_in_larger_component(scaled, seed + start) for start in range(MIXTURES))
     return np.array(votes.most_common(1)[0][0])
 
 
-def _larger_component(values: NDArray[np.float64], seed: int) -> tuple[bool, ...]:
+def _in_larger_component(values: NDArray[np.float64], seed: int) -> tuple[bool, ...]:
+    """Which clients belong to the component with the larger losses, by one fit."""
     mixture = GaussianMixture(2, covariance_type="diag", random_state=seed, reg_covar=1e-4)
     found = mixture.fit_predict(values)
     return tuple((found == np.argmax(mixture.means_.sum(axis=1))).tolist())
@@ -171,7 +174,7 @@ def remember(done: Round, settings: Settings, memory: Memory) -> Memory:
     return memory
 
 
-def distance_aware(done: Round, _settings: Settings, memory: Memory) -> list[torch.Tensor]:
+def distance_aware_mean(done: Round, _settings: Settings, memory: Memory) -> list[torch.Tensor]:
     """The heads' mean; a noisy head counts less the further it is from the nearest clean one."""
     if memory.noisy is None:
         return mean_head(done)
@@ -187,6 +190,6 @@ def distance_aware(done: Round, _settings: Settings, memory: Memory) -> list[tor
 
 
 ALGORITHM = Algorithm(
-    remember=remember, aggregate=distance_aware, begin=begin, losses=distilled_losses
+    remember=remember, aggregate=distance_aware_mean, begin=begin, losses=distilled_losses
 )
 METHOD = iterative("fednoro", "FedNoRo", ALGORITHM, Settings(), {"rate": RATES})

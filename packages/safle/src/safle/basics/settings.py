@@ -31,7 +31,6 @@ def as_settings(
     given: Any,
     *,
     where: str = "",
-    texts: bool = False,
     error: type[SafleError] = SettingsError,
 ) -> S:
     """``given``, a mapping, as a value of ``kind``; ``error`` says where it is wrong, and how.
@@ -40,7 +39,6 @@ def as_settings(
     ----------
     kind : a `msgspec.Struct`, with ``forbid_unknown_fields`` if unknown names are mistakes
     where : what the mapping is, at the beginning of a message
-    texts : whether texts that say numbers or truth values are taken for them
 
     Examples
     --------
@@ -48,7 +46,7 @@ def as_settings(
     >>> bins = ("bins", Annotated[int, msgspec.Meta(ge=1, le=64)], 8)
     >>> spacing = ("spacing", Literal["equal", "log"], "equal")
     >>> Grid = msgspec.defstruct("Grid", [bins, spacing], forbid_unknown_fields=True)
-    >>> as_settings(Grid, {"bins": "16"}, texts=True)
+    >>> as_settings(Grid, {"bins": 16})
     Grid(bins=16, spacing='equal')
     >>> as_settings(Grid, {"bins": 65}, where="grid.toml: ")
     Traceback (most recent call last):
@@ -68,7 +66,7 @@ def as_settings(
             expected = ", ".join(known)
             raise error(f"{where}unknown setting {unknown[0]!r}; expected some of {expected}")
     try:
-        return msgspec.convert(plain, kind, strict=not texts)
+        return msgspec.convert(plain, kind)
     except msgspec.ValidationError as problem:
         if isinstance(problem.__cause__, SafleError):
             raise type(problem.__cause__)(f"{where}{problem.__cause__}") from None

@@ -129,15 +129,6 @@ class Encoder(ABC):
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:
         """The codes in the words of ``ops``; what exports, and is computed by default."""
 
-    @abstractmethod
-    def plausible_features(
-        self, samples: int, generator: np.random.Generator
-    ) -> NDArray[np.float64]:
-        """Features as the calibration expects them, each drawn on its own.
-
-        (samples, feature_dim); for rehearsals, where there are no features yet.
-        """
-
     def facts(self) -> dict[str, str]:
         """Settings, and what the columns or the arrays are, for people."""
         facts = {n.replace("_", " "): f"{v}" for n, v in self.settings.to_dict().items()}

@@ -170,16 +170,6 @@ class EmbeddingEncoder(Encoder):
     def arrays(self) -> Arrays:
         return {"thresholds": self.thresholds}
 
-    def plausible_features(
-        self, samples: int, generator: np.random.Generator
-    ) -> NDArray[np.float64]:
-        # Every bucket as likely as any other: thresholds are quantiles. A value on a
-        # threshold lies in the bucket below it.
-        above = np.nextafter(self.thresholds[-1:], np.inf)
-        values = np.concatenate([self.thresholds, above])
-        bucket = generator.integers(0, len(values), (samples, self.feature_dim))
-        return np.take_along_axis(values, bucket, axis=0)
-
     def encode_checked(self, features: NDArray[Any]) -> Codes:
         layout = self.layout
         symbols = np.empty((len(features), layout.experts), layout.symbol_type)

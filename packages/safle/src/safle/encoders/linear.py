@@ -155,12 +155,6 @@ class LinearEncoder(Encoder):
         fix(features, *moments, float(self.scale), int(root), self.longest, dense)
         return Codes(np.empty((len(features), 0), self.layout.symbol_type), dense)
 
-    def plausible_features(
-        self, samples: int, generator: np.random.Generator
-    ) -> NDArray[np.float64]:
-        drawn = generator.standard_normal((samples, self.feature_dim))
-        return restored(drawn * self.deviation + self.mean, str(self.settings.transform))
-
 
 def restored(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
     """What the transform of this name maps to ``values``, but for rounding."""

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from safle.encoders.calibration import Calibration
 
 DEFAULT_KIND = "random-features"
-"""The strongest head of one round: see docs/heads.md."""
+"""It gives the most accurate models of one round: see docs/heads.md."""
 MOST_SEED = (1 << 63) - 1
+"""The largest seed that fits a signed 64-bit integer."""
 
 _OWN = {
     "random-features": "safle.encoders.random_features",
@@ -42,7 +43,7 @@ def about(
     most: int | None = None,
     chosen: str = "",
 ) -> msgspec.Meta:
-    """What a field of `Settings` is for, its limits, and how it is chosen where it is None."""
+    """What a field of `Settings` is for, its limits, and how None is replaced (``chosen``)."""
     return msgspec.Meta(ge=least, le=most, description=help, extra={"chosen": chosen})
 
 
@@ -56,11 +57,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """Settings by name; `SettingsError` for a name or a value that there is not."""
+        """Settings from names and values; `SettingsError` for an unknown name or a wrong value."""
         return as_settings(cls, given)
 
     def choose(self, calibration: Calibration) -> Self:  # noqa: ARG002
-        """The settings with a value for every None, as it suits the features."""
+        """The settings with every None replaced by a value that suits the features."""
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,11 +105,11 @@ def setting_names() -> list[str]:
 
 
 def make_encoder(calibration: Calibration, kind: str = DEFAULT_KIND, **settings: Any) -> Encoder:
-    """An encoder of a kind; what is not set suits the calibrated features.
+    """Make an encoder of a kind; it chooses settings that are left out to suit the features.
 
     Parameters
     ----------
-    calibration : where it has names of features, ranges or classes, the encoder has them too
+    calibration : describes the features; the encoder takes over its names, ranges and classes
     settings : the fields of the kind's `Encoder.settings_type`
 
     Examples

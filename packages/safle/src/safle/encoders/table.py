@@ -184,12 +184,3 @@ class TableEncoder(Encoder):
         added = [self._levels_fixed(ops, features)] if len(self._level_columns) else []
         units = self.units.express(ops, ops.join([fixed, *added]))
         return Expressed(symbols, ops.join([ops.append(fixed, self.linear.scale), units]))
-
-    def plausible_features(
-        self, samples: int, generator: np.random.Generator
-    ) -> NDArray[np.float64]:
-        # Levels are all as likely.
-        drawn = generator.integers(0, np.maximum(self._levels, 1), (samples, self.feature_dim))
-        made = drawn.astype(np.float64)
-        made[:, self.numbers] = self.linear.plausible_features(samples, generator)
-        return made

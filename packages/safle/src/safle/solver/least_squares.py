@@ -99,12 +99,8 @@ def require_memory(statistics: Sums, dtype: Any) -> None:
     )
 
 
-def solve_bytes(size: int, classes: int = 1, itemsize: int = 4) -> int:
-    """Memory that solving takes: half a square, corners, a panel, a dozen of weights.
-
-    >>> solve_bytes(8_705, classes=10) / 1e6 < 350
-    True
-    """
+def solve_bytes(size: int, classes: int, itemsize: int) -> int:
+    """Bytes that solving takes: half a square, corners and a panel, a dozen copies of weights."""
     half = itemsize * size * (size + 1) // 2
     return half + 4 * itemsize * size * 1024 + 12 * 8 * size * classes
 

@@ -1,6 +1,6 @@
 """Noisy statistics <-> bytes: the free sums alone, and what their noise promises.
 
-All else follows from them when they are read. The digest covers the promise as well.
+The reader computes everything else from them. The digest covers the promise as well.
 """
 
 from __future__ import annotations
@@ -37,20 +37,22 @@ def _describe(statistics: NoisyStatistics, sections: Sections) -> dict[str, Any]
 def _restore(opened: container.Container, space: CodeSpace | None = None) -> NoisyStatistics:
     header = read_header(NoisyHeader, opened)
     found = check_space(header, space, opened.limit)
-    layout, classes = found.layout, tuple(header.classes)
+    layout = found.layout
+    classes = tuple(header.classes)
     if not classes:
-        raise WireError("noisy statistics of no class; expected all that were declared")
+        raise WireError("noisy statistics without classes; expected every declared class")
     privacy = Privacy.from_json(header.privacy)
-    # Two texts of one promise would be two identities of one release.
+    # If one promise could be written in two ways, one release would have two digests.
     if container.canonical(privacy.to_json()) != container.canonical(header.privacy):
-        raise WireError("the privacy of the release is not as this safle writes it")
+        raise WireError("the privacy of the release is not written as safle writes it")
     container.check_memory(noisy_bytes(layout), layout.embedding_dim, opened.limit)
-    sections, free = Sections(opened, planes=header.planes), FreeSums(layout, len(classes))
+    sections = Sections(opened, planes=header.planes)
+    free = FreeSums(layout, len(classes))
     released = np.empty(free.size, np.int64)
     for name in SECTIONS:
         place = getattr(free, name)
         released[place] = sections.read(name, (place.stop - place.start,))
-    # Written as 1 where the noise makes it less: two texts would be two identities of one release.
+    # The writer raises counts below 1 to 1, so that one release has one digest.
     if (released[free.counts] < 1).any():
         raise WireError("a class counts less than one sample; expected at least 1")
     sections.finish()
@@ -62,7 +64,7 @@ encode_noisy, decode_noisy = NOISY.encode, NOISY.decode
 
 
 def read_noisy(path: StrPath, *, space: CodeSpace | None = None) -> NoisyStatistics:
-    """Read a file of noisy statistics; those of another code space are refused.
+    """Read a file of noisy statistics, and refuse one of another code space than ``space``.
 
     >>> read_noisy("nowhere.stats")
     Traceback (most recent call last):
