@@ -77,6 +77,37 @@ def test_a_table_is_not_taken_for_predictions_nor_a_key_replaced(
     assert (ward / "a.key").read_bytes() == key
 
 
+@pytest.mark.parametrize("name", ["new.st", "./new.st", "link/new.st"])
+def test_two_outputs_are_two_files(ward: Path, safle: Callable[..., str], name: str) -> None:
+    if not (ward / "link").exists():
+        (ward / "link").symlink_to(ward)
+    said = safle(*OUTPUTS["ridge.csv"][:-2], "new.st", "--curve", name, code=2)
+    assert "would overwrite an input, or another output" in said
+    assert not (ward / "new.st").exists()
+
+
+def test_a_backbone_is_an_input(ward: Path, safle: Callable[..., str]) -> None:
+    (ward / "backbone.onnx").write_bytes(b"somebody's weights")
+    joined = ("--with-backbone", "backbone.onnx", "--force", "-o", "./backbone.onnx")
+    said = safle("export", "m.safetensors", "--to", "onnx", *joined, code=2)
+    assert "would overwrite an input" in said
+
+
+def test_a_sum_in_the_folder_of_its_files_is_not_added_up(
+    ward: Path, safle: Callable[..., str]
+) -> None:
+    (ward / "clients").mkdir()
+    (ward / "clients" / "w.stats").write_bytes((ward / "w.stats").read_bytes())
+    total = ward / "clients" / "total.stats"
+    safle("sum", "clients", "-o", total)
+    before = total.read_bytes()
+    assert "in a folder that is added up" in safle("sum", "clients", "-o", total, code=1)
+    assert total.read_bytes() == before
+    # Who names it means it.
+    safle("sum", "clients/total.stats", "--allow-duplicates", "w.stats", "-o", total)
+    assert total.read_bytes() != before
+
+
 def test_features_and_moments_are_known_by_what_is_in_them(tmp_path: Path) -> None:
     ours, moments, theirs = (tmp_path / f"{n}.safetensors" for n in ("a", "b", "c"))
     write_features_file(ours, [b"\0" * 8], 2, names=["1.png"])

@@ -216,6 +216,16 @@ def test_one_writer_at_a_time_and_readers_any_time(data, parts, store):
         writer.add(Contribution("b", parts[1]))
 
 
+@pytest.mark.parametrize("lock", ["a folder", "other things"])
+def test_a_lock_that_cannot_be_locked_is_not_somebody_at_work(store, lock):
+    store.close()
+    place = store.folder / "lock"
+    place.unlink()
+    place.mkdir() if lock == "a folder" else place.write_text(lock * 99)
+    with pytest.raises(StoreError, match="'lock' cannot be locked; you must be allowed to write"):
+        Store.open(store.folder, writing=True, seconds=0)
+
+
 def test_a_store_of_another_encoder_is_not_taken_over(store):
     store.close()
     with pytest.raises(EncoderMismatch, match="another store"):

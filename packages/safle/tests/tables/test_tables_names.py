@@ -85,6 +85,25 @@ def test_predictions_do_not_depend_on_the_order_and_keep_the_ids(safle, tmp_path
     assert {line.split(",")[1] for line in lines[1:]} == {"ill", "well"}
 
 
+def test_a_column_whose_name_has_a_comma_is_ignored_too(safle, tmp_path, encoder_path):
+    table = write(tmp_path / "a.csv", NAMES, more=["bed", "ward"])
+    table.write_text(table.read_text().replace("bed", '"name, first"', 1))
+    sample = tmp_path / "e.safetensors"
+    safle(
+        "encoder",
+        "make",
+        "--sample",
+        table,
+        "--ignore",
+        "name, first",
+        "--ignore",
+        "ward",
+        "-o",
+        sample,
+    )
+    assert {*load_encoder(sample).feature_names} == {*NAMES}
+
+
 def test_missing_and_unknown_columns_are_all_listed(safle, tmp_path, encoder_path):
     many = [f"unit {number}" for number in range(30)]
     table = write(tmp_path / "a.csv", ("age", "dose"), more=many)

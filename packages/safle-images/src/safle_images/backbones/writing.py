@@ -23,8 +23,9 @@ from safle_images.readers import ImageSource, Label
 DEFAULT_SHARE = 0.01
 _TABLES = {"run": ("header",), "entries": ("about", "data")}
 _UNUSABLE = (
-    "the journal of an unfinished run cannot be used ({error}); make room if the disk is full, "
-    "else delete it to begin again"
+    "the journal of an unfinished run cannot be used ({error}); if another run is writing the same "
+    "output, wait for it or choose another output; make room if the disk is full; else delete it "
+    "to begin again"
 )
 
 
@@ -152,22 +153,26 @@ class Journal:
 
     def __init__(self, output: Path, header: dict[str, Any]) -> None:
         self.path = output.with_name(output.name + ".partial")
-        self.images = self._entries = 0
+        self.images = 0
         self.names: list[str] = []
         self.labels: list[Label] = []
         self.unreadable: list[tuple[str, str]] = []
         text = json.dumps(header, sort_keys=True)
-        self._file = SealedFile(self.path, _TABLES, message=_UNUSABLE)
+        self._open()
         found = [row[1] for row in self._file.rows("run")]
         self.discarded = found not in ([], [text])
         if self.discarded:
             self.remove()
-            self._file = SealedFile(self.path, _TABLES, message=_UNUSABLE)
+            self._open()
         if found != [text]:
             with self._file.transaction():
                 self._file.append("run", text)
         for _, about, _ in self._file.rows("entries"):
             self._count(about)
+
+    def _open(self) -> None:
+        # Alone: another run would take this one's journal for an old one, and delete it.
+        self._file = SealedFile(self.path, _TABLES, alone=True, message=_UNUSABLE)
 
     def __enter__(self) -> Self:
         return self
@@ -179,11 +184,7 @@ class Journal:
         """Add an entry behind those there are; ``data`` stand for the batch's features."""
         about = json.dumps([part.images, part.names, part.labels, part.unreadable])
         with self._file.transaction():
-            if self._file.append("entries", about, data) != self._entries + 1:
-                raise ImageError(
-                    f"{self.path}: another run is writing the same output; wait for it or choose "
-                    "another output"
-                )
+            self._file.append("entries", about, data)
         self._count(about)
 
     def data(self) -> Iterator[bytes]:
@@ -198,7 +199,6 @@ class Journal:
 
     def _count(self, about: str) -> None:
         images, names, labels, unreadable = json.loads(about)
-        self._entries += 1
         self.images += images
         self.names += names
         self.labels += labels

@@ -54,6 +54,7 @@ class SealedFile:
     ----------
     tables : the columns of each table, by its name
     create : make the file and its tables where they are not there yet
+    alone : nobody else opens the file before it is closed
     message : what an error says after the file's name
 
     Examples
@@ -73,14 +74,18 @@ class SealedFile:
         tables: Mapping[str, Sequence[str]],
         *,
         create: bool = True,
+        alone: bool = False,
         message: str = "{error}",
     ) -> None:
         self.path, self._tables, self._message = Path(path), tables, message
         with self.naming():
+            wait = 0 if alone else SECONDS_TO_WAIT
             self._connection = sqlite3.connect(
-                self._address(create), uri=True, timeout=SECONDS_TO_WAIT, isolation_level=None
+                self._address(create), uri=True, timeout=wait, isolation_level=None
             )
             try:
+                if alone:
+                    self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
                 self._connection.execute("PRAGMA synchronous=FULL")
                 if create:
                     self._connection.execute("PRAGMA journal_mode=WAL")

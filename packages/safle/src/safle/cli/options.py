@@ -81,7 +81,8 @@ def encoder_file(text: str = "The encoder that all clients share.") -> Decorator
 
 
 def _split(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> Any:
-    return tuple(name for text in texts for name in split_names(text))
+    # The whole text as well: a column's name may have a comma in it.
+    return tuple(dict.fromkeys(name for text in texts for name in (text, *split_names(text))))
 
 
 def names_option(names: str, text: str, **settings: Any) -> Decorator:

@@ -98,10 +98,10 @@ WITH_BACKBONE = (
 )
 @opt.model_argument
 @opt.option("--to target", TO, type=click.Choice([*LOAD]), required=True)
-@opt.option("--with-backbone backbone", WITH_BACKBONE, "NAME|FILE.onnx")
+@opt.option("--with-backbone backbone", WITH_BACKBONE, "NAME|FILE.onnx", type=opt.PLACE)
 @opt.output("The file to write.", "ONNX graph", "torch program")
 def export(
-    session: Session, /, model: Path, target: str, backbone: str | None, output: Path
+    session: Session, /, model: Path, target: str, backbone: Path | None, output: Path
 ) -> None:
     """Export a model to torch or ONNX; both predict the same classes, without safle."""
     from safle.model.export import export_onnx, export_torch
@@ -110,7 +110,7 @@ def export(
     if backbone is not None:
         if target != "onnx":
             raise click.UsageError("--with-backbone joins ONNX files; expected --to onnx")
-        facts |= _export_joined(load_model(model), backbone, output)
+        facts |= _export_joined(load_model(model), str(backbone), output)
     else:
         write = {"torch": export_torch, "onnx": export_onnx}[target]
         write(load_model(model), output)

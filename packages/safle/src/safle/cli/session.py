@@ -214,17 +214,21 @@ class Command(click.RichCommand):
 
 
 def _paths(value: Any) -> Iterator[Path]:
-    yield from (one for one in (value if isinstance(value, tuple) else [value]) if _is_there(one))
+    several = value if isinstance(value, tuple) else [value]
+    yield from (one for one in several if isinstance(one, Path))
 
 
-def _is_there(value: Any) -> bool:
-    return isinstance(value, Path) and value.exists()
+def _are_one(path: Path, other: Path) -> bool:
+    there = path.exists() and other.exists()
+    return path.samefile(other) if there else path.resolve() == other.resolve()
 
 
-def _check_place(path: Path, inputs: list[Path]) -> None:
+def _check_place(path: Path, others: list[Path]) -> None:
     """Refuse a place that cannot be written to before the work, not after it."""
-    if path.exists() and any(path.samefile(one) for one in inputs):
-        raise click.UsageError(f"{path} would overwrite an input; choose another name")
+    if any(_are_one(path, other) for other in others):
+        raise click.UsageError(
+            f"{path} would overwrite an input, or another output; choose another name"
+        )
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such directory", str(path.parent))
     if not os.access(path.parent, os.W_OK):

@@ -78,10 +78,10 @@ def add_up(
     with session.progress(f"summing {len(sources)} files") as advance:
         how = {"limits": opt.chosen_limits(options), "progress": advance, **options}
         if kind in others:
-            summed = others[kind](sources, output, **how)
+            summed = others[kind](files, output, **how)
         else:
             space = load_encoder(encoder_path).space if encoder_path else None
-            summed = sum_files(sources, output, space=space, ray=ray, **how)
+            summed = sum_files(files, output, space=space, ray=ray, **how)
     facts = {
         "files": summed.files,
         "samples": f"{summed.samples:,}",

@@ -105,6 +105,11 @@ def _restore_solution(encoder: Encoder, header: dict[str, Any], arrays: Arrays) 
     squares = None
     if "factors" in arrays:
         exponent, worth = header["exponent"], float.fromhex(header["worth"])
+        if type(exponent) is not int or len(arrays["offsets"]) != len(classes):
+            raise WireError(
+                f"exponent {exponent!r} and offsets of {len(arrays['offsets'])} classes; expected "
+                f"a whole number and {len(classes)}"
+            )
         squares = Quadratic(arrays["factors"], exponent, arrays["offsets"], worth)
     return Solution(
         space=encoder.space,

@@ -32,6 +32,11 @@ _PARTS = re.compile(rf"{ENCODER}|{CONTRIBUTIONS}|{LOCK}|{DATABASE}(-\w+)?|\.{ENC
 _OURS = re.compile(r"[0-9a-f]{64}\.stats|\.[0-9a-f]{64}\.stats\.\w+\.part")
 FORMAT = "safle-store-4"
 SECONDS_TO_WAIT = 5.0
+BUSY = (
+    "another process is changing this store, perhaps a round that is under way; wait until it has "
+    "finished"
+)
+NO_LOCK = f"its file {LOCK!r} cannot be locked; you must be allowed to write to the folder"
 _TABLES = {
     "facts": ("name", "value"),
     "contributions": ("entry", "received"),
@@ -61,17 +66,18 @@ class Lock:
     """
 
     def __init__(self, folder: Path, *, seconds: float) -> None:
-        self._file = sqlite3.connect(folder / LOCK, timeout=seconds, isolation_level=None)
+        try:
+            self._file = sqlite3.connect(folder / LOCK, timeout=seconds, isolation_level=None)
+        except sqlite3.Error as error:
+            raise StoreError(f"{folder}: {NO_LOCK} ({error})") from None
         try:
             # Nothing is ever written to it: no journal lies beside it.
             self._file.execute("PRAGMA journal_mode=OFF")
             self._file.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error as error:
             self._file.close()
-            raise StoreError(
-                f"{folder}: another process is changing this store, perhaps a round that is under "
-                f"way; wait until it has finished ({error})"
-            ) from None
+            busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+            raise StoreError(f"{folder}: {BUSY if busy else NO_LOCK} ({error})") from None
 
     def close(self) -> None:
         """Let others change the store."""

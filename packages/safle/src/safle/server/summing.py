@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from safle.basics.atomic import write_bytes
@@ -96,7 +97,7 @@ def sum_files(
     ...     sum_files([f"{folder}/a.stats", f"{folder}/b.stats"], f"{folder}/total.stats").samples
     2
     """
-    sources = find_files(paths, except_for=BESIDE)
+    sources = _find(paths, output)
     if not sources:
         raise InvalidInput("nothing to sum; expected at least one statistics file")
     rules = Rules(space or read_space(sources[0]), limits or Limits(), allow_duplicates)
@@ -258,7 +259,7 @@ def _sum(
 ) -> Summed:
     """Add up files of small values that know ``+``, opened with ``reading``."""
     total, admission = None, Admission(limits)
-    sources = find_files(paths, except_for=BESIDE)
+    sources = _find(paths, output)
     for done, source in enumerate(sources, start=1):
         with naming(source):
             data = container.read_limited(source)
@@ -271,6 +272,19 @@ def _sum(
     if total is None:
         raise InvalidInput(f"nothing to sum; expected at least one file of {kind.name}")
     return _write(output, kind, total, len(sources), getattr(total, "class_names", ()))
+
+
+def _find(paths: Iterable[StrPath], output: StrPath) -> list[str]:
+    """The files to add up; `InvalidInput` if an earlier sum lies in one of their folders."""
+    named = [str(as_path(path)) for path in paths]
+    sources = find_files(named, except_for=BESIDE)
+    found = [source for source in sources if source not in named and "://" not in source]
+    if Path(output).exists() and any(Path(output).samefile(source) for source in found):
+        raise InvalidInput(
+            f"{output} is there, in a folder that is added up: it would be counted itself, and "
+            "replaced; write the sum to another folder"
+        )
+    return sources
 
 
 def _write(
