@@ -280,4 +280,4 @@ def test_names_cannot_add_lines_to_the_report(tmp_path: Path, backbone: Backbone
     source = ImageSource("toys", None, [bad], [None], [], lambda _: iter([b"no image"]))
     write_features(source, backbone, tmp_path / "f.safetensors", max_unreadable=1.0)
     (line,) = (tmp_path / "f.safetensors.unreadable.txt").read_text().splitlines()
-    assert line.startswith("a\\nb\\tc\\x1b[31m\tis no image")
+    assert line.startswith("a\\nb\\tc\\x1b[31m\tis not an image")

@@ -23,17 +23,17 @@ def with_noise(
     generator: np.random.Generator,
     parts: Sequence[NDArray[np.int64]] = (),
 ) -> NDArray[np.int64]:
-    """Labels of which each is wrong with probability ``rate``, or a client's own.
+    """Labels, each of them wrong with probability ``rate`` or with that of its client.
 
     Parameters
     ----------
     labels : int64, (samples,), in 0..class_count-1
     kind : "symmetric": a wrong label is any of the others, equally likely; "pair-flip":
-        it is the next class, the last one's being the first; "client-dependent": symmetric,
-        at a rate of each client's own
-    rate : rho, 0 to 1; where noise is client-dependent, a client is noisy with this
-        probability, and its rate then anything from `LEAST_RATE` to 1, as Xu, Chen, Quek,
-        Chong have it ("FedCorr", CVPR 2022)
+        it is the next class, after the last class the first; "client-dependent": symmetric,
+        and every client has a rate of its own
+    rate : rho, 0 to 1; for client-dependent noise, the probability that a client is noisy. The
+        rate of a noisy client is drawn from `LEAST_RATE` to 1, as in "FedCorr" (Xu, Chen, Quek,
+        Chong, CVPR 2022)
     class_count : at least 2
     generator : the only source of randomness
     parts : sample numbers, one array per client; for client-dependent noise
@@ -69,10 +69,11 @@ def rates_of_samples(
     generator: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Every sample's probability of a wrong label: its client's, 0 at clean clients."""
-    if sum(len(part) for part in parts) != sample_count:
+    held = sum(len(part) for part in parts)
+    if held != sample_count:
         raise InvalidInput(
-            f"client-dependent noise for {sample_count} labels, of which clients hold "
-            f"{sum(len(part) for part in parts)}; expected parts with every sample once"
+            f"client-dependent noise for {sample_count} labels, of which clients hold {held}; "
+            "expected parts with every sample once"
         )
     noisy = generator.random(len(parts)) < noisy_share
     own = np.where(noisy, generator.uniform(LEAST_RATE, 1.0, len(parts)), 0.0)

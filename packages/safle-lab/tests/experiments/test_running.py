@@ -13,7 +13,7 @@ from msgspec import structs, to_builtins
 
 from safle.errors import InvalidInput, SettingsError, TableError
 from safle_lab.baselines import METHODS
-from safle_lab.baselines.base import LinearModel, Separate, predict
+from safle_lab.baselines.base import LinearModel, SeparateModels, predict
 from safle_lab.cli.experiment import NAMES
 from safle_lab.experiments import cells, running
 from safle_lab.experiments.data import DataSet, load_digits, load_features
@@ -129,7 +129,7 @@ def test_a_client_is_judged_on_its_own_mix_of_classes(digits):
     mix = np.zeros((3, 10), np.int64)
     mix[0, :2], mix[2, 2:] = (3, 1), 5
 
-    joint, alone = (judge(m, digits, mix) for m in (model, Separate([model, model])))
+    joint, alone = (judge(m, digits, mix) for m in (model, SeparateModels([model, model])))
 
     assert joint["accuracy"] == alone["accuracy"] == right.mean()
     assert joint["per_client"] == pytest.approx([0.75 * zeros + 0.25 * ones, 0.0])

@@ -33,7 +33,7 @@ from safle.wire import (
 )
 from safle.wire.files import plane_count, to_planes
 from safle.wire.grams import are_few
-from support.data_sets import BY_CLASS, KINDS, publishable_encoder
+from support.data_sets import BY_CLASS, KINDS, publishable_encoder, suiting_features
 from support.forging import (
     CHANGES,
     Sums,
@@ -208,7 +208,7 @@ def test_a_forged_file_takes_no_more_memory_than_a_true_one(forge, kind):
     bases, most = true_statistics(kind, 0, widen=12), {}
     for encoder, true in bases:
         # Of few samples and of many, as many as make the gram travel whole.
-        many = 1.25 * generator.standard_normal((true.dim, encoder.feature_dim))
+        many = suiting_features(encoder.feature_dim, true.dim, generator)
         whole = count(encoder, many, np.arange(true.dim) % 3)
         files = [encode_statistics(statistics) for statistics in (true, whole)]
         most[encoder] = max(peak(encoder, data) for data in files)

@@ -15,18 +15,11 @@ from safle.statistics import Accumulator, Statistics, count
 from safle.wire import container, decode_statistics, encode_statistics, open_statistics
 from safle.wire.grams import are_few, class_bytes, working_bytes
 from safle.wire.statistics import unfolded_bytes
-from support.data_sets import KINDS, FixedCalibration, fixed_data, fixed_encoder
+from support.data_sets import KINDS, FixedCalibration, fixed_data, fixed_encoder, suiting_features
 
 pytestmark = pytest.mark.slow
 
 MILLION = 1_000_000
-
-
-def drawn_features(feature_dim, samples):
-    """Features with the moments of `FixedCalibration`."""
-    mean, deviation = FixedCalibration(feature_dim).moments()
-    drawn = np.random.default_rng(0).standard_normal((samples, feature_dim))
-    return mean + deviation * drawn
 
 
 def peak_of(read):
@@ -52,7 +45,7 @@ def said_of(statistics, data):
 @pytest.mark.parametrize("kind", KINDS)
 def test_reading_takes_what_was_checked_and_not_more(kind, samples, repeats):
     encoder = make_encoder(FixedCalibration(100), kind)
-    features = drawn_features(100, samples // repeats)
+    features = suiting_features(100, samples // repeats, np.random.default_rng(0))
     statistics = count(encoder, np.repeat(features, repeats, axis=0), np.arange(samples) % 7)
     data = encode_statistics(statistics)
     peak = peak_of(lambda: decode_statistics(data, space=encoder.space))
@@ -64,7 +57,7 @@ def test_reading_takes_what_was_checked_and_not_more(kind, samples, repeats):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_whole_gram_of_few_samples_is_refused_within_what_was_checked(kind, monkeypatch):
     encoder = make_encoder(FixedCalibration(100), kind)
-    features = drawn_features(100, 40)
+    features = suiting_features(100, 40, np.random.default_rng(0))
     statistics = count(encoder, features, np.arange(40) % 7)
     with monkeypatch.context() as patch:
         patch.setattr("safle.wire.grams.choose", lambda *_: None)
@@ -82,7 +75,7 @@ def test_a_whole_gram_of_few_samples_is_refused_within_what_was_checked(kind, mo
 def test_what_takes_more_than_the_limit_is_refused_before_it_is_taken(kind, at_most):
     encoder = make_encoder(FixedCalibration(100), kind)
     for samples in (40, 920):
-        features = drawn_features(100, samples)
+        features = suiting_features(100, samples, np.random.default_rng(0))
         statistics = count(encoder, features, np.arange(samples) % 7)
         data = encode_statistics(statistics)
         said = said_of(statistics, data)
@@ -94,7 +87,7 @@ def test_what_takes_more_than_the_limit_is_refused_before_it_is_taken(kind, at_m
 @pytest.mark.parametrize("samples", [60, 900])
 def test_grams_of_classes_take_what_was_checked_and_not_more(samples, at_most, monkeypatch):
     encoder = make_encoder(FixedCalibration(100), "linear", by_class=True)
-    features = drawn_features(100, samples)
+    features = suiting_features(100, samples, np.random.default_rng(0))
     statistics = count(encoder, features, np.arange(samples) % 60)
     data, checked = encode_statistics(statistics), []
 

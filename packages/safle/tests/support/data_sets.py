@@ -89,6 +89,12 @@ class FixedCalibration:
         return np.linspace(-0.1, 0.1, self.feature_dim), np.full(self.feature_dim, 1.25)
 
 
+def suiting_features(feature_dim: int, samples: int, generator: np.random.Generator) -> np.ndarray:
+    """Gaussian features with the moments of `FixedCalibration`."""
+    mean, deviation = FixedCalibration(feature_dim).moments()
+    return generator.standard_normal((samples, feature_dim)) * deviation + mean
+
+
 @st.composite
 def encoders(draw: Any, kind: str | None = None) -> Encoder:
     """Small encoders of one kind, or of every kind."""

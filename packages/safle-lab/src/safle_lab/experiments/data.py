@@ -20,6 +20,7 @@ from safle.errors import TableError
 from safle.tables import open_table
 
 HELD_OUT_SEED = 20_240
+"""Fixed, so that all methods are tuned on the same samples."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,7 @@ class DataSet:
         return len(self.class_names)
 
     def held_out(self, share: float) -> DataSet:
-        """The training samples alone: ``share`` of every class takes the test set's place."""
+        """The training samples alone, with ``share`` of every class as the test set."""
         generator = np.random.default_rng(HELD_OUT_SEED)
         chosen = np.zeros(len(self.train), np.bool_)
         for number in range(self.class_count):
@@ -73,7 +74,7 @@ class DataSet:
         )
 
     def facts(self) -> dict[str, Any]:
-        """What results say about their data."""
+        """What files of results record about their data."""
         return {
             "name": self.name,
             "source": self.source,
@@ -115,7 +116,10 @@ def load_features(path: Path, test: Path | None = None) -> DataSet:
     numbers = np.searchsorted(names, test_labels)
     return DataSet(
         path.stem,
-        *(train, places, test_features, numbers),
+        train,
+        places,
+        test_features,
+        numbers,
         tuple(str(name) for name in names),
         table.source or path.name,
     )
@@ -153,18 +157,23 @@ def load_digits(*, pooled: bool = False) -> DataSet:
     ``pooled``: averaged to 4 x 4 pixels, a poorer "backbone" of the same images.
     """
     split = demo.load_digits()
-    train, test, name, words = split.train, split.test, "digits", "8 x 8 pixels"
-    if pooled:
-        train, test = _pool(train), _pool(test)
-        name, words = "digits-4x4", "averaged to 4 x 4 pixels"
-    return DataSet(
-        name,
-        train,
+    data = DataSet(
+        "digits",
+        split.train,
         split.train_labels,
-        test,
+        split.test,
         split.test_labels,
         tuple(str(digit) for digit in range(10)),
-        f"scikit-learn's handwritten digits, {words}",
+        "scikit-learn's handwritten digits, 8 x 8 pixels",
+    )
+    if not pooled:
+        return data
+    return replace(
+        data,
+        name="digits-4x4",
+        train=_pool(data.train),
+        test=_pool(data.test),
+        source="scikit-learn's handwritten digits, averaged to 4 x 4 pixels",
     )
 
 

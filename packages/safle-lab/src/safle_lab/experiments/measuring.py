@@ -17,7 +17,7 @@ from safle.model import Model
 from safle.statistics import Statistics
 from safle.wire import encode_statistics
 from safle_lab.baselines import Task, method_named, safle
-from safle_lab.baselines.base import Predictor, Progress, Separate, blaming
+from safle_lab.baselines.base import Predictor, Progress, SeparateModels, naming_errors
 from safle_lab.experiments.cells import Cell, Figures, Measure
 from safle_lab.experiments.data import DataSet
 from safle_lab.label_noise import with_noise
@@ -44,7 +44,7 @@ def measure_method(data: DataSet, cell: Cell, progress: Progress) -> Figures:
     method = method_named(cell.method)
     result = method(task, **cell.settings)
     mix = class_mix(data.train_labels, task.parts)
-    with blaming(method.path):
+    with naming_errors(method.path):
         figures = judge(result.model, data, mix)
     return {
         **figures,
@@ -59,19 +59,19 @@ def measure_method(data: DataSet, cell: Cell, progress: Progress) -> Figures:
     }
 
 
-def judge(model: Predictor | Separate, data: DataSet, mix: NDArray[np.int64]) -> Figures:
+def judge(model: Predictor | SeparateModels, data: DataSet, mix: NDArray[np.int64]) -> Figures:
     """Accuracy and AUC on the test samples, and the accuracy that each client sees.
 
     A client sees the classes it holds: its accuracy is that on test samples in its own mix
     of classes (``mix``, see `class_mix`), the mean of the classes' recalls with its shares.
     The AUC is the mean over the classes, each against the rest, by the softmax of the scores.
     """
-    members = model.members if isinstance(model, Separate) else [model]
+    members = model.members if isinstance(model, SeparateModels) else [model]
     right, areas, recalls = zip(*(_judge_one(own, data) for own in members), strict=True)
     held = mix[mix.sum(axis=1) > 0]
     own = (held / held.sum(axis=1, keepdims=True) * np.array(recalls)).sum(axis=1)
     figures = {"accuracy": fmean(right), "auc": fmean(areas), "per_client": own.tolist()}
-    if isinstance(model, Separate):
+    if isinstance(model, SeparateModels):
         figures |= {"clients_deviation": float(np.std(right)), "worst_client": min(right)}
     return figures
 

@@ -22,8 +22,8 @@ Strategy = Literal["integer", "one-hot", "binary-overlap"]
 Rate = Annotated[float, Meta(ge=0, le=1)]
 ITERATIVE = ("fedavg", "fedprox", "moon", "feddyn", "fedntd", "fednova")
 ROBUST = ("fednoro", "fedcorr", "safle-trimmed")
-DESCRIBED = tuple(name for name, method in METHODS.items() if method.described)
-"""They need texts that describe the classes."""
+NEED_TEXTS = tuple(name for name, method in METHODS.items() if method.needs_texts)
+"""Methods that need texts which describe the classes."""
 OURS = ("safle", "safle-smallest", "safle-default")
 PROTOCOL = {"rounds": 200, "participation": 0.1, "epochs": 5, "batch": 50}
 """Published with FedNTD for CIFAR-10, whose kinds of partition table 1 has."""
@@ -34,13 +34,13 @@ MANY_CLASSES = ("alpha=0.1", "alpha=0.01", "shards=10", "shards=5")
 class Table1(Experiment, frozen=True):
     """Methods x scenarios, and who holds what; ``only`` has scenarios of single methods.
 
-    With texts that describe the classes, methods that need those are there, too.
+    Methods that need texts of the classes take part if the data have such texts.
     """
 
     name = "table1"
     title = "Accuracy of every method on non-IID clients"
     question = "Who is how accurate when clients hold few classes each, on the same features?"
-    methods: Names = tuple(name for name in METHODS if name not in (*ROBUST, *DESCRIBED))
+    methods: Names = tuple(name for name in METHODS if name not in (*ROBUST, *NEED_TEXTS))
     scenarios: Names = ("alpha=0.1", "alpha=0.05", "shards=4", "shards=2")
     only: dict[str, Names] = field(default_factory=dict)
 
@@ -49,8 +49,8 @@ class Table1(Experiment, frozen=True):
         for scenario in self.scenarios:
             cell = Cell("partition", scenario, plan.federation.clients, 0)
             yield Request({"partition_of": scenario}, cell)
-        described = () if plan.data[0].texts is None else DESCRIBED
-        for method in dict.fromkeys((*self.methods, *described)):
+        added = () if plan.data[0].texts is None else NEED_TEXTS
+        for method in dict.fromkeys((*self.methods, *added)):
             for scenario in self.only.get(method, self.scenarios):
                 yield from plan.method(method, scenario)
 

@@ -1,4 +1,4 @@
-"""What differs from the paper and why, as far as what was measured is concerned."""
+"""Remarks under the tables of a report: what differs from the paper, and why."""
 
 from safle_lab.baselines import METHODS
 from safle_lab.report.rows import Result, distinct
@@ -6,7 +6,7 @@ from safle_lab.report.rows import Result, distinct
 REMARKS: dict[str, dict[str, str]] = {
     "table1": {
         "analytic": "Analytic methods are computed anew in every scenario; equal bytes mean that "
-        "who holds what left no trace.",
+        "the partition of the samples made no difference.",
         "AFL": "The paper took its baselines' figures from other papers, with other preprocessing; "
         "here all methods see the same features.",
         "MOON": "MOON trains a head with a hidden layer, without which its term is constant.",
@@ -22,9 +22,9 @@ REMARKS: dict[str, dict[str, str]] = {
         "no labels and are counted in its bytes.",
     },
     "communication": {
-        "": "Bytes are those of safetensors files of what the methods' papers send, symmetric "
-        "matrices as one triangle. Down is the model.",
-        "SAFLe": "SAFLe's are those of its statistics and histogram files as written to disk.",
+        "": "Bytes are the sizes of safetensors files with what the methods' papers send; "
+        "symmetric matrices are sent as one triangle. What a client receives is the model.",
+        "SAFLe": "SAFLe's bytes are the sizes of its statistics and histogram files on the disk.",
     },
     "sparsity": {"": "L is an integer, so E·V is near the target and not equal to it."},
     "noise": {
@@ -35,10 +35,11 @@ REMARKS: dict[str, dict[str, str]] = {
         "each with a rate of its own from one half to one.",
     },
     "ridge": {
-        "": "The best on the curve looks at the test set and is shown for orientation only.",
+        "": "The best ridge on the curve was chosen on the test set, and is shown for comparison "
+        "only.",
     },
 }
-"""By experiment, and by the method, kind of method or noise that has to be there."""
+"""Experiment -> what its rows must hold (a method, a kind of method or of noise) -> remark."""
 
 
 def remarks_on(result: Result) -> list[str]:
@@ -46,9 +47,9 @@ def remarks_on(result: Result) -> list[str]:
     rows = result["rows"]
     titles = distinct(rows, "method")
     kinds = [method.kind for method in METHODS.values() if method.title in titles]
-    there = {"", *titles, *kinds, *distinct(rows, "noise")}
+    present = {"", *titles, *kinds, *distinct(rows, "noise")}
     if len(distinct(result["summary"], "scenario")) < 2:
-        # Its remark compares scenarios.
-        there.discard("analytic")
+        # The remark on analytic methods compares scenarios.
+        present.discard("analytic")
     remarks = REMARKS.get(result["experiment"], {})
-    return [text for needed, text in remarks.items() if needed in there]
+    return [text for needed, text in remarks.items() if needed in present]

@@ -165,7 +165,7 @@ def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: in
 
     # Its products are small: a second thread of the BLAS mostly waits, and keeps kernels waiting.
     with threadpool_limits(1, "blas"):
-        results = run_demo(folder, clients=clients, alpha=alpha, seed=seed, say=session.note)
+        results = run_demo(folder, clients=clients, alpha=alpha, seed=seed, announce=session.note)
     columns = ("method", "accuracy", "MB per client", "seconds")
     figures = [
         (r.method, f"{r.accuracy:.1%}", f"{r.megabytes_per_client:.3f}", f"{r.seconds:.1f}")

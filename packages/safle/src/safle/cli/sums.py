@@ -1,4 +1,4 @@
-"""What a store does, file by file: ``safle sum``; and ``safle publish``, a sum with noise."""
+"""``safle sum`` adds up files without a store; ``safle publish`` adds noise to a sum."""
 
 from __future__ import annotations
 
@@ -33,10 +33,13 @@ CALIBRATION = (
     "Where the encoder's thresholds and moments came from: declared numbers, or a public sample. "
     "Histograms of the clients' own data say something about them, and are refused."
 )
-CLASSES = "Every class that there may be: declared, not found."
-DELTA = "To promise: less than one in the number of samples."
+CLASSES = "Every class that can occur, declared beforehand and not taken from the data."
+EPSILON = "The epsilon to promise: 1 is strong, 8 is weak."
+DELTA = "The delta to promise: less than 1 divided by the number of samples."
+MOST_EPSILON = "Refuse a release after which all releases together exceed this epsilon."
+SOURCES = click.Choice(["declared", "public", "histogram"])
 SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
-LEDGER = "Where releases of the same data are noted; they add up."
+LEDGER = "File that records every release of the same data: their epsilons add up."
 BESIDE_SUM = "SUM.releases, or releases.sqlite in a store"
 
 
@@ -101,17 +104,11 @@ def add_up(
     "safle solve noisy.stats --encoder encoder.safetensors -o model.safetensors",
 )
 @click.argument("total", type=opt.PLACE, metavar="SUM", help="Summed statistics, or a store.")
-@opt.option(
-    *("--epsilon", "To promise: 1 is strong, 8 is weak.", "E"), type=opt.POSITIVE, required=True
-)
+@opt.option("--epsilon", EPSILON, "E", type=opt.POSITIVE, required=True)
 @opt.option("--delta", DELTA, "D", type=SHARE, required=True)
 @opt.option("--classes", CLASSES, "A,B,C", required=True)
-@opt.option(
-    *("--calibration", CALIBRATION),
-    type=click.Choice(["declared", "public", "histogram"]),
-    required=True,
-)
-@opt.option("--most-epsilon", "Of all releases together; refuses more.", "E", type=opt.POSITIVE)
+@opt.option("--calibration", CALIBRATION, type=SOURCES, required=True)
+@opt.option("--most-epsilon", MOST_EPSILON, "E", type=opt.POSITIVE)
 @opt.policy_option
 @opt.file_option("--ledger", LEDGER, show_default=BESIDE_SUM)
 @opt.output("The noisy statistics to write.", "noisy statistics")
@@ -120,9 +117,9 @@ def publish(
 ) -> None:
     """Add noise to a sum: differential privacy for whoever is in it.
 
-    The server that holds the exact sum is trusted; whoever gets the noisy one need not be. It
-    solves as any sum does, and the model says what was promised. Needs an encoder with a norm clip
-    ([b]safle encoder make --publishable[/b]) and safle's extra "private".
+    The server that holds the exact sum is trusted; whoever gets the noisy one need not be. The
+    noisy sum is solved like any other, and the model states the promise. This needs an encoder
+    with a norm clip ([b]safle encoder make --publishable[/b]) and safle's extra "private".
     """
     from safle.publishing.ledger import Ledger
     from safle.server import Store
@@ -149,7 +146,7 @@ def publish(
 
 @contextmanager
 def _within_policy(path: Path | None, most_epsilon: float | None) -> Iterator[float | None]:
-    """Most that all releases may cost together: by the caller's word, and by the site's policy."""
+    """The epsilon that all releases may reach together, by the option and the site's policy."""
     policy = Policy.find(path)
     if policy is None or policy.most_epsilon >= (most_epsilon or math.inf):
         yield most_epsilon

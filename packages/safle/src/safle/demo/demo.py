@@ -40,13 +40,13 @@ AFL: Method = ("AFL (linear)", "linear", "least-squares")
 SAFLE: Method = ("SAFLe (the paper's)", "embedding", "least-squares")
 DEFAULT: Method = ("safle's default", DEFAULT_KIND, "auto")
 
-Say = Callable[[str], None]
+Announce = Callable[[str], None]
 """Called with a sentence about what was just done."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One method's line of the table; ``digests`` of the same data, split in other ways."""
+    """One method's line of the table; ``digests`` are of models from other splits of the data."""
 
     method: str
     accuracy: float
@@ -70,7 +70,7 @@ def run_demo(
     clients: int = 100,
     alpha: float = 0.1,
     seed: int = 0,
-    say: Say = lambda _: None,
+    announce: Announce = lambda _: None,
 ) -> list[Result]:
     """Run the demo; page, results and all files of the federation go to ``output``."""
     data = load_digits(seed=seed)
@@ -80,7 +80,7 @@ def run_demo(
     folder = output / "federation"
     tables = _deal_out(data, parts, folder)
     held = [len(part) for part in parts]
-    say(
+    announce(
         f"{len(data.train):,} handwritten digits are dealt out to {clients} clients, very "
         f"unequally: one holds {max(held)} of them, {held.count(0)} hold none. Each has a file "
         "of its own. Three encoders go through the same round with them."
@@ -89,8 +89,8 @@ def run_demo(
     for method in (AFL, SAFLE, DEFAULT):
         result, model, curve = _federate(method, folder, tables, data)
         results.append(result)
-        say(_sentence(result))
-    say(
+        announce(_sentence(result))
+    announce(
         "The same digits at one client, and the same files in another order, give the same models, "
         "byte for byte. So does a sum under masks, which the server could not read."
     )
@@ -105,7 +105,7 @@ def run_demo(
 
 
 def _deal_out(data: Digits, parts: Parts, folder: Path) -> list[Path]:
-    """A table for each client, and the whole in one; the clients' are returned."""
+    """Write a table for each client, and tables of all samples; return the clients' tables."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = [folder / f"client-{client:03d}.npz" for client in range(len(parts))]
     for table, part in zip(tables, parts, strict=True):
@@ -164,7 +164,7 @@ def _add_under_masks(
     encoder: Encoder, sent: Sequence[Path], head: Head, data: Digits
 ) -> dict[str, str]:
     """The digest of a private round's model, with two keyholders."""
-    # Under masks go whole tables, seen or not: of the paper's encoder 30 MB from every client.
+    # Masked sums are sent whole: with the paper's encoder, 30 MB from every client.
     if encoder.layout.experts or len(sent) < 2:
         return {}
     classes = sorted({*data.train_labels.tolist()})

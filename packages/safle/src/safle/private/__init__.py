@@ -7,7 +7,7 @@ up to.
 
 Examples
 --------
-The operator declares a round; every file that is made of it is read with it:
+The operator declares a round. Everybody reads it, and checks all other files against it:
 
 >>> from tempfile import TemporaryDirectory
 >>> from safle import DeclaredRange, count, make_encoder
@@ -15,8 +15,8 @@ The operator declares a round; every file that is made of it is read with it:
 >>> encoder = make_encoder(DeclaredRange(0, 1, feature_dim=1), "linear")
 >>> operator, board, *clients = map(PrivateKey.new, ["operator", "board", "a", "b", "c"])
 >>> parties = {"clients": [key.public for key in clients], "keyholders": [board.public]}
->>> declared = declare_round(operator, StatisticsSpace.of(encoder, ["ill"], 100), **parties)
->>> private_round = PrivateRound.load(declared.data, operator.public)
+>>> signed = declare_round(operator, StatisticsSpace.of(encoder, ["ill"], 100), **parties)
+>>> private_round = PrivateRound.load(signed.data, operator.public)
 
 Clients send what they count under masks, and the server adds it up:
 
@@ -28,9 +28,9 @@ Clients send what they count under masks, and the server adds it up:
 
 Every keyholder answers the server's request, and the sum opens:
 
->>> asked = Request.from_bytes(total.request.to_bytes(), private_round)
+>>> request = Request.from_bytes(total.request.to_bytes(), private_round)
 >>> with TemporaryDirectory() as folder, History(f"{folder}/history.sqlite") as history:
-...     answer = answer_request(asked, board, history).to_bytes(board)
+...     answer = answer_request(request, board, history).to_bytes(board)
 >>> total.open([KeyholderAnswer.from_bytes(answer, private_round)]).sample_count
 3
 """

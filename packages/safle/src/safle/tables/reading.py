@@ -44,7 +44,8 @@ def open_table(
         Instead of any in ``source``: an array, a .npy file, or a .txt or .csv file with one label
         a line and no header.
     split
-        Which ``<split>_features`` and ``<split>_labels`` (.npz, .safetensors), if several.
+        Which ``<split>_features`` and ``<split>_labels`` to read (.npz, .safetensors), if the file
+        has several.
     features_key, labels_key
         The arrays (.npz, .safetensors) of features and labels, if they are not called ``features``
         and ``labels``; or the column of lists (.parquet).
@@ -53,18 +54,18 @@ def open_table(
     ignore
         Columns that are not read, if they are there.
     id_column, weight_column
-        The columns that say what each sample is called, and how often it is counted: no features,
-        kept as the table's ``ids`` and ``weights``.
+        The columns with each sample's name, and with how often it is counted. They are no
+        features; the table keeps them as ``ids`` and ``weights``.
     schema
         What the columns are, as an encoder of kind ``table`` declares it: levels become numbers,
-        and what is missing NaN.
+        and missing values NaN.
 
     Returns
     -------
     table : Table
-        Integer labels stay integers and strings stay strings, but those of a .safetensors
-        file whose metadata has ``classes`` become those names, and a .csv column in which
-        every label is an integer is one of integers.
+        Integer labels stay integers and strings stay strings. Two kinds of files differ: where
+        the metadata of a .safetensors file have ``classes``, labels become these names; a .csv
+        column of nothing but integers becomes integers.
 
     Examples
     --------
@@ -133,12 +134,13 @@ def _read_file(path: str | os.PathLike[str], selection: Selection) -> Table:
 
 
 def _read_column_file(path: Path, selection: Selection) -> Table:
-    csv_only = () if path.suffix.lower() == ".parquet" else ("features_key",)
-    selection.refuse(path, "split", "labels_key", *csv_only)
+    selection.refuse(path, "split", "labels_key")
+    if path.suffix.lower() == ".csv":
+        selection.refuse(path, "features_key")
     return read_column_table(read_sheet(path), selection)
 
 
-# A reader gives labels as the file has them.
+# Readers return labels as the file has them; `_labels` checks and names them.
 _READERS: dict[str, Callable[[Path, Selection], Table]] = {
     ".npz": read_npz_table,
     ".npy": read_npy_table,
