@@ -1,15 +1,15 @@
 """The store: contributions kept on disk, so that a model can be solved again from any of them.
 
     store/
-        encoder.safetensors              what they were all counted with
+        encoder.safetensors              the encoder of all contributions
         contributions/<digest>.stats     one file a contribution, named by its content
         store.sqlite                     who is in: `safle.server.folder`
         lock                             held by the one process that may change the store
 
 A contribution counts from the moment its row is in the database, and until the row says that
 it was removed. Files come before the rows that name them and go after, so a kill at any moment
-leaves at most a file that no row names; the next writer deletes it. Files that are not named as
-the store names its own are nobody's business but their owner's.
+leaves at most a file that no row names; the next writer deletes it. The store leaves files with
+other names alone.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Store:
 
     Attributes
     ----------
-    encoder : that every contribution was counted with
+    encoder : the encoder of all contributions
     limits : what a client may claim
-    files : what they sent
+    files : the contributions on the disk
 
     Examples
     --------
@@ -76,17 +76,17 @@ class Store:
     0
     """
 
-    def __init__(self, folder: Path, lock: Lock | None, making: Encoder | None = None) -> None:
+    def __init__(self, folder: Path, lock: Lock | None, encoder: Encoder | None = None) -> None:
         self.folder = folder
         self._held = ExitStack()
         with ExitStack() as stack:
             if lock is not None:
                 stack.callback(lock.close)
-            database = stack.enter_context(closing(Database(folder, create=making is not None)))
-            # Whoever has the lock makes the store: nobody replaces what another has made.
-            if making is not None and not database.facts():
-                make_folder(folder, making)
-                database.create(making.fingerprint)
+            database = stack.enter_context(closing(Database(folder, create=encoder is not None)))
+            # Only the process with the lock makes the store: none replaces another's.
+            if encoder is not None and not database.facts():
+                make_folder(folder, encoder)
+                database.create(encoder.fingerprint)
             self.files = Folder(folder, database.fingerprint())
             self.encoder, self.limits = self.files.encoder, database.limits()
             self._members = {member.client: member for member in database.members()}
@@ -136,7 +136,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Let others change the store."""
+        """Release the lock, so that other processes can change the store."""
         self._database = None
         self._held.close()
 
@@ -176,8 +176,8 @@ class Store:
     ) -> Member:
         """Verify a contribution and keep it; it is on the disk when this returns.
 
-        What the same client has sent before, with the same counts, changes nothing. A `SafleError`
-        means that it is refused, and the store as it was.
+        Counts that the same client has sent before change nothing. A `SafleError` means that the
+        contribution is refused and the store unchanged.
 
         Parameters
         ----------
@@ -197,8 +197,7 @@ class Store:
             if (before := self._sent_before(entry)) is not None:
                 return before
             self._admission.check(entry, allow_duplicates=allow_duplicates)
-            # Whether all sums are integers shows when they are multiplied out: into the total,
-            # where there is one.
+            # Multiplying out shows whether all sums are integers; `Accumulator.add` does it too.
             if total is None:
                 statistics.multiply_out()
             else:
@@ -219,7 +218,7 @@ class Store:
         return member
 
     def _sent_before(self, entry: Entry) -> Member | None:
-        """The member that this very contribution has made; one of other counts is refused."""
+        """The member, if the client has sent these counts before; other counts are refused."""
         before = self._members.get(entry.client)
         if before is not None and before.digest != entry.digest:
             raise DuplicateContribution(
@@ -238,7 +237,7 @@ class Store:
         sent = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
         self._writable().remove(member, sent)
         del self._members[client]
-        # Another client's file, where two sent the same.
+        # The file stays if another client has sent the same counts.
         if self._admission.leave(member):
             path.unlink(missing_ok=True)
         _log.info("%s: removed %s", self.folder, client)
@@ -247,7 +246,7 @@ class Store:
     def total(self, progress: Progress | None = None) -> Accumulator:
         """The sum of all members, in memory that does not grow with their number.
 
-        It may go on growing: ``total().snapshot()`` are the statistics that `safle.solve` takes.
+        ``total().snapshot()`` gives the statistics that `safle.solve` takes.
         """
         total = Accumulator(self.encoder)
         for member in self._each(progress):
@@ -270,15 +269,15 @@ class Store:
             )
 
     def problems(self, progress: Progress | None = None) -> list[str]:
-        """Read everything and say what is wrong with it; nothing, if all is well."""
-        found = [*filter(None, map(self.files.problem, self._each(progress)))]
-        return found + [
+        """Read everything and list what is wrong; the list is empty if all is well."""
+        found = [self.files.problem(member) for member in self._each(progress)]
+        return [*filter(None, found)] + [
             f"{path}: no row of the database names it; the next change of the store deletes it"
             for path in self.files.unnamed(self._members.values())
         ]
 
     def explain(self, solving: Callable[[Statistics], object]) -> str:
-        """Why ``solving`` the sum of all failed: who is broken, or else who fails alone as well."""
+        """Why ``solving`` the sum failed: broken files, or else clients that also fail alone."""
         if broken := self.problems():
             return "; ".join(broken)
         failing = []

@@ -2,7 +2,7 @@
 
 Samples, other statistics and (through `safle.wire`) bytes go in, `subtract` takes a
 contribution back, and `snapshot` gives what has been gathered as an immutable value. `count` and
-`sum_statistics` are that in one call.
+`sum_statistics` do this in one call.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from safle.statistics.value import (
 )
 
 GATHERED = 8_192
-"""Samples gathered before they are counted: a code first seen later makes the gram move."""
+"""Samples gathered before they are counted: a code first seen later makes the gram be copied."""
 
 
 class Accumulator:
@@ -85,7 +85,7 @@ class Accumulator:
         require_gram(dense, 4)
         self._codes = np.empty(0, np.int64)
         self._gram: Packed = np.zeros(triangle.packed_size(dense), np.int32)
-        # No entry of the gram is larger: it bounds what the diagonal has grown to.
+        # An upper bound of the diagonal, and so of every entry of the gram.
         self._largest = 0
         self._cross = np.zeros((dense, 0), np.int64)
         self._names: tuple[ClassName, ...] = ()
@@ -168,7 +168,7 @@ class Accumulator:
             ) from error
 
     def snapshot(self) -> Statistics:
-        """What has been gathered so far; the accumulator can go on.
+        """The statistics so far; more can be added afterwards.
 
         `InvalidInput` if too many values lie outside what the encoder expects: see
         `safle.encoders.outside`.
@@ -176,9 +176,9 @@ class Accumulator:
         if self._outside is not None:
             self._outside.judge(allowed=self._allow_outside)
         if self._waiting and not self._names:
-            few = self._waiting_value()
-            if 2 * few.sample_count <= few.dim:
-                return few.with_gram(few.gram, self._class_values(few.class_names))
+            waiting = self._waiting_value()
+            if 2 * waiting.sample_count <= waiting.dim:
+                return waiting.with_gram(waiting.gram, self._class_values(waiting.class_names))
         self._count_waiting()
         return self._as_value()
 
@@ -203,7 +203,7 @@ class Accumulator:
         return found
 
     def _gather(self, codes: Codes, labels: NDArray[Any], most: int = GATHERED) -> None:
-        """Put samples aside until there are ``most`` to count at once; each class its own."""
+        """Put samples aside until there are ``most`` to count at once; in each class, too."""
         self._waiting.append((codes, labels))
         block = self.layout.class_layout
         if block is not None:
@@ -211,12 +211,13 @@ class Accumulator:
             for name in np.unique(labels):
                 own = labels == name
                 share = Codes(codes.symbols[own, :0], dense[own])
-                # As many as are no larger than their gram.
+                # So many samples take no more memory than their gram.
                 self._by_class[name.item()]._gather(share, labels[own], block.dense_dim)
         if sum(len(codes) for codes, _ in self._waiting) >= most:
             self._count_waiting()
 
     def _waiting_value(self) -> Statistics:
+        """The statistics of the samples that wait, which are joined to one block."""
         symbols = np.concatenate([codes.symbols for codes, _ in self._waiting])
         dense = np.concatenate([codes.dense for codes, _ in self._waiting])
         labels = np.concatenate([labels for _, labels in self._waiting])
@@ -226,18 +227,19 @@ class Accumulator:
     def _count_waiting(self) -> None:
         if self._waiting:
             batch = self._waiting_value()
-            [(codes, _)], self._waiting = self._waiting, []
+            codes, _ = self._waiting[0]
+            self._waiting = []
             self._combine(batch, largest=largest_square(codes.dense, self.layout))
 
     def _combine(self, other: Statistics, sign: int = 1, largest: int | None = None) -> None:
-        """Add everything of ``other``, or take it back; no square of it exceeds ``largest``."""
+        """Add ``other``, or take it back (``sign`` -1); none of its squares exceeds ``largest``."""
         self._count_waiting()
         self._widen(other.class_names, other.codes)
         if largest is None:
             largest = int(other.diagonal.max(initial=0)) if sign > 0 else 0
         self._make_room(largest)
         positions = self._positions(other.codes, self._codes)
-        # The gram first: it is the one that may be refused.
+        # The gram comes first: nothing after it can be refused.
         other.gram.add_to(self._gram, self._dim, positions, sign)
         places = class_places(other.class_names, self._names)
         self._counts[places] += sign * other.class_counts
@@ -280,7 +282,7 @@ class Accumulator:
         return np.concatenate([np.searchsorted(within, codes), dense]).astype(np.int64)
 
     def _make_classes(self, names: Iterable[ClassName]) -> None:
-        """Where columns are counted by class, begin with those that are new."""
+        """Begin an accumulator for every new class, where columns are counted by class."""
         block = self.layout.class_layout
         new = {*names} - {*self._by_class} if block else set()
         if block is None or not new:
