@@ -9,6 +9,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from safle.encoders import (
+    Bucketing,
     EmbeddingEncoder,
     LinearEncoder,
     RandomFeatureEncoder,
@@ -263,3 +264,17 @@ def test_random_features_beat_embeddings_and_the_linear_head_on_digits():
         model = Model(encoder, solve(statistics))
         accuracy[kind] = (model.predict(features[1297:]) == labels[1297:]).mean()
     assert accuracy["default"] > accuracy["embedding"] > accuracy["linear"]
+
+
+@pytest.mark.parametrize("wrong", [("integer", 1), ("integer", 65_537), ("other", 8)])
+def test_a_bucketing_that_there_is_not_is_refused(wrong):
+    with pytest.raises(SettingsError, match="expected"):
+        Bucketing(*wrong)
+
+
+def test_an_encoder_of_no_features_is_neither_counted_with_nor_saved(tmp_path):
+    empty = LinearEncoder([], [])
+    for use in (lambda: empty.space, lambda: empty.save(tmp_path / "encoder.safetensors")):
+        with pytest.raises(SettingsError, match="no features"):
+            use()
+    assert not [*tmp_path.iterdir()]

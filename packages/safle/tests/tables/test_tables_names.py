@@ -12,6 +12,7 @@ from safle import DeclaredRange, load_encoder, make_encoder
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import EncoderMismatch, SettingsError, TableError
 from safle.tables import open_table
+from safle.tables.table import Table
 from safle.wire import read_histogram, read_statistics
 
 NAMES = ("dose", "age", "pulse")
@@ -102,6 +103,12 @@ def test_a_column_whose_name_has_a_comma_is_ignored_too(safle, tmp_path, encoder
         sample,
     )
     assert {*load_encoder(sample).feature_names} == {*NAMES}
+
+
+def test_a_table_made_by_hand_has_every_name_once():
+    table = Table(ROWS, LABELS, names=("age", "dose", "age"))
+    with pytest.raises(TableError, match="twice: age"):
+        table.arranged(["dose", "age"], where="here")
 
 
 def test_missing_and_unknown_columns_are_all_listed(safle, tmp_path, encoder_path):

@@ -241,6 +241,9 @@ def encoder_header(encoder: Encoder) -> str:
     The layout follows from the rest. It is there so that another version of safle, in which
     it follows differently, refuses the encoder instead of misreading statistics.
     """
+    if not encoder.feature_dim:
+        # The linear part of a table may have none.
+        raise SettingsError("an encoder of no features; expected at least one")
     settings = encoder.settings.to_dict()
     if encoder.schema is not None:
         settings["schema"] = encoder.schema.to_json()
@@ -270,16 +273,15 @@ def restore_encoder(header: str, arrays: Arrays) -> Encoder:
         if "schema" in settings:
             settings["schema"] = Schema.from_json(settings["schema"])
         encoder = kind_named(content["kind"])(**arrays, **settings)
-        if not encoder.feature_dim:
-            raise WireError("an encoder of no features; expected at least one")
         encoder = encoder.with_source(content.get("source", ""))
         encoder = encoder.with_names(content.get("features", ()))
         encoder = encoder.with_classes(content.get("classes", ()))
         if "ranges" in content:
             low, high = content["ranges"]
             encoder = encoder.with_ranges(low, high)
+        written = encoder_header(encoder)
     # Two texts of one header would be two identities of one encoder.
-    if encoder_header(encoder) != header:
+    if written != header:
         raise WireError("the header is not as this safle writes it: make the encoder again")
     return encoder
 

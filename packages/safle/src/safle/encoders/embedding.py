@@ -30,6 +30,7 @@ from safle.errors import SettingsError
 MAX_BUCKETS = 65_536
 LEVEL, EQUALS, EXCEEDS = 0, 1, 2
 """What a digit is of its feature's level; the kernel knows them by these numbers."""
+RULES = {"integer": LEVEL, "one-hot": EQUALS, "binary-overlap": EXCEEDS}
 DEFAULT_BUCKETS = 8
 DEFAULT_EMBEDDING_DIM = 12_288
 DEFAULT_GROUP_LIMIT = 6
@@ -62,7 +63,9 @@ class Bucketing:
     buckets: int
 
     def __post_init__(self) -> None:
-        if self.buckets < self.least:
+        if self.name not in RULES:
+            raise SettingsError(f"bucketing {self.name!r}; expected one of {', '.join(RULES)}")
+        if not self.least <= self.buckets <= MAX_BUCKETS:
             raise SettingsError(
                 f"{self.name} bucketing got {self.buckets} buckets; "
                 f"expected {self.least}..{MAX_BUCKETS}"
@@ -71,7 +74,7 @@ class Bucketing:
     @property
     def rule(self) -> int:
         """What a digit is of the level."""
-        return {"integer": LEVEL, "one-hot": EQUALS, "binary-overlap": EXCEEDS}[self.name]
+        return RULES[self.name]
 
     @property
     def least(self) -> int:

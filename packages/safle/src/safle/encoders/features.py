@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -183,11 +184,13 @@ def find_places(
 ) -> list[int]:
     """Where in ``found`` each name of ``wanted`` stands; every other name must be known."""
     known, held = {*wanted}, {*found}
+    twice = [name for name, times in Counter(found).items() if times > 1]
     problems = {
+        "columns that stand there twice": twice,
         "missing columns": [name for name in wanted if name not in held],
         "columns that the encoder does not know": [name for name in found if name not in known],
     }
-    if known != held:
+    if known != held or twice:
         said = "; ".join(f"{what}: {', '.join(names)}" for what, names in problems.items() if names)
         more = advice if held - known else ""
         raise TableError(f"{where}: {said}; expected the encoder's {len(wanted)} columns{more}")
