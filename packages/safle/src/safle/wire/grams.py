@@ -225,12 +225,9 @@ def product_count(margins: Margins) -> int:
 
 
 def read_products(
-    margins: Margins,
-    values: Packed,
-    by_class: tuple[Statistics, ...] = (),
-    per_spare: int = OF_ALL,
+    margins: Margins, values: Packed, by_class: tuple[Statistics, ...] = ()
 ) -> Statistics:
-    """The statistics whose gram has these free products."""
+    """The statistics whose gram has these free products; `require_whole` checks their form."""
     grams = [part.gram.packed for part in by_class]
     packed = FreeSums.of(margins).restore_gram(values, margins.totals, grams)
     kind = triangle.entry_type(triangle.diagonal(packed, margins.dim))
@@ -239,10 +236,16 @@ def read_products(
     if largest > np.iinfo(kind).max:
         raise WireError("an entry is larger than the squares of its columns allow")
     gram = Triangle(packed.astype(kind, copy=False), margins.dim)
-    statistics = margins.with_gram(gram, by_class)
+    return margins.with_gram(gram, by_class)
+
+
+def require_whole(statistics: Statistics, per_spare: int = OF_ALL) -> None:
+    """Refuse a gram that was sent whole, but should have been sent as columns.
+
+    This takes memory, so readers let go of what was sent before they call it.
+    """
     if choose(statistics, per_spare) is not None:
         raise WireError("the gram is not in the form that the format prescribes")
-    return statistics
 
 
 def write_classes(parts: Sequence[Statistics], sections: Sections) -> None:
@@ -270,12 +273,15 @@ def read_classes(margins: Margins, sections: Sections, limit: int) -> tuple[Stat
     ]
     container.check_memory(class_bytes(parts, sum(counts)), parts[0].dim, limit)
     values = np.split(sections.read("class_sums", (sum(counts),)), np.cumsum(counts)[:-1])
-    return tuple(
-        part.with_gram(chosen.restore(own))
-        if chosen
-        else read_products(part, own, per_spare=OF_A_CLASS)
+    by_class = tuple(
+        part.with_gram(chosen.restore(own)) if chosen else read_products(part, own)
         for part, chosen, own in zip(parts, found, values, strict=True)
     )
+    del values
+    for statistics, chosen in zip(by_class, found, strict=True):
+        if not chosen:
+            require_whole(statistics, OF_A_CLASS)
+    return by_class
 
 
 def class_bytes(parts: Sequence[Margins], values: int) -> int:

@@ -226,6 +226,8 @@ def _unfold(opened: container.Container, header: StatisticsHeader, space: CodeSp
     by_class = grams.read_classes(margins, sections, limit) if layout.class_layout else ()
     # What was sent is let go before what follows from it is verified.
     statistics = _read_gram(margins, sections, header.form, by_class)
+    if header.form == WHOLE:
+        grams.require_whole(statistics)
     verify(statistics, class_sums=header.form == COLUMNS)
     return statistics
 
