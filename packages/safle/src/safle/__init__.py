@@ -5,95 +5,51 @@ counts and solves one linear system. Names are imported where they are first use
 ``import safle`` stays light.
 """
 
-from __future__ import annotations
-
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.encoders import (
-        EmbeddingEncoder,
-        Encoder,
-        LinearEncoder,
-        RandomFeatureEncoder,
-        TableEncoder,
-        load_encoder,
-    )
-    from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
-    from safle.encoders.histogram import Grid, Histogram
-    from safle.encoders.registry import make_encoder
-    from safle.encoders.schema import Column, Schema, merge_schemas
-    from safle.errors import SafleError
-    from safle.evaluation.counts import Evaluation, read_evaluation, write_evaluation
-    from safle.evaluation.evaluating import evaluate, fit_temperature
-    from safle.evaluation.figures import Figures
-    from safle.model import Model, load_model
-    from safle.model.estimator import SafleClassifier
-    from safle.server import Store
-    from safle.solver import Solution, solve
-    from safle.statistics import Accumulator, Statistics, count, sum_statistics
-    from safle.wire import (
-        read_histogram,
-        read_statistics,
-        write_histogram,
-        write_statistics,
-    )
+    from safle.encoders import EmbeddingEncoder as EmbeddingEncoder
+    from safle.encoders import Encoder as Encoder
+    from safle.encoders import LinearEncoder as LinearEncoder
+    from safle.encoders import RandomFeatureEncoder as RandomFeatureEncoder
+    from safle.encoders import TableEncoder as TableEncoder
+    from safle.encoders import load_encoder as load_encoder
+    from safle.encoders.calibration import DeclaredMoments as DeclaredMoments
+    from safle.encoders.calibration import DeclaredRange as DeclaredRange
+    from safle.encoders.calibration import PublicSample as PublicSample
+    from safle.encoders.histogram import Grid as Grid
+    from safle.encoders.histogram import Histogram as Histogram
+    from safle.encoders.registry import make_encoder as make_encoder
+    from safle.encoders.schema import Column as Column
+    from safle.encoders.schema import Schema as Schema
+    from safle.encoders.schema import merge_schemas as merge_schemas
+    from safle.errors import SafleError as SafleError
+    from safle.evaluation.counts import Evaluation as Evaluation
+    from safle.evaluation.counts import read_evaluation as read_evaluation
+    from safle.evaluation.counts import write_evaluation as write_evaluation
+    from safle.evaluation.evaluating import evaluate as evaluate
+    from safle.evaluation.evaluating import fit_temperature as fit_temperature
+    from safle.evaluation.figures import Figures as Figures
+    from safle.model import Model as Model
+    from safle.model import load_model as load_model
+    from safle.model.estimator import SafleClassifier as SafleClassifier
+    from safle.server import Store as Store
+    from safle.solver import Solution as Solution
+    from safle.solver import solve as solve
+    from safle.statistics import Accumulator as Accumulator
+    from safle.statistics import Statistics as Statistics
+    from safle.statistics import count as count
+    from safle.statistics import sum_statistics as sum_statistics
+    from safle.wire import read_histogram as read_histogram
+    from safle.wire import read_statistics as read_statistics
+    from safle.wire import write_histogram as write_histogram
+    from safle.wire import write_statistics as write_statistics
 
 # What goes on is said to the logger "safle": it is silent until a program asks for it.
 logging.getLogger("safle").addHandler(logging.NullHandler())
 
-__all__ = [
-    "Accumulator",
-    "Column",
-    "DeclaredMoments",
-    "DeclaredRange",
-    "EmbeddingEncoder",
-    "Encoder",
-    "Evaluation",
-    "Figures",
-    "Grid",
-    "Histogram",
-    "LinearEncoder",
-    "Model",
-    "PublicSample",
-    "RandomFeatureEncoder",
-    "SafleClassifier",
-    "SafleError",
-    "Schema",
-    "Solution",
-    "Statistics",
-    "Store",
-    "TableEncoder",
-    "count",
-    "evaluate",
-    "fit_temperature",
-    "load_encoder",
-    "load_model",
-    "make_encoder",
-    "merge_schemas",
-    "read_evaluation",
-    "read_histogram",
-    "read_statistics",
-    "solve",
-    "sum_statistics",
-    "write_evaluation",
-    "write_histogram",
-    "write_statistics",
-]
-
-
-_find = front_door(__name__)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("safle")
-    return _find(name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+__version__ = "0.1.0"
+front_door(__name__)

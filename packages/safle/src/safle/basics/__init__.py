@@ -5,29 +5,19 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.basics import atomic
-    from safle.basics.doors import require
-    from safle.basics.memory import readable
-    from safle.basics.places import parse_toml, read_toml
-    from safle.basics.sealed import SealedFile
-    from safle.basics.settings import Setting, as_settings, describe, to_mapping
-    from safle.basics.texts import neutralise, printable, reason_of, split_names
+    from safle.basics import atomic as atomic
+    from safle.basics.doors import require as require
+    from safle.basics.memory import readable as readable
+    from safle.basics.places import parse_toml as parse_toml
+    from safle.basics.places import read_toml as read_toml
+    from safle.basics.sealed import SealedFile as SealedFile
+    from safle.basics.settings import Setting as Setting
+    from safle.basics.settings import as_settings as as_settings
+    from safle.basics.settings import describe as describe
+    from safle.basics.settings import to_mapping as to_mapping
+    from safle.basics.texts import neutralise as neutralise
+    from safle.basics.texts import printable as printable
+    from safle.basics.texts import reason_of as reason_of
+    from safle.basics.texts import split_names as split_names
 
-__all__ = [
-    "SealedFile",
-    "Setting",
-    "as_settings",
-    "atomic",
-    "describe",
-    "neutralise",
-    "parse_toml",
-    "printable",
-    "read_toml",
-    "readable",
-    "reason_of",
-    "require",
-    "split_names",
-    "to_mapping",
-]
-
-__getattr__ = front_door(__name__)
+front_door(__name__)

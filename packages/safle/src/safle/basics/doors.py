@@ -5,43 +5,43 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from safle.errors import MissingExtra, SafleError
 
 
-def front_door(package: str) -> Callable[[str], Any]:
-    """A ``__getattr__`` for a package, which imports a public name when it is first used.
+def front_door(package: str) -> None:
+    """Give a package its public names: `__all__`, and a `__getattr__` that imports them when used.
 
-    The package imports its public names under ``if TYPE_CHECKING:``. Type checkers read those
-    imports, and so does this function: there is one list, and a command that needs one name of a
-    room does not import the whole room.
+    The package imports its names under ``if TYPE_CHECKING:``, each as itself (``import solve as
+    solve``), by which type checkers know a public name. This function reads the same lines: there
+    is one list, and a command that needs one name of a room does not import the whole room.
     """
-
-    @cache
-    def modules_by_name() -> dict[str, str]:
-        """Name -> the module that it is imported from."""
-        source = Path(str(sys.modules[package].__file__)).read_text("utf-8")
-        blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
-        imports = [line for block in blocks for line in block.body]
-        return {
-            name.name: str(line.module)
-            for line in imports
-            if isinstance(line, ast.ImportFrom)
-            for name in line.names
-        }
+    module = sys.modules[package]
+    modules = _public_names(Path(str(module.__file__)))
 
     def find(name: str) -> Any:
-        if name.startswith("__") or name not in modules_by_name():
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if modules_by_name()[name] == package:
+        if modules[name] == package:
             return importlib.import_module(f"{package}.{name}")
-        return getattr(importlib.import_module(modules_by_name()[name]), name)
+        return getattr(importlib.import_module(modules[name]), name)
 
-    return find
+    names = sorted(modules)
+    vars(module).update(__all__=names, __getattr__=find, __dir__=lambda: names)
+
+
+def _public_names(path: Path) -> dict[str, str]:
+    """Name -> the module that it is imported from, of the imports under ``if TYPE_CHECKING:``."""
+    blocks = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.If)]
+    imports = [line for block in blocks for line in block.body]
+    return {
+        name.name: str(line.module)
+        for line in imports
+        if isinstance(line, ast.ImportFrom)
+        for name in line.names
+    }
 
 
 def require(module: str, requirement: str, purpose: str) -> Any:

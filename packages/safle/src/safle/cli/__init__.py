@@ -4,40 +4,27 @@
 below is for the commands of other packages.
 """
 
-from safle.cli.options import (
-    COUNT,
-    FILE,
-    FOLDER,
-    POSITIVE,
-    chosen_limits,
-    encoder_file,
-    features_argument,
-    limit_options,
-    option,
-    output,
-    seed_option,
-    selected,
-    table_options,
-    written,
-)
-from safle.cli.session import Session, command, examples
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "COUNT",
-    "FILE",
-    "FOLDER",
-    "POSITIVE",
-    "Session",
-    "chosen_limits",
-    "command",
-    "encoder_file",
-    "examples",
-    "features_argument",
-    "limit_options",
-    "option",
-    "output",
-    "seed_option",
-    "selected",
-    "table_options",
-    "written",
-]
+from safle.basics.doors import front_door
+
+if TYPE_CHECKING:
+    from safle.cli.options import COUNT as COUNT
+    from safle.cli.options import FILE as FILE
+    from safle.cli.options import FOLDER as FOLDER
+    from safle.cli.options import POSITIVE as POSITIVE
+    from safle.cli.options import chosen_limits as chosen_limits
+    from safle.cli.options import encoder_file as encoder_file
+    from safle.cli.options import features_argument as features_argument
+    from safle.cli.options import limit_options as limit_options
+    from safle.cli.options import option as option
+    from safle.cli.options import output as output
+    from safle.cli.options import seed_option as seed_option
+    from safle.cli.options import selected as selected
+    from safle.cli.options import table_options as table_options
+    from safle.cli.options import written as written
+    from safle.cli.session import Session as Session
+    from safle.cli.session import command as command
+    from safle.cli.session import examples as examples
+
+front_door(__name__)

@@ -4,6 +4,15 @@
 page to show to others.
 """
 
-from safle.demo.data import POOLED, Digits, class_mix, load_digits, partition
+from typing import TYPE_CHECKING
 
-__all__ = ["POOLED", "Digits", "class_mix", "load_digits", "partition"]
+from safle.basics.doors import front_door
+
+if TYPE_CHECKING:
+    from safle.demo.data import POOLED as POOLED
+    from safle.demo.data import Digits as Digits
+    from safle.demo.data import class_mix as class_mix
+    from safle.demo.data import load_digits as load_digits
+    from safle.demo.data import partition as partition
+
+front_door(__name__)

@@ -5,30 +5,19 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.encoders.base import Encoder, load_encoder
-    from safle.encoders.codes import Codes
-    from safle.encoders.embedding import Bucketing, EmbeddingEncoder
-    from safle.encoders.features import as_features, check_source
-    from safle.encoders.linear import LinearEncoder
-    from safle.encoders.random_features import RandomFeatureEncoder, suits_by_class
-    from safle.encoders.registry import DEFAULT_KIND, kinds, make_encoder
-    from safle.encoders.table import TableEncoder
+    from safle.encoders.base import Encoder as Encoder
+    from safle.encoders.base import load_encoder as load_encoder
+    from safle.encoders.codes import Codes as Codes
+    from safle.encoders.embedding import Bucketing as Bucketing
+    from safle.encoders.embedding import EmbeddingEncoder as EmbeddingEncoder
+    from safle.encoders.features import as_features as as_features
+    from safle.encoders.features import check_source as check_source
+    from safle.encoders.linear import LinearEncoder as LinearEncoder
+    from safle.encoders.random_features import RandomFeatureEncoder as RandomFeatureEncoder
+    from safle.encoders.random_features import suits_by_class as suits_by_class
+    from safle.encoders.registry import DEFAULT_KIND as DEFAULT_KIND
+    from safle.encoders.registry import kinds as kinds
+    from safle.encoders.registry import make_encoder as make_encoder
+    from safle.encoders.table import TableEncoder as TableEncoder
 
-__all__ = [
-    "DEFAULT_KIND",
-    "Bucketing",
-    "Codes",
-    "EmbeddingEncoder",
-    "Encoder",
-    "LinearEncoder",
-    "RandomFeatureEncoder",
-    "TableEncoder",
-    "as_features",
-    "check_source",
-    "kinds",
-    "load_encoder",
-    "make_encoder",
-    "suits_by_class",
-]
-
-__getattr__ = front_door(__name__)
+front_door(__name__)

@@ -10,40 +10,24 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.basics.templates import render_page
-    from safle.evaluation.charts import Cell, Chart, Mix, Series, Table, draw, require_matplotlib
-    from safle.evaluation.counts import (
-        Evaluation,
-        decode_evaluation,
-        encode_evaluation,
-        read_evaluation,
-        require_answers,
-        write_evaluation,
-    )
-    from safle.evaluation.evaluating import evaluate, fit_temperature
-    from safle.evaluation.figures import Figure, Figures
-    from safle.evaluation.report import Report
+    from safle.basics.templates import render_page as render_page
+    from safle.evaluation.charts import Cell as Cell
+    from safle.evaluation.charts import Chart as Chart
+    from safle.evaluation.charts import Mix as Mix
+    from safle.evaluation.charts import Series as Series
+    from safle.evaluation.charts import Table as Table
+    from safle.evaluation.charts import draw as draw
+    from safle.evaluation.charts import require_matplotlib as require_matplotlib
+    from safle.evaluation.counts import Evaluation as Evaluation
+    from safle.evaluation.counts import decode_evaluation as decode_evaluation
+    from safle.evaluation.counts import encode_evaluation as encode_evaluation
+    from safle.evaluation.counts import read_evaluation as read_evaluation
+    from safle.evaluation.counts import require_answers as require_answers
+    from safle.evaluation.counts import write_evaluation as write_evaluation
+    from safle.evaluation.evaluating import evaluate as evaluate
+    from safle.evaluation.evaluating import fit_temperature as fit_temperature
+    from safle.evaluation.figures import Figure as Figure
+    from safle.evaluation.figures import Figures as Figures
+    from safle.evaluation.report import Report as Report
 
-__all__ = [
-    "Cell",
-    "Chart",
-    "Evaluation",
-    "Figure",
-    "Figures",
-    "Mix",
-    "Report",
-    "Series",
-    "Table",
-    "decode_evaluation",
-    "draw",
-    "encode_evaluation",
-    "evaluate",
-    "fit_temperature",
-    "read_evaluation",
-    "render_page",
-    "require_answers",
-    "require_matplotlib",
-    "write_evaluation",
-]
-
-__getattr__ = front_door(__name__)
+front_door(__name__)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.model.model import Model, load_model
+    from safle.model.model import Model as Model
+    from safle.model.model import load_model as load_model
 
-__all__ = ["Model", "load_model"]
-
-__getattr__ = front_door(__name__)
+front_door(__name__)

@@ -40,31 +40,22 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door, require
 
 if TYPE_CHECKING:
-    from safle.private.keyholder import History, answer_request
-    from safle.private.keys import PrivateKey, PublicKey
-    from safle.private.messages import Gathering, KeyholderAnswer, Masked, MaskedSum, Request, mask
-    from safle.private.rehearsal import add_privately
-    from safle.private.round import PrivateRound, declare_round
-    from safle.private.spaces import EvaluationSpace, HistogramSpace, StatisticsSpace
-
-__all__ = [
-    "EvaluationSpace",
-    "Gathering",
-    "HistogramSpace",
-    "History",
-    "KeyholderAnswer",
-    "Masked",
-    "MaskedSum",
-    "PrivateKey",
-    "PrivateRound",
-    "PublicKey",
-    "Request",
-    "StatisticsSpace",
-    "add_privately",
-    "answer_request",
-    "declare_round",
-    "mask",
-]
+    from safle.private.keyholder import History as History
+    from safle.private.keyholder import answer_request as answer_request
+    from safle.private.keys import PrivateKey as PrivateKey
+    from safle.private.keys import PublicKey as PublicKey
+    from safle.private.messages import Gathering as Gathering
+    from safle.private.messages import KeyholderAnswer as KeyholderAnswer
+    from safle.private.messages import Masked as Masked
+    from safle.private.messages import MaskedSum as MaskedSum
+    from safle.private.messages import Request as Request
+    from safle.private.messages import mask as mask
+    from safle.private.rehearsal import add_privately as add_privately
+    from safle.private.round import PrivateRound as PrivateRound
+    from safle.private.round import declare_round as declare_round
+    from safle.private.spaces import EvaluationSpace as EvaluationSpace
+    from safle.private.spaces import HistogramSpace as HistogramSpace
+    from safle.private.spaces import StatisticsSpace as StatisticsSpace
 
 require("cryptography.hazmat.primitives.hpke", "safle[private]", "a private sum")
-__getattr__ = front_door(__name__)
+front_door(__name__)

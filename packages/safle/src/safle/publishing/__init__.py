@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.publishing.ledger import Ledger
-    from safle.publishing.noise import Sensitivity, epsilon_of, plan_noise, publish
+    from safle.publishing.ledger import Ledger as Ledger
+    from safle.publishing.noise import Sensitivity as Sensitivity
+    from safle.publishing.noise import epsilon_of as epsilon_of
+    from safle.publishing.noise import plan_noise as plan_noise
+    from safle.publishing.noise import publish as publish
 
-__all__ = ["Ledger", "Sensitivity", "epsilon_of", "plan_noise", "publish"]
-
-__getattr__ = front_door(__name__)
+front_door(__name__)

@@ -5,26 +5,17 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.server.admission import Admission, Limits
-    from safle.server.card import write_card
-    from safle.server.folder import DATABASE, Member
-    from safle.server.store import Store
-    from safle.server.summing import sum_evaluations, sum_files, sum_histograms
-    from safle.wire.contribution import Contribution, Entry, check_client
+    from safle.server.admission import Admission as Admission
+    from safle.server.admission import Limits as Limits
+    from safle.server.card import write_card as write_card
+    from safle.server.folder import DATABASE as DATABASE
+    from safle.server.folder import Member as Member
+    from safle.server.store import Store as Store
+    from safle.server.summing import sum_evaluations as sum_evaluations
+    from safle.server.summing import sum_files as sum_files
+    from safle.server.summing import sum_histograms as sum_histograms
+    from safle.wire.contribution import Contribution as Contribution
+    from safle.wire.contribution import Entry as Entry
+    from safle.wire.contribution import check_client as check_client
 
-__all__ = [
-    "DATABASE",
-    "Admission",
-    "Contribution",
-    "Entry",
-    "Limits",
-    "Member",
-    "Store",
-    "check_client",
-    "sum_evaluations",
-    "sum_files",
-    "sum_histograms",
-    "write_card",
-]
-
-__getattr__ = front_door(__name__)
+front_door(__name__)

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.site import airlock
-    from safle.site.counting import count_table, evaluate_table
-    from safle.site.log import LOG, write_log
-    from safle.site.policy import Policy
+    from safle.site import airlock as airlock
+    from safle.site.counting import count_table as count_table
+    from safle.site.counting import evaluate_table as evaluate_table
+    from safle.site.log import LOG as LOG
+    from safle.site.log import write_log as write_log
+    from safle.site.policy import Policy as Policy
 
-__all__ = ["LOG", "Policy", "airlock", "count_table", "evaluate_table", "write_log"]
-
-__getattr__ = front_door(__name__)
+front_door(__name__)

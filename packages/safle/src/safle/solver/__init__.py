@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.solver.facade import solve
-    from safle.solver.ridge import RidgeCurve
-    from safle.solver.solution import HEADS, Solution
+    from safle.solver.facade import solve as solve
+    from safle.solver.ridge import RidgeCurve as RidgeCurve
+    from safle.solver.solution import HEADS as HEADS
+    from safle.solver.solution import Solution as Solution
 
-__all__ = ["HEADS", "RidgeCurve", "Solution", "solve"]
-
-__getattr__ = front_door(__name__)
+front_door(__name__)

@@ -5,14 +5,9 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.statistics.accumulator import Accumulator, count, sum_statistics
-    from safle.statistics.value import Statistics
+    from safle.statistics.accumulator import Accumulator as Accumulator
+    from safle.statistics.accumulator import count as count
+    from safle.statistics.accumulator import sum_statistics as sum_statistics
+    from safle.statistics.value import Statistics as Statistics
 
-__all__ = [
-    "Accumulator",
-    "Statistics",
-    "count",
-    "sum_statistics",
-]
-
-__getattr__ = front_door(__name__)
+front_door(__name__)

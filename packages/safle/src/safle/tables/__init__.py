@@ -21,26 +21,18 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.tables.arrays import read_moments, write_features_file, write_moments
-    from safle.tables.columns import parse_labels
-    from safle.tables.drafting import Draft, draft_schema
-    from safle.tables.reading import open_matching, open_table
-    from safle.tables.table import Rows, Table, choose_split, existing_file, listed
+    from safle.tables.arrays import read_moments as read_moments
+    from safle.tables.arrays import write_features_file as write_features_file
+    from safle.tables.arrays import write_moments as write_moments
+    from safle.tables.columns import parse_labels as parse_labels
+    from safle.tables.drafting import Draft as Draft
+    from safle.tables.drafting import draft_schema as draft_schema
+    from safle.tables.reading import open_matching as open_matching
+    from safle.tables.reading import open_table as open_table
+    from safle.tables.table import Rows as Rows
+    from safle.tables.table import Table as Table
+    from safle.tables.table import choose_split as choose_split
+    from safle.tables.table import existing_file as existing_file
+    from safle.tables.table import listed as listed
 
-__all__ = [
-    "Draft",
-    "Rows",
-    "Table",
-    "choose_split",
-    "draft_schema",
-    "existing_file",
-    "listed",
-    "open_matching",
-    "open_table",
-    "parse_labels",
-    "read_moments",
-    "write_features_file",
-    "write_moments",
-]
-
-__getattr__ = front_door(__name__)
+front_door(__name__)

@@ -8,42 +8,22 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
-    from safle.wire.container import peek_kind
-    from safle.wire.contribution import Contribution, Entry, check_client
-    from safle.wire.histogram import (
-        decode_histogram,
-        encode_histogram,
-        read_histogram,
-        write_histogram,
-    )
-    from safle.wire.noisy import decode_noisy, encode_noisy, read_noisy
-    from safle.wire.statistics import (
-        add_contribution,
-        decode_statistics,
-        encode_statistics,
-        open_statistics,
-        read_statistics,
-        write_statistics,
-    )
+    from safle.wire.container import peek_kind as peek_kind
+    from safle.wire.contribution import Contribution as Contribution
+    from safle.wire.contribution import Entry as Entry
+    from safle.wire.contribution import check_client as check_client
+    from safle.wire.histogram import decode_histogram as decode_histogram
+    from safle.wire.histogram import encode_histogram as encode_histogram
+    from safle.wire.histogram import read_histogram as read_histogram
+    from safle.wire.histogram import write_histogram as write_histogram
+    from safle.wire.noisy import decode_noisy as decode_noisy
+    from safle.wire.noisy import encode_noisy as encode_noisy
+    from safle.wire.noisy import read_noisy as read_noisy
+    from safle.wire.statistics import add_contribution as add_contribution
+    from safle.wire.statistics import decode_statistics as decode_statistics
+    from safle.wire.statistics import encode_statistics as encode_statistics
+    from safle.wire.statistics import open_statistics as open_statistics
+    from safle.wire.statistics import read_statistics as read_statistics
+    from safle.wire.statistics import write_statistics as write_statistics
 
-__all__ = [
-    "Contribution",
-    "Entry",
-    "add_contribution",
-    "check_client",
-    "decode_histogram",
-    "decode_noisy",
-    "decode_statistics",
-    "encode_histogram",
-    "encode_noisy",
-    "encode_statistics",
-    "open_statistics",
-    "peek_kind",
-    "read_histogram",
-    "read_noisy",
-    "read_statistics",
-    "write_histogram",
-    "write_statistics",
-]
-
-__getattr__ = front_door(__name__)
+front_door(__name__)
