@@ -76,7 +76,7 @@ def make_model(folder: Path, backbone: str, *, source: bool = True) -> Path:
 
 
 def export(model: Path, backbone: str, output: Path) -> str:
-    arguments = ["export", model, "--to", "onnx", "--with-backbone", backbone, "-o", output]
+    arguments = ["export", model, "--with-backbone", backbone, "-o", output]
     given = [*map(str, arguments)]
     done = CliRunner().invoke(app, given, obj=Session(), catch_exceptions=False)
     assert not done.exit_code, done.output

@@ -20,8 +20,7 @@ OUTPUTS = {
     "figures.json": ("evaluate", "m.safetensors", "ward.csv", "--json"),
     "page.html": ("evaluate", "m.safetensors", "ward.csv", "--html"),
     "schema.toml": ("schema", "draft", "ward.csv", "--least", "1", "-o"),
-    "model.onnx": ("export", "m.safetensors", "--to", "onnx", "-o"),
-    "model.pt2": ("export", "m.safetensors", "--to", "torch", "-o"),
+    "model.onnx": ("export", "m.safetensors", "-o"),
     "other.safetensors": ("encoder", "make", "--range", "0", "1", "--features", "3", "-o"),
 }
 """Name -> the command that writes such a file."""
@@ -49,8 +48,8 @@ def ward(folder: Path, monkeypatch: pytest.MonkeyPatch, safle: Callable[..., str
 def test_files_of_others_are_replaced_only_by_force(
     ward: Path, safle: Callable[..., str], name: str
 ) -> None:
-    if name.startswith("model."):
-        pytest.importorskip("onnx" if name.endswith("onnx") else "torch")
+    if name.endswith("onnx"):
+        pytest.importorskip("onnx")
     write, place = OUTPUTS[name], ward / name
     place.write_bytes(THEIRS)
     assert f"{name} is there, and is no file of this kind" in safle(*write, name, code=2)
@@ -89,7 +88,7 @@ def test_two_outputs_are_two_files(ward: Path, safle: Callable[..., str], name: 
 def test_a_backbone_is_an_input(ward: Path, safle: Callable[..., str]) -> None:
     (ward / "backbone.onnx").write_bytes(b"somebody's weights")
     joined = ("--with-backbone", "backbone.onnx", "--force", "-o", "./backbone.onnx")
-    said = safle("export", "m.safetensors", "--to", "onnx", *joined, code=2)
+    said = safle("export", "m.safetensors", *joined, code=2)
     assert "would overwrite an input" in said
 
 

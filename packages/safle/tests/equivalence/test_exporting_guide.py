@@ -16,14 +16,14 @@ GUIDE = Path(__file__).parents[4] / "docs" / "exporting.md"
 
 
 def test_the_guide(tmp_path):
-    for package in ("torch", "onnx", "onnxruntime"):
+    for package in ("onnx", "onnxruntime"):
         pytest.importorskip(package)
     found = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     # The one of images runs in safle-images' test_joined_export.py.
     blocks = [block for block in found if "load_digits" in block]
     assert len(blocks) == len(found) - 1
     one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
-    written, *shown = [
+    shown = [
         subprocess.run(
             [sys.executable, "-c", block],
             cwd=tmp_path,
@@ -34,6 +34,5 @@ def test_the_guide(tmp_path):
         ).stdout
         for block in blocks
     ]
-    assert not written
-    assert len(shown) == 3
-    assert len({tuple(re.findall(r"\d+", text)) for text in shown}) == 1
+    assert len(shown) == 2
+    assert shown[0] == shown[1]

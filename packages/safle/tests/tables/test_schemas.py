@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle import Column, Model, Schema, count, make_encoder, merge_schemas, solve
+from safle import Column, Schema, count, make_encoder, merge_schemas
 from safle.encoders import Encoder
 from safle.errors import SafleWarning, SettingsError, TableError
 from safle.tables import open_table
@@ -115,19 +115,6 @@ def test_a_text_is_no_list_of_its_letters(tmp_path, text):
     (tmp_path / "schema.toml").write_text(f"{text}\n[columns.age]\n{column}\n")
     with pytest.raises(SettingsError, match=r"expected a list: \[\.\.\.\]"):
         Schema.read(tmp_path / "schema.toml")
-
-
-@pytest.mark.slow
-def test_exports_know_gaps(table):
-    torch = pytest.importorskip("torch")
-    from safle.model.export import to_torch
-
-    encoder = make_encoder(SCHEMA, "table")
-    read = open_table(table, schema=encoder.schema)
-    features = np.asarray(read.features)
-    model = Model(encoder, solve(count(encoder, features, read.labels), ridge=1.0))
-    scores = to_torch(model)(torch.from_numpy(features.astype(np.float32))).numpy()
-    np.testing.assert_allclose(scores, model.decision_function(features), atol=1e-6)
 
 
 def test_a_schema_can_be_inspected(safle, tmp_path):

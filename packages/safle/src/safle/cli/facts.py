@@ -36,7 +36,6 @@ MARKS = {
     "ridge curve": rb"\Aridge,\w+,degrees_of_freedom\r?\n",
     "predictions": rb'\A[^,\n]*,class(\r?\n|,"?probability_)',
     "ONNX graph": rb"\A\x08.*safle",
-    "torch program": rb"\APK.*/extra/classes\.json",
 }
 """Kinds of file that others can read, too -> what they begin with, or hold near an end."""
 NEAR = 1 << 16

@@ -55,7 +55,7 @@ PANELS = {
         "predict": Place("predict", "predict", "Predict the class of every sample of a table."),
         "fit-temperature": Place("evaluate", "fit_temperature", "Make probabilities fit."),
         "card": Place("evaluate", "card", "Write a model card."),
-        "export": Place("predict", "export", "Export a model to torch or ONNX."),
+        "export": Place("predict", "export", "Export a model to ONNX."),
     },
     "Any file": {
         "inspect": Place("inspect", "inspect_file", "Say what a file is, and whether it is sound."),

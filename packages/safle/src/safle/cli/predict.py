@@ -84,8 +84,6 @@ def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any
     return [[name, *own] for name, own in zip(names, odds, strict=True)]
 
 
-LOAD = {"torch": "torch.export.load({!r}).module()", "onnx": "onnxruntime.InferenceSession({!r})"}
-TO = "A torch program (.pt2) or an ONNX graph."
 WITH_BACKBONE = (
     "Join the backbone that made the features, efficientnet_lite0 or an ONNX file: one graph from "
     "images to classes (package safle-images)."
@@ -93,42 +91,26 @@ WITH_BACKBONE = (
 
 
 @command(
-    "safle export model.safetensors --to onnx -o model.onnx",
-    "safle export model.safetensors --to onnx --with-backbone efficientnet_lite0 -o whole.onnx",
+    "safle export model.safetensors -o model.onnx",
+    "safle export model.safetensors --with-backbone efficientnet_lite0 -o whole.onnx",
 )
 @opt.model_argument
-@opt.option("--to target", TO, type=click.Choice([*LOAD]), required=True)
 @opt.option("--with-backbone backbone", WITH_BACKBONE, "NAME|FILE.onnx", type=opt.PLACE)
-@opt.output("The file to write.", "ONNX graph", "torch program")
-def export(
-    session: Session, /, model: Path, target: str, backbone: Path | None, output: Path
-) -> None:
-    """Export a model to torch or ONNX; both predict the same classes, without safle."""
-    from safle.model.export import export_onnx, export_torch
-
-    facts = {"format": target}
-    if backbone is not None:
-        if target != "onnx":
-            raise click.UsageError("--with-backbone joins ONNX files; expected --to onnx")
-        facts |= _export_joined(load_model(model), str(backbone), output)
-    else:
-        write = {"torch": export_torch, "onnx": export_onnx}[target]
-        write(load_model(model), output)
-    facts |= {
-        "file": readable(output.stat().st_size),
-        "load with": LOAD[target].format(str(output)),
-    }
-    session.facts(f"{output}: exported model", facts)
-
-
-def _export_joined(model: Model, backbone: str, output: Path) -> dict[str, str]:
-    """Write a model behind its backbone; what there is to know of it."""
+@opt.output("The .onnx file to write.", "ONNX graph")
+def export(session: Session, /, model: Path, backbone: Path | None, output: Path) -> None:
+    """Export a model to ONNX: a graph that predicts the same classes, without safle."""
     from safle.model.export import to_onnx
 
-    found = entry_points(group="safle.exports", name="backbone")
-    if not found:
-        raise click.UsageError("'--with-backbone' needs safle-images: pip install safle-images")
-    joined, facts = found["backbone"].load()(to_onnx(model), model.encoder, backbone)
-    write_bytes(output, joined.SerializeToString(deterministic=True))
-    told: dict[str, str] = facts
-    return told
+    loaded = load_model(model)
+    graph, facts = to_onnx(loaded), {}
+    if backbone is not None:
+        join = entry_points(group="safle.exports", name="backbone")
+        if not join:
+            raise click.UsageError("'--with-backbone' needs safle-images: pip install safle-images")
+        graph, facts = join["backbone"].load()(graph, loaded.encoder, str(backbone))
+    write_bytes(output, graph.SerializeToString(deterministic=True))
+    facts |= {
+        "file": readable(output.stat().st_size),
+        "load with": f"onnxruntime.InferenceSession({str(output)!r})",
+    }
+    session.facts(f"{output}: exported model", facts)

@@ -1,7 +1,7 @@
 """A small vocabulary of array operations, in which a kind of encoder says what it computes.
 
-`NumpyOperations` computes; the exports translate the same words into torch and ONNX. Every
-value is float64, (samples, columns): it holds all integers that occur exactly.
+`NumpyOperations` computes; `safle.model.export` writes the same words as an ONNX graph. Every value
+is float64, (samples, columns): it holds all integers that occur exactly.
 """
 
 from __future__ import annotations

@@ -1,19 +1,43 @@
-"""A model as an ONNX graph of standard operators: the encoder's own words, then the weights."""
+"""A model as an ONNX graph of standard operators: the encoder's own words, then the weights.
+
+The graph compares in float64 and sums float64, as safle does: a sum of safle's weights is exact in
+any order (see `safle.model.model`), so it gives safle's own classes, not nearly so. It does not
+refuse NaN and infinity; check features before you feed them.
+
+Examples
+--------
+>>> import tempfile
+>>> from safle import SafleClassifier
+>>> model = SafleClassifier().fit([[0.1], [0.2], [0.9]], ["low", "low", "high"]).model_
+>>> with tempfile.TemporaryDirectory() as folder:
+...     export_onnx(model, f"{folder}/model.onnx")
+>>> [output.name for output in to_onnx(model).graph.output]
+['scores', 'label', 'probabilities']
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
 
+from safle.basics import atomic
 from safle.basics.memory import readable
-from safle.errors import InvalidInput
-from safle.model import Model
-from safle.model.export import express_scores, few_entries
+from safle.encoders import Encoder
+from safle.errors import InvalidInput, MissingExtra
+from safle.model.model import Model
+
+try:
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError as error:
+    raise MissingExtra("onnx", "safle[onnx]", "exporting to ONNX") from error
+
+__all__ = ["export_onnx", "to_onnx"]
 
 Array = NDArray[Any]
 OPSET, IR_VERSION = 17, 8
@@ -22,6 +46,112 @@ MOST_BYTES = (1 << 31) - (1 << 20)
 """Protocol buffers end at 2 GB."""
 GATHERED = 4_096
 """Weights gathered per sample at a time: experts x classes would fill the memory."""
+MOST_ROWS, MOST_VALUE = np.iinfo(np.int16).max, np.iinfo(np.int8).max
+MOST_ENTRIES = 64
+"""Most entries of a column of a matrix of few entries: each is a step of the graph."""
+
+
+def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write `to_onnx` to a file, atomically; equal models give equal bytes."""
+    atomic.write_bytes(path, to_onnx(model).SerializeToString(deterministic=True))
+
+
+def to_onnx(model: Model) -> onnx.ModelProto:
+    """An ONNX graph of standard operators.
+
+    Input ``features``, float32 [batch, feature_dim]; outputs ``scores``, float64 [batch,
+    class_count], ``label``, int64 or string [batch], and ``probabilities``. Its metadata name the
+    columns, the classes, the model's digest and, where the model was made of noisy sums, what was
+    promised.
+    """
+    size = model.tables.nbytes + model.dense_weights.nbytes
+    size += 4 * model.squares.head.factors.size if model.squares is not None else 0
+    if size > MOST_BYTES:
+        raise InvalidInput(
+            f"tables of {readable(size)} do not fit an ONNX file, which ends at 2 GB; use an "
+            "encoder with smaller tables"
+        )
+    graph, textual = Graph(), isinstance(model.class_names[0], str)
+    scores = _scores(graph, model)
+    best = graph.node("ArgMax", scores, axis=1, keepdims=0)
+    names = graph.constant(model.class_names, object if textual else np.int64)
+    graph.name(scores, "scores")
+    graph.name(_probabilities(graph, model, scores), "probabilities")
+    graph.name(graph.node("Gather", names, best), "label")
+    proto = _proto(graph, model, TensorProto.STRING if textual else TensorProto.INT64)
+    metadata = {name: json.dumps(value, ensure_ascii=False) for name, value in _facts(model)}
+    helper.set_model_props(proto, metadata | {"safle.digest": model.digest})
+    onnx.checker.check_model(proto)
+    return proto
+
+
+def _scores(graph: Graph, model: Model) -> str:
+    """The scores of the input, summed in the model's order."""
+    codes = model.encoder.express(graph, graph.cast("features", TensorProto.DOUBLE))
+    total = graph.constant(model.intercept)
+    if codes.symbols is not None:
+        firsts = model.encoder.layout.bases[:-1]
+        total = graph.plus(total, graph.look_up(codes.symbols, firsts, model.tables))
+    if codes.dense is not None:
+        total = graph.plus(total, graph.weigh(codes.dense, model.dense_weights))
+    if model.squares is not None:
+        total = graph.plus(total, model.squares.express(graph, codes.dense))
+    return total
+
+
+def _probabilities(graph: Graph, model: Model, scores: str) -> str:
+    """As `safle.model.probabilities`, to about the last bit."""
+    if model.head != "least-squares":
+        return graph.node("Softmax", graph.divide(scores, model.temperature or 1.0), axis=1)
+    count = len(model.class_names)
+    ordered = graph.node("TopK", scores, graph.indices(count), outputs=2, axis=1)
+    sums = graph.node("CumSum", ordered, graph.constant(1, np.int64))
+    shares = graph.divide(graph.subtract(sums, 1.0), np.arange(1, count + 1))
+    threshold = graph.node("ReduceMax", shares, axes=[1], keepdims=1)
+    return graph.node("Max", graph.node("Sub", scores, threshold), graph.constant(0.0))
+
+
+def _proto(graph: Graph, model: Model, label: int) -> onnx.ModelProto:
+    classes = len(model.class_names)
+    body = helper.make_graph(
+        graph.nodes,
+        "safle",
+        [_value("features", TensorProto.FLOAT, model.encoder.feature_dim)],
+        [
+            _value("scores", TensorProto.DOUBLE, classes),
+            _value("label", label),
+            _value("probabilities", TensorProto.DOUBLE, classes),
+        ],
+        graph.constants,
+    )
+    return helper.make_model(
+        body,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="safle",
+    )
+
+
+def _value(name: str, kind: int, *sizes: int) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, ["batch", *sizes])
+
+
+def _facts(model: Model) -> Iterator[tuple[str, Any]]:
+    """What the metadata say in JSON."""
+    yield "safle.classes", model.class_names
+    if model.encoder.feature_names:
+        yield "safle.columns", _columns(model.encoder)
+    if model.privacy is not None:
+        yield "safle.privacy", model.privacy.to_json()
+
+
+def _columns(encoder: Encoder) -> list[dict[str, Any]]:
+    """The columns in the order of the input; a level is given by its place, from 0."""
+    levels = {} if encoder.schema is None else {c.name: c.levels for c in encoder.schema.columns}
+    return [
+        {"name": name} | ({"levels": levels[name]} if levels.get(name) else {})
+        for name in encoder.feature_names
+    ]
 
 
 def _with_constant(operator: str) -> Callable[[Graph, str, Array | float], str]:
@@ -126,7 +256,7 @@ class Graph:
 
     def product(self, x: str, matrix: Array) -> str:
         narrow = self.cast(x, TensorProto.FLOAT)
-        terms = [self._term(narrow, *entries) for entries in few_entries(matrix)]
+        terms = [self._term(narrow, *entries) for entries in _few_entries(matrix)]
         if terms:
             sums = self.node("Sum", *terms)
         else:
@@ -172,60 +302,15 @@ class Graph:
         return self.node("MatMul", dense, wide)
 
 
-def build(model: Model, metadata: dict[str, str]) -> onnx.ModelProto:
-    """The graph of a model, checked."""
-    size = model.tables.nbytes + model.dense_weights.nbytes
-    size += 4 * model.squares.head.factors.size if model.squares is not None else 0
-    if size > MOST_BYTES:
-        raise InvalidInput(
-            f"tables of {readable(size)} do not fit an ONNX file, which ends at 2 GB; "
-            "export to torch, or use an encoder with smaller tables"
-        )
-    graph, textual = Graph(), isinstance(model.class_names[0], str)
-    scores = express_scores(model, graph, graph.cast("features", TensorProto.DOUBLE))
-    best = graph.node("ArgMax", scores, axis=1, keepdims=0)
-    names = graph.constant(model.class_names, object if textual else np.int64)
-    graph.name(scores, "scores")
-    graph.name(_probabilities(graph, model, scores), "probabilities")
-    graph.name(graph.node("Gather", names, best), "label")
-    proto = _proto(graph, model, TensorProto.STRING if textual else TensorProto.INT64)
-    helper.set_model_props(proto, metadata)
-    onnx.checker.check_model(proto)
-    return proto
+def _few_entries(matrix: NDArray[Any]) -> list[tuple[NDArray[np.int16], NDArray[np.int8]]]:
+    """Rows and values of a matrix's entries; none where they are many, or not small integers.
 
-
-def _probabilities(graph: Graph, model: Model, scores: str) -> str:
-    """As `safle.model.probabilities`, to about the last bit."""
-    if model.head != "least-squares":
-        return graph.node("Softmax", graph.divide(scores, model.temperature or 1.0), axis=1)
-    count = len(model.class_names)
-    ordered = graph.node("TopK", scores, graph.indices(count), outputs=2, axis=1)
-    sums = graph.node("CumSum", ordered, graph.constant(1, np.int64))
-    shares = graph.divide(graph.subtract(sums, 1.0), np.arange(1, count + 1))
-    threshold = graph.node("ReduceMax", shares, axes=[1], keepdims=1)
-    return graph.node("Max", graph.node("Sub", scores, threshold), graph.constant(0.0))
-
-
-def _proto(graph: Graph, model: Model, label: int) -> onnx.ModelProto:
-    classes = len(model.class_names)
-    body = helper.make_graph(
-        graph.nodes,
-        "safle",
-        [_value("features", TensorProto.FLOAT, model.encoder.feature_dim)],
-        [
-            _value("scores", TensorProto.DOUBLE, classes),
-            _value("label", label),
-            _value("probabilities", TensorProto.DOUBLE, classes),
-        ],
-        graph.constants,
-    )
-    return helper.make_model(
-        body,
-        opset_imports=[helper.make_opsetid("", OPSET)],
-        ir_version=IR_VERSION,
-        producer_name="safle",
-    )
-
-
-def _value(name: str, kind: int, *sizes: int) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, ["batch", *sizes])
+    The matrix is the sum, over what is returned, of ``values[j]`` at ``[rows[j], j]``.
+    """
+    entries = int((matrix != 0).sum(axis=0).max(initial=0))
+    small = len(matrix) <= MOST_ROWS and np.abs(matrix).max(initial=0) <= MOST_VALUE
+    if not small or not 0 < entries <= MOST_ENTRIES or not np.array_equal(matrix, np.rint(matrix)):
+        return []
+    rows = np.argsort(matrix == 0, axis=0, kind="stable")[:entries]
+    values = np.take_along_axis(matrix, rows, axis=0)
+    return [*zip(rows.astype(np.int16), values.astype(np.int8), strict=True)]
