@@ -33,10 +33,10 @@ from safle import Model, PublicSample, Solution, count, make_encoder, solve
 from safle.encoders import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.random_features import suits_by_class
-from safle.site.rehearsal import weigh
 from safle.solver.heads import put_head
 from safle.solver.quadratic import can_square
 from safle.solver.reduction import Reduction
+from safle.wire import encode_statistics
 
 CLIENTS, MOST_SAMPLES = 100, 500
 SEEDS, QUICK_SEEDS = (0, 1, 2), (0,)
@@ -224,12 +224,12 @@ def _try_heads(encoder: Encoder, dataset: data.Dataset, seed: int) -> dict[str, 
         solutions["quadratic"] = solve(statistics, head="quadratic")
     accuracies = {head: _accuracy(encoder, found, dataset) for head, found in solutions.items()}
     client = _shuffled(dataset, seed)[: _client_samples(dataset)]
-    sent = weigh(encoder, dataset.train[client], dataset.train_labels[client])
+    sent = count(encoder, dataset.train[client], dataset.train_labels[client])
     return {
         "accuracies": accuracies,
         "seconds": seconds,
         "columns": statistics.dim,
-        "megabytes": sent.bytes / 1e6,
+        "megabytes": len(encode_statistics(sent)) / 1e6,
     }
 
 

@@ -7,14 +7,14 @@ import pytest
 
 from safle import count, make_encoder
 from safle.encoders.calibration import DeclaredRange
-from safle.site.release import count_told_apart, disclosures
+from safle.site.release import count_told_apart, find_exposure
 from safle.statistics import Statistics
 from support.data_sets import KINDS, fixed_data, fixed_encoder
 from support.reference import phi
 
 
 def said(statistics):
-    return " | ".join(disclosures(statistics))
+    return " | ".join(find_exposure(statistics).details)
 
 
 @pytest.fixture(scope="module")
@@ -52,19 +52,18 @@ def test_a_class_of_one_sample_is_that_sample(kind):
         [statistics.codes, statistics.layout.code_count + np.arange(statistics.layout.dense_dim)]
     )
     assert np.array_equal(statistics.cross[:, 1], phi(data.encoder, data.features[-1:])[0, columns])
-    assert said(statistics).startswith("classes with one sample: 1. The sums of such a class are")
+    assert said(statistics).startswith("classes with fewer than 5 samples: 1, with one: 1. The")
 
 
-def test_classes_of_few_samples_are_named():
+@pytest.mark.parametrize(
+    ("counts", "few"), [((298, 2), 1), ((293, 4, 3), 2), ((297, 1, 2), 2), ((295, 5), 0)]
+)
+def test_classes_of_few_samples_are_named(counts, few):
     data = fixed_data("linear", 300)
-    for counts, text in (
-        ((298, 2), "classes with 2 to 4 samples: 1."),
-        ((293, 4, 3), "classes with 2 to 4 samples: 2."),
-    ):
-        labels = np.repeat(np.arange(len(counts)), counts)
-        assert text in said(count(data.encoder, data.features, labels))
-    labels = np.repeat([0, 1], [295, 5])
-    assert "classes with" not in said(count(data.encoder, data.features, labels))
+    labels = np.repeat(np.arange(len(counts)), counts)
+    found = said(count(data.encoder, data.features, labels))
+    assert ("classes with fewer than 5 samples" in found) == bool(few)
+    assert not few or f"samples: {few}, with one: {counts.count(1)}." in found
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -81,12 +80,12 @@ def test_no_more_samples_than_columns_are_a_lattice(kind):
 @pytest.mark.parametrize(
     ("samples", "text"),
     [
-        (100, "all of them can be worked out exactly"),
-        (101, "the sums determine all of them"),
-        (247, "the sums determine all of them"),
-        (248, "by chance all of them, some or none"),
-        (257, "by chance all of them, some or none"),
-        (258, "we know no way"),
+        (100, "all 100 samples can be worked out exactly"),
+        (101, "the sums determine all 101 samples"),
+        (247, "the sums determine all 247 samples"),
+        (248, "some of 248 samples, or all, can be worked out by chance"),
+        (257, "some of 257 samples, or all, can be worked out by chance"),
+        (258, ""),
     ],
 )
 def test_what_is_said_follows_from_samples_and_independent_columns(samples, text):
@@ -94,21 +93,24 @@ def test_what_is_said_follows_from_samples_and_independent_columns(samples, text
     encoder = make_encoder(DeclaredRange(0, 1, feature_dim=256), "linear")
     features = np.random.default_rng(0).uniform(size=(samples, 256))
     statistics = count(encoder, features, np.arange(samples) % 2)
-    assert text in said(statistics)
-    assert f"{samples} samples, 257 independent columns" in said(statistics)
+    summary, details = find_exposure(statistics)
+    assert summary == (f"{text}: there are 257 independent columns" if text else "")
+    assert details[-1].startswith(summary or "with more samples than columns we know no way")
 
 
 def test_experts_share_a_column():
-    """The codes of each of ten experts add up to one: of 39 columns seen, 30 are independent."""
+    """The codes of each of ten experts add up to one: nine columns fewer are independent."""
     data = DeclaredRange(0, 1, feature_dim=10)
     encoder = make_encoder(data, "embedding", buckets=2, group_size=2)
     features = np.random.default_rng(0).uniform(size=(32, 10))
-    statistics = count(encoder, features, np.arange(32) % 2)
-    assert f"32 samples, {statistics.dim - 9} independent columns" in said(statistics)
-    assert np.linalg.matrix_rank(statistics.gram_square()) == statistics.dim - 9
-    assert "we know no way" in said(statistics)
+    many = count(encoder, features, np.arange(32) % 2)
+    assert np.linalg.matrix_rank(many.gram_square()) == many.dim - 9
+    assert 32 - many.dim + 9 > 0
+    assert "we know no way" in said(many)
+    few = count(encoder, features[:20], np.arange(20) % 2)
+    assert f"there are {few.dim - 9} independent columns" in said(few)
 
 
 def test_no_samples_give_nothing_away():
     for kind in KINDS:
-        assert disclosures(Statistics.empty(fixed_encoder(kind).space)) == []
+        assert find_exposure(Statistics.empty(fixed_encoder(kind).space)) == ("", [])

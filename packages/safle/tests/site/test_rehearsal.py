@@ -1,15 +1,15 @@
-"""Rehearsals: what is weighed is what would be sent; samples say what they are worth."""
+"""A rehearsal: what would be sent, and how well the samples do alone."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from safle import LinearEncoder
 from safle.encoders import make_encoder
 from safle.encoders.calibration import DeclaredRange
 from safle.errors import InvalidInput
-from safle.site.rehearsal import fitting_share, weigh, worth
+from safle.site.rehearsal import fitting_share, rehearse
+from safle.site.release import find_exposure
 from safle.wire import encode_statistics
 from support.data_sets import KINDS, fixed_data
 
@@ -17,31 +17,32 @@ INK = DeclaredRange(0, 16, feature_dim=64)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_contribution_is_weighed_as_it_would_be_sent(kind):
+def test_a_rehearsal_says_what_would_be_sent(kind):
     data = fixed_data(kind)
     statistics = data.count()
-    found = weigh(data.encoder, data.features, data.labels)
+    found = rehearse(data.encoder, data.features, data.labels)
     assert found.bytes == len(encode_statistics(statistics))
     assert found.samples == 120
     assert found.numbers == statistics.dim * (statistics.dim + 1) // 2 + 3 * statistics.dim + 3
     assert found.seconds > 0
+    assert found.exposure == find_exposure(statistics)
 
 
-def test_samples_are_worth_what_the_held_out_ones_say(digits):
+def test_samples_are_judged_by_the_held_out_ones(digits):
     features, labels = digits[0][:600], digits[1][:600]
     encoder = make_encoder(INK, units=256)
-    found = worth(encoder, features, labels)
+    found = rehearse(encoder, features, labels)
     assert found.judged == 120
     assert found.accuracy > 0.85
     assert 0.1 <= found.largest_class < 0.3
     assert found.error == pytest.approx(np.sqrt(found.accuracy * (1 - found.accuracy) / 120))
     shuffled = np.random.default_rng(0).permutation(labels)
-    assert worth(encoder, features, shuffled).accuracy < 0.3
+    assert rehearse(encoder, features, shuffled).accuracy < 0.3
 
 
 def test_too_few_samples_to_hold_any_out(digits):
     with pytest.raises(InvalidInput, match="4 samples; a fifth"):
-        worth(make_encoder(INK, units=16), digits[0][:4], digits[1][:4])
+        rehearse(make_encoder(INK, units=16), digits[0][:4], digits[1][:4])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,13 +53,3 @@ def test_other_features_do_not_fit(kind):
     if kind != "embedding":
         # Buckets cannot tell large from very large.
         assert fitting_share(data.encoder, 1_000 * data.features) < 0.75
-
-
-@pytest.mark.parametrize("samples", [20, 400])
-def test_a_rehearsal_does_not_contradict_itself(samples):
-    """It never says of the same samples that they can be worked out and that no way is known."""
-    encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=64))
-    features = np.random.default_rng(0).random((samples, 64))
-    told = " ".join(weigh(encoder, features, np.arange(samples) % 2).gives_away)
-    assert ("can be worked out exactly" in told) != ("we know no way" in told)
-    assert "lattice reduction" not in told

@@ -19,7 +19,7 @@ from safle import (
 from safle.encoders import make_encoder
 from safle.encoders.calibration import DeclaredRange
 from safle.errors import InvalidInput, TableError
-from safle.site.rehearsal import weigh, worth
+from safle.site.rehearsal import rehearse
 from safle.tables import open_table
 
 LINES = [("3", "1.5,2,ill"), ("0", "9,9,odd"), ("1.0", "2,0.5,well"), ("2", "1,1,well")]
@@ -143,19 +143,20 @@ def test_lines_of_no_weight_are_nothing_to_evaluate(safle, folder, model):
     assert "has no samples" in " ".join(safle(*asked, code=1).split())
 
 
-def test_a_rehearsal_weighs_what_would_be_sent(folder):
+def test_a_rehearsal_counts_what_would_be_sent(folder):
     generator = np.random.default_rng(0)
     features, labels = generator.random((40, 2)), np.arange(40) % 2
     times = generator.integers(0, 4, 40)
     encoder = load_encoder(folder / "encoder.safetensors")
-    sent = weigh(encoder, features, labels, times)
-    repeated = weigh(encoder, features.repeat(times, axis=0), labels.repeat(times))
+    sent = rehearse(encoder, features, labels, times)
+    repeated = rehearse(encoder, features.repeat(times, axis=0), labels.repeat(times))
     assert (sent.samples, sent.bytes) == (repeated.samples, repeated.bytes)
     assert sent.samples == times.sum()
     # Many of one patient are still one patient, who can be worked out.
-    few = weigh(encoder, features[:2], labels[:2], np.array([50, 50]))
-    assert few.warning
-    assert few.warning == weigh(encoder, features[:2], labels[:2]).warning
+    labels = np.arange(5) == 0
+    few = rehearse(encoder, features[:5], labels, np.full(5, 50))
+    assert few.exposure.summary
+    assert few.exposure == rehearse(encoder, features[:5], labels).exposure
 
 
 def test_a_rehearsal_holds_out_lines_with_all_their_weight(folder):
@@ -167,10 +168,10 @@ def test_a_rehearsal_holds_out_lines_with_all_their_weight(folder):
     wrong = int(np.flatnonzero(held)[0])
     times = np.ones(40, np.int64)
     labels[wrong], times[wrong] = 1 - labels[wrong], 9
-    found = worth(encoder, features, labels, times)
+    found = rehearse(encoder, features, labels, times)
     assert (found.judged, found.accuracy) == (16, 7 / 16)
     with pytest.raises(InvalidInput, match="cannot be held out"):
-        worth(encoder, features, labels, times * (np.arange(40) < 4))
+        rehearse(encoder, features, labels, times * (np.arange(40) < 4))
 
 
 def test_the_command_rehearses_by_weight(safle, folder):

@@ -13,7 +13,7 @@ from safle.encoders import Encoder, make_encoder
 from safle.encoders.codes import Layout
 from safle.errors import InvariantError, NotEnoughMemory, SettingsError
 from safle.server.store import Store
-from safle.site.release import disclosures
+from safle.site.release import find_exposure
 from safle.statistics import Accumulator, Statistics, count, sum_statistics
 from safle.statistics.gram import Triangle
 from safle.wire import add_contribution, decode_statistics, encode_statistics
@@ -150,8 +150,8 @@ def test_the_setting_is_a_truth_and_part_of_the_fingerprint():
 
 def test_small_classes_are_disclosed():
     data = fixed_data("random-features by class", samples=60)
-    told = [text for text in disclosures(data.count()) if "by class" in text]
+    told = [text for text in find_exposure(data.count()).details if "by class" in text]
     few = sum(n for n in np.bincount(data.labels) if n <= 7)
     assert [f"{few:,} of 60" in text for text in told] == ([True] if few else [])
-    small = disclosures(data.part(slice(12)).count())
+    small = find_exposure(data.part(slice(12)).count()).details
     assert any("12 of 12. Each of these classes" in text for text in small)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import rich_click as click
@@ -11,22 +11,17 @@ from numpy.typing import NDArray
 
 from safle.basics.memory import readable
 from safle.cli import options as opt
-from safle.cli.facts import counts_facts, listing, warn_of_coarse, worked_out
+from safle.cli.facts import counts_facts, listing, show_exposure, warn_of_coarse
 from safle.cli.session import Session, command
 from safle.encoders import load_encoder
 from safle.errors import InvalidInput
 from safle.site.counting import Counts, count_table
 from safle.site.policy import Policy
-from safle.site.release import Release, kind_for
+from safle.site.release import FILE_KINDS, Release
 from safle.site.sheet import write_release
 from safle.tables import open_matching, open_table
 
-if TYPE_CHECKING:
-    from safle.site.rehearsal import Worth
-
 EMPTY = "Write a file that counts no samples; it changes nothing in a sum."
-LEAST_FIT = 0.5
-"""Share of columns below which a rehearsal doubts that the features are the encoder's."""
 release_options = opt.options(opt.policy_option, opt.round_options(panel="Under masks"))
 """By which rules a file leaves, and for which private round: what `release` takes."""
 
@@ -50,7 +45,7 @@ def release(
         if not all(masking):
             raise click.UsageError("--round, --operator and --key belong together")
         return "masked contribution", _mask(session, counts, output, found, rules, *masking)
-    kind = kind_for(counts.total)
+    kind = FILE_KINDS[type(counts.total)]
     data = kind.encode(counts.total)
     write_release(output, data, found, rules)
     return kind.name, data
@@ -176,46 +171,32 @@ def rehearse(
     held out, says how well the others do on their own: a federation does better. What can be
     worked out from a file, [b]safle attack[/b] of safle-lab works out.
     """
-    from safle.site.rehearsal import fitting_share, weigh, worth
+    from safle.site.rehearsal import rehearse as count_and_judge
 
     encoder, trusted = load_encoder(encoder_path), options["trust_features"]
     table = open_matching(encoder, features, trusted=trusted, **opt.selected(options))
-    values, labels = np.asarray(table.features), np.asarray(table.labels)
+    labels = np.asarray(table.labels)
     with session.progress(f"rehearsing {features.name}") as advance:
-        sent = weigh(encoder, values, labels, table.weights, allow_outside=allow_outside)
-        advance(0.4)
-        alone = worth(
-            encoder, values, labels, table.weights, lambda done: advance(0.4 + 0.5 * done)
+        found = count_and_judge(
+            encoder,
+            np.asarray(table.features),
+            labels,
+            table.weights,
+            allow_outside=allow_outside,
+            progress=advance,
         )
-        fit = fitting_share(encoder, values)
+    warning = found.exposure.summary
     facts = {
-        "samples": f"{sent.samples:,}",
+        "samples": f"{found.samples:,}",
         "classes": listing(sorted(set(labels.tolist()))),
-        "columns that fit": f"{fit:.0%} vary within their calibrated range",
-        "accuracy alone": f"{alone.accuracy:.1%} ± {alone.error:.1%} of {alone.judged:,} held-out "
-        f"samples (always the most frequent class: {alone.largest_class:.1%})",
-        "sends": f"{readable(sent.bytes)}, once: {sent.numbers:,} sums over its samples",
-        "takes": f"{sent.seconds:.1f} s to encode, count and pack features here",
+        "columns that fit": f"{found.fit:.0%} vary within their calibrated range",
+        "accuracy alone": f"{found.accuracy:.1%} ± {found.error:.1%} of {found.judged:,} held-out "
+        f"samples (always the most frequent class: {found.largest_class:.1%})",
+        "sends": f"{readable(found.bytes)}, once: {found.numbers:,} sums over its samples",
+        "takes": f"{found.seconds:.1f} s to encode, count and pack features here",
         "says": "how many samples each class has, sums of columns and of products of two columns",
-        "hides": "what the codes do not say"
-        if sent.warning
-        else "every single sample, as far as we know",
+        "hides": "what the codes do not say" if warning else "every sample, as far as we know",
     }
     session.facts(f"{features}: a contribution", facts)
-    session.text(worked_out(sent.gives_away, sent.warning))
-    session.text([f"warning: {text}" for text in _warnings(fit, alone)])
-
-
-def _warnings(fit: float, alone: Worth) -> list[str]:
-    found = []
-    if fit < LEAST_FIT:
-        found.append(
-            f"only {fit:.0%} of the columns fit; expected nearly all. Are these the columns and "
-            "units, or for images the backbone, that the encoder was calibrated for?"
-        )
-    if alone.largest_class < 1 and alone.accuracy + 2 * alone.error < alone.largest_class:
-        found.append(
-            "your samples alone do worse than always naming the most frequent class: do "
-            "features and labels belong together?"
-        )
-    return found
+    show_exposure(session, found.exposure)
+    session.text([f"warning: {text}" for text in found.doubts])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from safle.encoders.schema import Schema
     from safle.evaluation import Evaluation
     from safle.model import Model
+    from safle.site.release import Exposure
     from safle.statistics import Statistics
     from safle.statistics.noisy import NoisyStatistics
 
@@ -179,10 +180,11 @@ def temperature_of(model: Model) -> str:
     return f"of scores over the temperature {model.temperature:.3g}"
 
 
-def worked_out(found: Sequence[str], warning: str = "") -> list[str]:
-    """What `safle.site.release` says, as lines; with what it warns of, first."""
+def show_exposure(session: Session, found: Exposure) -> None:
+    """What can be worked out of statistics, after a warning if that is samples."""
+    warning = found.summary
     heading = f"warning: {warning}" if warning else "What can be worked out from it:"
-    return [heading, *(f"  - {text}" for text in found)]
+    session.text([heading, *(f"  - {text}" for text in found.details)])
 
 
 def show_schema(session: Session, path: Path, schema: Schema, gaps: dict[str, int] | None) -> None:

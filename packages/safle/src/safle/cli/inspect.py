@@ -19,7 +19,7 @@ from safle.errors import TableError
 from safle.model import load_model
 from safle.server import DATABASE
 from safle.site.log import LOG, read_log, site_log
-from safle.site.release import disclosures, file_kinds, name_given_away
+from safle.site.release import FILE_KINDS, find_exposure
 from safle.tables import open_table
 from safle.wire import container
 
@@ -42,7 +42,7 @@ def inspect_file(session: Session, /, file: Path, **selection: Any) -> None:
     if kind in _SAFETENSORS:
         facts = _SAFETENSORS[kind](file) | {"file": readable(file.stat().st_size)}
         session.facts(f"{file}: {kind}", facts)
-    elif kind in (reader.name for reader in file_kinds().values()):
+    elif kind in (reader.name for reader in FILE_KINDS.values()):
         _counts(session, file, kind)
     elif kind in container.KINDS.values():
         _private(session, file, kind)
@@ -60,7 +60,7 @@ _SAFETENSORS: dict[str, Callable[[Path], say.Facts]] = {
 
 def _counts(session: Session, path: Path, kind: str) -> None:
     data = container.read_limited(path)
-    reader = next(reader for reader in file_kinds().values() if reader.name == kind)
+    reader = next(reader for reader in FILE_KINDS.values() if reader.name == kind)
     with naming(path):
         value, _ = reader.open(data)
     session.facts(f"{path}: {kind}", say.counts_facts(value, data) | {"checks": CHECKED})
@@ -70,7 +70,7 @@ def _counts(session: Session, path: Path, kind: str) -> None:
     session.table(["class", "samples"], [[n, f"{c:,}"] for n, c in counts[:CLASSES_SHOWN]])
     if len(counts) > CLASSES_SHOWN:
         session.text([f"and {len(counts) - CLASSES_SHOWN} more classes"])
-    session.text(say.worked_out(disclosures(value), name_given_away(value)))
+    say.show_exposure(session, find_exposure(value))
 
 
 def _private(session: Session, path: Path, name: str) -> None:

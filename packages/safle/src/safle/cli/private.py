@@ -23,7 +23,7 @@ from safle.private.keyholder import explain
 from safle.private.messages import gather_files
 from safle.private.vector import Space
 from safle.site.log import site_log, write_log
-from safle.site.release import kind_for
+from safle.site.release import FILE_KINDS
 from safle.wire import container
 
 ROUND = "--round round.private --operator operator.pub"
@@ -291,7 +291,7 @@ def open_total(
             data = container.read_limited(path)
             opened.append(library.KeyholderAnswer.from_bytes(data, private_round))
     value = total.open(opened)
-    kind = kind_for(value)
+    kind = FILE_KINDS[type(value)]
     data, clients = kind.encode(value), ", ".join(total.heads)
     write_log("opened", digest=hashlib.sha256(data).hexdigest(), note=f"{kind.name} of {clients}")
     container.write_file(output, data)

@@ -1,4 +1,4 @@
-"""Rehearsals: what a client's samples would send, and what they are worth, before anything is sent.
+"""Rehearsal: what a client's samples would send and give away, before anything is sent.
 
 A fifth of the samples is held out, the rest is solved, and what is held out is classified. A
 federation, with more samples, does better than any client alone.
@@ -20,96 +20,114 @@ from safle.encoders import Encoder
 from safle.encoders.outside import Outside
 from safle.errors import InvalidInput, SafleWarning
 from safle.model import Model
-from safle.site.release import disclosures, name_given_away
+from safle.site.release import Exposure, find_exposure
 from safle.solver import solve
 from safle.statistics import count, triangle
 from safle.wire import encode_statistics
 
 HELD_OUT = 5
 """One sample in so many judges what the others make."""
+LEAST_FIT = 0.5
+"""Share of columns below which we doubt that the features are the encoder's."""
 _CALIBRATED_DEVIATIONS = 5
 _SAMPLES_LOOKED_AT = 2_000
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What one client's file would be.
+    """What one client's file would be, and what its samples make on their own.
 
     Attributes
     ----------
     numbers : how many sums the file holds
     bytes : of the file
     seconds : to encode, count and pack it on this machine
-    gives_away : what can be worked out from it, from `safle.site.release`
-    warning : the samples among it that can be worked out, in one sentence; empty if none
+    exposure : which samples can be worked out of it
+    accuracy : share of ``judged`` held-out samples that the others classified right
+    largest_class : what always naming their most frequent class would have had
+    fit : share of the columns that the features make proper use of
     """
 
     samples: int
     numbers: int
     bytes: int
     seconds: float
-    gives_away: tuple[str, ...]
-    warning: str
-
-
-@dataclass(frozen=True)
-class Worth:
-    """What a client's samples make on their own.
-
-    Attributes
-    ----------
-    accuracy : share of ``judged`` held-out samples that the others classified right
-    largest_class : what always naming their most frequent class would have had
-    """
-
+    exposure: Exposure
     accuracy: float
     judged: int
     largest_class: float
+    fit: float
 
     @property
     def error(self) -> float:
         """Standard error of the accuracy."""
         return sqrt(self.accuracy * (1 - self.accuracy) / self.judged)
 
+    @property
+    def doubts(self) -> list[str]:
+        """What seems to be wrong with the samples."""
+        found = []
+        if self.fit < LEAST_FIT:
+            found.append(
+                f"only {self.fit:.0%} of the columns fit; expected nearly all. Are these the "
+                "columns and units, or for images the backbone, that the encoder was calibrated "
+                "for?"
+            )
+        if self.largest_class < 1 and self.accuracy + 2 * self.error < self.largest_class:
+            found.append(
+                "your samples alone do worse than always naming the most frequent class: do "
+                "features and labels belong together?"
+            )
+        return found
 
-def weigh(
+
+def rehearse(
     encoder: Encoder,
     features: NDArray[Any],
     labels: NDArray[Any],
     weights: NDArray[np.int64] | None = None,
     *,
     allow_outside: bool = False,
+    progress: Callable[[float], None] = lambda _share: None,
 ) -> Rehearsal:
-    """Count and pack samples, (samples, feature_dim), as a client would.
+    """Count and pack samples, (samples, feature_dim), as a client would; judge a fifth of them.
 
     What can be worked out is judged by each sample once, whatever its weight: ten times one
-    patient is one patient.
+    patient is one patient. ``progress`` is called with the finished share, 0 to 1.
     """
     begun = time.perf_counter()
     statistics = count(encoder, features, labels, weights=weights, allow_outside=allow_outside)
     size = len(encode_statistics(statistics))
     seconds = time.perf_counter() - begun
+    progress(0.4)
     pooled = 0 if statistics.layout.only_by_class else triangle.packed_size(statistics.dim)
     numbers = pooled + statistics.cross.size + len(statistics.class_names)
     numbers += sum(triangle.packed_size(part.dim) for part in statistics.by_class)
     once = statistics
     if weights is not None:
         once = count(encoder, features, labels, weights=weights > 0, allow_outside=True)
-    told, warning = tuple(disclosures(once)), name_given_away(once)
-    return Rehearsal(statistics.sample_count, numbers, size, seconds, told, warning)
+    alone = _judge_alone(encoder, features, labels, weights, lambda x: progress(0.4 + 0.5 * x))
+    return Rehearsal(
+        statistics.sample_count,
+        numbers,
+        size,
+        seconds,
+        find_exposure(once),
+        *alone,
+        fitting_share(encoder, features),
+    )
 
 
-def worth(
+def _judge_alone(
     encoder: Encoder,
     features: NDArray[Any],
     labels: NDArray[Any],
-    weights: NDArray[np.int64] | None = None,
-    progress: Callable[[float], None] | None = None,
-) -> Worth:
-    """What the samples, (samples, feature_dim), make alone: the fifth judges the others.
+    weights: NDArray[np.int64] | None,
+    progress: Callable[[float], None],
+) -> tuple[float, int, float]:
+    """Accuracy of a fifth of the samples by the others, how many judge, and their largest class.
 
-    A sample of weight w is held out, or counted, w times. ``progress`` is called with the finished
-    share, 0 to 1.
+    A sample of weight w is held out, or counted, w times.
     """
     times = np.ones(len(labels), np.int64) if weights is None else weights
     features, labels, times = features[times > 0], labels[times > 0], times[times > 0]
@@ -124,8 +142,12 @@ def worth(
     model = Model(encoder, solve(statistics, progress=progress))
     right, judging = model.predict(features[held]) == labels[held], times[held]
     _, places = np.unique(labels[held], return_inverse=True)
-    most, n = np.bincount(places, judging).max(), int(judging.sum())
-    return Worth(float(judging[right].sum() / n), n, float(most / n))
+    judged = int(judging.sum())
+    return (
+        float(judging[right].sum() / judged),
+        judged,
+        float(np.bincount(places, judging).max() / judged),
+    )
 
 
 def fitting_share(encoder: Encoder, features: NDArray[Any]) -> float:

@@ -13,22 +13,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from safle.encoders.features import ClassName
-from safle.statistics import Statistics, triangle
+from safle.encoders.histogram import Histogram
+from safle.evaluation.counts import EVALUATIONS, Evaluation
+from safle.statistics import Statistics
+from safle.statistics.noisy import NoisyStatistics
+from safle.wire.files import FileKind
+from safle.wire.histogram import HISTOGRAMS
+from safle.wire.noisy import NOISY
 from safle.wire.statistics import STATISTICS
 
 if TYPE_CHECKING:
-    # Whoever counts needs none of these.
-    from safle.encoders.histogram import Histogram
-    from safle.evaluation.counts import Evaluation
     from safle.private.round import PrivateRound
-    from safle.statistics.value import Sums
-    from safle.wire.files import FileKind
 
+FILE_KINDS: dict[type, FileKind[Any]] = {
+    Statistics: STATISTICS,
+    NoisyStatistics: NOISY,
+    Histogram: HISTOGRAMS,
+    Evaluation: EVALUATIONS,
+}
+"""The kind of file that a value of each type is written as."""
 FEW = 5
 """Samples below which the sums of a class say much about each of them."""
 SPARE = 10
@@ -36,27 +44,34 @@ SPARE = 10
 one time in a thousand."""
 REDUCED = 100
 """Samples that lattice reduction was seen to work out, in minutes: docs/security.md."""
-
-
-def file_kinds() -> dict[type, FileKind[Any]]:
-    """The kind of file for each type of value that leaves a site."""
-    from safle.encoders.histogram import Histogram
-    from safle.evaluation.counts import EVALUATIONS, Evaluation
-    from safle.statistics.noisy import NoisyStatistics
-    from safle.wire.histogram import HISTOGRAMS
-    from safle.wire.noisy import NOISY
-
-    return {
-        Statistics: STATISTICS,
-        NoisyStatistics: NOISY,
-        Histogram: HISTOGRAMS,
-        Evaluation: EVALUATIONS,
-    }
-
-
-def kind_for(value: Sums | Histogram | Evaluation) -> FileKind[Any]:
-    """The kind of file that a value is written as."""
-    return STATISTICS if isinstance(value, Statistics) else file_kinds()[type(value)]
+CLASSES_OF_FEW = (
+    f"classes with fewer than {FEW} samples: {{few:,}}, with one: {{single:,}}. The sums of a "
+    "class of one are that sample, code by code, and those of few are close to each of them. Leave "
+    "such classes out, or wait until there are more"
+)
+CODES_OF_ONE = (
+    "samples with a code that no other has: {found:,} of {samples:,}. The products of that code "
+    "are all codes of its sample. Make an encoder whose codes more samples share (fewer buckets, "
+    "smaller groups, no rare level or gap), or count more samples"
+)
+COUNTED_BY_CLASS = (
+    "samples of classes with no more of them than columns that are counted by class: {found:,} of "
+    "{samples:,}. Each of these classes can be worked out by itself. Count more samples, or do not "
+    "count by class (by_class)"
+)
+LATTICE = (
+    f", and codes are whole numbers (a lattice). Up to {REDUCED} samples were worked out, in "
+    "minutes; nobody knows how long more take. Count more samples, take fewer columns, add the "
+    "file to those of others you trust before it leaves, or send it under masks (a private sum)"
+)
+MORE_THAN_COLUMNS = (
+    "with more samples than columns we know no way to work out {which}, which does not prove that "
+    "there is none. Send it only to a server that you trust"
+)
+SOME = (
+    "at least {found:,} of {samples:,} samples can be worked out exactly: they have a class or a "
+    "code to themselves, or a class of few that is counted by itself"
+)
 
 
 @dataclass(frozen=True)
@@ -105,79 +120,67 @@ class Release:
     @staticmethod
     def of(counted: Statistics | Histogram | Evaluation, encoder: str = "") -> Release:
         """A plain release of what was counted; evaluation counts do not know their ``encoder``."""
-        kind, samples, value = kind_for(counted).name, counted.sample_count, cast(Any, counted)
-        if kind == "histogram":
-            return Release(kind, samples, value.feature_dim)
-        names = [*value.class_names, "(unknown)"]
-        seen = zip(names, value.class_counts.tolist(), strict=False)
+        kind, samples = FILE_KINDS[type(counted)].name, counted.sample_count
+        if isinstance(counted, Histogram):
+            return Release(kind, samples, counted.feature_dim)
+        names = [*counted.class_names, "(unknown)"]
+        seen = zip(names, counted.class_counts.tolist(), strict=False)
         classes = {name: many for name, many in seen if many}
-        if kind == "evaluation counts":
-            return Release(kind, samples, len(value.class_names), classes, encoder)
-        given_away = name_given_away(value)
-        return Release(kind, samples, value.dim, classes, value.fingerprint, given_away)
+        if isinstance(counted, Evaluation):
+            return Release(kind, samples, len(counted.class_names), classes, encoder)
+        known = find_exposure(counted).summary
+        return Release(kind, samples, counted.dim, classes, counted.fingerprint, known)
 
 
-def disclosures(statistics: Statistics) -> list[str]:
-    """What can be worked out, the surest first: sentences, each with a remedy."""
+class Exposure(NamedTuple):
+    """Which samples can be worked out of a client's statistics, as far as we know.
+
+    Attributes
+    ----------
+    summary : in one sentence; empty if we know of no way
+    details : the surest first: sentences, each with a remedy
+    """
+
+    summary: str
+    details: list[str]
+
+
+def find_exposure(statistics: Statistics) -> Exposure:
+    """Which samples can be worked out of statistics."""
     samples, counts = statistics.sample_count, statistics.class_counts
-    single, few = int((counts == 1).sum()), int(((counts > 1) & (counts < FEW)).sum())
-    told, apart = count_told_apart(statistics), count_by_class(statistics)
-    found = {
-        f"classes with one sample: {single:,}. The sums of such a class are that sample, code by "
-        "code. Leave it out, or wait until there are more": single,
-        f"classes with 2 to {FEW - 1} samples: {few:,}. The sums of such a class are close to each "
-        "of them. Leave them out, or wait until there are more": few,
-        f"samples with a code that no other has: {told:,} of {samples:,}. The products of that "
-        "code are all codes of its sample. Make an encoder whose codes more samples share "
-        "(fewer buckets, smaller groups, no rare level or gap), or count more samples": told,
-        f"samples of classes with no more of them than columns that are counted by class: "
-        f"{apart:,} of {samples:,}. Each of these classes can be worked out by itself. Count more "
-        "samples, or do not count by class (by_class)": apart,
-        _describe_lattice(statistics, others=bool(single or told or apart)): samples,
-    }
-    return [text for text, applies in found.items() if applies]
+    if not samples:
+        return Exposure("", [])
+    lattice = _describe_lattice(statistics)
+    few, single = int(((counts > 0) & (counts < FEW)).sum()), int((counts == 1).sum())
+    told_apart, by_class = count_told_apart(statistics), _count_by_class(statistics)
+    sure = max(single, told_apart, by_class)
+    details = []
+    if few:
+        details.append(CLASSES_OF_FEW.format(few=few, single=single))
+    if told_apart:
+        details.append(CODES_OF_ONE.format(found=told_apart, samples=samples))
+    if by_class:
+        details.append(COUNTED_BY_CLASS.format(found=by_class, samples=samples))
+    if lattice:
+        details.append(lattice + LATTICE)
+    else:
+        details.append(MORE_THAN_COLUMNS.format(which="the others" if sure else "any of them"))
+    if sure and _spare_columns(statistics) < SPARE:
+        return Exposure(SOME.format(found=sure, samples=samples), details)
+    return Exposure(lattice, details)
 
 
-def _describe_lattice(statistics: Statistics, *, others: bool) -> str:
-    """What the products of all columns tell of all samples."""
-    samples, spare = statistics.sample_count, _spare_columns(statistics)
-    size = f"{samples:,} samples, {samples + spare:,} independent columns"
-    if spare < 0:
-        return (
-            f"{size}: with more samples than columns we know no way to work out "
-            f"{'the others' if others else 'any of them'}, which does not prove that there is "
-            "none. Send it only to a server that you trust"
-        )
-    known, more = "all of them can be worked out exactly", ""
-    if spare < SPARE:
-        known = "by chance all of them, some or none can be worked out"
-    elif samples > REDUCED:
-        known = "the sums determine all of them"
-        more = f" Up to {REDUCED} were worked out, in minutes; nobody knows how long more take."
-    return (
-        f"{size}: {known}, because codes are whole numbers (a lattice).{more} Count more samples, "
-        "take fewer columns, add the file to those of others you trust before it leaves, or send "
-        "it under masks (a private sum)"
-    )
-
-
-def name_given_away(statistics: Statistics) -> str:
-    """The samples that can be worked out, in one sentence; empty if we know of none."""
+def _describe_lattice(statistics: Statistics) -> str:
+    """What the products of all columns tell of all samples; empty if nothing."""
     samples, spare = statistics.sample_count, _spare_columns(statistics)
     columns = f"there are {samples + spare:,} independent columns"
-    if samples and spare >= SPARE:
-        if samples <= REDUCED:
-            return f"all {samples:,} samples can be worked out exactly: {columns}"
-        return f"the sums determine all {samples:,} samples: {columns}"
-    single = int((statistics.class_counts == 1).sum())
-    if found := max(single, count_told_apart(statistics), count_by_class(statistics)):
-        return (
-            f"at least {found:,} of {samples:,} samples can be worked out exactly: they have a "
-            "class or a code to themselves, or a class of few that is counted by itself"
-        )
-    if samples and spare >= 0:
+    if spare < 0:
+        return ""
+    if spare < SPARE:
         return f"some of {samples:,} samples, or all, can be worked out by chance: {columns}"
-    return ""
+    if samples <= REDUCED:
+        return f"all {samples:,} samples can be worked out exactly: {columns}"
+    return f"the sums determine all {samples:,} samples: {columns}"
 
 
 def _spare_columns(statistics: Statistics) -> int:
@@ -188,7 +191,7 @@ def _spare_columns(statistics: Statistics) -> int:
     return statistics.dim - max(equal - 1, 0) - statistics.sample_count
 
 
-def count_by_class(statistics: Statistics) -> int:
+def _count_by_class(statistics: Statistics) -> int:
     """Samples of classes with no more of them than independent columns of their own gram."""
     parts = statistics.by_class
     return sum(part.sample_count for part in parts if _spare_columns(part) >= 0)
@@ -197,6 +200,9 @@ def count_by_class(statistics: Statistics) -> int:
 def count_told_apart(statistics: Statistics) -> int:
     """Samples with a code that was seen once: its row of the gram is the sample itself."""
     once = np.flatnonzero(statistics.diagonal[: len(statistics.codes)] == 1)
-    # Rows of one sample are equal, and so are their products with numbers drawn at random.
-    drawn = np.random.default_rng(0).integers(1, 1 << 30, (statistics.dim, 1), dtype=np.int32)
-    return len(np.unique(triangle.multiply(statistics.gram.packed, statistics.dim, drawn)[once]))
+    if not len(once):
+        return 0
+    # Rows of one sample are equal, and so are their products with whole numbers drawn at random,
+    # which are small enough that sums of such rows are exact.
+    drawn = np.random.default_rng(0).integers(1, 1 << 24, (statistics.dim, 2))
+    return len(np.unique(statistics.gram.multiply(drawn.astype(np.float64))[once], axis=0))
