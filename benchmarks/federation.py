@@ -28,7 +28,7 @@ from benchmarks.settings import Settings
 from safle import Encoder, Model, count, read_statistics, solve, sum_statistics, write_statistics
 from safle.demo import partition
 from safle.statistics import Accumulator
-from safle.wire import add_contribution
+from safle.wire import Contribution
 
 CLIENTS, QUICK_CLIENTS = (10, 100), (2, 6)
 """The server's peak is measured with few and with all."""
@@ -191,7 +191,7 @@ def federate(
     total = Accumulator(encoder)
     for path in paths:
         with clock.on("read and sum"):
-            add_contribution(total, path.read_bytes())
+            total.add(Contribution.read(path).open(total.space)[0])
     statistics = total.snapshot()
     with clock.on("solve"):
         return Model(encoder, solve(statistics))
@@ -215,7 +215,7 @@ def prepare(paths: Sequence[Path], solving: bool) -> Work:
     def work() -> None:
         total = Accumulator(first.space)
         for path in paths:
-            add_contribution(total, path.read_bytes())
+            total.add(Contribution.read(path).open(total.space)[0])
         if solving:
             solve(total.snapshot())
 

@@ -36,7 +36,7 @@ from safle.private import (
 )
 from safle.private.vector import Sizes, add_masks
 from safle.statistics import Accumulator
-from safle.wire import add_contribution, encode_statistics
+from safle.wire import Contribution, encode_statistics
 
 CLIENTS, QUICK_CLIENTS = (10, 100), (3, 4)
 SAMPLES, QUICK_SAMPLES = 500, 20
@@ -184,7 +184,7 @@ def _add_plainly(
             sent = encode_statistics(counted(at))
         size += len(sent)
         with clock.on("server"):
-            add_contribution(total, sent)
+            total.add(Contribution("client", sent).open(total.space)[0])
     return total.snapshot(), size / clients
 
 

@@ -12,9 +12,9 @@ from safle.encoders import make_encoder
 from safle.encoders.codes import CodeSpace, Layout
 from safle.errors import EncoderMismatch, WireError
 from safle.statistics import Accumulator, Statistics, count
-from safle.wire import container, decode_statistics, encode_statistics, open_statistics
+from safle.wire import container, decode_statistics, encode_statistics
 from safle.wire.grams import are_few, class_bytes, working_bytes
-from safle.wire.statistics import unfolded_bytes
+from safle.wire.statistics import STATISTICS, unfolded_bytes
 from support.data_sets import KINDS, FixedCalibration, fixed_data, fixed_encoder, suiting_features
 
 pytestmark = pytest.mark.slow
@@ -96,7 +96,7 @@ def test_grams_of_classes_take_what_was_checked_and_not_more(samples, at_most, m
         return checked[-1]
 
     def read(limit=None):
-        found, _ = open_statistics(data, space=encoder.space, limit=limit)
+        found, _ = STATISTICS.open(data, space=encoder.space, limit=limit, multiply_out=False)
         Accumulator(encoder).add(found)
 
     monkeypatch.setattr("safle.wire.grams.class_bytes", note)

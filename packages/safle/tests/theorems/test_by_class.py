@@ -16,8 +16,7 @@ from safle.server.store import Store
 from safle.site.release import find_exposure
 from safle.statistics import Accumulator, Statistics, count, sum_statistics
 from safle.statistics.gram import Triangle
-from safle.wire import add_contribution, decode_statistics, encode_statistics
-from safle.wire.contribution import Contribution
+from safle.wire import Contribution, decode_statistics, encode_statistics
 from support.data_sets import BY_CLASS, FixedCalibration, fixed_data
 
 BATCHES = st.lists(st.integers(0, 60), min_size=1, max_size=5)
@@ -49,7 +48,7 @@ def test_any_partition_in_any_order_has_the_grams_of_the_classes(kind, cuts, ord
         streamed.add_samples(data.features[place], data.labels[place])
     added = Accumulator(data.encoder)
     for part in parts:
-        add_contribution(added, encode_statistics(part))
+        added.add(Contribution("client", encode_statistics(part)).open(added.space)[0])
     assert whole == total == streamed.snapshot() == added.snapshot()
     assert len({encode_statistics(x) for x in (whole, total, added.snapshot())}) == 1
     total.verify()

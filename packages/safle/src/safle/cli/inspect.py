@@ -79,14 +79,15 @@ def _private(session: Session, path: Path, name: str) -> None:
     from safle.private.round import RoundContent
 
     kind = next(number for number, text in container.KINDS.items() if text == name)
-    said = container.read_file(path, kind=kind).header
-    if kind in (container.ROUND, container.MASKED, container.ANSWER):
-        with naming(path):
-            said = dict(SignedFile.read(container.read_limited(path), kind).head.fields)
+    data = container.read_limited(path)
+    with naming(path):
+        said = container.from_bytes(data, kind=kind).header
+        if kind in (container.ROUND, container.MASKED, container.ANSWER):
+            said = dict(SignedFile.read(data, kind).head.fields)
     facts: say.Facts = {k: v for k, v in said.items() if isinstance(v, str)}
     if kind == container.ROUND:
         with naming(path):
-            content, _ = RoundContent.read(container.read_limited(path))
+            content, _ = RoundContent.read(data)
         for parties in ("clients", "keyholders"):
             keys = getattr(content, parties).values()
             facts[parties] = ", ".join(f"{key.name} ({key.fingerprint[:16]}…)" for key in keys)

@@ -9,7 +9,7 @@ from typing import Any
 import rich_click as click
 
 from safle import private as library
-from safle.basics.atomic import write_together
+from safle.basics.atomic import write_bytes, write_together
 from safle.basics.memory import readable
 from safle.basics.places import naming
 from safle.cli import options as opt
@@ -134,7 +134,7 @@ def declare(session: Session, /, key_path: Path, output: Path, **options: Any) -
         least=options["least"],
         least_share=options["least_share"],
     )
-    container.write_file(output, private_round.data)
+    write_bytes(output, private_round.data)
     facts = {
         "operator": private_round.operator.name,
         "clients": ", ".join(private_round.clients),
@@ -250,7 +250,7 @@ def answer(
                 "you have not opened this sum: no answer was written, and your history is as it was"
             )
         answered = library.answer_request(asked, key, history, log=site_log())
-    container.write_file(output, answered.to_bytes(key))
+    write_bytes(output, answered.to_bytes(key))
     facts = {"keyholder": key.name, "clients": len(asked.heads), "request": asked.digest}
     session.facts(f"{output}: keyholder's answer", facts)
 
@@ -294,6 +294,6 @@ def open_total(
     kind = FILE_KINDS[type(value)]
     data, clients = kind.encode(value), ", ".join(total.heads)
     write_log("opened", digest=hashlib.sha256(data).hexdigest(), note=f"{kind.name} of {clients}")
-    container.write_file(output, data)
+    write_bytes(output, data)
     facts = counts_facts(value, data)
     session.facts(f"{output}: {kind.name}", {"clients": clients, **facts})

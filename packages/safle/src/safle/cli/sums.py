@@ -11,6 +11,7 @@ from typing import Any
 
 import rich_click as click
 
+from safle.basics.atomic import write_bytes
 from safle.basics.memory import readable
 from safle.basics.places import BESIDE, find_files
 from safle.cli import options as opt
@@ -139,7 +140,7 @@ def publish(
         noisy = Ledger(place).publish(statistics, classes, epsilon, delta, **how)
     data = encode_noisy(noisy)
     write_log("written", digest=hashlib.sha256(data).hexdigest(), note=promise)
-    container.write_file(output, data)
+    write_bytes(output, data)
     facts = counts_facts(noisy, data)
     session.facts(f"{output}: noisy statistics", facts | {"ledger": str(place)})
 

@@ -30,7 +30,7 @@ from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.encoders.histogram import MAX_SAMPLES
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError, WireError
 from safle.wire import container
-from safle.wire.files import FileKind, Sections, read_header
+from safle.wire.files import FileKind, SectionReader, SectionWriter, read_header
 
 BINS, PER_UNIT = 1024, 72
 """Bins, and how many to a unit of asinh(log odds): p = 0.5 lies at the border in the middle."""
@@ -245,7 +245,7 @@ class EvaluationHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     planes: dict[str, int]
 
 
-def _describe(evaluation: Evaluation, sections: Sections) -> dict[str, Any]:
+def _describe(evaluation: Evaluation, sections: SectionWriter) -> dict[str, Any]:
     for name in shapes(len(evaluation.class_names)):
         sections.write(name, getattr(evaluation, name))
     return {"model": evaluation.model, "classes": [*evaluation.class_names]}
@@ -266,7 +266,7 @@ def _restore(
         purpose=f"evaluation counts of {len(classes)} classes",
         advice="read them on a larger machine",
     )
-    sections = Sections(opened, planes=header.planes)
+    sections = SectionReader(opened, header.planes)
     counts = {name: sections.read(name, shape) for name, shape in arrays.items()}
     sections.finish()
     return Evaluation(header.model, classes, **counts)

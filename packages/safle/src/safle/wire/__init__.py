@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from safle.wire.noisy import decode_noisy as decode_noisy
     from safle.wire.noisy import encode_noisy as encode_noisy
     from safle.wire.noisy import read_noisy as read_noisy
-    from safle.wire.statistics import add_contribution as add_contribution
     from safle.wire.statistics import decode_statistics as decode_statistics
     from safle.wire.statistics import encode_statistics as encode_statistics
-    from safle.wire.statistics import open_statistics as open_statistics
     from safle.wire.statistics import read_statistics as read_statistics
     from safle.wire.statistics import write_statistics as write_statistics
 

@@ -18,9 +18,8 @@ from typing import Any
 
 import zstandard
 
-from safle.basics import atomic
 from safle.basics.memory import most_memory, over_limit, require
-from safle.basics.places import as_path
+from safle.basics.places import StrPath, as_path
 from safle.errors import WireError
 
 MAGIC = b"\x89SAFLE\r\n"
@@ -83,11 +82,10 @@ class Container:
         return self._unfolded[name]
 
     def finish(self) -> None:
-        """Check that all sections were needed and that the digest is theirs."""
-        if spare := [name for name in self.frames if name not in self._unfolded]:
-            raise WireError(f"section {spare[0]!r} does not belong in this file")
-        content = [self._unfolded[name] for name in self.frames]
-        if _digest(self.kind, self.text, content).hex() != self.digest:
+        """Check that the file holds what was read, in that order, and has the digest it claims."""
+        if list(self.frames) != list(self._unfolded):
+            raise WireError(f"expected just the sections {', '.join(self._unfolded)}")
+        if _digest(self.kind, self.text, self._unfolded.values()).hex() != self.digest:
             raise WireError(
                 "the digest does not match the content: the file claims another identity"
             )
@@ -221,16 +219,7 @@ def check_memory(size: int, dim: int, limit: int) -> None:
     require(size, purpose=f"reading {what}", advice="read it on a larger machine")
 
 
-def read_file(path: str | os.PathLike[str], *, kind: int, limit: int | None = None) -> Container:
-    """Open a file; its size is checked before it is read."""
-    data = read_limited(path, limit=limit)
-    try:
-        return from_bytes(data, kind=kind, limit=limit)
-    except WireError as error:
-        raise WireError(f"{path}: {error}") from error
-
-
-def read_limited(path: str | os.PathLike[str], *, limit: int | None = None) -> bytes:
+def read_limited(path: StrPath, *, limit: int | None = None) -> bytes:
     """A file's bytes, if there are not too many."""
     file = as_path(path)
     try:
@@ -242,7 +231,7 @@ def read_limited(path: str | os.PathLike[str], *, limit: int | None = None) -> b
     return file.read_bytes()
 
 
-def peek_kind(path: str | os.PathLike[str]) -> str | None:
+def peek_kind(path: StrPath) -> str | None:
     """What kind of safle wire file this is, from its first bytes; None if it is none.
 
     >>> peek_kind(__file__) is None
@@ -258,8 +247,3 @@ def peek_kind(path: str | os.PathLike[str]) -> str | None:
 def declared_digest(data: bytes) -> str:
     """The digest that a file's bytes declare, unchecked: for bytes one has just made."""
     return str(_PREFIX.unpack_from(data)[4].hex())
-
-
-def write_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file's bytes atomically."""
-    atomic.write_bytes(path, data)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any
+
+import msgspec
 
 from safle.basics.places import StrPath, as_path
 from safle.basics.settings import as_settings
 from safle.encoders.codes import CodeSpace
-from safle.encoders.features import ClassName, as_class_names
+from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.errors import InvalidInput
 from safle.statistics import Statistics
 from safle.wire import container
-from safle.wire.statistics import Admit, open_statistics
+from safle.wire.statistics import STATISTICS, Admit
 
 LONGEST_NAME = 200
-_DIGEST = re.compile("[0-9a-f]{64}")
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Contribution:
     ) -> tuple[Statistics, Entry]:
         """The statistics, and the entry that lists them; a `SafleError` for bad ones.
 
-        They are verified as `open_statistics` says: the rest shows when they are added.
+        All is verified but one thing: a gram that was sent as columns is multiplied out when it is
+        first added or read, and only then shows whether its entries are integers.
 
         Parameters
         ----------
@@ -49,7 +51,9 @@ class Contribution:
         admit : raises `LimitExceeded` for classes that are not wanted, before anything unfolds
         """
         client = check_client(self.client)
-        statistics, digest = open_statistics(self.data, space=space, admit=admit)
+        statistics, digest = STATISTICS.open(
+            self.data, space=space, admit=admit, multiply_out=False
+        )
         samples, classes = statistics.sample_count, statistics.class_names
         return statistics, Entry(client, digest, samples, len(self.data), classes)
 
@@ -74,25 +78,21 @@ class Entry:
 
     client: str
     digest: str
-    samples: int
-    bytes: int
+    samples: Count
+    bytes: Count
     classes: tuple[ClassName, ...] = ()
 
     def __post_init__(self) -> None:
         check_client(self.client)
         # It becomes a file's name: nothing but a digest may.
-        if not _DIGEST.fullmatch(str(self.digest)):
+        if not is_digest(self.digest):
             raise InvalidInput(f"digest {str(self.digest)[:80]!r}; expected 64 hexadecimal digits")
-        for name, value in (("samples", self.samples), ("bytes", self.bytes)):
-            if type(value) is not int or value < 0:
-                raise InvalidInput(f"{name} is {str(value)[:80]}; expected a number from 0")
         if as_class_names(self.classes) != self.classes:
             raise InvalidInput("the class names of an entry are not in ascending order")
 
     def to_json(self) -> dict[str, Any]:
         """The entry as JSON values."""
-        names = ("client", "digest", "samples", "bytes", "classes")
-        return {name: getattr(self, name) for name in names}
+        return asdict(self)
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> Entry:

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics.atomic import write_bytes
 from safle.basics.places import StrPath, naming
 from safle.basics.settings import as_settings
 from safle.errors import EncoderMismatch, LimitExceeded, SafleError, WireError
@@ -31,44 +33,43 @@ Value = TypeVar("Value")
 
 
 @dataclass
-class Sections:
-    """Sections to be written, or those of an opened file; ``planes`` counts half bytes."""
+class SectionWriter:
+    """Sections of a file to be; ``planes`` counts the half bytes of arrays."""
 
-    opened: container.Container | None = None
     raw: dict[str, bytes] = field(default_factory=dict)
     planes: dict[str, int] = field(default_factory=dict)
-    _read: dict[str, bool] = field(default_factory=dict)
 
     def write(self, name: str, values: NDArray[np.integer[Any]]) -> None:
         """Add an array."""
         self.planes[name] = plane_count(values)
         self.raw[name] = to_planes(values, self.planes[name])
 
-    def read_raw(self, name: str, size: int) -> bytes:
-        """A section that must have exactly ``size`` bytes."""
-        assert self.opened is not None, "sections are either read or written"
-        self._read.setdefault(name, False)
-        return self.opened.section(name, size)
+
+@dataclass
+class SectionReader:
+    """Sections of an opened file; ``planes`` counts the half bytes of arrays."""
+
+    opened: container.Container
+    planes: Mapping[str, Any]
+    _arrays: set[str] = field(default_factory=set)
 
     def read(self, name: str, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """An array of this shape, int64."""
         planes = self.planes.get(name)
-        self._read[name] = True
+        self._arrays.add(name)
         if type(planes) is not int or not 1 <= planes <= MOST_HALVES:
             raise WireError(f"section {name!r} has {planes!r} half planes; expected 1..16")
-        count = int(np.prod(shape, dtype=object))
-        values = from_planes(self.read_raw(name, value_bytes(planes) * count), planes, shape)
+        data = self.opened.section(name, value_bytes(planes) * prod(shape))
+        values = from_planes(data, planes, shape)
         if plane_count(values) != planes:
             raise WireError(f"section {name!r} has more planes than its values need")
         return values
 
     def finish(self) -> None:
-        """Check that the file holds what was read, in that order, and has the digest it claims."""
-        assert self.opened is not None, "sections are either read or written"
-        arrays = {name for name, planes in self._read.items() if planes}
-        if list(self.opened.frames) != list(self._read) or set(self.planes) != arrays:
-            raise WireError(f"expected just the sections {', '.join(self._read)}")
+        """Check that the file holds what was read and no more, and has the digest it claims."""
         self.opened.finish()
+        if {*self.planes} != self._arrays:
+            raise WireError(f"expected planes of just {', '.join(sorted(self._arrays))}")
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class FileKind(Generic[Value]):
     """
 
     number: int
-    describe: Callable[[Value, Sections], Mapping[str, Any]]
+    describe: Callable[[Value, SectionWriter], Mapping[str, Any]]
     restore: Callable[..., Value]
 
     @property
@@ -95,7 +96,7 @@ class FileKind(Generic[Value]):
         >>> encode_histogram(Histogram.of(np.array([[0.1], [0.7]]), Grid(0, 1, 4)))[1:6]
         b'SAFLE'
         """
-        sections = Sections()
+        sections = SectionWriter()
         fields = self.describe(value, sections)
         header = {"planes": sections.planes, **fields}
         return container.to_bytes(self.number, header, sections.raw)
@@ -127,7 +128,7 @@ class FileKind(Generic[Value]):
 
     def write(self, path: StrPath, value: Value) -> None:
         """Write a file, atomically."""
-        container.write_file(path, self.encode(value))
+        write_bytes(path, self.encode(value))
 
 
 def read_header(kind: type[Value], opened: container.Container) -> Value:

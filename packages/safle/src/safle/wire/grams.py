@@ -30,7 +30,7 @@ from safle.statistics.invariants import Bounds
 from safle.statistics.triangle import Integers, Packed
 from safle.statistics.value import Margins
 from safle.wire import container
-from safle.wire.files import Sections
+from safle.wire.files import SectionReader, SectionWriter
 
 SPARE, OF_ALL, OF_A_CLASS = 8, 1, 32
 """Most columns beyond the basis, and how much basis there is for each: eight columns to spare
@@ -248,7 +248,7 @@ def require_whole(statistics: Statistics, per_spare: int = OF_ALL) -> None:
         raise WireError("the gram is not in the form that the format prescribes")
 
 
-def write_classes(parts: Sequence[Statistics], sections: Sections) -> None:
+def write_classes(parts: Sequence[Statistics], sections: SectionWriter) -> None:
     """Add the sections of all classes, one after the other."""
     bases, values = zip(*(encode_gram(part, OF_A_CLASS) for part in parts), strict=True)
     few = np.array([basis is not None for basis in bases], np.bool_)
@@ -257,12 +257,12 @@ def write_classes(parts: Sequence[Statistics], sections: Sections) -> None:
     sections.write("class_sums", np.concatenate(values))
 
 
-def read_classes(margins: Margins, sections: Sections, limit: int) -> tuple[Statistics, ...]:
+def read_classes(margins: Margins, sections: SectionReader, limit: int) -> tuple[Statistics, ...]:
     """The statistics of each class, unverified but for their form."""
     parts = [margins.of_class(place) for place in range(len(margins.class_names))]
-    few = unpack_bits(sections.read_raw("class_forms", -(-len(parts) // 8)), len(parts))
+    few = unpack_bits(sections.opened.section("class_forms", -(-len(parts) // 8)), len(parts))
     sizes = [basis_bytes(part) if chosen else 0 for part, chosen in zip(parts, few, strict=True)]
-    raw, ends = sections.read_raw("class_basis", sum(sizes)), np.cumsum(sizes)
+    raw, ends = sections.opened.section("class_basis", sum(sizes)), np.cumsum(sizes)
     found = [
         read_basis(part, raw[end - size : end], OF_A_CLASS) if size else None
         for part, size, end in zip(parts, sizes, ends, strict=True)

@@ -9,10 +9,10 @@ from safle.basics.places import StrPath
 from safle.encoders.histogram import MAX_CELLS, Grid, Histogram
 from safle.errors import WireError
 from safle.wire import container
-from safle.wire.files import FileKind, Sections
+from safle.wire.files import FileKind, SectionReader, SectionWriter
 
 
-def _describe(histogram: Histogram, sections: Sections) -> dict[str, Any]:
+def _describe(histogram: Histogram, sections: SectionWriter) -> dict[str, Any]:
     sections.write("counts", histogram.counts)
     return _header(histogram, sections.planes["counts"])
 
@@ -36,7 +36,7 @@ def _restore(opened: container.Container) -> Histogram:
         purpose=f"a histogram of {features} features and {grid.bins} bins",
         advice="read it on a larger machine",
     )
-    sections = Sections(opened, planes={"counts": header["planes"]})
+    sections = SectionReader(opened, {"counts": header["planes"]})
     counts = sections.read("counts", (features, grid.bins + 2))
     sections.finish()
     histogram = Histogram(grid, counts, tuple(header.get("names", ())))

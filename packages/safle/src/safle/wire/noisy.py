@@ -15,7 +15,7 @@ from safle.errors import WireError
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.noisy import NoisyStatistics, Privacy, noisy_bytes
 from safle.wire import container
-from safle.wire.files import FileKind, Sections, read_header
+from safle.wire.files import FileKind, SectionReader, SectionWriter, read_header
 from safle.wire.statistics import SpaceHeader, check_space, space_fields
 
 SECTIONS = ("counts", "cross", "products")
@@ -27,7 +27,7 @@ class NoisyHeader(SpaceHeader, frozen=True, forbid_unknown_fields=True):
     privacy: dict[str, Any]
 
 
-def _describe(statistics: NoisyStatistics, sections: Sections) -> dict[str, Any]:
+def _describe(statistics: NoisyStatistics, sections: SectionWriter) -> dict[str, Any]:
     free = FreeSums(statistics.layout, len(statistics.class_names))
     for name in SECTIONS:
         sections.write(name, statistics.released[getattr(free, name)])
@@ -46,7 +46,7 @@ def _restore(opened: container.Container, space: CodeSpace | None = None) -> Noi
     if container.canonical(privacy.to_json()) != container.canonical(header.privacy):
         raise WireError("the privacy of the release is not written as safle writes it")
     container.check_memory(noisy_bytes(layout), layout.embedding_dim, opened.limit)
-    sections = Sections(opened, planes=header.planes)
+    sections = SectionReader(opened, header.planes)
     free = FreeSums(layout, len(classes))
     released = np.empty(free.size, np.int64)
     for name in SECTIONS:

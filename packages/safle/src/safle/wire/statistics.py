@@ -17,11 +17,11 @@ from safle.basics.texts import require_type
 from safle.encoders.codes import MAX_EXPERTS, CodeSpace, Layout
 from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.errors import WireError
-from safle.statistics import Accumulator, Statistics, triangle
+from safle.statistics import Statistics, triangle
 from safle.statistics.invariants import verify, verify_margins
 from safle.statistics.value import Margins
 from safle.wire import container, grams
-from safle.wire.files import FileKind, Sections, read_header, typed_errors
+from safle.wire.files import FileKind, SectionReader, SectionWriter, read_header, typed_errors
 
 WHOLE, COLUMNS = "whole", "columns"
 LAYOUT_BYTES = 24
@@ -45,7 +45,7 @@ class StatisticsHeader(SpaceHeader, frozen=True, forbid_unknown_fields=True):
     form: Literal["whole", "columns"]
 
 
-def _describe(statistics: Statistics, sections: Sections) -> dict[str, Any]:
+def _describe(statistics: Statistics, sections: SectionWriter) -> dict[str, Any]:
     require_type("statistics", statistics, Statistics)
     bitmap = np.zeros(statistics.layout.code_count, np.bool_)
     bitmap[statistics.codes] = True
@@ -132,69 +132,12 @@ def decode_statistics(
     return STATISTICS.decode(data, space=space, limit=limit)
 
 
-def open_statistics(
-    data: bytes | memoryview,
-    *,
-    space: CodeSpace | None = None,
-    limit: int | None = None,
-    admit: Admit = lambda _classes: None,
-) -> tuple[Statistics, str]:
-    """Statistics from bytes, and their digest, the contribution's identity.
-
-    Everything is verified except one thing: a gram that was sent as columns is multiplied out
-    when it is first added or read, and only then do we see whether its entries are integers.
-
-    Parameters
-    ----------
-    space, limit : as of `decode_statistics`
-    admit : raises `LimitExceeded` for classes that it refuses, before arrays are unpacked
-
-    Examples
-    --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
-    >>> data = encode_statistics(count(encoder, [[0.1, 0.9]], ["ill"]))
-    >>> statistics, digest = open_statistics(data)
-    >>> statistics.sample_count, len(digest)
-    (1, 64)
-    """
-    return STATISTICS.open(data, space=space, limit=limit, admit=admit, multiply_out=False)
-
-
 def read_space(path: StrPath) -> CodeSpace:
     """The code space that a statistics file names; no sums are read."""
-    opened = container.read_file(path, kind=container.STATISTICS)
+    data = container.read_limited(path)
     with naming(path), typed_errors():
+        opened = container.from_bytes(data, kind=container.STATISTICS)
         return _check_header(opened, None)[1]
-
-
-def add_contribution(
-    total: Accumulator, data: bytes | memoryview, *, limit: int | None = None
-) -> str:
-    """Verify a contribution's bytes and add them; a refused one changes nothing.
-
-    Returns the contribution's digest, which identifies it. A gram that was sent as columns is
-    rebuilt tile by tile inside the total's gram.
-
-    Raises
-    ------
-    WireError
-        The bytes are not valid statistics of the total's encoder.
-
-    Examples
-    --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
-    >>> data = encode_statistics(count(encoder, [[0.1, 0.9]], ["ill"]))
-    >>> from safle import Accumulator
-    >>> total = Accumulator(encoder)
-    >>> len(add_contribution(total, data)), total.sample_count
-    (64, 1)
-    """
-    statistics, digest = open_statistics(data, space=total.space, limit=limit)
-    with typed_errors():
-        total.add(statistics)
-    return digest
 
 
 def read_statistics(
@@ -215,7 +158,7 @@ def _unfold(opened: container.Container, header: StatisticsHeader, space: CodeSp
     sizes = header.seen, len(header.classes), opened.raw_bytes
     taken = unfolded_bytes(layout, *sizes, form=header.form)
     container.check_memory(taken, header.seen + layout.dense_dim, limit)
-    sections = Sections(opened, planes=header.planes)
+    sections = SectionReader(opened, header.planes)
     margins = _read_margins(sections, header, space)
     if grams.are_few(margins):
         # For both forms we search the columns that the format prescribes, which takes memory.
@@ -233,13 +176,14 @@ def _unfold(opened: container.Container, header: StatisticsHeader, space: CodeSp
 
 
 def _read_gram(
-    margins: Margins, sections: Sections, form: str, by_class: tuple[Statistics, ...]
+    margins: Margins, sections: SectionReader, form: str, by_class: tuple[Statistics, ...]
 ) -> Statistics:
     if form == WHOLE:
         products = sections.read("products", (grams.product_count(margins),))
         sections.finish()
         return grams.read_products(margins, products, by_class)
-    columns = grams.read_basis(margins, sections.read_raw("basis", grams.basis_bytes(margins)))
+    basis = sections.opened.section("basis", grams.basis_bytes(margins))
+    columns = grams.read_basis(margins, basis)
     sums = sections.read("sums", (columns.value_count,))
     sections.finish()
     return margins.with_gram(columns.restore(sums), by_class)
@@ -286,9 +230,9 @@ def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, f
     return margins + gram + checking
 
 
-def _read_margins(sections: Sections, header: StatisticsHeader, space: CodeSpace) -> Margins:
+def _read_margins(sections: SectionReader, header: StatisticsHeader, space: CodeSpace) -> Margins:
     layout = space.layout
-    bitmap = np.frombuffer(sections.read_raw("codes", -(-layout.code_count // 8)), np.uint8)
+    bitmap = np.frombuffer(sections.opened.section("codes", -(-layout.code_count // 8)), np.uint8)
     # Count before listing: the header's number is within the limit, the bitmap's might not be.
     if int(np.bitwise_count(bitmap).sum(dtype=np.int64)) != header.seen:
         raise WireError("the bitmap of seen codes does not match its count")
