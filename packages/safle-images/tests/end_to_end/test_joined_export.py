@@ -69,7 +69,7 @@ def make_model(folder: Path, backbone: str, *, source: bool = True) -> Path:
     write_features(open_images(folder / "images"), found, folder / "features.safetensors")
     table = open_table(folder / "features.safetensors")
     encoder = make_encoder(PublicSample(table.features[:]), units=64)
-    encoder = encoder.with_source(found.source) if source else encoder
+    encoder = encoder.declare(source=found.source) if source else encoder
     total = count(encoder, table.features[:], table.labels)
     Model(encoder, solve(total)).save(folder / "model.safetensors")
     return folder / "model.safetensors"

@@ -33,7 +33,7 @@ def folder(tmp_path):
     repeated = [line for times, line in LINES for _ in range(int(float(times)))]
     (tmp_path / "repeated.csv").write_text("\n".join(["a,b,label", *repeated]))
     ranges = DeclaredRange(0, 3, feature_dim=2)
-    make_encoder(ranges, "linear").with_names(["a", "b"]).save(tmp_path / "encoder.safetensors")
+    make_encoder(ranges, "linear").declare(names=["a", "b"]).save(tmp_path / "encoder.safetensors")
     return tmp_path
 
 

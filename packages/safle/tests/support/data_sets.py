@@ -60,7 +60,7 @@ class DataSet:
 
 
 @dataclass(frozen=True)
-class RandomCalibration:
+class RandomCalibration(Calibration):
     """Thresholds that `VALUES` meet exactly, and deviations of all magnitudes."""
 
     feature_dim: int
@@ -77,7 +77,7 @@ class RandomCalibration:
 
 
 @dataclass(frozen=True)
-class FixedCalibration:
+class FixedCalibration(Calibration):
     """For values around 0, a little different for every feature."""
 
     feature_dim: int

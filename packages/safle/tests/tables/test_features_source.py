@@ -28,8 +28,8 @@ MakeEncoder = Callable[..., Encoder]
 def test_a_source_changes_the_fingerprint_and_nothing_else(kind: str, tmp_path: Path) -> None:
     plain = fixed_encoder(kind)
     assert "source" not in encoder_header(plain)
-    assert plain.with_source("").fingerprint == plain.fingerprint
-    ours, theirs = plain.with_source(OURS), plain.with_source(THEIRS)
+    assert plain.declare(source="").fingerprint == plain.fingerprint
+    ours, theirs = plain.declare(source=OURS), plain.declare(source=THEIRS)
     assert len({plain.fingerprint, ours.fingerprint, theirs.fingerprint}) == 3
     features = np.random.default_rng(0).normal(size=(9, plain.feature_dim))
     for part in ("symbols", "dense"):
@@ -42,7 +42,7 @@ def test_a_source_changes_the_fingerprint_and_nothing_else(kind: str, tmp_path: 
 
 def test_models_and_sums_keep_it_too(tmp_path: Path) -> None:
     data = fixed_data()
-    encoders = [data.encoder.with_source(source) for source in (OURS, THEIRS)]
+    encoders = [data.encoder.declare(source=source) for source in (OURS, THEIRS)]
     first, second = (count(encoder, data.features, data.labels) for encoder in encoders)
     with pytest.raises(EncoderMismatch):
         first + second
@@ -50,15 +50,14 @@ def test_models_and_sums_keep_it_too(tmp_path: Path) -> None:
     assert load_model(tmp_path / "m.safetensors").encoder.source == OURS
 
 
-@pytest.mark.parametrize("source", ["two\nlines", "x" * 1001, 7, None, ["a"]])
+@pytest.mark.parametrize("source", ["two\nlines", "x" * 1001, 7, ["a"]])
 def test_sources_that_are_none(source: Any) -> None:
     encoder = fixed_encoder("linear")
     with pytest.raises(SettingsError):
-        encoder.with_source(source)
-    if source is not None:
-        encoder.source = source
-        with pytest.raises(WireError):
-            restore_encoder(encoder_header(encoder), encoder.arrays())
+        encoder.declare(source=source)
+    encoder.source = source
+    with pytest.raises(WireError):
+        restore_encoder(encoder_header(encoder), encoder.arrays())
 
 
 @pytest.mark.parametrize("trusted", [False, True])

@@ -36,7 +36,7 @@ def write(path, order, *, more=(), label="label"):
 def encoder_path(tmp_path):
     path = tmp_path / "encoder.safetensors"
     encoder = make_encoder(DeclaredRange(0, 100, feature_dim=3), "linear")
-    encoder.with_names(sorted(NAMES)).save(path)
+    encoder.declare(names=sorted(NAMES)).save(path)
     return path
 
 
@@ -166,7 +166,7 @@ def test_histograms_of_other_columns_do_not_add_up():
 def test_names_that_are_none_are_refused(names):
     encoder = make_encoder(DeclaredRange(0, 1, feature_dim=2), "linear")
     with pytest.raises(SettingsError):
-        encoder.with_names(names)
+        encoder.declare(names=names)
 
 
 def test_a_column_that_names_samples_must_be_there(tmp_path):

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import structs
 
 from safle import DeclaredRange, Grid, Histogram
-from safle.encoders import EmbeddingEncoder, Encoder, kinds, suits_by_class
+from safle.encoders import EmbeddingEncoder, Encoder, kinds
 from safle.model import Model
 from safle.solver import Solution, solve
 from safle.statistics import Accumulator, Statistics, count
@@ -106,9 +106,7 @@ def encoder_of(calibration: Calibration, settings: Settings, task: Task) -> Enco
     """The encoder that the settings ask for; all classes of the task are declared."""
     kind = kinds()[settings.columns]
     chosen = _chosen(kind, settings, task.seed)
-    if settings.by_class == "auto":
-        chosen["by_class"] = suits_by_class(task.feature_dim, task.class_count)
-    return kind.calibrated(calibration, **chosen)
+    return kind.calibrated(calibration, class_count=task.class_count, **chosen)
 
 
 def _chosen(kind: type[Encoder], settings: Coding, seed: int) -> dict[str, Any]:

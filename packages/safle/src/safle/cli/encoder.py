@@ -11,7 +11,6 @@ import rich_click as click
 from click.core import ParameterSource
 from click.globals import get_current_context
 
-from safle.basics.places import naming
 from safle.basics.settings import Setting
 from safle.cli import options as opt
 from safle.cli.facts import encoder_facts, warn_of_coarse
@@ -20,7 +19,6 @@ from safle.encoders import Encoder, LinearEncoder, make_encoder
 from safle.encoders.calibration import Calibration, DeclaredRange, PublicSample
 from safle.encoders.features import check_source
 from safle.encoders.histogram import Histogram
-from safle.encoders.random_features import suits_by_class
 from safle.encoders.registry import DEFAULT_KIND, kind_named, kinds
 from safle.encoders.schema import Schema
 from safle.errors import TableError
@@ -145,18 +143,15 @@ def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
     _check_usage(options)
     kind = _implied_kind(kind, options)
     settings = _given_settings(kind, options)
-    calibration, source = _given_calibration(kind, options), _given_source(options)
-    classes = opt.declared_classes(options["only_classes"]) or ()
-    settings = _by_class(kind, calibration.feature_dim, len(classes)) | settings
+    calibration, source = _given_calibration(options), _given_source(options)
+    classes = opt.declared_classes(options["only_classes"])
     if isinstance(calibration, Histogram):
         warn_of_coarse(session, calibration)
     if options["publishable"]:
         made = LinearEncoder.publishable(calibration, **settings)
     else:
-        made = make_encoder(calibration, kind, **settings)
-    made = made.with_source(source)
-    if classes:
-        made = made.with_classes(classes)
+        made = make_encoder(calibration, kind, class_count=len(classes or ()), **settings)
+    made = made.declare(source=source, classes=classes)
     made.save(output)
     session.facts(f"{output}: encoder", encoder_facts(made))
 
@@ -198,21 +193,13 @@ def _given_settings(kind: str, options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _by_class(kind: str, features: int, classes: int) -> dict[str, bool]:
-    """Whether classes are counted apart, where the options say how many there are."""
-    setting = kind_named(kind).settings_type.declared().get("by_class")
-    if setting is None or setting.default is not None or not classes:
-        return {}
-    return {"by_class": suits_by_class(features, classes)}
-
-
-def _given_calibration(kind: str, options: dict[str, Any]) -> Calibration:
+def _given_calibration(options: dict[str, Any]) -> Calibration:
     """What the one option that calibrates says of the features."""
     width = options["features"]
     if options["range"] is not None:
         low, high = options["range"]
         return DeclaredRange(low, high, width)
-    calibration = _read_calibration(kind, options)
+    calibration = _read_calibration(options)
     if width is not None and width != calibration.feature_dim:
         raise click.UsageError(
             f"--features {width}, but the calibration has {calibration.feature_dim}"
@@ -220,13 +207,11 @@ def _given_calibration(kind: str, options: dict[str, Any]) -> Calibration:
     return calibration
 
 
-def _read_calibration(kind: str, options: dict[str, Any]) -> Calibration:
+def _read_calibration(options: dict[str, Any]) -> Calibration:
     if options["moments"] is not None:
         return read_moments(options["moments"])[0]
     if options["schema"] is not None:
-        with naming(options["schema"]):
-            schema = Schema.read(options["schema"])
-            return schema if kind == "table" else schema.declared_range()
+        return Schema.read(options["schema"])
     if options["histogram"] is not None:
         return read_histogram(options["histogram"])
     table = open_table(options["sample"], **opt.selected(options))

@@ -101,20 +101,14 @@ class Encoder(ABC):
         """What the constructor takes beside ``settings``, from the features' distribution."""
 
     @classmethod
-    def calibrated(cls, calibration: Calibration, **settings: Any) -> Self:
-        """An encoder for the features that ``calibration`` describes.
-
-        Where the calibration has names of features, their ranges, or classes, the encoder has
-        them too. ``settings`` are the fields of `settings_type`; what is None or left out is
-        chosen.
-        """
-        chosen = cls.settings_type.of(settings).choose(calibration)
+    def calibrated(cls, calibration: Calibration, *, class_count: int = 0, **settings: Any) -> Self:
+        """An encoder for the features that ``calibration`` describes; see `make_encoder`."""
+        known = class_count or len(calibration.classes)
+        chosen = cls.settings_type.of(settings).choose(calibration, known)
         encoder = cls(**cls.measure(calibration, chosen), **chosen.to_dict())
-        encoder = encoder.with_names(getattr(calibration, "names", ()))
-        ranges: Ranges | None = getattr(calibration, "ranges", None)
-        if encoder.schema is None and encoder.feature_names and ranges is not None:
-            encoder = encoder.with_ranges(*ranges)
-        return encoder.with_classes(getattr(calibration, "classes", ()))
+        return encoder.declare(
+            names=calibration.names, ranges=calibration.ranges, classes=calibration.classes
+        )
 
     @cached_property
     @abstractmethod
@@ -160,36 +154,40 @@ class Encoder(ABC):
         arranged = arrange_frame(features, self.feature_names, self.schema)
         return as_features(arranged, self.feature_dim, gaps=self.gaps)
 
-    def with_source(self, source: str) -> Self:
-        """The same encoder for the features of one source only; its fingerprint differs."""
-        return self._declared("source", as_source(source))
+    def declare(
+        self,
+        *,
+        source: str | None = None,
+        names: Sequence[str] | None = None,
+        ranges: tuple[ArrayLike, ArrayLike] | None = None,
+        classes: Sequence[ClassName] | None = None,
+    ) -> Self:
+        """The same encoder for such features and labels only; its fingerprint differs.
 
-    def with_names(self, names: Sequence[str]) -> Self:
-        """The same encoder for features of these names; its fingerprint differs.
+        Parameters
+        ----------
+        source : what makes the features
+        names : of the features
+        ranges : lowest and highest values, (feature_dim,) each; values outside are encoded all the
+            same, and counted: see `safle.encoders.outside`
+        classes : the only labels that are counted
 
         Examples
         --------
         >>> from safle import DeclaredRange, make_encoder
         >>> encoder = make_encoder(DeclaredRange(0, 120, feature_dim=2), kind="linear")
-        >>> encoder.with_names(["age", "dose"]).feature_names
+        >>> encoder.declare(names=["age", "dose"]).feature_names
         ('age', 'dose')
         """
-        return self._declared("feature_names", as_names(names, self.feature_dim))
-
-    def with_ranges(self, low: ArrayLike, high: ArrayLike) -> Self:
-        """The same encoder for features in ranges, (feature_dim,) each; its fingerprint differs.
-
-        Values outside are encoded all the same, and counted: see `safle.encoders.outside`.
-        """
-        return self._declared("ranges", as_ranges(low, high, self.feature_dim))
-
-    def with_classes(self, classes: Sequence[ClassName]) -> Self:
-        """The same encoder for these labels only; its fingerprint differs."""
-        return self._declared("classes", as_class_names(classes))
-
-    def _declared(self, name: str, value: object) -> Self:
         other = copy.copy(self)
-        setattr(other, name, value)
+        if source is not None:
+            other.source = as_source(source)
+        if names is not None:
+            other.feature_names = as_names(names, self.feature_dim)
+        if ranges is not None:
+            other.ranges = as_ranges(*ranges, self.feature_dim)
+        if classes is not None:
+            other.classes = as_class_names(classes)
         other.__dict__.pop("fingerprint", None)
         return other
 
@@ -272,13 +270,12 @@ def restore_encoder(header: str, arrays: Arrays) -> Encoder:
         settings = dict(content["settings"])
         if "schema" in settings:
             settings["schema"] = Schema.from_json(settings["schema"])
-        encoder = kind_named(content["kind"])(**arrays, **settings)
-        encoder = encoder.with_source(content.get("source", ""))
-        encoder = encoder.with_names(content.get("features", ()))
-        encoder = encoder.with_classes(content.get("classes", ()))
-        if "ranges" in content:
-            low, high = content["ranges"]
-            encoder = encoder.with_ranges(low, high)
+        encoder = kind_named(content["kind"])(**arrays, **settings).declare(
+            source=content.get("source"),
+            names=content.get("features"),
+            ranges=content.get("ranges"),
+            classes=content.get("classes"),
+        )
         written = encoder_header(encoder)
     # Two texts of one header would be two identities of one encoder.
     if written != header:

@@ -7,14 +7,15 @@ summed over clients beforehand (`safle.encoders.histogram`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.encoders.features import as_features, as_names
+from safle.encoders.features import ClassName, as_features, as_names
 from safle.encoders.frames import arrange_frame, frame_names
 from safle.encoders.outside import Ranges
 from safle.errors import InvalidInput
@@ -22,15 +23,24 @@ from safle.errors import InvalidInput
 Vector = NDArray[np.float64]
 
 
-class Calibration(Protocol):
-    """What an encoder asks of the features' distribution."""
+class Calibration(ABC):
+    """What an encoder asks of the features' distribution, and takes over from who declared it."""
 
-    @property
-    def feature_dim(self) -> int: ...
+    feature_dim: int
+    names: Sequence[str] = ()
+    """What the features are called; empty if they have no names."""
+    ranges: Ranges | None = None
+    """What values are expected of features that have names, where that was declared."""
+    classes: tuple[ClassName, ...] = ()
+    """The only labels there may be; empty if any may come."""
+    schema: Any = None
+    """A `safle.encoders.schema.Schema` is one; what else calibrates has none."""
 
+    @abstractmethod
     def thresholds(self, count: int) -> Vector:
         """Non-decreasing thresholds, float64, (count, feature_dim)."""
 
+    @abstractmethod
     def moments(self) -> tuple[Vector, Vector]:
         """Mean and deviation, float64, (feature_dim,) each; a deviation is positive."""
 
@@ -45,7 +55,7 @@ def positive(deviation: Vector) -> Vector:
 
 
 @dataclass(frozen=True, eq=False)
-class DeclaredRange:
+class DeclaredRange(Calibration):
     """Thresholds spread evenly over [low, high]: one range for all features, or one for each.
 
     Parameters
@@ -85,11 +95,8 @@ class DeclaredRange:
         for name, value in (("low", low), ("high", high), ("feature_dim", dim)):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "names", as_names(self.names, dim))
-
-    @property
-    def ranges(self) -> Ranges:
-        """Low and high, float64, (feature_dim,) each."""
-        return np.asarray(self.low), np.asarray(self.high)
+        if self.names:
+            object.__setattr__(self, "ranges", (low, high))
 
     def thresholds(self, count: int) -> Vector:
         low, high = np.asarray(self.low), np.asarray(self.high)
@@ -102,7 +109,7 @@ class DeclaredRange:
 
 
 @dataclass(frozen=True, repr=False)
-class DeclaredMoments:
+class DeclaredMoments(Calibration):
     """Gaussian quantiles of a declared mean and deviation per feature.
 
     >>> DeclaredMoments([5.0, 100.0], [2.0, 15.0]).thresholds(1).tolist()
@@ -125,10 +132,7 @@ class DeclaredMoments:
             raise InvalidInput("moments must be finite, and deviations not negative")
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "deviation", deviation)
-
-    @property
-    def feature_dim(self) -> int:
-        return len(self.mean)
+        object.__setattr__(self, "feature_dim", len(mean))
 
     def __repr__(self) -> str:
         return f"<DeclaredMoments: {self.feature_dim:,} features>"
@@ -144,7 +148,7 @@ class DeclaredMoments:
         return self.mean, positive(self.deviation)
 
 
-class PublicSample:
+class PublicSample(Calibration):
     """Quantiles and moments of features that everyone may see; ``names`` if they have some.
 
     A frame's columns have names. What is missing, NaN, is left out.
@@ -156,16 +160,13 @@ class PublicSample:
     def __init__(self, features: ArrayLike, *, names: Sequence[str] = ()) -> None:
         names = names or frame_names(features)
         sample = as_features(arrange_frame(features, names), gaps=True)
-        self.names = as_names(names, sample.shape[1])
+        self.feature_dim = sample.shape[1]
+        self.names = as_names(names, self.feature_dim)
         if not sample.size:
             raise InvalidInput("the public sample is empty; expected at least one sample")
         # A column of gaps alone is a constant one.
         self._sample = np.where(np.isnan(sample).all(axis=0), 0.0, sample.astype(np.float64))
         self._gaps = bool(np.isnan(self._sample).any())
-
-    @property
-    def feature_dim(self) -> int:
-        return int(self._sample.shape[1])
 
     def __repr__(self) -> str:
         return f"<PublicSample: {len(self._sample):,} samples, {self.feature_dim:,} features>"

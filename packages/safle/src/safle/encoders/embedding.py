@@ -115,7 +115,7 @@ class EmbeddingSettings(Settings, frozen=True):
     group_size: Annotated[int, _GROUP_SIZE] | None = None
     seed: Annotated[int, _SEED] = 0
 
-    def choose(self, calibration: Calibration) -> Self:
+    def choose(self, calibration: Calibration, class_count: int) -> Self:  # noqa: ARG002
         dim = calibration.feature_dim
         # One threshold makes a thermometer, but a single bin tells nothing apart.
         least = Bucketing(self.bucketing, MAX_BUCKETS).least

@@ -160,7 +160,7 @@ def arrange_frame(features: Any, names: Sequence[str], schema: Schema | None = N
     if not names:
         warnings.warn(
             "the frame has names of columns, the encoder knows none: columns are taken by "
-            "position; give the encoder their names (Encoder.with_names)",
+            "position; give the encoder their names (Encoder.declare)",
             SafleWarning,
             stacklevel=4,
         )

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle._native import Kernel
 from safle.basics.texts import require_type
-from safle.encoders.calibration import Vector, positive
+from safle.encoders.calibration import Calibration, Vector, positive
 from safle.encoders.features import as_features, as_names
 from safle.encoders.frames import arrange_frame, frame_names
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput
@@ -133,7 +133,7 @@ def _from_hexadecimal(ends: Any) -> Ends:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Histogram:
+class Histogram(Calibration):
     """A `Calibration` from counts.
 
     Attributes
@@ -168,6 +168,7 @@ class Histogram:
             raise CountOverflow(f"a histogram of more than {MAX_SAMPLES} samples")
         if len(np.unique(counts.sum(axis=1))) != 1:
             raise InvalidInput("the features of a histogram count different numbers of samples")
+        object.__setattr__(self, "feature_dim", len(counts))
         object.__setattr__(self, "names", as_names(self.names, len(counts)))
         counts.setflags(write=False)
 
@@ -193,10 +194,6 @@ class Histogram:
         if counts is None:
             raise InvalidInput("no features to count; expected at least one batch")
         return Histogram(grid, counts, tuple(names))
-
-    @property
-    def feature_dim(self) -> int:
-        return len(self.counts)
 
     @property
     def sample_count(self) -> int:

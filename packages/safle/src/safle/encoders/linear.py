@@ -112,7 +112,7 @@ class LinearEncoder(Encoder):
         16
         """
         clip = max(1, math.isqrt(calibration.feature_dim // 2))
-        chosen = {"norm_clip": clip, "transform": suiting_transform(calibration)}
+        chosen: dict[str, Any] = {"norm_clip": clip, "transform": suiting_transform(calibration)}
         return cls.calibrated(calibration, **chosen | settings)
 
     @property

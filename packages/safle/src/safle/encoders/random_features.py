@@ -88,18 +88,14 @@ class RandomFeatureSettings(LinearSettings, frozen=True):
     transform: Annotated[Transform, about(TRANSFORM, chosen=_NOT_NEGATIVE)] | None = None
     by_class: Annotated[bool, about(BY_CLASS, chosen=_MANY)] | None = None
 
-    def choose(self, calibration: Calibration) -> Self:
-        dim = calibration.feature_dim
-        units, terms = self.units, self.terms
-        transform, by_class = self.transform, self.by_class
-        if by_class is None:
-            by_class = suits_by_class(dim, len(getattr(calibration, "classes", ())))
+    def choose(self, calibration: Calibration, class_count: int) -> Self:
+        dim, by_class = calibration.feature_dim, self.by_class
         return msgspec.structs.replace(
             self,
-            units=units or min(UNITS_PER_FEATURE * dim, MOST_UNITS),
-            terms=terms or min(dim, DEFAULT_TERMS),
-            transform=transform or suiting_transform(calibration),
-            by_class=by_class,
+            units=self.units or min(UNITS_PER_FEATURE * dim, MOST_UNITS),
+            terms=self.terms or min(dim, DEFAULT_TERMS),
+            transform=self.transform or suiting_transform(calibration),
+            by_class=suits_by_class(dim, class_count) if by_class is None else by_class,
         )
 
 

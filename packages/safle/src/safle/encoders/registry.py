@@ -60,7 +60,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Settings from names and values; `SettingsError` for an unknown name or a wrong value."""
         return as_settings(cls, given)
 
-    def choose(self, calibration: Calibration) -> Self:  # noqa: ARG002
+    def choose(self, calibration: Calibration, class_count: int) -> Self:  # noqa: ARG002
         """The settings with every None replaced by a value that suits the features."""
         return self
 
@@ -104,13 +104,20 @@ def setting_names() -> list[str]:
     return [*dict.fromkeys(name for settings in declared for name in settings)]
 
 
-def make_encoder(calibration: Calibration, kind: str = DEFAULT_KIND, **settings: Any) -> Encoder:
+def make_encoder(
+    calibration: Calibration,
+    kind: str = DEFAULT_KIND,
+    *,
+    class_count: int = 0,
+    **settings: Any,
+) -> Encoder:
     """Make an encoder of a kind; it chooses settings that are left out to suit the features.
 
     Parameters
     ----------
     calibration : describes the features; the encoder takes over its names, ranges and classes
-    settings : the fields of the kind's `Encoder.settings_type`
+    class_count : how many classes there will be, if that is known: many are counted by class
+    settings : the fields of the kind's `Encoder.settings_type`; what is None is chosen too
 
     Examples
     --------
@@ -123,4 +130,4 @@ def make_encoder(calibration: Calibration, kind: str = DEFAULT_KIND, **settings:
     chosen = kind_named(kind)
     if not hasattr(calibration, "moments"):
         refuse_type("calibration", calibration, "a calibration, such as PublicSample(features)")
-    return chosen.calibrated(calibration, **settings)
+    return chosen.calibrated(calibration, class_count=class_count, **settings)

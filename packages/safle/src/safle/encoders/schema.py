@@ -13,7 +13,6 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ import numpy as np
 from safle.basics import atomic
 from safle.basics.places import naming, read_toml
 from safle.basics.settings import as_settings
-from safle.encoders.calibration import DeclaredRange, Vector
+from safle.encoders.calibration import Calibration, DeclaredRange, Vector
 from safle.encoders.cells import MISSING
 from safle.encoders.codes import MAX_TABLE_SIZE
 from safle.encoders.features import LONGEST_NAME, ClassName, as_class_names, as_names
@@ -88,7 +87,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Schema:
+class Schema(Calibration):
     """Columns, in the order of their names; a `Calibration` for encoders of kind ``table``.
 
     Attributes
@@ -124,9 +123,14 @@ class Schema:
             raise SettingsError(f"least = {str(self.least)[:40]}; expected an integer above 0")
         if not 1 <= len(self.columns) <= MOST_COLUMNS:
             raise SettingsError(f"{len(self.columns)} columns; expected 1..{MOST_COLUMNS}")
-        as_names(self.names, len(self.columns))
         # One order, whatever that of the file: it is that of the features.
-        object.__setattr__(self, "columns", tuple(sorted(self.columns, key=lambda c: c.name)))
+        columns = sorted(self.columns, key=lambda column: str(column.name))
+        object.__setattr__(self, "columns", tuple(columns))
+        names = as_names([column.name for column in columns], len(columns))
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "feature_dim", len(columns))
+        object.__setattr__(self, "ranges", _ranges(columns))
+        object.__setattr__(self, "schema", self)
         _texts(self, "missing", self.missing)
         for name in ("ignore", "sparse"):
             held = sorted(_texts(self, name, getattr(self, name)))
@@ -140,41 +144,10 @@ class Schema:
             )
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.columns)
-
-    @property
-    def feature_dim(self) -> int:
-        return len(self.columns)
-
-    @property
-    def schema(self) -> Schema:
-        """Itself: what an encoder asks a calibration for, beside names and classes."""
-        return self
-
-    @property
     def numbers(self) -> Schema | None:
         """The schema of the columns that are numbers, if there are any."""
         columns = tuple(column for column in self.columns if not column.is_category)
         return Schema(columns) if columns else None
-
-    @cached_property
-    def ranges(self) -> Ranges:
-        """What values are expected, float64, (feature_dim,) each; of a category, its levels."""
-        # Any other level is the place behind the last.
-        ends = [
-            (0, len(c.levels) - 1 + c.others) if c.is_category else (c.low, c.high)
-            for c in self.columns
-        ]
-        low, high = np.array(ends, np.float64).T
-        return low, high
-
-    @cached_property
-    def _ranges(self) -> DeclaredRange:
-        # As a number, a category is the place of its level.
-        ends = [(-1, len(c.levels)) if c.is_category else (c.low, c.high) for c in self.columns]
-        low, high = np.array(ends, np.float64).T
-        return DeclaredRange(low, high)
 
     def declared_range(self) -> DeclaredRange:
         """The range of each column, for encoders and grids of numbers alone."""
@@ -183,16 +156,14 @@ class Schema:
                 f"{', '.join(categories)} have levels; expected numbers alone: only an encoder of "
                 "kind table takes categories"
             )
-        low = [column.low for column in self.columns]
-        return DeclaredRange(low, [column.high for column in self.columns], names=self.names)
+        low, high = _ranges(self.columns)
+        return DeclaredRange(low, high, names=self.names)
 
     def thresholds(self, count: int) -> Vector:
-        """Spread evenly over each column's range, float64, (count, feature_dim)."""
-        return self._ranges.thresholds(count)
+        return self.declared_range().thresholds(count)
 
     def moments(self) -> tuple[Vector, Vector]:
-        """Moments of values spread evenly over each range, float64, (feature_dim,) each."""
-        return self._ranges.moments()
+        return self.declared_range().moments()
 
     def to_json(self) -> dict[str, Any]:
         """All of it in plain values; what is at its default is left out."""
@@ -287,6 +258,14 @@ def _merge_columns(columns: Sequence[Column], drafts: int) -> Column:
         return Column(first.name, levels=tuple(levels), optional=optional, others=others)
     ends = min(column.low for column in columns), max(column.high for column in columns)
     return Column(first.name, *ends, "".join(units), optional=optional)
+
+
+def _ranges(columns: Sequence[Column]) -> Ranges:
+    """What values are expected, float64, (columns,) each; of a category, its levels."""
+    # Any other level is the place behind the last.
+    ends = [(0, len(c.levels) - 1 + c.others) if c.levels else (c.low, c.high) for c in columns]
+    low, high = np.array(ends, np.float64).T
+    return low, high
 
 
 def _is_finite(value: Any) -> bool:

@@ -60,8 +60,8 @@ class TableSettings(RandomFeatureSettings, frozen=True):
     # Nobody tried what it is worth beside symbols.
     by_class: ByClass | None = False
 
-    def choose(self, calibration: Calibration) -> Self:
-        schema: Schema | None = getattr(calibration, "schema", None)
+    def choose(self, calibration: Calibration, class_count: int) -> Self:  # noqa: ARG002
+        schema: Schema | None = calibration.schema
         # A category has an input for each of its levels.
         levels = [1] * calibration.feature_dim
         if schema is not None:
@@ -121,7 +121,7 @@ class TableEncoder(Encoder):
 
     @classmethod
     def measure(cls, calibration: Calibration, settings: TableSettings) -> dict[str, Any]:
-        schema: Schema | None = getattr(calibration, "schema", None)
+        schema: Schema | None = calibration.schema
         numbers = calibration if schema is None else schema.numbers
         if numbers is None:
             return {"mean": np.empty(0), "deviation": np.empty(0), "schema": schema}

@@ -26,7 +26,6 @@ from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
 from safle.encoders.features import as_features
 from safle.encoders.frames import arrange_frame, frame_names, holds_text, reorder_frame
-from safle.encoders.random_features import suits_by_class
 from safle.encoders.registry import DEFAULT_KIND, kind_named, setting_names
 from safle.encoders.schema import Schema
 from safle.errors import SafleWarning, SettingsError
@@ -343,17 +342,15 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         if kind == AUTO:
             mixed = batch.schema is not None or bool(np.isnan(batch.features).any())
             kind = "table" if mixed else DEFAULT_KIND
-        declared = kind_named(kind).settings_type.declared().get("by_class")
-        if declared is not None and self.head == "quadratic":
+        declared = kind_named(kind).settings_type.declared()
+        if "by_class" in declared and self.head == "quadratic":
             settings.setdefault("by_class", True)
-        elif declared is not None and declared.default is None:
-            settings.setdefault("by_class", suits_by_class(batch.features.shape[1], classes))
         if batch.schema is not None:
-            return make_encoder(batch.schema, kind, **settings)
+            return make_encoder(batch.schema, kind, class_count=classes, **settings)
         names: list[str] = [*getattr(self, "feature_names_in_", ())]
         told_apart = names if len({*names}) == len(names) else ()
         sample = PublicSample(batch.repeated(), names=told_apart)
-        return make_encoder(sample, kind, **settings)
+        return make_encoder(sample, kind, class_count=classes, **settings)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         return self._spread(X, self.model_.decision_function, missing=-np.inf)
