@@ -167,20 +167,20 @@ def test_a_client_knows_before_it_sends(counted: Run, folder: Path, data: dict[s
     before = sorted(folder.iterdir())
     shown = counted("rehearse", "b.safetensors", *ENCODER)
     assert sorted(folder.iterdir()) == before
-    # What is weighed is what would be sent.
+    # The size is that of the file that would be sent.
     assert readable((folder / "b.stats").stat().st_size) in shown
     assert "independent columns" in shown
     assert "hard to work out" not in shown
     # One warning, with what helps, and nothing beside it that says otherwise.
     assert shown.count("warning: ") == 1
     assert "Count more samples, take fewer columns" in shown.split("warning: ")[1]
-    assert "because codes are whole numbers (a lattice)" in shown
+    assert "and codes are whole numbers (a lattice)" in shown
     assert "no way" not in shown
     write_table(folder / "other.npz", 1000 + data["b"][0], data["b"][1])
     assert "for images the backbone" in counted("rehearse", "other.npz", *ENCODER)
     write_table(folder / "few.npz", data["b"][0][:20], data["b"][1][:20])
     shown = counted("rehearse", "few.npz", *ENCODER)
-    assert "The sums of such a class are that sample" in shown
+    assert "The sums of a class of one are that sample" in shown
     assert "warning: the sums determine all 150" in counted("inspect", "b.stats")
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import rich_click as click
-from click.core import ParameterSource
 from click.globals import get_current_context
 
 from safle.cli import options as opt
@@ -21,7 +20,7 @@ from safle.site.policy import Policy
 MOST = "Plain questions of one kind that are answered; whoever asks often can work out samples."
 HISTORY = "What you, as a keyholder, have opened before; naming it is your consent to open more."
 SECONDS_BETWEEN_LOOKS = 1.0
-UNDER_MASKS = ("--operator", "--key", "--history")
+UNDER_MASKS = ("operator_path", "key_path", "history_path")
 """Options for questions under masks alone."""
 
 
@@ -32,7 +31,7 @@ UNDER_MASKS = ("--operator", "--key", "--history")
 @click.argument("inbox", type=opt.FOLDER, help="Where a node puts its questions.")
 @click.argument("outbox", type=opt.FOLDER, help="Where the answers go.")
 @click.argument("data", required=False, type=opt.PLACE, help=opt.FEATURES)
-@opt.option("--test", "Evaluate models on this table.", "DATA")
+@opt.option("--test", "Evaluate models on this table.", "DATA", type=opt.PLACE)
 @opt.flag("--watch", "Go on with what comes later, until you stop it.")
 @opt.option("--most", MOST, "N", type=opt.COUNT, default=1)
 @opt.table_options(labels=True)
@@ -40,9 +39,9 @@ UNDER_MASKS = ("--operator", "--key", "--history")
 @opt.flag("--allow-empty", EMPTY)
 @opt.trust_options
 @opt.policy_option
-@opt.file_option("--operator", "The operator's public key.", panel="Under masks")
-@opt.file_option("--key", "Your private key.", panel="Under masks")
-@opt.file_option("--history", HISTORY, panel="Under masks")
+@opt.file_option("--operator operator_path", "The operator's public key.", panel="Under masks")
+@opt.file_option("--key key_path", "Your private key.", panel="Under masks")
+@opt.file_option("--history history_path", HISTORY, panel="Under masks")
 def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **options: Any) -> None:
     """Answer the questions in INBOX by count, evaluate or private answer.
 
@@ -86,15 +85,15 @@ def _answer(
     return True
 
 
-def _data(question: room.Question, options: dict[str, Any]) -> Path | str | None:
-    found: Path | str | None = options["test" if question.kind == room.EVALUATE else "data"]
+def _data(question: room.Question, options: dict[str, Any]) -> Path | None:
+    found: Path | None = options["test" if question.kind == room.EVALUATE else "data"]
     return found
 
 
 def _check(between: room.Airlock, question: room.Question, options: dict[str, Any]) -> None:
     """Refuse what this site does not answer, whatever its policy says."""
     plain = question.kind in room.PLAIN
-    if plain and options["key"] and Policy.find(options["policy_path"]) is None:
+    if plain and options["key_path"] and Policy.find(options["policy_path"]) is None:
         raise room.Refused(
             "this site has a key for private rounds and no policy: it answers private rounds only"
         )
@@ -103,9 +102,9 @@ def _check(between: room.Airlock, question: room.Question, options: dict[str, An
             f"this site has answered {options['most']} questions of this kind, and answers no more "
             "until somebody there allows it (--most, or remove an answer from the outbox)"
         )
-    if not plain and not (options["operator"] and options["key"]):
+    if not plain and not (options["operator_path"] and options["key_path"]):
         raise room.Refused("this site has no keys for private rounds")
-    if question.kind == room.OPEN and not options["history"]:
+    if question.kind == room.OPEN and not options["history_path"]:
         raise room.Refused("this site opens no sums: it has named no history")
     if question.kind != room.OPEN and _data(question, options) is None:
         raise room.Refused("this site has no data for this question")
@@ -116,39 +115,16 @@ def _run(
 ) -> None:
     """Give the site's own command, on copies of the question's files that nobody can change."""
     root = get_current_context().find_root().command
+    masked = question.kind not in room.PLAIN
+    # Each command takes those that it has an option for.
+    own = {name: options[name] for name in options if masked or name not in UNDER_MASKS}
+    defaults = {"count": own, "evaluate": own, "private": {"answer": own}}
     with tempfile.TemporaryDirectory(prefix="safle-airlock-") as folder:
         files = {name: str(Path(folder, name)) for name in question.files}
         for name, content in question.files.items():
             Path(files[name]).write_bytes(content)
         data, output = str(_data(question, options)), str(between.place(question))
         words = question.command(files, data, output, yes=True)
-        words += _passed_on(root, words)
         quiet = Session(quiet=session.quiet, debug=session.debug)
-        root.main(words, prog_name="safle", standalone_mode=False, obj=quiet)
-
-
-def _passed_on(root: click.Command, words: list[str]) -> list[str]:
-    """The options given to this command that the other one takes too."""
-    context = get_current_context()
-    other = root
-    for word in words:
-        if not isinstance(other, click.Group):
-            break
-        found = other.get_command(context, word)
-        assert found is not None, "a question names commands of our own"
-        other = found
-    known = {name for parameter in other.params for name in parameter.opts}
-    if "--round" not in words:
-        known -= {*UNDER_MASKS}
-    passed: list[str] = []
-    for parameter in context.command.params:
-        name, value = parameter.opts[0], context.params.get(parameter.name or "")
-        given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-        if not given or name not in known:
-            continue
-        if isinstance(parameter, click.Option) and parameter.is_flag:
-            passed.append(name)
-        else:
-            values = value if isinstance(value, tuple) else [value]
-            passed += [word for one in values for word in (name, str(one))]
-    return passed
+        settings: dict[str, Any] = {"obj": quiet, "default_map": defaults}
+        root.main(words, prog_name="safle", standalone_mode=False, **settings)
