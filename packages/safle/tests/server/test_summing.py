@@ -21,12 +21,11 @@ from safle.errors import (
     FederationError,
     InvalidInput,
     LimitExceeded,
-    SafleError,
     WireError,
 )
 from safle.server import summing
 from safle.server.admission import Limits
-from safle.server.summing import sum_files, sum_histograms
+from safle.server.summing import sum_files
 from safle.wire import (
     container,
     encode_statistics,
@@ -79,8 +78,21 @@ def test_a_sum_is_the_pooled_count_whatever_the_grouping(folder: Path, pooled: b
     assert summed.digest == container.declared_digest(pooled)
     assert shares == [1 / 3, 2 / 3, 1]
     sum_files([folder / "b", folder / "c"], folder / "part")
-    sum_files([folder / "part", folder / "a"], folder / "part")
-    assert (folder / "part").read_bytes() == pooled
+    sum_files([folder / "part", folder / "a"], folder / "again")
+    assert (folder / "again").read_bytes() == pooled
+
+
+@pytest.mark.parametrize("named", ["clients", "clients/*", "clients/../clients/*", "file://"])
+def test_an_earlier_sum_is_not_added_up_however_it_is_named(clients: Path, named: str) -> None:
+    total = clients / "total.stats"
+    sum_files([clients], total)
+    before = total.read_bytes()
+    given: list[object] = [f"file://{path}" for path in clients.iterdir()]
+    if named != "file://":
+        given = [*clients.parent.glob(named)]
+    with pytest.raises(InvalidInput, match=r"total\.stats is one of the files that are added up"):
+        sum_files(given, total)
+    assert total.read_bytes() == before
 
 
 def test_what_is_taken_from_a_sum_was_never_in_it(folder: Path) -> None:
@@ -152,7 +164,7 @@ def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:
     for name, part in {"a": values[:10], "b": values[10:], "whole": values}.items():
         write_histogram(tmp_path / name, Histogram.of(part, grid))
     write_histogram(tmp_path / "other", Histogram.of(values, Grid(0, 2, 16)))
-    summed = sum_histograms([tmp_path / "b", tmp_path / "a"], tmp_path / "total")
+    summed = sum_files([tmp_path / "b", tmp_path / "a"], tmp_path / "total")
     assert (tmp_path / "total").read_bytes() == (tmp_path / "whole").read_bytes()
     assert (summed.kind, summed.samples) == ("histogram", 30)
     before = contents(tmp_path)
@@ -162,11 +174,11 @@ def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:
         (): InvalidInput,
     }.items():
         with pytest.raises(error):
-            sum_histograms([tmp_path / name for name in names], tmp_path / "total")
-    with pytest.raises(SafleError, match="histogram"):
-        sum_files([tmp_path / "a"], tmp_path / "total")
+            sum_files([tmp_path / name for name in names], tmp_path / "total")
+    with pytest.raises(InvalidInput, match=r"/a is a file of histogram; .* are for statistics"):
+        sum_files([tmp_path / "a"], tmp_path / "total", space=fixed_encoder("linear").space)
     with pytest.raises(LimitExceeded, match="/a: "):
-        sum_histograms([tmp_path / "a"], tmp_path / "total", limits=Limits(most_samples=9))
+        sum_files([tmp_path / "a"], tmp_path / "total", limits=Limits(most_samples=9))
     assert contents(tmp_path) == before
 
 

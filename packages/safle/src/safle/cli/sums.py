@@ -13,16 +13,15 @@ import rich_click as click
 
 from safle.basics.atomic import write_bytes
 from safle.basics.memory import readable
-from safle.basics.places import BESIDE, find_files
 from safle.cli import options as opt
 from safle.cli.facts import counts_facts, listing, warn_of_classes, warn_of_coarse
 from safle.cli.session import Session, command
 from safle.encoders import load_encoder
 from safle.errors import PolicyRefused, PrivacyBudgetSpent
-from safle.server import sum_evaluations, sum_files, sum_histograms
+from safle.server import sum_files
 from safle.site.log import log_refusal, write_log
 from safle.site.policy import Policy
-from safle.wire import container, read_histogram, read_statistics
+from safle.wire import read_histogram, read_statistics
 
 FILES = (
     "Files of statistics, of histograms or of evaluation counts: paths, folders, or addresses "
@@ -46,7 +45,7 @@ BESIDE_SUM = "SUM.releases, or releases.sqlite in a store"
 
 @command(
     "safle sum clients/*.stats -o total.stats",
-    "safle sum total.stats late.stats -o total.stats",
+    "safle sum total.stats late.stats -o all.stats",
     "safle sum sites/*.eval -o total.eval",
     "safle sum s3://bucket/clients/ --ray auto -o total.stats",
     name="sum",
@@ -73,19 +72,12 @@ def add_up(
     number of processes do not matter, and a sum can be summed again. A sum does not
     list its contributions: only a store can name them and remove one.
     """
-    sources = find_files(files, except_for=BESIDE)
-    # The first file decides the kind; the others must be of the same kind.
-    kind = container.peek_kind(sources[0]) if sources else None
-    others = {"histogram": sum_histograms, "evaluation counts": sum_evaluations}
-    if kind in others and (encoder_path or ray):
-        raise click.UsageError("--encoder and --ray apply to statistics; leave them out")
-    with session.progress(f"summing {len(sources)} files") as advance:
-        how = {"limits": opt.chosen_limits(options), "progress": advance, **options}
-        if kind in others:
-            summed = others[kind](files, output, **how)
-        else:
-            space = load_encoder(encoder_path).space if encoder_path else None
-            summed = sum_files(files, output, space=space, ray=ray, **how)
+    space = load_encoder(encoder_path).space if encoder_path else None
+    limits = opt.chosen_limits(options)
+    with session.progress("summing") as advance:
+        summed = sum_files(
+            files, output, space=space, limits=limits, progress=advance, ray=ray, **options
+        )
     facts = {
         "files": summed.files,
         "samples": f"{summed.samples:,}",
@@ -95,7 +87,7 @@ def add_up(
     }
     session.facts(f"{output}: sum of {summed.kind}", facts)
     warn_of_classes(session, summed.classes)
-    if kind == "histogram":
+    if summed.kind == "histogram":
         warn_of_coarse(session, read_histogram(output))
 
 

@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from safle.server.folder import DATABASE as DATABASE
     from safle.server.folder import Member as Member
     from safle.server.store import Store as Store
-    from safle.server.summing import sum_evaluations as sum_evaluations
     from safle.server.summing import sum_files as sum_files
-    from safle.server.summing import sum_histograms as sum_histograms
     from safle.wire.contribution import Contribution as Contribution
     from safle.wire.contribution import Entry as Entry
     from safle.wire.contribution import check_client as check_client

@@ -35,6 +35,9 @@ LARGEST_SHARD = 64
 SHARDS_PER_WORKER = 4
 """Under way at a time: a bound for the cluster's memory."""
 ATTEMPTS = 3
+_SMALL_KINDS: dict[str | None, FileKind[Any]] = {
+    kind.name: kind for kind in (HISTOGRAMS, EVALUATIONS)
+}
 
 
 @dataclass(frozen=True)
@@ -75,16 +78,19 @@ def sum_files(
     progress: Progress = lambda _share: None,
     ray: str | None = None,
 ) -> Summed:
-    """Add up statistics files, each verified, and write the sum.
+    """Add up files of one kind, each verified, and write the sum.
+
+    The first file decides whether they are statistics, histograms or evaluation counts.
 
     Parameters
     ----------
     paths : at least one file, folder or address that fsspec understands
-    space : of the encoder they must have been counted with; None for the first file's
+    output : the sum to write; none of the files that are added up
+    space : of the encoder that statistics must have been counted with; None for the first file's
     allow_duplicates : add the same contribution twice
     limits : of every contribution; the defaults of `Limits` if None
     progress : called with the finished share, 0 to 1
-    ray : address of a Ray cluster that adds up; "local" starts one, "auto" finds it
+    ray : address of a Ray cluster that adds up statistics; "local" starts one, "auto" finds it
 
     Examples
     --------
@@ -98,15 +104,22 @@ def sum_files(
     2
     """
     sources = _find(paths, output)
-    if not sources:
-        raise InvalidInput("nothing to sum; expected at least one statistics file")
-    rules = Rules(space or read_space(sources[0]), limits or Limits(), allow_duplicates)
+    kind = _SMALL_KINDS.get(container.peek_kind(sources[0]), STATISTICS)
+    if kind is not STATISTICS and (space or ray):
+        raise InvalidInput(
+            f"{sources[0]} is a file of {kind.name}; an encoder (--encoder) and a Ray cluster "
+            "(--ray) are for statistics: leave them out"
+        )
+    limits = limits or Limits()
+    if kind is not STATISTICS:
+        total = _add_small(kind, sources, limits, allow_duplicates, progress)
+        return _write(output, kind, total, len(sources))
+    rules = Rules(space or read_space(sources[0]), limits, allow_duplicates)
     if ray is None:
-        total, _ = add_sources(rules, sources, progress)
+        statistics, _ = add_sources(rules, sources, progress)
     else:
-        total = add_on_ray(rules, sources, progress, ray)
-    statistics = total.snapshot()
-    return _write(output, STATISTICS, statistics, len(sources), statistics.class_names)
+        statistics = add_on_ray(rules, sources, progress, ray)
+    return _write(output, kind, statistics.snapshot(), len(sources))
 
 
 def add_sources(
@@ -199,67 +212,20 @@ def _split(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
     return [items[first : first + size] for first in range(0, len(items), size)]
 
 
-def sum_histograms(
-    paths: Iterable[StrPath],
-    output: StrPath,
-    *,
-    limits: Limits | None = None,
-    **how: Any,
-) -> Summed:
-    """Add up histogram files on one grid and write the sum; as `sum_files`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tempfile import TemporaryDirectory
-    >>> from safle import Grid, Histogram, write_histogram
-    >>> with TemporaryDirectory() as folder:
-    ...     for name, value in (("a", 0.1), ("b", 0.7)):
-    ...         histogram = Histogram.of(np.array([[value]]), Grid(0, 1, 4))
-    ...         write_histogram(f"{folder}/{name}.hist", histogram)
-    ...     sum_histograms([folder], f"{folder}/total.hist").samples
-    2
-    """
-    return _sum(HISTOGRAMS, {}, paths, output, limits or Limits(), **how)
-
-
-def sum_evaluations(
-    paths: Iterable[StrPath], output: StrPath, *, limits: Limits | None = None, **how: Any
-) -> Summed:
-    """Add up evaluation counts of one model and write the sum; as `sum_files`.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> from safle import SafleClassifier, evaluate, write_evaluation
-    >>> model = SafleClassifier().fit([[0.1], [0.2], [0.8], [0.9]], [0, 0, 1, 1]).model_
-    >>> with TemporaryDirectory() as folder:
-    ...     write_evaluation(f"{folder}/a.eval", evaluate(model, [[0.3]], [0]))
-    ...     write_evaluation(f"{folder}/b.eval", evaluate(model, [[0.6], [0.7]], [1, 1]))
-    ...     sum_evaluations([folder], f"{folder}/total.eval").samples
-    3
-    """
-    allowed = limits or Limits()
+def _add_small(
+    kind: FileKind[Any],
+    sources: Sequence[str],
+    limits: Limits,
+    allow_duplicates: bool,
+    progress: Progress,
+) -> Any:
+    """Add up files of histograms or of evaluation counts: small values that know ``+``."""
 
     def admit(_model: str, classes: tuple[ClassName, ...]) -> None:
-        allowed.check_classes(classes, set())
+        limits.check_classes(classes, set())
 
-    return _sum(EVALUATIONS, {"admit": admit}, paths, output, allowed, **how)
-
-
-def _sum(
-    kind: FileKind[Any],
-    reading: dict[str, Any],
-    paths: Iterable[StrPath],
-    output: StrPath,
-    limits: Limits,
-    *,
-    allow_duplicates: bool = False,
-    progress: Progress = lambda _share: None,
-) -> Summed:
-    """Add up files of small values that know ``+``, opened with ``reading``."""
+    reading: dict[str, Any] = {"admit": admit} if kind is EVALUATIONS else {}
     total, admission = None, Admission(limits)
-    sources = _find(paths, output)
     for done, source in enumerate(sources, start=1):
         with naming(source):
             data = container.read_limited(source)
@@ -269,28 +235,26 @@ def _sum(
             total = found if total is None else total + found
         admission.join(entry)
         progress(done / len(sources))
-    if total is None:
-        raise InvalidInput(f"nothing to sum; expected at least one file of {kind.name}")
-    return _write(output, kind, total, len(sources), getattr(total, "class_names", ()))
+    return total
 
 
 def _find(paths: Iterable[StrPath], output: StrPath) -> list[str]:
-    """The files to add up; `InvalidInput` if an earlier sum lies in one of their folders."""
-    named = [str(as_path(path)) for path in paths]
-    sources = find_files(named, except_for=BESIDE)
-    found = [source for source in sources if source not in named and "://" not in source]
-    if Path(output).exists() and any(Path(output).samefile(source) for source in found):
+    """The files to add up; `InvalidInput` if there is none, or the output is one of them."""
+    sources = find_files(paths, except_for=BESIDE)
+    if not sources:
+        raise InvalidInput("nothing to sum; expected at least one file")
+    local = [place for source in sources if "://" not in (place := source.removeprefix("file://"))]
+    if Path(output).exists() and any(Path(output).samefile(place) for place in local):
         raise InvalidInput(
-            f"{output} is there, in a folder that is added up: it would be counted itself, and "
-            "replaced; write the sum to another folder"
+            f"{output} is one of the files that are added up: it would be counted itself, and "
+            "replaced; write the sum to another file, outside their folder"
         )
     return sources
 
 
-def _write(
-    output: StrPath, kind: FileKind[Any], total: Any, files: int, classes: tuple[ClassName, ...]
-) -> Summed:
+def _write(output: StrPath, kind: FileKind[Any], total: Any, files: int) -> Summed:
     data = kind.encode(total)
     write_bytes(output, data)
+    classes = getattr(total, "class_names", ())
     digest = container.declared_digest(data)
     return Summed(kind.name, digest, files, total.sample_count, classes, len(data))

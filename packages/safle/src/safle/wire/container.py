@@ -11,8 +11,9 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -222,10 +223,8 @@ def check_memory(size: int, dim: int, limit: int) -> None:
 def read_limited(path: StrPath, *, limit: int | None = None) -> bytes:
     """A file's bytes, if there are not too many."""
     file = as_path(path)
-    try:
+    with _naming_missing(path):
         size = file.stat().st_size
-    except FileNotFoundError as error:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
     if size > most_memory(limit):
         raise WireError(f"{path} has {over_limit(size, most_memory(limit))}")
     return file.read_bytes()
@@ -237,11 +236,20 @@ def peek_kind(path: StrPath) -> str | None:
     >>> peek_kind(__file__) is None
     True
     """
-    with as_path(path).open("rb") as file:
+    with _naming_missing(path), as_path(path).open("rb") as file:
         start = file.read(_PREFIX.size)
     if len(start) < _PREFIX.size or not start.startswith(MAGIC):
         return None
     return KINDS.get(_PREFIX.unpack(start)[2])
+
+
+@contextmanager
+def _naming_missing(path: StrPath) -> Iterator[None]:
+    """An error about a missing file says so and names it, at an address as well."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
 
 
 def declared_digest(data: bytes) -> str:
