@@ -27,7 +27,7 @@ from safle.server.summing import sum_files
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.wire import container
-from safle.wire.files import Sections
+from safle.wire.files import SectionWriter
 
 Answered = tuple[safle.Model, np.ndarray, np.ndarray]
 
@@ -127,7 +127,7 @@ def test_counts_have_no_second_text(classes: Any) -> None:
 def _written(counts: safle.Evaluation, **lies: Any) -> bytes:
     """A file, sealed and all, that tells lies."""
     told = {**vars(counts), **lies}
-    sections = Sections()
+    sections = SectionWriter()
     for name in ("confusion", "scores", "confidence"):
         sections.write(name, told[name])
     header = {
