@@ -11,7 +11,6 @@ from safle.encoders.codes import CodeSpace, Layout
 from safle.errors import InvariantError
 from safle.statistics import Statistics, sum_statistics
 from safle.statistics.free_sums import FreeSums
-from safle.statistics.gram import Triangle
 from support.data_sets import BY_CLASS, KINDS, data_sets, fixed_data
 
 NAMES = [0, 1, 2, 7]
@@ -52,26 +51,7 @@ def test_no_entry_of_the_vector_follows_from_the_others(kind):
     for at in np.random.default_rng(0).integers(0, free.size, 40).tolist():
         changed = vector.copy()
         changed[at] += 1
-        sums = free.restore(changed)
-        value = Statistics(
-            data.encoder.space,
-            np.arange(data.encoder.layout.code_count),
-            sums.cross,
-            (0, 1, 2),
-            sums.counts,
-            Triangle(sums.gram, free.dim),
-            tuple(
-                Statistics(
-                    CodeSpace(data.encoder.fingerprint, data.encoder.layout.class_layout),
-                    np.empty(0, np.int64),
-                    sums.cross[free.block, k : k + 1],
-                    (k,),
-                    sums.counts[k : k + 1],
-                    Triangle(gram, len(free.block)),
-                )
-                for k, gram in enumerate(sums.class_grams)
-            ),
-        )
+        value = free.restore(data.encoder.fingerprint, [0, 1, 2], changed)
         assert np.array_equal(free.take(value, [0, 1, 2]), changed)
 
 
@@ -97,4 +77,4 @@ def test_products_so_large_that_sums_of_them_would_wrap_are_refused():
     vector = free.take(Statistics.empty(CodeSpace("0" * 64, free.layout)), ["a"])
     vector[free.products] = -(2**63)
     with pytest.raises(InvariantError, match="larger than"):
-        free.restore(vector)
+        free.restore("0" * 64, ["a"], vector)

@@ -16,8 +16,8 @@ from safle.encoders.registry import kind_named
 from safle.errors import SettingsError
 from safle.model import Model
 from safle.solver import solve
-from safle.statistics import Statistics, count, triangle
-from safle.statistics.gram import Triangle
+from safle.statistics import Statistics, count
+from safle.statistics.gram import Gram, Triangle
 
 KINDS = [*kinds()]
 """Every kind there is, the default first."""
@@ -177,17 +177,17 @@ def fixed_data(kind: str = KINDS[0], samples: int = 120, **settings: Any) -> Dat
 
 def repeated(statistics: Statistics, times: int) -> Statistics:
     """The statistics of a data set whose every sample occurs ``times`` as often."""
+
+    def grown(gram: Gram) -> Triangle:
+        entries = (gram.packed.astype(object) * times).astype(np.int64)
+        return Triangle.narrow(entries, gram.dim)
+
     return replace(
         statistics,
-        gram=Triangle(
-            (statistics.gram.packed.astype(object) * times).astype(
-                triangle.entry_type(statistics.diagonal.astype(object) * times)
-            ),
-            statistics.dim,
-        ),
+        gram=grown(statistics.gram),
         cross=statistics.cross * times,
         class_counts=statistics.class_counts * times,
-        by_class=tuple(repeated(part, times) for part in statistics.by_class),
+        class_grams=tuple(map(grown, statistics.class_grams)),
     )
 
 

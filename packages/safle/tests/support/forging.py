@@ -47,22 +47,21 @@ class Sums:
 
     @staticmethod
     def of(s):
-        names, parts = list(s.class_names), [part.gram_square() for part in s.by_class]
+        names, parts = list(s.class_names), [s.class_gram(k) for k in range(len(s.class_grams))]
         return Sums(s, names, +s.class_counts, s.cross.copy(), s.gram_square(), parts)
 
     def to_bytes(self):
         return encode_statistics(self.as_statistics())
 
     def as_statistics(self):
-        changed = replace(
+        return replace(
             self.true,
             class_names=tuple(self.names),
             class_counts=self.counts,
             cross=self.cross,
             gram=packed(self.gram),
+            class_grams=tuple(map(packed, self.parts)),
         )
-        parts = [changed.of_class(k).with_gram(packed(gram)) for k, gram in enumerate(self.parts)]
-        return replace(changed, by_class=tuple(parts))
 
     @property
     def seen(self):

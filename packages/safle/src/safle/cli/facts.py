@@ -103,9 +103,9 @@ def _statistics_facts(statistics: Statistics) -> Facts:
     if layout.dense_dim:
         facts["dense columns"] = f"{layout.dense_dim:,}"
     facts["gram"] = f"{statistics.dim:,} rows, {filled:.1%} of its pairs occur"
-    if statistics.by_class:
-        facts["grams of classes"] = f"{statistics.by_class[0].dim:,} rows for each class"
-    grams = [packed, *(part.gram.packed for part in statistics.by_class)]
+    if statistics.class_grams:
+        facts["grams of classes"] = f"{statistics.class_grams[0].dim:,} rows for each class"
+    grams = [packed, *(gram.packed for gram in statistics.class_grams)]
     held = sum(gram.nbytes for gram in grams) + statistics.cross.nbytes
     return facts | {"in memory": readable(held), "encoder": statistics.fingerprint}
 

@@ -102,7 +102,7 @@ def rehearse(
     progress(0.4)
     pooled = 0 if statistics.layout.only_by_class else triangle.packed_size(statistics.dim)
     numbers = pooled + statistics.cross.size + len(statistics.class_names)
-    numbers += sum(triangle.packed_size(part.dim) for part in statistics.by_class)
+    numbers += sum(triangle.packed_size(gram.dim) for gram in statistics.class_grams)
     once = statistics
     if weights is not None:
         once = count(encoder, features, labels, weights=weights > 0, allow_outside=True)

@@ -23,7 +23,7 @@ from safle.encoders.outside import Outside
 from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics import triangle
 from safle.statistics.counting import largest_square
-from safle.statistics.gram import Triangle, require_gram
+from safle.statistics.gram import Gram, Triangle, require_gram
 from safle.statistics.triangle import Integers, Packed
 from safle.statistics.value import (
     EXACT,
@@ -178,7 +178,7 @@ class Accumulator:
         if self._waiting and not self._names:
             waiting = self._waiting_value()
             if 2 * waiting.sample_count <= waiting.dim:
-                return waiting.with_gram(waiting.gram, self._class_values(waiting.class_names))
+                return waiting.with_gram(waiting.gram, self._class_grams(waiting.class_names))
         self._count_waiting()
         return self._as_value()
 
@@ -313,12 +313,12 @@ class Accumulator:
         margins = Margins(
             self.space, self._codes, self._cross.copy(), self._names, self._counts.copy()
         )
-        by_class = self._class_values(self._names)
-        return without_absent(margins.with_gram(Triangle(self._gram, self._dim), by_class))
+        class_grams = self._class_grams(self._names)
+        return without_absent(margins.with_gram(Triangle(self._gram, self._dim), class_grams))
 
-    def _class_values(self, names: Sequence[ClassName]) -> tuple[Statistics, ...]:
-        chosen = names if self.layout.class_layout else ()
-        return tuple(self._by_class[name].snapshot() for name in chosen)
+    def _class_grams(self, names: Sequence[ClassName]) -> list[Gram]:
+        counted = names if self.layout.class_layout else ()
+        return [self._by_class[name].snapshot().gram for name in counted]
 
 
 def count(

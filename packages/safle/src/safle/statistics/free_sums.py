@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -30,15 +29,6 @@ from safle.statistics.value import Margins, Statistics, Sums, class_places, with
 
 MOST = 1 << 46
 """Magnitude of a product of a code: 2^31 samples of 2^15. Sums of 2^16 of them fit 62 bits."""
-
-
-class AllSums(NamedTuple):
-    """Class counts, class sums, and packed grams: of all columns, and of each class."""
-
-    counts: Integers
-    cross: Integers
-    gram: Integers
-    class_grams: tuple[Integers, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,18 +207,11 @@ class FreeSums:
 
     def value(self, fingerprint: str, names: Sequence[ClassName], vector: Integers) -> Statistics:
         """The statistics of these classes, unverified; without what does not occur: canonical."""
-        sums, size = self.restore(vector), len(self.block)
-        space = CodeSpace(fingerprint, self.layout)
-        margins = Margins(space, self._codes, sums.cross, tuple(names), sums.counts)
-        parts = [
-            without_absent(margins.of_class(at).with_gram(Triangle(gram, size)))
-            for at, gram in enumerate(sums.class_grams)
-        ]
-        return without_absent(margins.with_gram(Triangle(sums.gram, self.dim), tuple(parts)))
+        return without_absent(self.restore(fingerprint, names, vector))
 
-    def restore(self, vector: Integers) -> AllSums:
+    def restore(self, fingerprint: str, names: Sequence[ClassName], vector: Integers) -> Statistics:
         """All sums that follow from a vector; whether samples can have them is not checked."""
-        counts = vector[self.counts]
+        space, counts = CodeSpace(fingerprint, self.layout), vector[self.counts]
         cross = self.restore_rows(vector[self.cross].reshape(-1, self.class_count), counts)
         grams: list[Integers] = []
         if self.by_class:
@@ -236,7 +219,9 @@ class FreeSums:
             totals = cross[self.block].T
             grams = [self.by_class.restore_gram(*sums) for sums in zip(own, totals, strict=True)]
         gram = self.restore_gram(vector[self.products], cross.sum(axis=1), grams)
-        return AllSums(counts, cross, gram, tuple(grams))
+        margins = Margins(space, self._codes, cross, tuple(names), counts)
+        class_grams = [Triangle.narrow(own, len(self.block)) for own in grams]
+        return margins.with_gram(Triangle(gram, self.dim), class_grams)
 
     def restore_rows(self, free: Integers, totals: Integers) -> Integers:
         """All rows of sums, (dim, width), from the free ones and what each column sums to alone.

@@ -94,6 +94,17 @@ class Triangle:
             )
         self.packed.setflags(write=False)
 
+    @staticmethod
+    def narrow(packed: Packed, dim: int) -> Triangle:
+        """In the integers that its squares need; `InvariantError` if an entry needs more."""
+        kind = np.dtype(triangle.entry_type(triangle.diagonal(packed, dim)))
+        if packed.dtype != kind:
+            # In Python's integers: the least of 64 bits has no absolute value in them.
+            largest = max(int(packed.max(initial=0)), -int(packed.min(initial=0)))
+            if largest > np.iinfo(kind).max:
+                raise InvariantError("an entry is larger than the squares of its columns allow")
+        return Triangle(packed.astype(kind, copy=False), dim)
+
     @cached_property
     def diagonal(self) -> Integers:
         return triangle.diagonal(self.packed, self.dim)

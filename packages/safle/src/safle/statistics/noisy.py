@@ -21,7 +21,6 @@ from safle.encoders.features import ClassName
 from safle.errors import CountOverflow, InvalidInput, SettingsError
 from safle.statistics import triangle
 from safle.statistics.free_sums import FreeSums
-from safle.statistics.gram import Triangle
 from safle.statistics.triangle import Integers
 from safle.statistics.value import EXACT, Sums
 
@@ -128,11 +127,9 @@ class NoisyStatistics(Sums):
         _check_sizes(free, released)
         vector = released.copy()
         vector[free.counts] = np.maximum(vector[free.counts], 1)
-        sums = free.restore(vector)
-        codes = np.arange(layout.code_count)
-        whole = space, codes, sums.cross, tuple(classes), sums.counts
-        gram = Triangle(sums.gram, layout.embedding_dim)
-        return NoisyStatistics(*whole, gram, privacy=privacy)
+        sums = free.restore(space.fingerprint, classes, vector)
+        margins = sums.space, sums.codes, sums.cross, sums.class_names, sums.class_counts
+        return NoisyStatistics(*margins, sums.gram, privacy=privacy)
 
     @cached_property
     def released(self) -> Integers:

@@ -90,10 +90,17 @@ class Margins:
             self.class_counts[place : place + 1],
         )
 
-    def with_gram(self, gram: Gram, by_class: tuple[Statistics, ...] = ()) -> Statistics:
+    def with_gram(self, gram: Gram, class_grams: Sequence[Gram] = ()) -> Statistics:
         """These margins with the grams that belong to them."""
-        sums = self.codes, self.cross, self.class_names, self.class_counts, gram
-        return Statistics(self.space, *sums, by_class)
+        return Statistics(
+            self.space,
+            self.codes,
+            self.cross,
+            self.class_names,
+            self.class_counts,
+            gram,
+            tuple(class_grams),
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,12 +110,17 @@ class Sums(Margins):
     Attributes
     ----------
     gram : of seen codes and dense columns
-    by_class : where the layout counts columns by class, the statistics of each class alone, in
-        these columns; in the order of ``class_names``
+    class_grams : where the layout counts columns by class, the gram of each class in these columns;
+        in the order of ``class_names``
     """
 
     gram: Gram
-    by_class: tuple[Statistics, ...] = ()
+    class_grams: tuple[Gram, ...] = ()
+
+    @property
+    def by_class(self) -> list[Statistics]:
+        """The statistics of each class alone, in the columns that are counted by class."""
+        return [self.of_class(at).with_gram(gram) for at, gram in enumerate(self.class_grams)]
 
     @property
     def diagonal(self) -> NDArray[np.int64]:
@@ -130,11 +142,16 @@ class Sums(Margins):
         >>> count(encoder, [[1.0], [-1.0], [0.0]], ["ill", "ill", "well"]).class_gram(0).tolist()
         [[8, 0], [0, 2]]
         """
-        return self.by_class[place].gram_square()
+        gram = self.class_grams[place]
+        return triangle.to_square(gram.packed, gram.dim)
 
     def gram_square(self) -> NDArray[np.int64]:
         """The gram as a full matrix, int64, (dim, dim); for small ones."""
         return triangle.to_square(self.gram.packed, self.dim)
+
+    @property
+    def _grams(self) -> tuple[Gram, ...]:
+        return self.gram, *self.class_grams
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -144,8 +161,11 @@ class Sums(Margins):
             and np.array_equal(self.class_counts, other.class_counts)
             and np.array_equal(self.codes, other.codes)
             and np.array_equal(self.cross, other.cross)
-            and np.array_equal(self.gram.packed, other.gram.packed)
-            and self.by_class == other.by_class
+            and len(self.class_grams) == len(other.class_grams)
+            and all(
+                np.array_equal(own.packed, its.packed)
+                for own, its in zip(self._grams, other._grams, strict=True)
+            )
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -224,20 +244,22 @@ def count_codes(space: CodeSpace, codes: Codes, labels: NDArray[Any]) -> Statist
 
 
 def without_absent(statistics: Statistics) -> Statistics:
-    """The same without codes and classes that do not occur, the gram as narrow as can be."""
+    """The same without codes and classes that do not occur, the gram as narrow as can be.
+
+    Grams of classes are taken as they are.
+    """
     occurring = statistics.class_counts > 0
     seen = np.flatnonzero(statistics.diagonal[: len(statistics.codes)])
     packed, rows = statistics.gram.packed, np.arange(statistics.dim)
     if len(seen) < len(statistics.codes):
         rows = np.concatenate([seen, rows[len(statistics.codes) :]])
         packed = triangle.take(packed, statistics.dim, rows)
-    packed = packed.astype(triangle.entry_type(statistics.diagonal), copy=False)
     return Statistics(
         statistics.space,
         statistics.codes[seen],
         np.ascontiguousarray(statistics.cross[rows][:, occurring]),
         tuple(compress(statistics.class_names, occurring)),
         statistics.class_counts[occurring],
-        Triangle(packed, len(rows)),
-        tuple(compress(statistics.by_class, occurring)),
+        Triangle.narrow(packed, len(rows)),
+        tuple(compress(statistics.class_grams, occurring)),
     )

@@ -25,7 +25,7 @@ from safle.errors import InvariantError, WireError
 from safle.statistics import Statistics, triangle
 from safle.statistics.factor import Factor, first_independent
 from safle.statistics.free_sums import FreeSums
-from safle.statistics.gram import Triangle
+from safle.statistics.gram import Gram, Triangle
 from safle.statistics.invariants import Bounds
 from safle.statistics.triangle import Integers, Packed
 from safle.statistics.value import Margins
@@ -163,7 +163,7 @@ class Columns:
 
 def choose(statistics: Statistics, per_spare: int = OF_ALL) -> tuple[Columns, Integers] | None:
     """The columns that the format prescribes, and what they hold; None if all products are sent."""
-    if not are_few(statistics) or (statistics.by_class and statistics.layout.only_by_class):
+    if not are_few(statistics) or statistics.layout.only_by_class:
         return None
     chosen = Columns.of(statistics, _basis(statistics), per_spare)
     held = statistics.gram.columns(chosen.chosen)
@@ -224,19 +224,11 @@ def product_count(margins: Margins) -> int:
     return int(FreeSums.of(margins).starts[-1])
 
 
-def read_products(
-    margins: Margins, values: Packed, by_class: tuple[Statistics, ...] = ()
-) -> Statistics:
-    """The statistics whose gram has these free products; `require_whole` checks their form."""
-    grams = [part.gram.packed for part in by_class]
+def read_products(margins: Margins, values: Packed, class_grams: Sequence[Gram] = ()) -> Triangle:
+    """The gram that has these free products; `require_whole` checks its form."""
+    grams = [gram.packed for gram in class_grams]
     packed = FreeSums.of(margins).restore_gram(values, margins.totals, grams)
-    kind = triangle.entry_type(triangle.diagonal(packed, margins.dim))
-    # In Python's integers: the least of 64 bits has no absolute value in them.
-    largest = max(int(packed.max(initial=0)), -int(packed.min(initial=0)))
-    if largest > np.iinfo(kind).max:
-        raise WireError("an entry is larger than the squares of its columns allow")
-    gram = Triangle(packed.astype(kind, copy=False), margins.dim)
-    return margins.with_gram(gram, by_class)
+    return Triangle.narrow(packed, margins.dim)
 
 
 def require_whole(statistics: Statistics, per_spare: int = OF_ALL) -> None:
@@ -257,8 +249,8 @@ def write_classes(parts: Sequence[Statistics], sections: SectionWriter) -> None:
     sections.write("class_sums", np.concatenate(values))
 
 
-def read_classes(margins: Margins, sections: SectionReader, limit: int) -> tuple[Statistics, ...]:
-    """The statistics of each class, unverified but for their form."""
+def read_classes(margins: Margins, sections: SectionReader, limit: int) -> Sequence[Gram]:
+    """The gram of each class, unverified but for its form."""
     parts = [margins.of_class(place) for place in range(len(margins.class_names))]
     few = unpack_bits(sections.opened.section("class_forms", -(-len(parts) // 8)), len(parts))
     sizes = [basis_bytes(part) if chosen else 0 for part, chosen in zip(parts, few, strict=True)]
@@ -273,15 +265,15 @@ def read_classes(margins: Margins, sections: SectionReader, limit: int) -> tuple
     ]
     container.check_memory(class_bytes(parts, sum(counts)), parts[0].dim, limit)
     values = np.split(sections.read("class_sums", (sum(counts),)), np.cumsum(counts)[:-1])
-    by_class = tuple(
-        part.with_gram(chosen.restore(own)) if chosen else read_products(part, own)
+    grams = [
+        chosen.restore(own) if chosen else read_products(part, own)
         for part, chosen, own in zip(parts, found, values, strict=True)
-    )
+    ]
     del values
-    for statistics, chosen in zip(by_class, found, strict=True):
+    for part, chosen, gram in zip(parts, found, grams, strict=True):
         if not chosen:
-            require_whole(statistics, OF_A_CLASS)
-    return by_class
+            require_whole(part.with_gram(gram), OF_A_CLASS)
+    return grams
 
 
 def class_bytes(parts: Sequence[Margins], values: int) -> int:

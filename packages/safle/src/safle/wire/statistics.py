@@ -6,7 +6,7 @@ equal statistics have one digest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -18,6 +18,7 @@ from safle.encoders.codes import MAX_EXPERTS, CodeSpace, Layout
 from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.errors import WireError
 from safle.statistics import Statistics, triangle
+from safle.statistics.gram import Gram
 from safle.statistics.invariants import verify, verify_margins
 from safle.statistics.value import Margins
 from safle.wire import container, grams
@@ -52,7 +53,7 @@ def _describe(statistics: Statistics, sections: SectionWriter) -> dict[str, Any]
     sections.raw["codes"] = grams.pack_bits(bitmap)
     sections.write("counts", statistics.class_counts)
     sections.write("cross", statistics.cross)
-    if statistics.by_class:
+    if statistics.class_grams:
         grams.write_classes(statistics.by_class, sections)
     basis, values = grams.encode_gram(statistics)
     if basis is not None:
@@ -166,9 +167,10 @@ def _unfold(opened: container.Container, header: StatisticsHeader, space: CodeSp
     if margins.sample_count == 0 and header.form == WHOLE:
         sections.finish()
         return Statistics.empty(space)
-    by_class = grams.read_classes(margins, sections, limit) if layout.class_layout else ()
+    class_grams = grams.read_classes(margins, sections, limit) if layout.class_layout else []
     # What was sent is let go before what follows from it is verified.
-    statistics = _read_gram(margins, sections, header.form, by_class)
+    gram = _read_gram(margins, sections, header.form, class_grams)
+    statistics = margins.with_gram(gram, class_grams)
     if header.form == WHOLE:
         grams.require_whole(statistics)
     verify(statistics, class_sums=header.form == COLUMNS)
@@ -176,17 +178,17 @@ def _unfold(opened: container.Container, header: StatisticsHeader, space: CodeSp
 
 
 def _read_gram(
-    margins: Margins, sections: SectionReader, form: str, by_class: tuple[Statistics, ...]
-) -> Statistics:
+    margins: Margins, sections: SectionReader, form: str, class_grams: Sequence[Gram]
+) -> Gram:
     if form == WHOLE:
         products = sections.read("products", (grams.product_count(margins),))
         sections.finish()
-        return grams.read_products(margins, products, by_class)
+        return grams.read_products(margins, products, class_grams)
     basis = sections.opened.section("basis", grams.basis_bytes(margins))
     columns = grams.read_basis(margins, basis)
     sums = sections.read("sums", (columns.value_count,))
     sections.finish()
-    return margins.with_gram(columns.restore(sums), by_class)
+    return columns.restore(sums)
 
 
 def _check_header(
