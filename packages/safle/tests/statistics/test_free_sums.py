@@ -78,3 +78,14 @@ def test_products_so_large_that_sums_of_them_would_wrap_are_refused():
     vector[free.products] = -(2**63)
     with pytest.raises(InvariantError, match="larger than"):
         free.restore("0" * 64, ["a"], vector)
+
+
+def test_an_entry_that_does_not_fit_the_integers_of_its_gram_is_refused_not_wrapped():
+    """As a liar's masked contribution may open: squares of 32 bits, a product of more."""
+    layout = Layout((), (4, 4, 4), ((-9, 9), (-9, 9), (4, 4)))
+    free = FreeSums(layout, 1)
+    vector = np.zeros(free.size, np.int64)
+    vector[free.counts] = 10
+    vector[free.products] = 100, 2**32 + 3, 100
+    with pytest.raises(InvariantError, match="larger than the squares of its columns allow"):
+        free.value("0" * 64, ["a"], vector)
