@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from safle.errors import (
     WireError,
 )
 from safle.evaluation import Report, decode_evaluation, encode_evaluation
+from safle.evaluation.report import SIDE
 from safle.model.probabilities import exponential, odds, probabilities
 from safle.private import EvaluationSpace, add_privately
 from safle.server.summing import sum_files
@@ -194,3 +196,15 @@ def test_a_page_shows_all_and_asks_no_host(answered: Answered) -> None:
     assert "http" not in page
     assert page.count("<polyline") == 2 * (1 if len(names) == 2 else len(names))
     assert page.count(f"{figures.macro_auc.value:.3f}<small>") >= 2
+
+
+def test_the_areas_under_the_curves_of_a_page_are_its_figures(answered: Answered) -> None:
+    counts = safle.evaluate(*answered)
+    lines = re.findall('<polyline points="([^"]*)"', Report(counts).to_html())
+    curves = [np.array([point.split(",") for point in line.split()], float) for line in lines]
+    area = [np.trapezoid(1 - y / SIDE, x / SIDE) for x, y in (curve.T for curve in curves)]
+    figures, drawn = safle.Figures.of(counts), len(area) // 2
+    assert np.mean(area[:drawn]) == pytest.approx(figures.macro_auc.value, abs=0.003)
+    for curve in curves[drawn:]:
+        assert curve[0].tolist() == [0, 0]
+        assert curve[-1][0] == SIDE

@@ -2,13 +2,15 @@
 
 from operator import itemgetter
 
-from safle.evaluation import Cell, Chart, Series, Table
+from safle.evaluation import Chart, Series
 from safle_lab.report.paper import Paper
 from safle_lab.report.rows import (
     ACCURACY,
+    Cell,
     Content,
     Result,
     Row,
+    Table,
     column,
     distinct,
     draw_lines,

@@ -3,17 +3,19 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from safle.evaluation import Cell, Chart, Mix, Series, Table
+from safle.evaluation import Chart, Mix, Series
 from safle_lab.report.paper import Paper
 from safle_lab.report.rows import (
     ACCURACY,
     COSTS,
     MEGA,
+    Cell,
     Content,
     Result,
     Row,
     Rows,
     Show,
+    Table,
     column,
     distinct,
     draw_curves,

@@ -4,18 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from safle.evaluation import Cell, Chart, Mix, Series, Table
+from safle.evaluation import Chart, Mix, Series
 
 Row = Mapping[str, Any]
 Result = Mapping[str, Any]
 Rows = Sequence[Row]
-Show = Callable[[Row], str | Cell]
 MEGA = 1e6
 ACCURACY = "top-1 accuracy, %"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text with a remark in small print."""
+
+    text: str
+    remark: str = ""
+    strong: bool = False
+
+
+Show = Callable[[Row], str | Cell]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells; the first column has their names."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    template: ClassVar[str] = "table.html.j2"
+
+    @classmethod
+    def of(cls, caption: str, rows: Rows, columns: Mapping[str, Show]) -> Table:
+        """A table with a column for every title and how it shows a row."""
+        shown = [[show(row) for show in columns.values()] for row in rows]
+        cells = [[Cell(c) if isinstance(c, str) else c for c in line] for line in shown]
+        return cls(caption, list(columns), cells)
 
 
 @dataclass(frozen=True)

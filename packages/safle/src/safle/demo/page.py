@@ -58,7 +58,8 @@ def render_demo(
             unit="kB",
         ),
         ridge=_ridge(curve),
-        confusion=_confusion(matrix, names),
+        class_names=names,
+        confusion=dict(zip(names, matrix.tolist(), strict=True)),
     )
 
 
@@ -72,14 +73,3 @@ def _ridge(curve: RidgeCurve) -> Chart:
         log_base=10,
         marks=[(f"chosen: {curve.best:.3g}", curve.best)],
     )
-
-
-def _confusion(matrix: NDArray[Any], names: Sequence[object]) -> list[dict[str, Any]]:
-    """A row for each true class: its name, and counts with a shade between 0 and 1."""
-    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
-    # Errors are rare: a linear scale would paint them all white.
-    shades = np.sqrt(shares).round(2).tolist()
-    return [
-        {"name": str(name), "cells": list(zip(counts, shade, strict=True))}
-        for name, counts, shade in zip(names, matrix.tolist(), shades, strict=True)
-    ]

@@ -1,8 +1,8 @@
 """Predictions -> figures: counts that add up, metrics, pages.
 
 `evaluate` counts a model's answers at a site, `Figures` measures counts, `Report` presents them,
-and `fit_temperature` makes a model's probabilities fit them. Pages are made of `Table`, `Chart`
-and `Mix`, which `draw` turns into pictures.
+and `fit_temperature` makes a model's probabilities fit them. `draw` turns a `Chart` or a
+`Mix` into a picture of a page.
 """
 
 from typing import TYPE_CHECKING
@@ -11,11 +11,9 @@ from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
     from safle.basics.templates import render_page as render_page
-    from safle.evaluation.charts import Cell as Cell
     from safle.evaluation.charts import Chart as Chart
     from safle.evaluation.charts import Mix as Mix
     from safle.evaluation.charts import Series as Series
-    from safle.evaluation.charts import Table as Table
     from safle.evaluation.charts import draw as draw
     from safle.evaluation.charts import require_matplotlib as require_matplotlib
     from safle.evaluation.counts import Evaluation as Evaluation

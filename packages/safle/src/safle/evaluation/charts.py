@@ -1,10 +1,10 @@
-"""What pages are made of: tables and charts, and charts as SVG, with real text."""
+"""Charts of pages as SVG, with real text."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,45 +26,6 @@ COLOURS = (
     *("#b7791f", "#2c7a7b", "#c53030", "#4a5568", "#718096"),
 )
 MARKERS = "osD^vPX*<>"
-Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A text with a remark in small print.
-
-    >>> Cell("97.5", remark="AUC 99.1").text
-    '97.5'
-    """
-
-    text: str
-    remark: str = ""
-    strong: bool = False
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of cells; the first column has their names.
-
-    >>> table = Table.of("Sites", [{"name": "a", "n": 3}], {"site": lambda row: row["name"]})
-    >>> table.columns, table.rows[0][0].text
-    (['site'], 'a')
-    """
-
-    caption: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    template: ClassVar[str] = "table.html.j2"
-
-    @classmethod
-    def of(cls, caption: str, rows: Sequence[Row], columns: Mapping[str, Show]) -> Table:
-        """A table with a column for every title and how it shows a row."""
-        shown = [[show(row) for show in columns.values()] for row in rows]
-        cells = [[Cell(c) if isinstance(c, str) else c for c in line] for line in shown]
-        return cls(caption, list(columns), cells)
-
-
-Show = Callable[[Row], str | Cell]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ and losses are those of single scores but for about the fourth digit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +35,15 @@ FIGURES = {
     "calibration_error": "calibration error",
 }
 """Names, and what people call them."""
-CLASS_FIGURES = ("precision", "sensitivity", "specificity", "F1", "AUC", "PR-AUC")
+CLASS_FIGURES = {
+    "precision": "precision",
+    "sensitivity": "sensitivity",
+    "specificity": "specificity",
+    "f1": "F1",
+    "auc": "AUC",
+    "pr_auc": "PR-AUC",
+}
+"""Figures of a single class against all others: names, and what people call them."""
 Floats = NDArray[np.float64]
 
 
@@ -56,9 +65,7 @@ class Figure:
         return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
     def to_json(self) -> dict[str, float | None]:
-        return {
-            name: None if np.isnan(value) else float(value) for name, value in vars(self).items()
-        }
+        return without_nan(vars(self))
 
 
 @dataclass(frozen=True)
@@ -123,6 +130,11 @@ class Figures:
         return {name: getattr(self, name).to_json() for name in FIGURES}
 
 
+def without_nan(figures: Mapping[str, float]) -> dict[str, float | None]:
+    """Figures as JSON knows them: null where one is not defined."""
+    return {name: None if np.isnan(value) else float(value) for name, value in figures.items()}
+
+
 def class_rates(confusion: NDArray[np.int64]) -> dict[str, tuple[Floats, Floats]]:
     """By name, counts of each class: how many, and of how many, (class_count,) each."""
     right, true = np.diagonal(confusion), confusion.sum(axis=1)[:-1]
@@ -136,11 +148,13 @@ def class_rates(confusion: NDArray[np.int64]) -> dict[str, tuple[Floats, Floats]
     }
 
 
-def by_class(evaluation: Evaluation) -> Floats:
-    """`CLASS_FIGURES` of every class, (figures, class_count)."""
-    rates = class_rates(evaluation.confusion)
-    shares = [divide(*rates[name]) for name in ("precision", "sensitivity", "specificity", "f1")]
-    return np.stack([*shares, areas(evaluation.scores), precision_areas(evaluation.scores)])
+def measure_classes(evaluation: Evaluation) -> list[dict[str, float]]:
+    """`CLASS_FIGURES` of each class, by name; NaN where one is not defined."""
+    columns = {name: divide(*of) for name, of in class_rates(evaluation.confusion).items()}
+    columns["auc"] = areas(evaluation.scores)
+    columns["pr_auc"] = precision_areas(evaluation.scores)
+    places = range(len(evaluation.class_names))
+    return [{name: float(columns[name][at]) for name in CLASS_FIGURES} for at in places]
 
 
 def divide(part: Any, whole: Any) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,19 +13,28 @@ from numpy.typing import NDArray
 from safle.basics.templates import render_page
 from safle.encoders.features import ClassName
 from safle.evaluation.counts import Evaluation
-from safle.evaluation.figures import CLASS_FIGURES, FIGURES, Figures, by_class, reliability
+from safle.evaluation.figures import (
+    CLASS_FIGURES,
+    FIGURES,
+    Figures,
+    measure_classes,
+    reliability,
+    without_nan,
+)
 
 MATRIX_SHOWN = 20
 """More classes than this do not fit a terminal; their worst confusions are listed."""
 PAIRS_SHOWN = 10
 SITES_BESIDE = 4
-CLASS_TITLES = ("class", *CLASS_FIGURES, "samples")
+CLASS_TITLES = ("class", *CLASS_FIGURES.values(), "samples")
 UNKNOWN = "(unknown to the model)"
 CURVES_SHOWN = 10
 """More lines than this cannot be told apart; those of the classes with most samples are drawn."""
 CELLS_SHOWN = 40
 SIDE = 200
 """Side of a chart's square, in the chart's own units."""
+Counts = NDArray[np.int64]
+Curve = Callable[[Counts, Counts], tuple[NDArray[Any], NDArray[Any]]]
 
 
 @dataclass(frozen=True)
@@ -72,9 +81,9 @@ class Report:
         return [*map(str, self.counts.class_names), *unknown]
 
     @property
-    def matrix(self) -> NDArray[np.int64]:
+    def matrix(self) -> Counts:
         """The confusion matrix, with a row for each of `names`."""
-        rows: NDArray[np.int64] = self.counts.confusion[: len(self.names)]
+        rows: Counts = self.counts.confusion[: len(self.names)]
         return rows
 
     def facts(self) -> dict[str, object]:
@@ -95,10 +104,11 @@ class Report:
 
     def rows(self) -> list[list[str]]:
         """A row for each class, with the columns `CLASS_TITLES`."""
-        figures = [[f"{x:.1%}" if x == x else "-" for x in row] for row in by_class(self.counts).T]
-        figures.append(["-"] * len(CLASS_FIGURES))
+        measured = measure_classes(self.counts)
+        shown = [[f"{x:.1%}" if x == x else "-" for x in row.values()] for row in measured]
+        shown.append(["-"] * len(CLASS_FIGURES))
         counted = self.counts.class_counts.tolist()
-        return [[name, *figures[at], f"{counted[at]:,}"] for at, name in enumerate(self.names)]
+        return [[name, *shown[at], f"{counted[at]:,}"] for at, name in enumerate(self.names)]
 
     def site_tables(self) -> Iterator[list[list[str]]]:
         """Tables of figures, with their titles; a few sites, as columns, in each."""
@@ -139,9 +149,8 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """All figures; null where one is not defined."""
-        columns = [[None if x != x else x for x in row] for row in by_class(self.counts).T.tolist()]
-        named = ("precision", "recall", "specificity", "f1", "auc", "pr_auc")
         *counted, unknown = self.counts.class_counts.tolist()
+        classes = zip(self.counts.class_names, measure_classes(self.counts), counted, strict=True)
         return {
             "model": self.counts.model,
             "samples": self.counts.sample_count,
@@ -149,10 +158,8 @@ class Report:
             "balanced_accuracy": self.figures.balanced_accuracy.value,
             "figures": self.figures.to_json(),
             "classes": [
-                {"name": name, **dict(zip(named, row, strict=True)), "support": support}
-                for name, row, support in zip(
-                    self.counts.class_names, columns, counted, strict=True
-                )
+                {"name": name, **without_nan(measured), "support": many}
+                for name, measured, many in classes
             ],
             "unknown": unknown,
             "confusion": self.counts.confusion.tolist(),
@@ -167,7 +174,7 @@ class Report:
         counts = self.counts
         sites = {name: (self.sites[name], of) for name, of in self.figures_of_sites.items()}
         drawn = self._drawn()
-        matrix = self.matrix if len(counts.class_names) <= CELLS_SHOWN else self.matrix[:0]
+        shown = self.matrix if len(counts.class_names) <= CELLS_SHOWN else self.matrix[:0]
         return render_page(
             "safle.evaluation",
             "evaluation.html.j2",
@@ -182,11 +189,8 @@ class Report:
             bars=_bars(counts),
             class_titles=CLASS_TITLES,
             classes=self.rows(),
-            # A cell is a count and its share of the row.
-            matrix=[
-                (name, [(count, count / max(sum(row), 1)) for count in row])
-                for name, row in zip(self.names, matrix.tolist(), strict=False)
-            ],
+            class_names=counts.class_names,
+            confusion=dict(zip(self.names, shown.tolist(), strict=False)),
             side=SIDE,
         )
 
@@ -199,33 +203,25 @@ class Report:
         return sorted(order.tolist())
 
 
-def _curves(counts: Evaluation, drawn: list[int], curve: Any) -> list[str]:
+def _curves(counts: Evaluation, drawn: list[int], curve: Curve) -> list[str]:
     """Points of a curve of each class, as SVG writes them; none where it cannot be drawn."""
     curves = []
-    bins = counts.scores.shape[2]
-    own = np.repeat([False, True], bins)
     for place in drawn:
-        times = counts.scores[place].ravel()
-        points = ""
-        if times[own].any() and times[~own].any():
-            line = zip(*curve(own, np.tile(np.arange(bins), 2), sample_weight=times), strict=True)
-            points = " ".join(f"{SIDE * x:.1f},{SIDE * (1 - y):.1f}" for x, y in line)
-        curves.append(points)
+        used = counts.scores[place][:, counts.scores[place].any(axis=0)]
+        # How many of others, and of its own, have at least the probability of each bin.
+        others, own = np.cumsum(used[:, ::-1], axis=1)
+        line = np.stack(curve(others, own), axis=1) if others[-1] and own[-1] else np.empty((0, 2))
+        curves.append(" ".join(f"{SIDE * x:.1f},{SIDE * (1 - y):.1f}" for x, y in line))
     return curves
 
 
-def _roc(*answers: Any, **weights: Any) -> tuple[Any, Any]:
-    from sklearn.metrics import roc_curve
-
-    others, own, _ = roc_curve(*answers, **weights)
-    return others, own
+def _roc(others: Counts, own: Counts) -> tuple[NDArray[Any], NDArray[Any]]:
+    return np.append(0, others / others[-1]), np.append(0, own / own[-1])
 
 
-def _recall(*answers: Any, **weights: Any) -> tuple[Any, Any]:
-    from sklearn.metrics import precision_recall_curve
-
-    precision, recall, _ = precision_recall_curve(*answers, **weights, drop_intermediate=True)
-    return recall[::-1], precision[::-1]
+def _recall(others: Counts, own: Counts) -> tuple[NDArray[Any], NDArray[Any]]:
+    # With no answers at all, precision is 1 by convention.
+    return np.append(0, own / own[-1]), np.append(1, own / (own + others))
 
 
 def _bars(counts: Evaluation) -> list[dict[str, float]]:
