@@ -33,7 +33,7 @@ from safle import Model, PublicSample, Solution, count, make_encoder, solve
 from safle.encoders import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.random_features import suits_by_class
-from safle.solver.heads import put_head
+from safle.solver.facade import put_head
 from safle.solver.quadratic import can_square
 from safle.solver.reduction import Reduction
 from safle.wire import encode_statistics

@@ -28,7 +28,7 @@ from safle.publishing.noise import (
     rho_within,
 )
 from safle.site.log import read_log
-from safle.solver.ridge import noise_ridge
+from safle.solver.choice import noise_ridge
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.gram import Triangle
 from safle.statistics.noisy import NoisyStatistics, Privacy

@@ -13,9 +13,8 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 
 from safle import PublicSample, count, make_encoder, solve
 from safle.solver import spectrum
-from safle.solver.reduction import Reduction
-from safle.solver.ridge import degrees_of_freedom, ridge_curve
-from safle.solver.root import root_of
+from safle.solver.reduction import Reduction, root_of
+from safle.solver.ridge import ridge_curve
 from support.data_sets import KINDS, fixed_data
 
 CIFAR = Path(os.environ.get("SAFLE_FEATURES", "cifar10_resnet18.safetensors"))
@@ -121,9 +120,9 @@ def wide(n):
 def test_fewer_samples_than_columns_have_their_own_spectrum():
     statistics, reduction, values = wide(60)
     found = spectrum.spectrum_of(statistics, reduction)
-    for ridge in (1e-3, 1.0, 1e3):
-        expected = (values / (values + ridge)).sum()
-        assert degrees_of_freedom(found, ridge) == pytest.approx(expected, rel=1e-9)
+    ridges = np.array([1e-3, 1.0, 1e3])
+    expected = (values[:, None] / (values[:, None] + ridges)).sum(axis=0)
+    assert found.degrees_of_freedom(ridges) == pytest.approx(expected, rel=1e-9)
 
 
 def test_probes_of_few_samples_know_their_error_and_never_exceed_the_samples(monkeypatch):

@@ -88,7 +88,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_computed(monkeypatch, rid
     statistics = fixed_data("embedding", samples=400, feature_dim=60).count()
     for module, name in (
         (choice, "spectrum_of"),
-        (least_squares, "PanelledMatrix"),
+        (least_squares, "Cholesky"),
         (least_squares.Reduction, "tile"),
     ):
         monkeypatch.setattr(module, name, lambda *_: pytest.fail("computed"))

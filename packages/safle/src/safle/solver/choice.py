@@ -14,6 +14,7 @@ A ratio of infinity leaves the units out.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -25,10 +26,13 @@ from numpy.typing import NDArray
 from safle.encoders.codes import CodeSpace
 from safle.solver.least_squares import Progress, require_memory
 from safle.solver.reduction import Reduction
-from safle.solver.ridge import MARGIN, MOST_SLACK, RidgeCurve, noise_ridge, ridge_curve
+from safle.solver.ridge import MARGIN, MOST_SLACK, RidgeCurve, ridge_curve
 from safle.solver.solution import privacy_of
 from safle.solver.spectrum import Spectrum, decompose, spectrum_of
+from safle.statistics import triangle
+from safle.statistics.free_sums import FreeSums
 from safle.statistics.gram import Triangle
+from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.value import Sums
 
 RATIOS = (inf, 1024.0, 256.0, 64.0, 16.0, 4.0, 1.0, 1 / 4, 1 / 16)
@@ -37,6 +41,8 @@ WORTH_A_MENTION = 2.0
 """Twice the logarithm of a ratio of evidences: less is none (Kass and Raftery, 1995)."""
 MOST_COLUMNS = 600
 """Every ratio takes a decomposition: of more columns, all have one ridge."""
+SCATTER = 2.0
+"""Times ``D^(-2/3)``: an eigenvalue of noise farther out is one in thousands."""
 EFFORTS = (1, 3)
 """Efforts of probing a spectrum; the larger one only if the smaller leaves the ridge uncertain."""
 Matrix = NDArray[np.float64]
@@ -48,13 +54,11 @@ class Choice(NamedTuple):
     ridge: float
     ratio: float = 1.0
     """Of the units' ridge to that of the other columns; infinity leaves them out."""
-    least: float = 0.0
-    """The ridge that noise needs; 0 of exact statistics."""
     curve: RidgeCurve | None = None
     spectrum: Spectrum | None = None
 
 
-def choose(statistics: Sums, criterion: str, progress: Progress | None) -> Choice:
+def choose(statistics: Sums, criterion: str, progress: Progress) -> Choice:
     """The ridges of a criterion: "gcv", "evidence" or "auto"."""
     few = statistics.layout.units > 0 and statistics.dim <= MOST_COLUMNS
     # What noise adds to the gram would be taken for what units explain.
@@ -62,11 +66,11 @@ def choose(statistics: Sums, criterion: str, progress: Progress | None) -> Choic
         ratio, curve = choose_blocks(statistics)
         # The logarithm of no residual outweighs everything else: evidence then asks for no ridge.
         if not curve.leaves_nothing:
-            return Choice(curve.best, ratio, curve=curve)
+            return Choice(curve.best, ratio, curve)
     return _one_ridge(statistics, criterion, progress)
 
 
-def _one_ridge(statistics: Sums, criterion: str, progress: Progress | None) -> Choice:
+def _one_ridge(statistics: Sums, criterion: str, progress: Progress) -> Choice:
     # Check memory before the sweep, which takes about as long as the factorisation.
     require_memory(statistics, np.float32)
     least, reduction = noise_ridge(statistics), Reduction(statistics)
@@ -74,7 +78,7 @@ def _one_ridge(statistics: Sums, criterion: str, progress: Progress | None) -> C
         spectrum = spectrum_of(statistics, reduction, progress, effort=effort)
         # If noise hides the whole gram, the ridge of the noise is the only choice.
         if least and spectrum.trace <= 0:
-            return Choice(least, least=least, spectrum=spectrum)
+            return Choice(least, spectrum=spectrum)
         curve = ridge_curve(
             spectrum,
             sample_count=statistics.sample_count,
@@ -83,7 +87,26 @@ def _one_ridge(statistics: Sums, criterion: str, progress: Progress | None) -> C
         )
         if curve.certain:
             break
-    return Choice(max(curve.best, least), 1.0, least, curve, spectrum)
+    return Choice(max(curve.best, least), 1.0, curve, spectrum)
+
+
+def noise_ridge(statistics: Sums) -> float:
+    """The least ridge, in real units: the largest eigenvalue of noise; 0 of exact statistics.
+
+    A symmetric matrix of Gaussian noise, of deviation sigma / sqrt(2) beside its diagonal, has
+    eigenvalues up to ``sigma sqrt(2 D)`` (Wigner; the last of them scatters by about ``D^(-2/3)``
+    of that). With a smaller ridge weights follow the noise; a larger one takes away what was
+    learnt.
+    """
+    if not isinstance(statistics, NoisyStatistics):
+        return 0.0
+    noise, free = statistics.privacy, len(FreeSums(statistics.layout, 0).rows)
+    products = noise.gram * math.sqrt(2 * free) * (1 + SCATTER * free ** (-2 / 3))
+    # The products with the constant are sums over classes, each with noise of its own.
+    totals = noise.cross * math.sqrt(free * len(statistics.class_names))
+    edge = products / 2 + math.hypot(products / 2, totals)
+    # A code that follows from the others of its expert adds up their noise.
+    return edge * max(statistics.layout.table_sizes, default=1)
 
 
 def choose_blocks(statistics: Sums) -> tuple[float, RidgeCurve]:
@@ -137,11 +160,7 @@ def without_units(statistics: Sums) -> Sums:
     if not statistics.layout.units:
         return statistics
     kept = statistics.dim - statistics.layout.units
-    packed = statistics.gram.packed
-    lengths = statistics.dim - np.arange(kept)
-    starts = np.cumsum(lengths) - lengths
-    rows = [packed[first : first + kept - row] for row, first in enumerate(starts)]
-    gram = np.concatenate(rows) if rows else packed[:0]
+    gram = triangle.take(statistics.gram.packed, statistics.dim, np.arange(kept))
     return replace(
         statistics,
         space=CodeSpace(statistics.fingerprint, statistics.layout.without_units()),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +14,14 @@ from numpy.typing import NDArray
 from safle.basics.texts import require_type
 from safle.errors import InvalidInput, SolveError
 from safle.solver.choice import Choice, choose, without_units
-from safle.solver.heads import Priors, put_head, shift_of
-from safle.solver.least_squares import Progress, least_squares
+from safle.solver.heads import Priors, discriminant, multiply_in_order, shift_of
+from safle.solver.least_squares import Progress, least_squares, no_progress
 from safle.solver.quadratic import average, can_square, quadratic, require_squares, share
 from safle.solver.reduction import Reduction
-from safle.solver.ridge import CRITERIA, degrees_of_freedom
+from safle.solver.ridge import CRITERIA
 from safle.solver.solution import HEADS, Solution, digest_of_sum, privacy_of
 from safle.solver.spectrum import spectrum_of
+from safle.solver.temperature import Fit, find_temperature, fit_log_odds
 from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.value import Statistics, Sums
 
@@ -29,6 +31,15 @@ Criterion = Literal["auto", "gcv", "evidence"]
 MOST_CLASSES = 10_000
 NOISY_TRIES = 8
 """Ridges that are tried for noisy statistics, each twice the one before."""
+
+
+class Wanted(NamedTuple):
+    """What `solve` was asked for."""
+
+    ridge: float | Literal["auto"]
+    head: Head
+    criterion: Criterion
+    progress: Progress
 
 
 def solve(
@@ -71,24 +82,41 @@ def solve(
     """
     advice = "read_statistics(path) of a file, sum_statistics of several"
     require_type("statistics", statistics, Statistics, NoisyStatistics, advice=advice)
+    _check_options(ridge, head, criterion, priors)
+    _check_statistics(statistics)
+    shift = None
+    if priors is not None:
+        # Before anything is solved: they may be refused.
+        shift = shift_of(priors, statistics.class_names, statistics.class_counts)
+    report = _rising(progress or no_progress)
+    solved = _solve(statistics, Wanted(ridge, head, criterion, report))
+    report(1.0)
+    log.info("solved: %r", solved)
+    # "auto" falls back to least squares, whose scores cannot be shifted.
+    if shift is None or solved.head == "least-squares":
+        return solved
+    return replace(solved, intercept=solved.intercept + (solved.temperature or 1.0) * shift)
+
+
+def _check_options(ridge: Any, head: str, criterion: str, priors: Any) -> None:
     if criterion not in CRITERIA:
         raise InvalidInput(f"criterion {criterion!r}; expected one of {', '.join(CRITERIA)}")
-    _check_ridge(ridge, head)
-    _check_statistics(statistics)
-    shift = _shift(priors, head, statistics)
-    report = _rising(progress)
-    several = len(statistics.class_names) > 1
-    if head == "quadratic":
-        require_squares(statistics)
-        solved = _solve_squares(statistics, ridge, criterion, report)
-    elif head in ("auto", "averaged") and ridge != 0 and several and can_square(statistics):
-        solved = _solve_averaged(statistics, ridge, head, criterion, report)
-    else:
-        solved = _solve_linear(statistics, ridge, head, criterion, report)
-    if report is not None:
-        report(1.0)
-    log.info("solved: %r", solved)
-    return _with_priors(solved, shift)
+    if head not in ("auto", *HEADS):
+        raise InvalidInput(f"head {head!r}; expected one of auto, {', '.join(HEADS)}")
+    if priors is not None and head == "least-squares":
+        raise InvalidInput(
+            "least-squares scores have no priors: take head 'discriminant' or 'averaged', or leave "
+            "priors out"
+        )
+    if isinstance(ridge, str) and ridge == "auto":
+        return
+    if not isinstance(ridge, Real) or not 0 <= float(ridge) < np.inf:
+        raise InvalidInput(f"ridge {ridge!r}; expected 'auto', 0 or a positive finite number")
+    if ridge == 0 and head in ("discriminant", "averaged", "quadratic"):
+        raise InvalidInput(
+            f"the {head} head needs a positive ridge: within classes, the constant "
+            "direction has no scatter to divide by"
+        )
 
 
 def _check_statistics(statistics: Sums) -> None:
@@ -101,91 +129,119 @@ def _check_statistics(statistics: Sums) -> None:
         )
 
 
-def _shift(priors: Priors | None, head: str, statistics: Sums) -> NDArray[np.float64] | None:
-    """What priors add to log posteriors, (class_count,); None if no priors are given."""
-    if head not in ("auto", *HEADS):
-        raise InvalidInput(f"head {head!r}; expected one of auto, {', '.join(HEADS)}")
-    if priors is not None and head == "least-squares":
-        raise InvalidInput(
-            "least-squares scores have no priors: take head 'discriminant' or 'averaged', or leave "
-            "priors out"
-        )
-    if priors is None:
-        return None
-    return shift_of(priors, statistics.class_names, statistics.class_counts)
+def _rising(progress: Progress) -> Progress:
+    """Progress that never falls: a factorisation that is tried again counts once."""
+    reached = 0.0
+
+    def report(done: float) -> None:
+        nonlocal reached
+        reached = max(reached, done)
+        progress(reached)
+
+    return report
 
 
-def _with_priors(solution: Solution, shift: NDArray[np.float64] | None) -> Solution:
-    # "auto" falls back to least squares, whose scores cannot be shifted.
-    if shift is None or solution.head == "least-squares":
-        return solution
-    moved = solution.intercept + (solution.temperature or 1.0) * shift
-    return replace(solution, intercept=moved)
+def _part(progress: Progress, begin: float, end: float) -> Progress:
+    """Progress of a part of the whole."""
+    return lambda done: progress(begin + (end - begin) * done)
 
 
-def _solve_linear(
-    statistics: Sums,
-    ridge: float | Literal["auto"],
-    head: Head,
-    criterion: Criterion,
-    progress: Progress | None,
-) -> Solution:
-    """Choose a ridge, solve the linear system and put a head of weights on it."""
-    if ridge == "auto":
-        choice = choose(statistics, criterion, _share(progress, 0.0, 0.6))
-    else:
-        choice = Choice(ridge)
-    left_out = choice.ratio == np.inf
-    kept = without_units(statistics) if left_out else statistics
-    reduction = Reduction(kept, 1.0 if left_out else choice.ratio)
-    solving_progress = _share(progress, 0.0 if choice.curve is None else 0.6, 0.95)
-    tries = NOISY_TRIES if choice.least else 1
-    plain = least_squares(kept, reduction, choice.ridge, solving_progress, tries)
-
-    def freedom() -> float:
-        return degrees_of_freedom(choice.spectrum or spectrum_of(kept, reduction), plain.ridge)
-
-    # Noisy sums do not show how the noise changes scores, so they give no temperature.
-    freedom_if_known = None if choice.least or privacy_of(statistics) else freedom
-    solved = replace(plain, curve=choice.curve)
-    solved = put_head(head, kept, solved, reduction.real, freedom_if_known)
-    return solved if choice.ratio == 1 else _with_units(solved, statistics, choice.ratio)
+def _solve(statistics: Sums, wanted: Wanted) -> Solution:
+    """The head that is wanted; of "auto", what can be had of the averaged one."""
+    if wanted.head == "quadratic":
+        require_squares(statistics)
+        return _solve_squares(statistics, wanted)
+    several = len(statistics.class_names) > 1
+    mixed = wanted.head in ("auto", "averaged") and wanted.ridge != 0
+    if not (mixed and several and can_square(statistics)):
+        return _solve_linear(statistics, wanted)
+    part = share(statistics)
+    linear = _solve_linear(statistics, wanted) if part < 1 else None
+    try:
+        if linear is None:
+            return replace(_solve_squares(statistics, wanted), head="averaged")
+        squared = _solve_squares(statistics, wanted._replace(ridge="auto", progress=no_progress))
+    except SolveError:
+        if wanted.head != "auto":
+            raise
+        return linear or _solve_linear(statistics, wanted)
+    return linear if linear.head == "least-squares" else average(linear, squared, part)
 
 
-def _solve_squares(
-    statistics: Sums,
-    ridge: float | Literal["auto"],
-    criterion: Criterion,
-    progress: Progress | None,
-) -> Solution:
+def _solve_squares(statistics: Sums, wanted: Wanted) -> Solution:
     """The quadratic head, with ridge and temperature of the discriminant of the same columns."""
-    linear = _solve_linear(without_units(statistics), ridge, "discriminant", criterion, progress)
+    linear = _solve_linear(without_units(statistics), wanted._replace(head="discriminant"))
     return quadratic(statistics, linear)
 
 
-def _solve_averaged(
+def _solve_linear(statistics: Sums, wanted: Wanted) -> Solution:
+    """Choose a ridge, solve the linear system and put a head of weights on it."""
+    noisy, tries, begin = privacy_of(statistics) is not None, 1, 0.0
+    if wanted.ridge == "auto":
+        choice = choose(statistics, wanted.criterion, _part(wanted.progress, 0.0, 0.6))
+        tries, begin = NOISY_TRIES if noisy else 1, 0.6
+    else:
+        choice = Choice(wanted.ridge)
+    left_out = choice.ratio == np.inf
+    kept = without_units(statistics) if left_out else statistics
+    reduction = Reduction(kept, 1.0 if left_out else choice.ratio)
+    solving = _part(wanted.progress, begin, 0.95)
+    plain = least_squares(kept, reduction, choice.ridge, solving, tries)
+
+    def freedom() -> float:
+        spectrum = choice.spectrum or spectrum_of(kept, reduction)
+        return float(spectrum.degrees_of_freedom(np.array([plain.ridge]))[0])
+
+    solved = replace(plain, curve=choice.curve)
+    # Noisy sums do not show how the noise changes scores, so they give no temperature.
+    solved = put_head(wanted.head, kept, solved, reduction.real, None if noisy else freedom)
+    return solved if choice.ratio == 1 else _with_units(solved, statistics, choice.ratio)
+
+
+def put_head(
+    head: str,
     statistics: Sums,
-    ridge: float | Literal["auto"],
-    head: Head,
-    criterion: Criterion,
-    progress: Progress | None,
+    solved: Solution,
+    real: NDArray[np.float64],
+    freedom: Callable[[], float] | None = None,
 ) -> Solution:
-    """The mean of linear heads and the quadratic one; of "auto", what can be had of it."""
-    part = share(statistics)
-    linear = None
-    if part < 1:
-        linear = _solve_linear(statistics, ridge, head, criterion, progress)
+    """What least squares ``solved``, with weights, intercept and temperature of another head.
+
+    ``real``, (dim,), is the value of one unit of each column; ``freedom`` the degrees of freedom,
+    None where no temperature can be had.
+    """
+    several = len(statistics.class_names) > 1
+    if head == "least-squares" or (head == "auto" and not (solved.ridge and several)):
+        return solved
+    chosen = "averaged" if head == "auto" else head
+    weights, counts = solved.weights, statistics.class_counts
+    one_direction = chosen == "averaged" and len(counts) == 2 and freedom is not None
+    target = statistics.cross * real[:, None]
     try:
-        squared = _solve_squares(statistics, "auto" if linear else ridge, criterion, None)
+        turned, product, intercept = discriminant(
+            weights, target, counts, average=chosen == "averaged" and not one_direction
+        )
     except SolveError:
-        if head != "auto":
-            raise
-        return linear or _solve_linear(statistics, ridge, head, criterion, progress)
-    if linear is None:
-        return replace(squared, head="averaged")
-    if linear.head == "least-squares":
-        return linear
-    return average(linear, squared, part)
+        if head == "auto":
+            return solved
+        raise
+    temperature = None
+    if freedom is not None:
+        own = multiply_in_order(np.ascontiguousarray(weights.T), weights)
+        fit = Fit(product.T, own, counts.astype(np.float64), solved.ridge, freedom())
+        temperature = find_temperature(fit, turned, intercept)
+        if one_direction and temperature is not None:
+            turned, intercept = fit_log_odds(
+                fit, turned / temperature, intercept / temperature, temperature
+            )
+            temperature = 1.0
+    return replace(
+        solved,
+        head=chosen,
+        weights=multiply_in_order(weights, turned),
+        intercept=intercept,
+        temperature=temperature,
+    )
 
 
 def _with_units(solved: Solution, statistics: Sums, ratio: float) -> Solution:
@@ -200,35 +256,3 @@ def _with_units(solved: Solution, statistics: Sums, ratio: float) -> Solution:
         sum_digest=digest_of_sum(statistics),
         units_ratio=ratio,
     )
-
-
-def _check_ridge(ridge: Any, head: str) -> None:
-    if isinstance(ridge, str) and ridge == "auto":
-        return
-    if not isinstance(ridge, Real) or not 0 <= float(ridge) < np.inf:
-        raise InvalidInput(f"ridge {ridge!r}; expected 'auto', 0 or a positive finite number")
-    if ridge == 0 and head in ("discriminant", "averaged", "quadratic"):
-        raise InvalidInput(
-            f"the {head} head needs a positive ridge: within classes, the constant "
-            "direction has no scatter to divide by"
-        )
-
-
-def _rising(progress: Progress | None) -> Progress | None:
-    """Progress that never falls: a factorisation that is tried again counts once."""
-    if progress is None:
-        return None
-    reached = 0.0
-
-    def report(done: float) -> None:
-        nonlocal reached
-        reached = max(reached, done)
-        progress(reached)
-
-    return report
-
-
-def _share(progress: Progress | None, begin: float, end: float) -> Progress | None:
-    if progress is None:
-        return None
-    return lambda done: progress(begin + (end - begin) * done)

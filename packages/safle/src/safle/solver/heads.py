@@ -15,26 +15,23 @@
 - quadratic: see `safle.solver.quadratic`.
 
 B is on a grid, the same whoever factored, and from there on every sum of the linear heads has a
-fixed order and no library's: so are they.
+fixed order: they have the same bits on any machine. Libraries add in orders of their own, and C
+libraries differ in the last bit of a logarithm. Matrices of classes are small, so plain loops do.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._native import Kernel
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput, SolveError
-from safle.solver.ordered import invert_in_order, log_shares, multiply_in_order
-from safle.solver.solution import Solution
-from safle.solver.temperature import find_temperature, fit_log_odds
-from safle.statistics.value import Sums
 
 LEAST_PIVOT = 1e-13
 MOST_CLASSES = 2_000
@@ -42,52 +39,15 @@ MOST_CLASSES = 2_000
 Matrix = NDArray[np.float64]
 Priors = Literal["uniform"] | Mapping[ClassName, float]
 """How frequent classes are where a model is used, if not as they were counted."""
-
-
-def put_head(
-    head: str,
-    statistics: Sums,
-    solved: Solution,
-    real: Matrix,
-    freedom: Callable[[], float] | None = None,
-) -> Solution:
-    """What least squares ``solved``, with weights, intercept and temperature of another head.
-
-    ``real``, (dim,), is the value of one unit of each column; ``freedom`` the degrees of freedom,
-    None where no temperature can be had.
-    """
-    several = len(statistics.class_names) > 1
-    if head == "least-squares" or (head == "auto" and not (solved.ridge and several)):
-        return solved
-    chosen = "averaged" if head == "auto" else head
-    weights, counts = solved.weights, statistics.class_counts
-    one_direction = chosen == "averaged" and len(counts) == 2 and freedom is not None
-    target = statistics.cross * real[:, None]
-    try:
-        turned, product, intercept = discriminant(
-            weights, target, counts, average=chosen == "averaged" and not one_direction
-        )
-    except SolveError:
-        if head == "auto":
-            return solved
-        raise
-    temperature = None
-    if freedom is not None:
-        own = multiply_in_order(np.ascontiguousarray(weights.T), weights)
-        known = {"ridge": solved.ridge, "freedom": freedom()}
-        temperature = find_temperature((product.T, own), (turned, intercept), counts, **known)
-        if one_direction and temperature is not None:
-            known["temperature"] = temperature
-            over = turned / temperature, intercept / temperature
-            turned, intercept = fit_log_odds((product.T, own), over, counts, **known)
-            temperature = 1.0
-    return replace(
-        solved,
-        head=chosen,
-        weights=multiply_in_order(weights, turned),
-        intercept=intercept,
-        temperature=temperature,
-    )
+_multiply_in_order = Kernel(
+    "multiply_in_order",
+    "left f8[rows, inner]; right f8[inner, width]; inner; width; result f8[rows, width]!",
+    pieces="rows",
+)
+_invert_in_order = Kernel(
+    "invert_in_order", "matrix f8[size, size]!", "size", "smallest f8[size]", "failed i8[1]!"
+)
+_factor_in_order = Kernel("factor_in_order", "matrix f8[size, size]!", "size", "failed i8[1]!")
 
 
 def discriminant(
@@ -143,3 +103,37 @@ def _checked(priors: Priors, class_names: tuple[ClassName, ...]) -> list[float]:
         if not 0 < float(prior) < math.inf:
             raise InvalidInput(f"prior {prior!r} of class {name!r}; expected a positive number")
     return [priors[name] for name in class_names]
+
+
+def multiply_in_order(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``left @ right``, every entry summed in one order."""
+    result = np.empty((len(left), right.shape[1]))
+    _multiply_in_order(left, right, result)
+    return result
+
+
+def invert_in_order(matrix: NDArray[np.float64], least: NDArray[np.float64]) -> bool:
+    """Invert a positive definite matrix in place.
+
+    False, and nothing of use in ``matrix``, if pivot k is not above ``least[k]``.
+    """
+    failed = np.zeros(1, np.int64)
+    _invert_in_order(matrix, least, failed)
+    return not failed[0]
+
+
+def factor_in_order(matrix: NDArray[np.float64]) -> bool:
+    """``matrix = U' U``: its upper triangle becomes U; False if it is not positive definite."""
+    failed = np.zeros(1, np.int64)
+    _factor_in_order(matrix, failed)
+    return not failed[0]
+
+
+def log_shares(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """``log(n_c / n)``, correctly rounded, of counts n_c that add up to n.
+
+    >>> log_shares(np.array([1, 1])).tolist()
+    [-0.6931471805599453, -0.6931471805599453]
+    """
+    whole = Decimal(int(counts.sum())).ln()
+    return np.array([float(Decimal(count).ln() - whole) for count in counts.tolist()])

@@ -10,6 +10,7 @@ columns in place.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,15 @@ Progress = Callable[[float], None]
 """Called with the finished share of a long computation, 0 to 1."""
 
 
+def no_progress(done: float) -> None:
+    """Nobody is told."""
+
+
 def least_squares(
     statistics: Sums,
     reduction: Reduction,
     ridge: float,
-    progress: Progress | None,
+    progress: Progress,
     tries: int = 1,
 ) -> Solution:
     """Solve with a ridge; where that fails, with twice the ridge, ``tries`` times in all."""
@@ -66,15 +71,13 @@ def least_squares(
 
 
 def _factored(
-    system: System, reduction: Reduction, dtype: Any, progress: Progress | None
+    system: System, reduction: Reduction, dtype: Any, progress: Progress
 ) -> tuple[NDArray[np.float64], float]:
     """Real weights, (dim, class_count), and the relative residual they leave."""
     size = reduction.reduced_dim
     require_memory(system.statistics, dtype)
-    matrix = PanelledMatrix(size, lambda rows, columns: reduction.tile(rows, columns, dtype))
     ridge = system.ridge.value
-    matrix.add_to_diagonal(ridge)
-    factor = Cholesky(matrix, progress)
+    factor = Cholesky(size, partial(reduction.tile, dtype=dtype), ridge, progress)
 
     def approximate(right: NDArray[np.float64]) -> NDArray[np.float64]:
         # In code units: inverse(C + ridge S^2) = S^-1 inverse(S^-1 C S^-1 + ridge) S^-1,
@@ -134,33 +137,28 @@ def _minimum_norm(statistics: Sums, reduction: Reduction) -> tuple[NDArray[np.fl
     return reduction.backward(weights), int(kept.sum()), residual
 
 
-class PanelledMatrix:
-    """Rows ``spans[k]`` up to their diagonal, for every k; ``make(rows, columns)`` gives them."""
+class Cholesky:
+    """The factor L of a matrix of ``size`` columns, plus ``ridge`` times the identity.
+
+    ``tile(rows, columns)`` gives blocks of its lower triangle. Panel k has the rows ``spans[k]`` up
+    to their diagonal, and becomes those of L in place.
+    """
 
     def __init__(
-        self, dim: int, make: Callable[[tuple[int, int], tuple[int, int]], NDArray[Any]]
+        self,
+        size: int,
+        tile: Callable[[tuple[int, int], tuple[int, int]], NDArray[Any]],
+        ridge: float = 0.0,
+        progress: Progress = no_progress,
     ) -> None:
-        self.dim = dim
-        self.spans = [(at, min(at + HEIGHT, dim)) for at in range(0, dim, HEIGHT)]
-        self.panels = [make((first, last), (0, last)) for first, last in self.spans]
-
-    def add_to_diagonal(self, value: float) -> None:
-        """Add ``value`` times the identity, in place."""
-        for (first, last), panel in zip(self.spans, self.panels, strict=True):
-            panel[np.arange(last - first), np.arange(first, last)] += value
-
-
-class Cholesky:
-    """The factor L of a `PanelledMatrix`, whose panels it takes over."""
-
-    def __init__(self, matrix: PanelledMatrix, progress: Progress | None = None) -> None:
-        self.spans = matrix.spans
-        self._lower, matrix.panels = matrix.panels, []
+        self.spans = [(at, min(at + HEIGHT, size)) for at in range(0, size, HEIGHT)]
+        self._lower = [tile((first, last), (0, last)) for first, last in self.spans]
+        for (first, last), panel in zip(self.spans, self._lower, strict=True):
+            panel[np.arange(last - first), np.arange(first, last)] += ridge
         count = len(self.spans)
         for k in range(count):
             self._factor_column(k)
-            if progress is not None:
-                progress(1 - ((count - k - 1) / count) ** 2)
+            progress(1 - ((count - k - 1) / count) ** 2)
 
     def _factor_column(self, k: int) -> None:
         """A column of blocks; it takes off all that lies left of it at once."""

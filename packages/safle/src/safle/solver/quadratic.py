@@ -38,7 +38,7 @@ from scipy.linalg import eigh, lapack
 
 from safle.basics.memory import require
 from safle.errors import InvalidInput, SolveError
-from safle.solver.ordered import log_shares
+from safle.solver.heads import log_shares
 from safle.solver.solution import OFFSET_BITS, Quadratic, Solution, squared_columns
 from safle.statistics.value import Sums
 

@@ -5,8 +5,8 @@ With ``C = sum_i s_i v_i v_i'`` (real units), every criterion for the ridge need
 the eigenvectors' basis. Three ways lead there:
 
 - a small gram is decomposed;
-- a gram of few samples, n below the columns, has a root ``C = L L'`` (`safle.solver.root`), and
-  ``K = L'L``, n by n, has all eigenvalues of C that are not zero: no null space is sampled;
+- a gram of few samples, n below the columns, has a root ``C = L L'`` (`Root`), and ``K = L'L``, n
+  by n, has all eigenvalues of C that are not zero: no null space is sampled;
 - a large one of either kind is probed: block Lanczos from the labels and random signs at
   once gives Gauss quadratures of those sums (for the signs, stochastic estimates of the
   trace). One space serves all columns, so a few steps are enough.
@@ -28,9 +28,8 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, qr
 from threadpoolctl import threadpool_limits
 
-from safle.solver.least_squares import Progress
-from safle.solver.reduction import Reduction
-from safle.solver.root import Root, root_of
+from safle.solver.least_squares import Progress, no_progress
+from safle.solver.reduction import Reduction, Root, root_of
 from safle.solver.solution import privacy_of
 from safle.statistics import triangle
 from safle.statistics.value import Sums
@@ -44,6 +43,8 @@ ROOT_SHARE = 0.5
 """As a share of the columns: with more samples the root takes longer than solving."""
 ROUNDING = 1e-12
 """An eigenvalue below this, beside the largest, is none."""
+DEVIATIONS = 2.0
+"""How many deviations the mean of random probes may be off."""
 BREAKDOWN = 1e-10
 """A direction that is new by less than this, beside the largest, is rounding."""
 
@@ -64,17 +65,20 @@ class Measures:
     """(nodes,)."""
 
     def traces(self, function: Function) -> Matrix:
-        """``sum_i f(s_i)`` by every probe, (probes,)."""
-        return function(self.nodes) @ self.trace_masses
+        """``sum_i f(s_i)`` by every probe, (probes, ridges)."""
+        return self.trace_masses.T @ function(self.nodes[:, None])
 
-    def target(self, function: Function) -> float:
-        """``sum_i f(s_i) |v_i' M|^2``."""
-        return float(function(self.nodes) @ self.target_masses)
+    def target(self, function: Function) -> Matrix:
+        """``sum_i f(s_i) |v_i' M|^2``, (ridges,)."""
+        return self.target_masses @ function(self.nodes[:, None])
 
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The spectrum of a gram, or what two quadratures, which err to opposite sides, know of it."""
+    """The spectrum of a gram, or what two quadratures, which err to opposite sides, know of it.
+
+    Functions are given eigenvalues, (nodes, 1), and give a value for each ridge, (nodes, ridges).
+    """
 
     sides: tuple[Measures, ...]
     trace: float
@@ -82,11 +86,32 @@ class Spectrum:
     rank: int
     """The largest that the gram can have."""
 
+    def degrees_of_freedom(self, ridges: Matrix) -> Matrix:
+        """``sum_i s_i / (s_i + ridge)`` of every ridge."""
+        found = [side.traces(lambda s: s / (s + ridges)).mean(axis=0) for side in self.sides]
+        return np.minimum(np.mean(found, axis=0), self.rank)
+
+    def traces(self, function: Function) -> tuple[Matrix, Matrix]:
+        """The least and the most that ``sum_i f(s_i)`` can be, but for `DEVIATIONS`."""
+        low, high = [], []
+        for side in self.sides:
+            found = side.traces(function)
+            probes = len(found)
+            error = 0.0 if probes == 1 else found.std(axis=0, ddof=1) / np.sqrt(probes)
+            low.append(found.mean(axis=0) - DEVIATIONS * error)
+            high.append(found.mean(axis=0) + DEVIATIONS * error)
+        return np.min(low, axis=0), np.max(high, axis=0)
+
+    def targets(self, function: Function) -> tuple[Matrix, Matrix]:
+        """The least and the most that ``sum_i f(s_i) |v_i' M|^2`` can be."""
+        found = [side.target(function) for side in self.sides]
+        return np.min(found, axis=0), np.max(found, axis=0)
+
 
 def spectrum_of(
     statistics: Sums,
     reduction: Reduction,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     *,
     effort: int = 1,
 ) -> Spectrum:
@@ -107,9 +132,7 @@ def spectrum_of(
     return Spectrum(sides, trace, rank)
 
 
-def _of_root(
-    root: Root, target: Matrix, effort: int, progress: Progress | None
-) -> tuple[Measures, ...]:
+def _of_root(root: Root, target: Matrix, effort: int, progress: Progress) -> tuple[Measures, ...]:
     """The measures of ``K = L'L``, with the labels ``c``, ``L c = M``, in the target's place."""
     factor, labels = root.factor, root.divide(target)
     rank = factor.shape[1]
@@ -130,7 +153,7 @@ def _of_gram(
     reduction: Reduction,
     target: Matrix,
     effort: int,
-    progress: Progress | None,
+    progress: Progress,
 ) -> tuple[Measures, ...]:
     target, real = _mix(target), reduction.real[:, None]
     # Half the bytes to read, and rounded alike on any machine.
@@ -207,7 +230,7 @@ class _Band:
         return (ends / values) @ ends.T
 
 
-def _lanczos(multiply: Multiply, start: Matrix, steps: int, progress: Progress | None) -> _Band:
+def _lanczos(multiply: Multiply, start: Matrix, steps: int, progress: Progress) -> _Band:
     """The band of a symmetric matrix, whose products with columns ``multiply`` gives."""
     norms = np.linalg.norm(start, axis=0)
     block, first = _orthonormal(start / np.where(norms > 0, norms, 1.0), BREAKDOWN)
@@ -225,8 +248,7 @@ def _lanczos(multiply: Multiply, start: Matrix, steps: int, progress: Progress |
         for _ in range(2):
             # Twice is enough to keep the basis orthogonal to rounding.
             product -= basis @ (basis.T @ product)
-        if progress is not None:
-            progress((step + 1) / steps)
+        progress((step + 1) / steps)
         largest = max(float(np.abs(square).max(initial=0.0)) for square in within)
         block, link = _orthonormal(product, BREAKDOWN * largest)
         ended = not len(link)

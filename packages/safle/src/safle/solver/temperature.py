@@ -25,11 +25,13 @@ in docs/trials.md.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from safle.solver.ordered import factor_in_order, multiply_in_order
+from safle.solver.heads import factor_in_order, multiply_in_order
 
 Matrix = NDArray[np.float64]
 STEPS_PER_OCTAVE, LOWEST, HIGHEST = 8, -3, 7
@@ -49,21 +51,36 @@ MARGIN = 1e-4
 """Losses that differ by less than this share are equally good: the largest T has it."""
 
 
-def find_temperature(
-    least_squares: tuple[Matrix, Matrix],
-    head: tuple[Matrix, Matrix],
-    class_counts: NDArray[np.int64],
-    *,
-    ridge: float,
-    freedom: float,
-) -> float | None:
-    """T, from B'M and B'B, and a head's A and b; None where scores have no spread to be told."""
-    counts, n = class_counts.astype(np.float64), float(class_counts.sum())
-    (target, weights), (turned, intercept) = least_squares, head
-    classes = len(counts)
-    left = 1 - min(max(freedom / n, 0.0), MOST_LEVERAGE)
-    means = target.T / counts[:, None]
-    squares = target - ridge * weights
+@dataclass(frozen=True)
+class Fit:
+    """What the sums know of the least-squares scores of the samples that were counted."""
+
+    target: Matrix
+    """B'M, (class_count, class_count)."""
+    weights: Matrix
+    """B'B, (class_count, class_count)."""
+    counts: Matrix
+    """Samples of each class, (class_count,)."""
+    ridge: float
+    freedom: float
+    """Degrees of freedom."""
+
+    @property
+    def sample_count(self) -> float:
+        return float(self.counts.sum())
+
+    @property
+    def leverage(self) -> float:
+        """h, within what leaves something to judge by."""
+        return min(max(self.freedom / self.sample_count, 0.0), MOST_LEVERAGE)
+
+
+def find_temperature(fit: Fit, turned: Matrix, intercept: Matrix) -> float | None:
+    """T of a head's A and b; None where scores have no spread to be told."""
+    counts, n, classes = fit.counts, fit.sample_count, len(fit.counts)
+    left = 1 - fit.leverage
+    means = fit.target.T / counts[:, None]
+    squares = fit.target - fit.ridge * fit.weights
     within = (squares + squares.T) / 2 - multiply_in_order(
         np.ascontiguousarray((means * counts[:, None]).T), np.ascontiguousarray(means)
     )
@@ -82,28 +99,21 @@ def find_temperature(
 
 
 def fit_log_odds(
-    least_squares: tuple[Matrix, Matrix],
-    head: tuple[Matrix, Matrix],
-    class_counts: NDArray[np.int64],
-    *,
-    temperature: float,
-    ridge: float,
-    freedom: float,
+    fit: Fit, turned: Matrix, intercept: Matrix, temperature: float
 ) -> tuple[Matrix, Matrix]:
     """A and b of log odds of two classes, from those of the discriminant over its temperature."""
-    (target, weights), (turned, intercept) = least_squares, head
-    counts, n = class_counts.astype(np.float64), float(class_counts.sum())
-    share = float(counts[1]) / n
+    share = float(fit.counts[1]) / fit.sample_count
     label = share * (1 - share)
     direction = (turned[:, 1] - turned[:, 0]) * temperature
-    scores = direction @ target / counts
+    scores = direction @ fit.target / fit.counts
     # Both have one direction: this is the length of least squares on centred columns.
     length = label / (1 + label * (scores[1] - scores[0]))
     direction, scores = direction * length, scores * length
     mean = (1 - share) * scores[0] + share * scores[1]
-    power = direction @ (target - ridge * weights) @ direction / n
+    squares = fit.target - fit.ridge * fit.weights
+    power = direction @ squares @ direction / fit.sample_count
     variance, shared = power - mean**2, label * (scores[1] - scores[0])
-    used = min(max(freedom / n, 0.0), MOST_LEVERAGE)
+    used = fit.leverage
     left_out = (variance - 2 * used * shared + used**2 * label) / (1 - used) ** 2
     slope = (shared - used * label) / (1 - used) / max(left_out, 1e-12 * label)
     deviation = float(np.sqrt(max(left_out, 1e-12 * label)))
