@@ -112,6 +112,10 @@ class NotEnoughMemory(SafleError, MemoryError):
     """A computation that would not fit, refused before it starts."""
 
 
+class KernelsError(SafleError, ImportError):
+    """Compiled kernels that are missing, or not those of the sources beside them."""
+
+
 class MissingExtra(SafleError, ImportError):
     """An optional dependency that is not installed."""
 

@@ -15,6 +15,7 @@ import pytest
 import safle
 from safle import _native
 from safle._native import Kernel
+from safle.errors import SettingsError
 
 LABELS = Kernel(
     "count_labels",
@@ -98,7 +99,7 @@ def error_of_loading(**environment: str) -> str:
 
 def test_a_library_that_is_missing_says_what_to_do() -> None:
     told = error_of_loading(SAFLE_LIBRARY="/nowhere/libsafle.so")
-    assert "ImportError: the compiled kernels of safle cannot be loaded" in told
+    assert "safle.errors.KernelsError: the compiled kernels of safle cannot be loaded" in told
     assert "safle._native.build" in told
 
 
@@ -115,5 +116,5 @@ def test_a_library_of_other_sources_is_refused(tmp_path: Path) -> None:
 
 def test_an_unknown_level_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(_native.VARIABLE, "avx3")
-    with pytest.raises(ValueError, match="'avx3'; expected one of portable, avx2, avx512"):
+    with pytest.raises(SettingsError, match="'avx3'; expected one of portable, avx2, avx512"):
         _native.level.__wrapped__()

@@ -27,6 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.errors import KernelsError, SettingsError
+
 VARIABLE = "SAFLE_KERNELS"
 LEVELS = ("portable", "avx2", "avx512")
 WORTH_A_THREAD = 100_000
@@ -56,11 +58,6 @@ def use_threads(number: int) -> Iterator[None]:
         _threads.reset(before)
 
 
-def limit_threads(number: int) -> None:
-    """From now on, kernels that are called from here use at most so many threads."""
-    _threads.set(number)
-
-
 @cache
 def _available() -> int:
     given = os.environ.get("SAFLE_THREADS", "")
@@ -86,7 +83,7 @@ def _library() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
-        raise ImportError(
+        raise KernelsError(
             f"the compiled kernels of safle cannot be loaded ({error}); install safle with pip, or "
             "run 'python -m safle._native.build' in a working tree"
         ) from error
@@ -108,7 +105,7 @@ def _check_sources(library: ctypes.CDLL, path: Path) -> None:
         library.source_digest_portable.restype = ctypes.c_uint64
         found = library.source_digest_portable()
     if found != expected:
-        raise ImportError(
+        raise KernelsError(
             f"{path} was compiled from other sources than those beside it; run "
             "'python -m safle._native.build'"
         )
@@ -120,7 +117,7 @@ def level() -> str:
     best = int(_library().processor_level_portable())
     wanted = os.environ.get(VARIABLE, "")
     if wanted and wanted not in LEVELS:
-        raise ValueError(f"{VARIABLE} is {wanted!r}; expected one of {', '.join(LEVELS)}")
+        raise SettingsError(f"{VARIABLE} is {wanted!r}; expected one of {', '.join(LEVELS)}")
     return LEVELS[min(best, LEVELS.index(wanted))] if wanted else LEVELS[best]
 
 
@@ -129,7 +126,7 @@ def packed(dim: int) -> int:
     return dim * (dim + 1) // 2
 
 
-_NAMES: dict[str, Any] = {"packed": packed, "__builtins__": {"max": max, "len": len}}
+_NAMES: dict[str, Any] = {"packed": packed, "__builtins__": {}}
 _PARAMETER = re.compile(
     r"(?P<name>\w+)"
     r"(?: (?P<types>[a-z0-9|=_]+)\[(?P<shape>.*?)\](?P<mark>[!~]?)(?: <(?P<below>.+))?)?"

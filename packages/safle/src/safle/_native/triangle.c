@@ -29,19 +29,17 @@ ADD_RUNS(int64_t, i8, int32_t, i4)
 ADD_RUNS(int64_t, i8, int64_t, i8)
 
 /* target[i, j] = source[keep_i, keep_j] for ascending keep, rows first to last. */
-#define TAKE(T, t, S, s)                                                                          \
-    KERNEL_OF(take_##t, s)(const S *restrict source, i64 source_dim, const i64 *keep, i64 dim,    \
-                           T *restrict target, i64 first, i64 last) {                             \
+#define TAKE(T, t)                                                                                \
+    KERNEL_OF(take, t)(const T *restrict source, i64 source_dim, const i64 *keep, i64 dim,        \
+                       T *restrict target, i64 first, i64 last) {                                 \
         for (i64 row = first; row < last; row++) {                                                \
-            const S *from = source + start(keep[row], source_dim);                                \
+            const T *from = source + start(keep[row], source_dim);                                \
             T *to = target + start(row, dim);                                                     \
-            for (i64 column = row; column < dim; column++) to[column] = (T)from[keep[column]];    \
+            for (i64 column = row; column < dim; column++) to[column] = from[keep[column]];       \
         }                                                                                         \
     }
-TAKE(int32_t, i4, int32_t, i4)
-TAKE(int32_t, i4, int64_t, i8)
-TAKE(int64_t, i8, int32_t, i4)
-TAKE(int64_t, i8, int64_t, i8)
+TAKE(int32_t, i4)
+TAKE(int64_t, i8)
 
 /* columns[row, k] = matrix[row, chosen_k], rows first to last; (dim, chosen) of int64. */
 #define GATHER_COLUMNS(S, s)                                                                      \

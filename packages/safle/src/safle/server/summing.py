@@ -190,12 +190,11 @@ def _add_shard(rules: Rules, sources: Sequence[str]) -> tuple[list[Entry], Stati
     """In a process of the cluster, which has one on every core: with one thread."""
     from threadpoolctl import threadpool_limits
 
-    from safle._native import limit_threads
+    from safle._native import use_threads
 
-    limit_threads(1)
-    threadpool_limits(1)
-    total, entries = add_sources(rules, sources, lambda _share: None)
-    return entries, total.snapshot()
+    with use_threads(1), threadpool_limits(1):
+        total, entries = add_sources(rules, sources, lambda _share: None)
+        return entries, total.snapshot()
 
 
 def _fetch(ray: Any, begun: Any) -> tuple[list[Entry], Statistics]:

@@ -42,7 +42,7 @@ _TILES = "(experts + 63) // 64"
 _to_columns = Kernel(
     "to_columns",
     _SYMBOLS,
-    "ranks i4[bases[-1]]; columns i4[experts, samples]!; wrong i8[1]!",
+    "ranks i4[bases[-1]]; columns i4[experts, samples]!",
     pieces=_TILES,
 )
 _mark_seen = Kernel("mark_seen", _SYMBOLS, "seen u1[bases[-1]]!; wrong i8[1]!", pieces=_TILES)
@@ -106,25 +106,23 @@ _add_tiles = Kernel(
 )
 
 
-def seen_codes(symbols: NDArray[Any], layout: Layout) -> Integers:
-    """Codes that occur in ``symbols``, (samples, experts): int64, ascending."""
-    seen, wrong = np.zeros(layout.code_count, np.uint8), np.zeros(1, np.int64)
+def find_rows(symbols: NDArray[Any], layout: Layout) -> tuple[Integers, NDArray[np.int32]]:
+    """Codes that occur in ``symbols``, (samples, experts), ascending; and symbols as rows of them.
+
+    Rows are int32, (experts, samples): those of a gram over the codes that occur.
+    """
+    rows = np.empty((layout.experts, len(symbols)), np.int32)
     # Classes are counted often, and have no experts.
-    if layout.experts:
-        _mark_seen(symbols, layout.bases, seen, wrong)
+    if not layout.experts:
+        return np.empty(0, np.int64), rows
+    seen, wrong = np.zeros(layout.code_count, np.uint8), np.zeros(1, np.int64)
+    _mark_seen(symbols, layout.bases, seen, wrong)
+    # From here on, every symbol is one of its expert's.
     if wrong[0]:
         raise InvalidInput("a symbol is larger than its expert has: codes of another encoder")
-    return np.flatnonzero(seen)
-
-
-def rows_of(symbols: NDArray[Any], layout: Layout, codes: Integers) -> NDArray[np.int32]:
-    """Symbols as rows of a gram over ``codes``, which `seen_codes` found, (experts, samples)."""
-    ranks = np.zeros(layout.code_count, np.int32)
-    ranks[codes] = np.arange(len(codes))
-    rows = np.empty((layout.experts, len(symbols)), np.int32)
-    if layout.experts:
-        _to_columns(symbols, layout.bases, ranks, rows, np.zeros(1, np.int64))
-    return rows
+    ranks = (np.cumsum(seen, dtype=np.int32) - 1).astype(np.int32)
+    _to_columns(symbols, layout.bases, ranks, rows)
+    return np.flatnonzero(seen), rows
 
 
 def largest_square(dense: NDArray[np.int16], layout: Layout) -> int:
@@ -138,7 +136,7 @@ def largest_square(dense: NDArray[np.int16], layout: Layout) -> int:
 def add_gram(
     gram: Packed, rows: NDArray[np.int32], dense: NDArray[np.int16], offsets: Integers
 ) -> None:
-    """``gram += Phi'Phi``; ``rows`` from `rows_of`, ``offsets`` the first row of each expert."""
+    """``gram += Phi'Phi``; ``rows`` from `find_rows`, ``offsets`` the first row of each expert."""
     experts, width = len(rows), dense.shape[1]
     if experts:
         mean_size = int(offsets[-1]) // experts

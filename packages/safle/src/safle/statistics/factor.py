@@ -141,10 +141,22 @@ class Factor:
         rounding = FLOAT32_ROUNDING * np.sqrt(len(self.root)) * length
         if rounding <= FLOAT32_MOST:
             tile: NDArray[Any] = self._narrow[:, rows].T @ self._narrow[:, columns]
-            if _round(tile, top, left, self.bounds, min(rounding, ROUNDING)):
+            if self._round(tile, top, left, min(rounding, ROUNDING)):
                 return tile, True
         tile = self.root[:, rows].T @ self.root[:, columns]
-        return tile, _round(tile, top, left, self.bounds, ROUNDING)
+        return tile, self._round(tile, top, left, ROUNDING)
+
+    def _round(self, tile: NDArray[Any], top: int, left: int, tolerance: float) -> bool:
+        """Round rows ``top`` and on, columns ``left`` and on, of the gram in place.
+
+        Returns whether all of it are integers but for ``tolerance``, possible as products of two
+        columns (see `Bounds.find_impossible`), and zero for two different codes of one expert. Only
+        what lies on or above the diagonal counts.
+        """
+        faults = np.zeros(len(tile), np.int64)
+        columns = self.bounds.low, self.bounds.high, self.bounds.total, self.bounds.expert
+        _round_tile(tile, top, left, *columns, self.bounds.samples, tolerance, faults)
+        return not faults.any()
 
     def verify(self, margins: Margins) -> None:
         """What a root makes certain is not checked; what it does not, at its own low cost."""
@@ -165,24 +177,6 @@ class Factor:
             fail("the class sums fit the class counts", "they are too large")
 
 
-def _round(
-    tile: NDArray[np.floating[Any]], top: int, left: int, bounds: Bounds, tolerance: float
-) -> bool:
-    """Round rows ``top`` and on, columns ``left`` and on, of a gram in place.
-
-    Returns whether all of it are integers but for ``tolerance``, possible as products of two
-    columns (see `Bounds.find_impossible`), and zero for two different codes of one expert. Only
-    what lies on or above the diagonal counts.
-    """
-    _require_within(tile, top, left, len(bounds.low))
-    if bounds.samples >= 1 << 29:
-        raise ValueError(f"{bounds.samples} samples: a bound on their products may not fit 64 bits")
-    faults = np.zeros(len(tile), np.int64)
-    columns = bounds.low, bounds.high, bounds.total, bounds.expert
-    _round_tile(tile, top, left, *columns, bounds.samples, float(tolerance), faults)
-    return not faults.any()
-
-
 def _add_tile(
     packed: Packed,
     dim: int,
@@ -193,16 +187,9 @@ def _add_tile(
     sign: int,
 ) -> None:
     """``packed[positions_i, positions_j] += sign * tile[i - top, j - left]`` for i <= j."""
-    _require_within(tile, top, left, len(positions))
     last = left + tile.shape[1] - 1
     together = positions[last] - positions[left] == last - left
     _add_integers(packed, dim, positions, top, left, tile, sign, int(together))
-
-
-def _require_within(tile: NDArray[Any], top: int, left: int, dim: int) -> None:
-    height, width = tile.shape
-    if not (top >= 0 and left >= 0 and width > 0 and max(top + height, left + width) <= dim):
-        raise IndexError(f"a tile of {tile.shape} at {top}, {left} is not within {dim} columns")
 
 
 def first_independent(gram: Integers, most: int) -> Integers:

@@ -27,7 +27,7 @@ _add_runs = Kernel(
 _take = Kernel(
     "take",
     "source i4|i8[packed(source_dim)]; source_dim; keep i8[dim] <source_dim; dim",
-    "target i4|i8[packed(dim)]!",
+    "target =source[packed(dim)]!",
     pieces="dim",
 )
 _multiply_real, _multiply_whole = (

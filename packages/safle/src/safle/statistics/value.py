@@ -234,8 +234,7 @@ def count_codes(space: CodeSpace, codes: Codes, labels: NDArray[Any]) -> Statist
     """Statistics of encoded samples, which stand for their gram; none of single classes."""
     layout = space.layout
     names, places = np.unique(labels, return_inverse=True)
-    seen = counting.seen_codes(codes.symbols, layout)
-    rows = counting.rows_of(codes.symbols, layout, seen)
+    seen, rows = counting.find_rows(codes.symbols, layout)
     cross = np.zeros((len(seen) + layout.dense_dim, len(names)), np.int64)
     counting.add_cross(cross, rows, codes.dense, places)
     counts = np.bincount(places, minlength=len(names))
