@@ -51,16 +51,16 @@ def test_cells_are_those_of_pythons_reader(tmp_path_factory, rows, more):
     path = tmp_path_factory.getbasetemp() / "cells.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        writer.writerow(["first", "label"])
-        writer.writerows(rows)
+        writer.writerow(["first", "number", "label"])
+        writer.writerows([first, "7", label] for first, label in rows)
         file.write("\n\n" if more else "")
     if all(label.strip() for _, label in rows):
         expected = [label.strip() for _, label in rows]
-        assert open_table(path).labels.tolist() == as_labels(expected)
+        assert open_table(path, ignore=["first"]).labels.tolist() == as_labels(expected)
     else:
         line = next(at for at, (_, label) in enumerate(rows) if not label.strip())
         with pytest.raises(TableError, match="has no label") as refused:
-            open_table(path)
+            open_table(path, ignore=["first"])
         before = sum(1 + "".join(row).count("\n") for row in rows[:line])
         assert refused.value.line == 2 + before
 
@@ -86,8 +86,9 @@ def test_what_polars_reads_otherwise_is_read_by_python(tmp_path, text):
 def test_an_error_never_carries_a_value(tmp_path):
     (tmp_path / "t.csv").write_text("a,w\n1,2\nMeier,3\n4,many\n")
     with pytest.raises(TableError, match="line 3, column 'a'") as refused:
-        np.asarray(open_table(tmp_path / "t.csv", weight_column=None, ignore=["w"]).features)
+        open_table(tmp_path / "t.csv", ignore=["w"])
     assert "Meier" not in str(refused.value)
+    (tmp_path / "t.csv").write_text("a,w\n1,2\n3,3\n4,many\n")
     with pytest.raises(TableError, match="line 4 has a weight that is no whole number") as refused:
         open_table(tmp_path / "t.csv", weight_column="w")
     assert "many" not in str(refused.value)

@@ -131,8 +131,8 @@ def test_wrong_keys_list_what_there_is(tmp_path):
     for path in (tmp_path / "t.npz", tmp_path / "t.safetensors"):
         refuses(path, "has embedding, target; expected 'features'.*--features-key KEY")
         refuses(path, "no splits, only embedding, target", split="train")
-        refuses(path, "'x', but it has embedding, target", features_key="x")
-        refuses(path, "'y', but it has", features_key="embedding", labels_key="y")
+        refuses(path, "no array 'x'; it has embedding, target", features_key="x")
+        refuses(path, "no array 'y'; it has", features_key="embedding", labels_key="y")
         table = open_table(path, features_key="embedding", labels_key="target")
         assert table.labels.tolist() == LABELS.tolist()
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import itertools
+import warnings
 
 import numpy as np
 import pytest
 
-from safle import DeclaredRange, load_encoder, make_encoder
+from safle import Column, DeclaredRange, Schema, load_encoder, make_encoder
 from safle.encoders.histogram import Grid, Histogram
-from safle.errors import EncoderMismatch, SettingsError, TableError
+from safle.errors import EncoderMismatch, SafleWarning, SettingsError, TableError
 from safle.tables import open_table
 from safle.tables.table import Table
 from safle.wire import read_histogram, read_statistics
@@ -86,23 +87,23 @@ def test_predictions_do_not_depend_on_the_order_and_keep_the_ids(safle, tmp_path
     assert {line.split(",")[1] for line in lines[1:]} == {"ill", "well"}
 
 
-def test_a_column_whose_name_has_a_comma_is_ignored_too(safle, tmp_path, encoder_path):
+def test_what_is_ignored_may_have_a_comma_in_its_name_and_should_be_there(safle, tmp_path):
     table = write(tmp_path / "a.csv", NAMES, more=["bed", "ward"])
     table.write_text(table.read_text().replace("bed", '"name, first"', 1))
-    sample = tmp_path / "e.safetensors"
-    safle(
-        "encoder",
-        "make",
-        "--sample",
-        table,
-        "--ignore",
-        "name, first",
-        "--ignore",
-        "ward",
-        "-o",
-        sample,
-    )
-    assert {*load_encoder(sample).feature_names} == {*NAMES}
+    made = tmp_path / "e.safetensors"
+    ignored = ("--ignore", "name, first", "--ignore", "ward,bed")
+    said = safle("encoder", "make", "--sample", table, *ignored, "-o", made)
+    assert {*load_encoder(made).feature_names} == {*NAMES}
+    assert [line for line in said.splitlines() if "no column" in line] == [
+        f"warning: {table}: no column bed"
+    ]
+    draft = ("schema", "draft", table, *ignored, "-o", tmp_path / "s.toml")
+    assert "no column day" in safle(*draft, "--category", "day")
+    assert "no column 'day'; it has" in safle(*draft, "--id", "day", code=1)
+    schema = Schema((Column("age", 0, 90),), ignore=("dose", "pulse", "day"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SafleWarning)
+        open_table(table, schema=schema, ignore=["name, first", "ward"])
 
 
 def test_a_table_made_by_hand_has_every_name_once():
@@ -171,7 +172,7 @@ def test_names_that_are_none_are_refused(names):
 
 def test_a_column_that_names_samples_must_be_there(tmp_path):
     table = write(tmp_path / "a.csv", NAMES)
-    with pytest.raises(TableError, match="id_column is 'patient'"):
+    with pytest.raises(TableError, match="no column 'patient'; it has dose"):
         open_table(table, id_column="patient")
 
 

@@ -21,6 +21,7 @@ from safle.server import DATABASE
 from safle.site.log import LOG, read_log, site_log
 from safle.site.release import FILE_KINDS, find_exposure
 from safle.tables import open_table
+from safle.tables.sheets import SHEETS, read_sheet
 from safle.wire import container
 
 CLASSES_SHOWN = 30
@@ -98,28 +99,34 @@ def _private(session: Session, path: Path, name: str) -> None:
 
 
 def _table(session: Session, path: Path, **selection: Any) -> None:
-    table = open_table(path, **selection)
     try:
-        # What stands in a file of text shows only when it is read.
-        table.features[:1]
-        values, problem = str(table.features.dtype), ""
+        table = open_table(path, **selection)
     except TableError as error:
-        values, problem = "not all of them numbers", str(error)
+        _sheet(session, path, error)
+        return
     labels = None if table.labels is None else sorted(set(table.labels.tolist()))
     facts: say.Facts = {
         "samples": f"{len(table):,}",
-        "features": f"{table.feature_dim:,} ({values})",
+        "features": f"{table.feature_dim:,} ({table.features.dtype})",
         "labels": "none" if labels is None else say.listing(labels),
         "file": readable(path.stat().st_size),
     }
     if table.source:
         facts["source"] = table.source
     session.facts(f"{path}: table of features", facts)
-    if problem:
-        session.warn(
-            f"{problem}; text and gaps are read by a schema: 'safle schema draft' makes one, "
-            "'safle encoder make --schema' an encoder that carries it"
-        )
+
+
+def _sheet(session: Session, path: Path, problem: TableError) -> None:
+    """A table whose columns are not all numbers; ``problem`` again if it is none."""
+    if path.suffix.lower() not in SHEETS:
+        raise problem
+    sheet = read_sheet(path)
+    facts: say.Facts = {"samples": f"{len(sheet):,}", "columns": say.listing(sheet.names)}
+    session.facts(f"{path}: table", facts | {"file": readable(path.stat().st_size)})
+    session.warn(
+        f"{problem}; text and gaps are read by a schema: 'safle schema draft' makes one, "
+        "'safle encoder make --schema' an encoder that carries it"
+    )
 
 
 @command("safle log", "safle log store", name="log")

@@ -80,14 +80,9 @@ def encoder_file(text: str = "The encoder that all clients share.") -> Decorator
     return file_option("--encoder encoder_path", text, required=True)
 
 
-def _split(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> Any:
-    # The whole text as well: a column's name may have a comma in it.
-    return tuple(dict.fromkeys(name for text in texts for name in (text, *split_names(text))))
-
-
 def names_option(names: str, text: str, **settings: Any) -> Decorator:
-    """An option of names separated by commas, which may be said again."""
-    return option(names, text, "A,B,C", multiple=True, callback=_split, **settings)
+    """An option of names of columns, separated by commas, which may be said again."""
+    return option(names, text, "A,B,C", multiple=True, **settings)
 
 
 def column_options(shown: str = "the schema's, or label", **settings: Any) -> Decorator:
@@ -105,7 +100,7 @@ def column_options(shown: str = "the schema's, or label", **settings: Any) -> De
 def table_options(*, labels: bool, **settings: Any) -> Decorator:
     """How a table is read; with ``labels``, where labels and weights are."""
     split = "Which <split>_features (.npz, .safetensors), if there are several."
-    key = "The array or list column of features, if not 'features' or 'X'."
+    key = "The array or list column of features, if not 'features'."
     reading = [
         option("--split", split, "NAME", **settings),
         option("--features-key", key, "NAME", **settings),
@@ -113,7 +108,7 @@ def table_options(*, labels: bool, **settings: Any) -> Decorator:
     ]
     if labels:
         second = "A second file with the labels: .npy, or .txt with one per line."
-        key = "The array of labels, if not 'labels' or 'y'."
+        key = "The array of labels, if not 'labels'."
         often = "The column of whole numbers that say how often each sample is counted; no feature."
         reading += [
             file_option("--labels", second, **settings),

@@ -57,7 +57,7 @@ def as_features(
     if array.dtype.kind not in "fiub":
         raise InvalidInput(f"features are {array.dtype}; expected real numbers")
     exact = np.float32 if array.dtype in (np.float16, np.float32) else np.float64
-    array = np.ascontiguousarray(array, dtype=exact)
+    array = np.require(array, exact, ["C", "ALIGNED", "ENSUREARRAY"])
     wrong = np.isinf(array) if gaps else ~np.isfinite(array)
     if wrong.any():
         sample, column = np.argwhere(wrong)[0]

@@ -1,4 +1,4 @@
-"""Files of arrays: .npz, read whole; .npy, memory-mapped; .safetensors, read slice by slice.
+"""Files of arrays: .npz, read whole; .npy and .safetensors, memory-mapped.
 
 Features files of more than memory holds, and files of moments, are .safetensors and written here.
 """
@@ -10,7 +10,6 @@ import json
 import os
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,12 @@ from safle.basics import atomic
 from safle.encoders.calibration import DeclaredMoments
 from safle.encoders.features import as_labels, as_source
 from safle.errors import InvalidInput, SettingsError, TableError
-from safle.tables.table import COLUMN_OPTIONS, Rows, Selection, Table, existing_file
+from safle.tables.table import COLUMN_OPTIONS, Selection, Table, existing_file
 
 SAMPLE_NAMES = "sample_names"
 # What numpy can hold; bfloat16 and the 8-bit floats are not among them.
-_DTYPES = {f"{kind}{8 * size}": f"{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)}
-_DTYPES |= {"F64": "f8", "F32": "f4", "F16": "f2", "BOOL": "?"}
+_DTYPES = {f"{kind}{8 * size}": f"<{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)}
+_DTYPES |= {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "?"}
 
 
 def read_npz_table(path: Path, selection: Selection) -> Table:
@@ -82,12 +81,6 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _read_rows(path: Path, key: str, start: int, stop: int) -> NDArray[Any]:
-    with _opened(path) as file:
-        rows: NDArray[Any] = file.get_slice(key)[start:stop]
-        return rows
-
-
 def read_safetensors_table(path: Path, selection: Selection) -> Table:
     """Features and labels from the tensors of a file.
 
@@ -97,24 +90,14 @@ def read_safetensors_table(path: Path, selection: Selection) -> Table:
     """
     with _opened(path) as file:
         features_key, labels_key = selection.keys(path, file.keys())
-        shape = tuple(file.get_slice(features_key).get_shape())
-        dtype = _dtype(file, features_key, path)
-        if len(shape) != 2:
-            raise TableError(
-                f"{path}: '{features_key}' has shape {shape}; expected (samples, features): "
-                "reshape images or sequences to one row per sample"
-            )
-        labels = None
-        if labels_key is not None:
-            _dtype(file, labels_key, path)
-            labels = file.get_tensor(labels_key)
+        features = _map_tensor(file, features_key, path)
+        labels = None if labels_key is None else _map_tensor(file, labels_key, path)
         metadata = file.metadata() or {}
         # The names of a split's samples would be those of another split, too.
         named = features_key == "features" and SAMPLE_NAMES in file.keys()  # noqa: SIM118
-        ids = _sample_names(file, path, shape[0]) if named else None
+        ids = _sample_names(file, path, len(features)) if named else None
     names = _class_names(metadata.get("classes"), path)
-    rows = Rows(shape, dtype, partial(_read_rows, path, features_key))
-    return Table(rows, labels, names, metadata.get("source", ""), ids=ids)
+    return Table(features, labels, names, metadata.get("source", ""), ids=ids)
 
 
 def _sample_names(file: Any, path: Path, rows: int) -> NDArray[Any]:
@@ -133,14 +116,19 @@ def _sample_names(file: Any, path: Path, rows: int) -> NDArray[Any]:
     return np.array(names, object)
 
 
-def _dtype(file: Any, key: str, path: Path) -> str:
-    name = file.get_slice(key).get_dtype()
-    if name not in _DTYPES:
+def _map_tensor(file: Any, key: str, path: Path) -> NDArray[Any]:
+    """A tensor of a file that `safe_open` has checked, memory-mapped."""
+    tensor = file.get_slice(key)
+    dtype, shape = tensor.get_dtype(), tensor.get_shape()
+    if dtype not in _DTYPES:
         raise TableError(
-            f"{path}: '{key}' has type {name}; expected one of {', '.join(_DTYPES)}: "
+            f"{path}: '{key}' has type {dtype}; expected one of {', '.join(_DTYPES)}: "
             "convert it, for example to F32"
         )
-    return _DTYPES[name]
+    content = np.memmap(path, np.uint8, "r")
+    data = 8 + int.from_bytes(content[:8].tobytes(), "little")
+    start, stop = msgspec.json.decode(content[8:data].tobytes())[key]["data_offsets"]
+    return content[data + start : data + stop].view(_DTYPES[dtype]).reshape(shape)
 
 
 def _class_names(text: str | None, path: Path) -> tuple[str, ...] | None:
@@ -195,7 +183,7 @@ def write_features_file(
     ...     place = f"{folder}/features.safetensors"
     ...     write_features_file(place, rows, 2, names=["1.png"], labels=["cat"])
     ...     table = open_table(place)
-    ...     table.features[:].tolist(), table.labels.tolist(), table.ids.tolist()
+    ...     table.features.tolist(), table.labels.tolist(), table.ids.tolist()
     ([[46.0, 4.5]], ['cat'], ['1.png'])
     """
     count, tail = len(names), b""

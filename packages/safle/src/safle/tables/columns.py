@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle.encoders import features
 from safle.encoders.cells import NotANumber, as_texts, read_series
-from safle.encoders.features import MOST_WEIGHT
+from safle.encoders.features import MOST_WEIGHT, find_places
 from safle.encoders.frames import Sheet
 from safle.errors import InvalidInput, TableError
 from safle.tables.arrays import read_npy
-from safle.tables.table import Rows, Selection, Table, listed
+from safle.tables.table import Selection, Table, listed
 
 if TYPE_CHECKING:
     from polars import Series
@@ -33,17 +31,22 @@ def read_column_table(sheet: Sheet, selection: Selection) -> Table:
     others = {label, *selection.passed_over(sheet.where, sheet.names)}
     names = [name for name in sheet.names if name not in others]
     schema = selection.schema
-    found: NDArray[Any] | Rows | None
+    found: NDArray[Any] | None
     if schema is not None:
         sheet.require(schema, names)
         names = [*schema.names]
-        found = _lazy((len(sheet), len(names)), np.float64, lambda: sheet.by_schema(schema))
+        found = sheet.by_schema(schema)
+    elif (found := _lists(sheet, selection.features_key)) is not None:
+        names = []
     else:
-        found = _lists(sheet, selection.features_key)
-        names = _numeric(sheet, names) if found is None else []
-        found = _rows_of_numbers(sheet, names) if found is None else found
+        names = _numeric(sheet, names)
         # Those of a plain matrix, 0, 1, 2, ..., are none.
-        names = [] if names == [str(at) for at in range(len(names))] else names
+        named = names != [str(at) for at in range(len(names))]
+        if named and selection.names:
+            find_places(selection.names, names, where=sheet.where)
+            names = [*selection.names]
+        found = _numbers(sheet, names)
+        names = names if named else []
     return Table(
         found,
         None if label is None else _labels(sheet, label),
@@ -53,21 +56,10 @@ def read_column_table(sheet: Sheet, selection: Selection) -> Table:
     )
 
 
-def _lazy(shape: tuple[int, int], dtype: Any, read: Callable[[], NDArray[Any]]) -> Rows:
-    """Columns that are turned into numbers when they are first read."""
-    whole = cache(read)
-    return Rows(shape, dtype, lambda start, stop: whole()[start:stop])
-
-
-def _rows_of_numbers(sheet: Sheet, names: Sequence[str]) -> Rows:
-    def read() -> NDArray[Any]:
-        for name in names:
-            _require_values(sheet, name, sheet.frame[name].is_null())
-        return np.stack([sheet.numbers(name) for name in names], axis=1)
-
-    empty = replace(sheet, frame=sheet.frame.clear())
-    types = [empty.numbers(name).dtype for name in names]
-    return _lazy((len(sheet), len(names)), np.result_type(*types), read)
+def _numbers(sheet: Sheet, names: Sequence[str]) -> NDArray[Any]:
+    for name in names:
+        _require_values(sheet, name, sheet.frame[name].is_null())
+    return np.stack([sheet.numbers(name) for name in names], axis=1)
 
 
 def _require_values(sheet: Sheet, name: str, missing: Series) -> None:

@@ -6,7 +6,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from safle.encoders.schema import LABEL_COLUMN, LEAST, Column, Schema
 from safle.errors import SafleWarning, TableError
 from safle.tables.columns import as_labels, parse_labels
 from safle.tables.sheets import read_sheet
-from safle.tables.table import existing_file, find_label
+from safle.tables.table import existing_file, find_columns, find_label, require_name
 
 if TYPE_CHECKING:
     from polars import Series
@@ -62,7 +62,7 @@ def draft_schema(
     label_column: str = LABEL_COLUMN,
     ignore: Sequence[str] = (),
     id_column: str | None = None,
-    categories: Collection[str] = (),
+    categories: Sequence[str] = (),
     least: int = LEAST,
 ) -> Draft:
     """Draft a schema from a .csv or .parquet table, or from a pandas, polars or pyarrow frame.
@@ -86,7 +86,9 @@ def draft_schema(
     sheet = frame_sheet(source) if is_frame else read_sheet(existing_file(source, TableError))
     wanted = None if label_column == LABEL_COLUMN else label_column
     label = find_label(sheet.where, wanted, sheet.names) if labels is None else None
-    ignored = {*ignore, *([id_column] if id_column else [])} & {*sheet.names}
+    ids = [] if id_column is None else [require_name(sheet.where, id_column, sheet.names)]
+    ignored = {*find_columns(sheet.where, ignore, sheet.names), *ids} & {*sheet.names}
+    levels = find_columns(sheet.where, categories, sheet.names)
     found: list[Column] = []
     gaps: dict[str, int] = {}
     left_out: dict[str, str] = {}
@@ -98,7 +100,7 @@ def draft_schema(
             continue
         cells = sheet.texts(name).str.strip_chars()
         present = cells.filter(~cells.str.to_lowercase().is_in([*marks(MISSING)]))
-        drafted = _draft_column(name, present, category=name in categories, least=least)
+        drafted = _draft_column(name, present, category=name in levels, least=least)
         if isinstance(drafted, Column):
             found.append(drafted)
             gaps[name] = len(cells) - len(present)

@@ -33,6 +33,7 @@ def open_table(
     id_column: str | None = None,
     weight_column: str | None = None,
     schema: Schema | None = None,
+    names: Sequence[str] = (),
 ) -> Table:
     """Open a file or a frame of features, with labels if there are any.
 
@@ -52,13 +53,15 @@ def open_table(
     label_column
         The column of labels. By default it is the schema's, or ``label``, and may be missing.
     ignore
-        Columns that are not read, if they are there.
+        Columns that are not read. A warning names those that are not there.
     id_column, weight_column
         The columns with each sample's name, and with how often it is counted. They are no
         features; the table keeps them as ``ids`` and ``weights``.
     schema
         What the columns are, as an encoder of kind ``table`` declares it: levels become numbers,
         and missing values NaN.
+    names
+        The features, in this order, where columns have names; without it, all that are left.
 
     Returns
     -------
@@ -72,11 +75,11 @@ def open_table(
     >>> import polars
     >>> frame = polars.DataFrame({"length": [46.0, 60.0], "label": ["cat", "dog"]})
     >>> table = open_table(frame)
-    >>> table.features[:].tolist(), table.labels.tolist()
+    >>> table.features.tolist(), table.labels.tolist()
     ([[46.0], [60.0]], ['cat', 'dog'])
     """
     columns = label_column, tuple(ignore), id_column, weight_column
-    selection = Selection(split, features_key, labels_key, *columns, schema)
+    selection = Selection(split, features_key, labels_key, *columns, schema, tuple(names))
     if frame_names(source):
         where, table = "the frame", read_column_table(frame_sheet(source), selection)
     else:
@@ -111,7 +114,7 @@ def open_matching(
     >>> open_matching(encoder, frame, labelled=False).features.tolist()
     [[7.0, 2.0]]
     """
-    table = open_table(path, schema=encoder.schema, **selection)
+    table = open_table(path, schema=encoder.schema, names=encoder.feature_names, **selection)
     if labelled and table.labels is None:
         raise TableError(
             f"{path}: has no labels; expected one per sample: name them with --labels FILE, "

@@ -20,6 +20,7 @@ from safle.errors import TableError
 if TYPE_CHECKING:
     from polars import DataFrame
 
+SHEETS = (".csv", ".parquet")
 DELIMITERS = ",;\t|"
 """Those that come first win where a header has as many cells by several."""
 # What pandas calls the row numbers that it adds to a Parquet file: no column.
@@ -33,12 +34,11 @@ _CHILD = (
 
 
 def read_sheet(path: Path) -> Sheet:
-    """The columns of a .csv or .parquet file; `TableError` for any other."""
-    readers = {".csv": read_csv, ".parquet": read_parquet}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise TableError(f"{path}: columns have names in {' and '.join(readers)} files only")
-    return reader(path)
+    """The columns of a file of `SHEETS`; `TableError` for any other."""
+    suffix = path.suffix.lower()
+    if suffix not in SHEETS:
+        raise TableError(f"{path}: columns have names in {' and '.join(SHEETS)} files only")
+    return read_csv(path) if suffix == ".csv" else read_parquet(path)
 
 
 def read_csv(path: Path) -> Sheet:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
+from safle.basics.texts import split_names
 from safle.encoders.features import find_places
 from safle.encoders.schema import LABEL_COLUMN, Schema
 from safle.errors import InvalidInput, SafleError, SafleWarning, TableError
@@ -20,71 +21,14 @@ BATCH = 4096
 """Samples that are read at a time; no result depends on it."""
 
 
-class Rows:
-    """Features that stay in their file until they are sliced.
-
-    An array-like: ``rows[10:20]`` and ``rows[indices]`` read what they need,
-    ``numpy.asarray(rows)`` reads everything. No file stays open in between.
-
-    Parameters
-    ----------
-    shape : (sample_count, feature_dim)
-    dtype : what every read returns
-    read : gives rows ``start`` to ``stop``, at least one
-
-    Examples
-    --------
-    >>> rows = Rows((9, 1), float, lambda start, stop: np.arange(start, stop, dtype=float)[:, None])
-    >>> rows[[3, 5]].tolist()
-    [[3.0], [5.0]]
-    """
-
-    ndim = 2
-
-    def __init__(
-        self,
-        shape: tuple[int, int],
-        dtype: DTypeLike,
-        read: Callable[[int, int], NDArray[Any]],
-    ) -> None:
-        self.shape = shape
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self._read = read
-
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows ``start`` to ``stop``, shape (stop - start, feature_dim)."""
-        # Libraries disagree on slices of nothing.
-        return self._read(start, stop) if start < stop else np.empty((0, self.shape[1]), self.dtype)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: Any) -> NDArray[Any]:
-        if isinstance(rows, slice) and rows.step in (None, 1):
-            start, stop, _ = rows.indices(len(self))
-            return self.read(start, stop)
-        # numpy decides what the index means: masks, negative numbers, out of range.
-        chosen = np.arange(len(self))[rows]
-        if chosen.size == 0:
-            return self.read(0, 0)
-        first = int(chosen.min())
-        picked: NDArray[Any] = self.read(first, int(chosen.max()) + 1)[chosen - first]
-        return picked
-
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        if copy is False:
-            raise ValueError("these rows are in a file: an array of them is always a copy")
-        return self.read(0, len(self)).astype(dtype or self.dtype, copy=False)
-
-
 @dataclass(frozen=True, eq=False)
 class Table:
     """Features and labels of the same samples, in the same order.
 
     Attributes
     ----------
-    features : array-like, (sample_count, feature_dim)
-        A numpy array, a memory map, or :class:`Rows` read as they are sliced.
+    features : (sample_count, feature_dim)
+        A numpy array, or a memory map of the file.
     labels : int64 or str, (sample_count,), or None
     class_names : tuple of str, or None
         The names of all classes where the file declares them, in its order;
@@ -109,7 +53,7 @@ class Table:
     [['cat'], ['dog']]
     """
 
-    features: NDArray[Any] | Rows
+    features: NDArray[Any]
     labels: NDArray[Any] | None = None
     class_names: tuple[str, ...] | None = None
     source: str = ""
@@ -142,13 +86,10 @@ class Table:
             )
             return self
         places = find_places(names, self.names, where=where)
-        return replace(self, features=self.features[:][:, places], names=(*names,))
+        return replace(self, features=self.features[:, places], names=(*names,))
 
     def batches(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
         """All samples in order, ``size`` at a time, the last batch perhaps fewer.
-
-        Only one batch of features is in memory at a time, except where the
-        format is read whole (.npz).
 
         Yields
         ------
@@ -160,7 +101,7 @@ class Table:
         native = self.features.dtype.newbyteorder("=")
         for start in range(0, len(self), size):
             part = slice(start, start + size)
-            block = np.ascontiguousarray(self.features[part], dtype=native)
+            block = np.require(self.features[part], native, ["C", "ALIGNED", "ENSUREARRAY"])
             yield block, None if self.labels is None else self.labels[part]
 
     def for_each_batch(
@@ -187,7 +128,7 @@ class Table:
             progress(done / len(self))
 
 
-def check_features(features: NDArray[Any] | Rows, *, where: str) -> None:
+def check_features(features: NDArray[Any], *, where: str) -> None:
     """`TableError` unless ``features`` are a numeric matrix with at least one column."""
     if features.ndim != 2 or features.shape[1] < 1:
         raise TableError(
@@ -213,6 +154,7 @@ class Selection:
     id_column: str | None = None
     weight_column: str | None = None
     schema: Schema | None = None
+    names: tuple[str, ...] = ()
 
     def refuse(self, path: Path, *options: str) -> None:
         """Raise if one of ``options``, which this kind of file has no use for, was given."""
@@ -231,14 +173,14 @@ class Selection:
         if self.features_key is None:
             features = self._features_of_split(path, present)
         elif self.split is None:
-            features = _existing(path, self.features_key, present, "features_key")
+            features = require_name(path, self.features_key, present, "array")
         else:
             raise TableError(
                 f"{path}: split={self.split!r} and features_key={self.features_key!r} "
                 "were both given; name the features by one of them"
             )
         if self.labels_key is not None:
-            return features, _existing(path, self.labels_key, present, "labels_key")
+            return features, require_name(path, self.labels_key, present, "array")
         split = features.removesuffix("features") if features.endswith("features") else ""
         return features, f"{split}labels" if f"{split}labels" in present else None
 
@@ -258,10 +200,10 @@ class Selection:
 
     def passed_over(self, where: str, names: list[str]) -> set[str]:
         """Columns that are neither features nor labels."""
-        own = {"id_column": self.id_column, "weight_column": self.weight_column}
-        given = [_existing(where, key, names, name) for name, key in own.items() if key is not None]
+        own = (self.id_column, self.weight_column)
+        given = [require_name(where, name, names) for name in own if name is not None]
         declared = () if self.schema is None else (*self.schema.ignore, *self.schema.sparse)
-        return {*self.ignore, *declared, *given}
+        return {*find_columns(where, self.ignore, names), *declared, *given}
 
     def label_in(self, where: str, names: list[str]) -> str | None:
         """The column of labels among ``names``; it may be missing unless it was asked for."""
@@ -269,12 +211,24 @@ class Selection:
         return find_label(where, self.label_column, names, usual)
 
 
-def _existing(where: object, key: str, present: list[str], option: str) -> str:
-    if key not in present:
-        raise TableError(
-            f"{where}: {option} is {key!r}, but it has {listed(present) or 'no arrays'}"
-        )
-    return key
+def require_name(where: object, name: str, present: list[str], what: str = "column") -> str:
+    """``name``, if it is there."""
+    if name not in present:
+        raise TableError(f"{where}: no {what} {name!r}; it has {listed(present) or 'none'}")
+    return name
+
+
+def find_columns(where: str, wanted: Sequence[str], names: list[str]) -> set[str]:
+    """The columns that are ``wanted``, of which one text may name several, separated by commas.
+
+    A warning names those that are not there.
+    """
+    # A column's name may have a comma in it.
+    texts = [[text] if text in names else split_names(text) for text in wanted]
+    chosen = {name for parts in texts for name in parts}
+    if absent := sorted(chosen - {*names}):
+        warnings.warn(f"{where}: no column {', '.join(absent)}", SafleWarning, stacklevel=4)
+    return chosen
 
 
 def find_label(
@@ -283,9 +237,7 @@ def find_label(
     """The column of labels among ``names``; the ``usual`` one may be missing, a wanted one not."""
     if wanted is None:
         return usual if usual in names else None
-    if wanted not in names:
-        raise TableError(f"{where}: no column {wanted!r}; it has {listed(names)}")
-    return wanted
+    return require_name(where, wanted, names)
 
 
 def existing_file(path: str | os.PathLike[str], error: type[SafleError]) -> Path:
