@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from safle.cli import session
+from safle.errors import InvalidInput
 
 
 def test_a_line_says_what_is_done_and_what_was_done_before_is_no_speed(
@@ -24,3 +25,19 @@ def test_quiet_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with session.Session(quiet=True).progress("counting") as advance:
         advance(1.0)
     assert "".join(capsys.readouterr()) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (FileNotFoundError(2, "No such file", "a.stats"), "a.stats: No such file"),
+        (InvalidInput("too few"), "too few"),
+        (ImportError("run 'python -m safle._native.build'"), "safle is not installed as it should"),
+        (KeyError("x"), "unexpected KeyError: 'x'; please report it"),
+    ],
+)
+def test_an_error_is_explained_in_one_line_and_only_what_is_unexpected_is_to_be_reported(
+    error: Exception, said: str
+) -> None:
+    assert session.explain(error).startswith(said)
+    assert ("report" in session.explain(error)) == isinstance(error, KeyError)

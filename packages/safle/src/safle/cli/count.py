@@ -165,7 +165,7 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
 def rehearse(
     session: Session, /, features: Path, encoder_path: Path, allow_outside: bool, **options: Any
 ) -> None:
-    """Say what your samples would send and be worth, before anything is sent.
+    """Say what your samples would send and give away, before anything is sent.
 
     Counts and packs them as [b]safle count[/b] would, but writes no file. A fifth of them,
     held out, says how well the others do on their own: a federation does better. What can be

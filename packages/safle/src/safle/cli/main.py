@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import rich_click as click
 
@@ -19,54 +19,47 @@ from safle.cli import options as opt
 from safle.cli.session import Session, command, examples, explain, session_options
 from safle.errors import SafleError
 
-
-class Place(NamedTuple):
-    """Where a command is, and what the list of commands says of it."""
-
-    module: str
-    function: str
-    summary: str
-
-
-PANELS = {
+PANELS: dict[str, dict[str, tuple[str, str]]] = {
     "Five to see first": {
-        "encoder": Place("encoder", "encoder", "Make the encoder that all clients share."),
-        "rehearse": Place("count", "rehearse", "What your samples would send and be worth."),
-        "count": Place("count", "count", "Count a client's samples into one statistics file."),
-        "store": Place("store", "store", "Keep contributions, take clients back, and solve."),
-        "evaluate": Place("evaluate", "evaluate", "Evaluate a model on a labelled table."),
+        "encoder": ("encoder.encoder", "Make the encoder that all clients share."),
+        "rehearse": ("count.rehearse", "What your samples would send and give away."),
+        "count": ("count.count", "Count a client's samples into one statistics file."),
+        "store": ("store.store", "Keep contributions, take clients back, and solve."),
+        "evaluate": ("evaluate.evaluate", "Evaluate a model on a labelled table."),
     },
     "Before the round": {
-        "schema": Place("schema", "schema", "Say what the columns of a table are."),
-        "histogram": Place("count", "histogram", "Count features, to calibrate the encoder."),
+        "schema": ("schema.schema", "Say what the columns of a table are."),
+        "histogram": ("count.histogram", "Count features, to calibrate the encoder."),
     },
     "Over a network": {
-        "airlock": Place("airlock", "airlock", "Answer what a node was asked, by your own rules."),
+        "airlock": ("airlock.airlock", "Answer what a node was asked, by your own rules."),
     },
     "What a store does, file by file": {
-        "sum": Place("sums", "add_up", "Add up contributions: each is verified, none twice."),
-        "solve": Place("solve", "solve", "Solve for the weights: one linear system."),
-        "publish": Place("sums", "publish", "Add noise to a sum: differential privacy."),
+        "sum": ("sums.add_up", "Add up contributions: each is verified, none twice."),
+        "solve": ("solve.solve", "Solve for the weights: one linear system."),
+        "publish": ("sums.publish", "Add noise to a sum: differential privacy."),
     },
     "Private sums": {
-        "private": Place("private", "private", "Add up contributions that nobody can read."),
+        "private": ("private.private", "Add up contributions that nobody can read."),
     },
     "With a model": {
-        "predict": Place("predict", "predict", "Predict the class of every sample of a table."),
-        "fit-temperature": Place("evaluate", "fit_temperature", "Make probabilities fit."),
-        "card": Place("evaluate", "card", "Write a model card."),
-        "export": Place("predict", "export", "Export a model to ONNX."),
+        "predict": ("predict.predict", "Predict the class of every sample of a table."),
+        "fit-temperature": ("evaluate.fit_temperature", "Make probabilities fit."),
+        "card": ("evaluate.card", "Write a model card."),
+        "export": ("predict.export", "Export a model to ONNX."),
     },
     "Any file": {
-        "inspect": Place("inspect", "inspect_file", "Say what a file is, and whether it is sound."),
-        "log": Place("inspect", "show_log", "Show a log, and check that nobody changed it."),
+        "inspect": ("inspect.inspect_file", "Say what a file is, and whether it is sound."),
+        "log": ("inspect.show_log", "Show a log, and check that nobody changed it."),
     },
     "Try it": {
-        "demo": Place("main", "demo", "Run one round on digits, through real files."),
+        "demo": ("main.demo", "Run one round on digits, through real files."),
     },
 }
-"""The list of commands; a module is imported when one of its commands is called."""
-COMMANDS = {name: place for panel in PANELS.values() for name, place in panel.items()}
+"""Panel of the help -> command -> its module and function, and what the list says of it."""
+COMMANDS = {
+    name: (panel, *place) for panel, places in PANELS.items() for name, place in places.items()
+}
 HOUSES = {
     "safle-images": ("features", "backbones"),
     "safle-flower": ("deploy", "simulate"),
@@ -97,26 +90,18 @@ class Commands(click.RichGroup):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return [*COMMANDS, *(name for name in _added() if name not in COMMANDS)]
+        return [*COMMANDS, *_added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in COMMANDS:
-            place = COMMANDS[cmd_name]
-            panel = next(title for title, names in PANELS.items() if cmd_name in names)
-            if ctx.meta.get("listing"):
-                return click.RichCommand(name=cmd_name, help=place.summary, panel=panel)
-            module = import_module(f"safle.cli.{place.module}")
-            own: click.RichCommand = getattr(module, place.function)
-            own.panel = panel
-            return own
-        added = _added()
-        if cmd_name in added:
-            loaded: click.Command = added[cmd_name].load()
-            return loaded
-        for package, names in HOUSES.items():
-            if cmd_name in names:
-                raise click.UsageError(f"'{cmd_name}' is in {package}: pip install {package}")
-        return None
+        if cmd_name not in COMMANDS:
+            return _find_added(cmd_name)
+        panel, place, summary = COMMANDS[cmd_name]
+        if ctx.meta.get("listing"):
+            return click.RichCommand(name=cmd_name, help=summary, panel=panel)
+        module, _, function = place.partition(".")
+        own: click.RichCommand = getattr(import_module(f"safle.cli.{module}"), function)
+        own.panel = panel
+        return own
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """List the commands without importing what they need."""
@@ -127,6 +112,16 @@ class Commands(click.RichGroup):
 def _added() -> dict[str, EntryPoint]:
     """Commands of other packages that are installed, by name."""
     return {found.name: found for found in entry_points(group="safle.commands")}
+
+
+def _find_added(name: str) -> click.Command | None:
+    if found := _added().get(name):
+        command: click.Command = found.load()
+        return command
+    for package, names in HOUSES.items():
+        if name in names:
+            raise click.UsageError(f"'{name}' is in {package}: pip install {package}")
+    return None
 
 
 @click.group(cls=Commands, context_settings=SETTINGS, epilog=EXAMPLES)

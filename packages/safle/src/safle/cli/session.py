@@ -150,6 +150,8 @@ def explain(error: Exception) -> str:
         return str(error)
     if isinstance(error, MemoryError):
         return f"out of memory: {error}"
+    if isinstance(error, ImportError):
+        return f"safle is not installed as it should be: {error}"
     return f"unexpected {type(error).__name__}: {error}; please report it, with --debug's output"
 
 

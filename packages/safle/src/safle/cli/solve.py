@@ -12,7 +12,7 @@ import rich_click as click
 
 from safle.basics import atomic
 from safle.cli import options as opt
-from safle.cli.facts import listing, privacy_facts, temperature_of
+from safle.cli.facts import model_facts
 from safle.cli.session import Session, command
 from safle.encoders import Encoder, load_encoder, suits_by_class
 from safle.errors import InvalidInput, SolveError
@@ -21,7 +21,7 @@ from safle.server import Store
 from safle.solver import HEADS, RidgeCurve, Solution
 from safle.solver import solve as solve_statistics
 from safle.statistics.value import Sums
-from safle.wire import peek_kind, read_statistics, write_statistics
+from safle.wire import peek_kind, read_noisy, read_statistics, write_statistics
 
 RIDGE = "Regularisation: chosen from the statistics alone, none (minimum norm), or given."
 HEAD = (
@@ -94,13 +94,8 @@ def solve(session: Session, /, total: Path, encoder_path: Path, **options: Any) 
     solved with a ridge as large as their noise.
     """
     encoder = load_encoder(encoder_path)
-    statistics: Sums
-    if total.exists() and peek_kind(total) == "noisy statistics":
-        from safle.wire import read_noisy
-
-        statistics = read_noisy(total, space=encoder.space)
-    else:
-        statistics = read_statistics(total, space=encoder.space)
+    read = read_noisy if peek_kind(total) == "noisy statistics" else read_statistics
+    statistics: Sums = read(total, space=encoder.space)
     explanation = "a sum does not tell whose contribution it was: 'safle store solve' checks each"
     _solve_and_save(session, encoder, statistics, lambda _solving: explanation, **options)
 
@@ -186,16 +181,11 @@ def _facts(model: Model, solution: Solution) -> dict[str, object]:
     chosen = "" if solution.curve is None else f" (chosen by {solution.curve.criterion})"
     if solution.curve is not None and solution.ridge > solution.curve.best:
         chosen = " (as large as the noise)"
-    rank = "full: the ridge is positive" if solution.rank is None else f"{solution.rank:,}"
     return {
         "samples": f"{solution.sample_count:,}",
-        "classes": listing(model.class_names),
-        "head": solution.head,
+        **model_facts(model),
         "ridge": f"{solution.ridges}{chosen}",
-        "probabilities": temperature_of(model),
-        **privacy_facts(model),
         "residual": f"{solution.residual:.1e}",
-        "rank": rank,
+        "rank": "full: the ridge is positive" if solution.rank is None else f"{solution.rank:,}",
         "precision": solution.precision,
-        "digest": model.digest,
     }
