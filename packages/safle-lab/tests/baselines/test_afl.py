@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.errors import InvalidInput
+from safle.errors import InvalidInput, SolveError
 from safle_lab.baselines.afl import (
     Upload,
     absolute_aggregation,
@@ -71,7 +71,6 @@ def test_an_empty_federation_cannot_be_merged():
 def test_rounding_that_went_too_far_is_noticed(blobs):
     sent, _ = uploads_of(blobs, [np.arange(600)], 1.0)
     wrong = Upload(sent[0].gram, sent[0].weights * (1 + 1e-4))
-    from safle.errors import SolveError
 
     with pytest.raises(SolveError, match="off the integers"):
         remove_intermediary(wrong, 1.0)

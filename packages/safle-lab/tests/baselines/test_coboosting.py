@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from safle.demo import partition
-from safle.errors import SettingsError
-from safle_lab.baselines import METHODS, Task, coboosting
+from safle_lab.baselines import Task, coboosting
 
 torch = pytest.importorskip("torch", reason="heads are trained with torch")
-from safle_lab.baselines.heads import HeadModel, forward  # noqa: E402
+from safle_lab.baselines.heads import forward  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
 CLASSES, DIM = 3, 7
-SHORT = {"batch": 8, "rate": 0.05, "turns": 5, "invented": 32, "inventing": 10, "noise": 8}
 
 
-@pytest.fixture(scope="module")
-def task() -> Task:
-    generator = np.random.default_rng(2)
-    labels = generator.integers(0, CLASSES, 240)
-    features = generator.normal(size=(CLASSES, DIM))[labels] + generator.normal(size=(240, DIM))
-    parts = partition(labels, "alpha=0.3", clients=6, generator=np.random.default_rng(0))
-    everything = np.maximum(features, 0).astype(np.float32), labels
-    return Task(*everything, parts, CLASSES, seed=1, watched=everything)
+@pytest.fixture
+def task(task) -> Task:
+    """With features as behind a rectifier."""
+    return replace(task, features=np.maximum(task.features, 0))
 
 
 @pytest.fixture
@@ -64,8 +59,10 @@ def test_samples_are_sought_that_are_hard_and_on_which_heads_disagree(task, head
 
 def test_invented_features_look_like_the_datas_and_fit_their_classes(task, heads):
     head = [own[:1] for own in heads]
-    told = [{**SHORT, "invented": 200, "inventing": steps} for steps in (1, 100)]
-    idle, busy = (coboosting.Inventor(task, coboosting.Settings(**own)) for own in told)
+    idle, busy = (
+        coboosting.Inventor(task, coboosting.Settings(invented=200, inventing=steps, noise=8))
+        for steps in (1, 100)
+    )
 
     features, classes = busy.invent(head, head)
 
@@ -89,21 +86,3 @@ def test_weights_step_by_the_sign_and_a_head_that_is_wrong_loses(task):
     assert found.tolist() == pytest.approx([0.6, 0.4])
     again = coboosting.adjust(local, found, features, torch.from_numpy(task.labels), 0.9)
     assert again.tolist() == [1.0, 0.0]
-
-
-def test_one_round_learns_and_is_repeated_to_the_byte(task):
-    found, again = (METHODS["co-boosting"](task, **SHORT) for _ in range(2))
-
-    assert found.digest == again.digest
-    assert isinstance(found.model, HeadModel)
-    assert found.rounds == 1
-    assert found.bytes_up == METHODS["one-shot-average"](task, batch=8).bytes_up
-    assert task.accuracy(found.model) > 0.6
-    assert 1 <= found.facts["heads_heard"] <= len(task.holders)
-
-
-@pytest.mark.parametrize("wrong", [{"hidden": 4}, {"turns": 0}, {"invented": 1}, {"noise": 0}])
-def test_settings_are_checked(wrong):
-    (name,) = wrong
-    with pytest.raises(SettingsError, match=f"{name} is .*; expected"):
-        METHODS["co-boosting"].settings(wrong)

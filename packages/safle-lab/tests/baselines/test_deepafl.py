@@ -70,12 +70,3 @@ def test_random_layers_begin_as_ours_or_as_the_authors(blobs):
     found = [METHODS["deepafl"](task, **settings, initialisation=how) for how in DRAWS]
     assert found[0].digest != found[1].digest
     assert min(task.accuracy(one.model) for one in found) > 0.8
-
-
-def test_what_was_fitted_is_what_predicts(blobs):
-    """The curve's last point comes of the states on the way, the accuracy of the model."""
-    task = Task(*blobs, [np.arange(600)], CLASSES, watched=blobs)
-
-    result = METHODS["deepafl"](task, layers=2, width=32, initialisation="uniform")
-
-    assert result.curve[-1].accuracy == task.accuracy(result.model)

@@ -12,7 +12,6 @@ import pytest
 from safle.errors import SettingsError
 from safle_lab.baselines import METHODS, Task, add_method
 from safle_lab.baselines.base import MethodError
-from safle_lab.baselines.outside import load_method
 
 PAGE = Path(__file__).parents[4] / "docs/experiments.md"
 SETTINGS = """
@@ -89,19 +88,21 @@ def test_a_file_without_a_method_is_refused(tmp_path, text, complaint):
     (tmp_path / "mine.py").write_text(text)
 
     with pytest.raises(MethodError, match=complaint):
-        load_method(tmp_path / "mine.py")
+        add_method(tmp_path / "mine.py")
 
 
-def test_errors_and_results_of_its_own_are_named(shown, blobs):
-    whole, task = shown.read_text(), Task(*blobs, [np.arange(600)], 4)
-
-    for line, complaint in (
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
         ("raise KeyError(3)", r", line \d+: KeyError: 3$"),
         ("return 3", ": its method gives int"),
-    ):
-        shown.write_text(re.sub(r"    return Result.*", f"    {line}", whole))
-        with pytest.raises(MethodError, match=f"nearest_mean.py{complaint}"):
-            load_method(shown)(task)
+    ],
+)
+def test_errors_and_results_of_its_own_are_named(shown, blobs, line, complaint):
+    shown.write_text(re.sub(r"    return Result.*", f"    {line}", shown.read_text()))
+
+    with pytest.raises(MethodError, match=f"nearest_mean.py{complaint}"):
+        add_method(shown)(Task(*blobs, [np.arange(600)], 4))
 
 
 def test_an_error_of_its_model_is_its_own_too(shown, tmp_path, safle):

@@ -13,7 +13,7 @@ from safle.statistics import count
 from safle.wire import write_statistics
 from safle_lab.baselines import METHODS, Task
 from safle_lab.baselines.base import predict
-from safle_lab.baselines.safle import Calibrated, encoder_of
+from safle_lab.baselines.safle import shared_encoder
 
 CLASSES = 4
 
@@ -25,7 +25,7 @@ def test_safle_is_the_pipeline_and_its_bytes_are_those_of_its_files(blobs, parti
     settings = METHODS["safle"].settings({"buckets": 3})
     result = METHODS["safle"](task, buckets=3)
 
-    encoder = encoder_of(Calibrated(task, settings).calibration, settings, task)
+    encoder, _ = shared_encoder(task, settings)
     pooled = count(encoder, features, labels)
     expected = Model(encoder, solve(pooled, head="least-squares"))
     assert result.digest == expected.digest
@@ -35,7 +35,6 @@ def test_safle_is_the_pipeline_and_its_bytes_are_those_of_its_files(blobs, parti
         sizes.append((tmp_path / "client.stats").stat().st_size)
     assert result.facts["statistics_bytes"] == np.mean(sizes)
     assert result.bytes_up == np.mean(sizes) + result.facts["calibration_bytes"]
-    assert result.rounds == 1
 
 
 def test_the_default_counts_by_class_where_the_shipped_one_would():
@@ -43,13 +42,14 @@ def test_the_default_counts_by_class_where_the_shipped_one_would():
     generator = np.random.default_rng(0)
     labels = np.arange(400) % 20
     features = np.abs(generator.normal(size=(400, 6)) + labels[:, None] % 7).astype(np.float32)
-    calibration, settings = DeclaredRange(0, 16, 6), METHODS["safle-default"].defaults
+    calibration = DeclaredRange(0, 16, 6)
+    settings = METHODS["safle-default"].settings({"calibration": "range"})
 
     for classes, expected in ((19, False), (20, True)):
         kept = labels < classes
         task = Task(features[kept], labels[kept], [np.arange(kept.sum())], classes)
         shipped = make_encoder(calibration, by_class=suits_by_class(6, classes))
-        found = encoder_of(calibration, settings, task)
+        found, _ = shared_encoder(task, settings)
         assert found.fingerprint == shipped.fingerprint
         assert (found.layout.by_class != (0, 0)) == expected
 

@@ -7,7 +7,6 @@ import pytest
 
 from safle.demo import partition
 from safle.encoders import LinearEncoder
-from safle.errors import SettingsError
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import count
@@ -52,5 +51,3 @@ def test_clients_with_wrong_labels_are_taken_back_to_the_byte(blobs):
     assert trimmed.facts == {"taken_back": 3}
     assert trimmed.model.to_bytes() == without.model.to_bytes()
     assert clean.facts == without.facts == {"taken_back": 0}
-    with pytest.raises(SettingsError, match="columns is 'embedding'; expected"):
-        METHODS["safle-trimmed"](Task(*blobs, parts, CLASSES), columns="embedding")

@@ -4,6 +4,10 @@ A further method is one file with its paper in the docstring, and one line here;
 anywhere else, which `add_method` makes known.
 """
 
+import hashlib
+import sys
+from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +32,16 @@ from safle_lab.baselines import (
     trimmed,
     wisard,
 )
-from safle_lab.baselines.base import Method, MethodSettings, Point, Result, Task, message
-from safle_lab.baselines.outside import load_method
+from safle_lab.baselines.base import (
+    Method,
+    MethodError,
+    MethodSettings,
+    Point,
+    Result,
+    Task,
+    message,
+    naming_errors,
+)
 
 _ALL = (
     *(fedavg.METHOD, fedprox.METHOD, moon.METHOD, feddyn.METHOD, fedntd.METHOD, fednova.METHOD),
@@ -43,13 +55,16 @@ METHODS: dict[str, Method[Any]] = {method.name: method for method in _ALL}
 
 
 def add_method(path: Path) -> Method[Any]:
-    """Make the method that a file defines known under its name, beside all others.
+    """Make the ``METHOD`` that a file defines known under its name, beside all others.
+
+    The file is run as Python: add only what you trust. Measurements are kept under the file's
+    digest: a changed file is measured again.
 
     >>> add_method(Path("nowhere.py"))
     Traceback (most recent call last):
     FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.py'
     """
-    method = load_method(path)
+    method = _load_method(path)
     known = METHODS.get(method.name)
     if known is not None and known.program != method.program:
         raise SettingsError(
@@ -57,6 +72,25 @@ def add_method(path: Path) -> Method[Any]:
         )
     METHODS[method.name] = method
     return method
+
+
+def _load_method(path: Path) -> Method[Any]:
+    program = hashlib.sha256(path.read_bytes()).hexdigest()
+    name = f"safle_method_{program[:16]}"
+    spec = spec_from_file_location(name, path.absolute())
+    if spec is None or spec.loader is None:
+        raise MethodError(f"{path} is no Python file; expected a name that ends in .py")
+    # Types that are written as text are looked up there.
+    module = sys.modules[name] = module_from_spec(spec)
+    with naming_errors(path):
+        spec.loader.exec_module(module)
+    method = getattr(module, "METHOD", None)
+    if not isinstance(method, Method):
+        raise MethodError(
+            f"{path}: METHOD is {type(method).__name__}; expected METHOD = "
+            "safle_lab.baselines.Method(name, title, kind, run, defaults)"
+        )
+    return replace(method, program=program, path=path)
 
 
 def method_named(name: str) -> Method[Any]:

@@ -21,16 +21,13 @@ as the paper's images get those of the data set's colours. Steps are ``step / cl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from safle_lab.baselines.base import Count, Method, Result, Task, message
-from safle_lab.baselines.heads import HeadModel, arrays, forward, require_torch
+from safle_lab.baselines.base import Count, Method, Result, Task
+from safle_lab.baselines.heads import HeadModel, forward, head_message, head_of, torch
 from safle_lab.baselines.training import LocalTraining, Trainer
-
-if TYPE_CHECKING:
-    import torch
 
 TEMPERATURE = 3.0
 """Temperature of the disagreement between the heads, as in the paper's program."""
@@ -66,7 +63,6 @@ class Inventor:
     """Invents features that are hard for an ensemble, with the data's mean and deviation."""
 
     def __init__(self, task: Task, settings: Settings) -> None:
-        torch = require_torch()
         self.settings, self.class_count = settings, task.class_count
         self.random = torch.Generator().manual_seed(task.seed)
         self.mean = torch.from_numpy(task.features.mean(axis=0))
@@ -76,7 +72,7 @@ class Inventor:
 
     def layers(self) -> list[torch.Tensor]:
         """A fresh generator's two layers."""
-        torch, inner = require_torch(), 2 * self.settings.noise
+        inner = 2 * self.settings.noise
         shapes = ((self.settings.noise, inner), (inner, len(self.mean)))
         return [
             (torch.randn(shape, generator=self.random) / shape[0] ** 0.5).requires_grad_()
@@ -86,14 +82,13 @@ class Inventor:
     def generate(self, layers: list[torch.Tensor], noise: torch.Tensor) -> torch.Tensor:
         """Features, (samples, feature_dim), with the data's mean and deviation."""
         first, second = layers
-        hidden = require_torch().nn.functional.leaky_relu(_standardised(noise @ first), 0.2)
+        hidden = torch.nn.functional.leaky_relu(_standardised(noise @ first), 0.2)
         return (self.mean + self.deviation * _standardised(hidden @ second)).maximum(self.least)
 
     def invent(
         self, ensemble: list[torch.Tensor], server: list[torch.Tensor]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The best of one generator's steps: features, and the classes they are meant to be of."""
-        torch = require_torch()
         settings = self.settings
         classes = torch.randint(self.class_count, (settings.invented,), generator=self.random)
         noise = torch.randn(
@@ -126,16 +121,14 @@ def hardness(
     adversarial: float,
 ) -> torch.Tensor:
     """The generator's loss: small where the class is right but hard, and the heads disagree."""
-    tensors = require_torch()
     ensemble_logits = forward(ensemble, features.T[None])[0][0].T
     server_logits = forward(server, features.T[None])[0][0].T
-    losses = tensors.nn.functional.cross_entropy(ensemble_logits, classes, reduction="none")
-    hard = (1 - tensors.exp(-losses.detach())) * losses
-    ensemble_logs = tensors.log_softmax(ensemble_logits / TEMPERATURE, dim=1)
-    server_logs = tensors.log_softmax(server_logits / TEMPERATURE, dim=1)
+    losses = torch.nn.functional.cross_entropy(ensemble_logits, classes, reduction="none")
+    hard = (1 - torch.exp(-losses.detach())) * losses
+    ensemble_logs = torch.log_softmax(ensemble_logits / TEMPERATURE, dim=1)
+    server_logs = torch.log_softmax(server_logits / TEMPERATURE, dim=1)
     disagreement = (ensemble_logs.exp() * (ensemble_logs - server_logs)).sum(dim=1)
-    mean: torch.Tensor = (hard - adversarial * disagreement).mean()
-    return mean
+    return (hard - adversarial * disagreement).mean()
 
 
 def merge(local: list[torch.Tensor], weights: torch.Tensor) -> list[torch.Tensor]:
@@ -151,18 +144,16 @@ def adjust(
     step: float,
 ) -> torch.Tensor:
     """Weights, 0 to 1, after a step against the sign of the ensemble's gradient."""
-    tensors = require_torch()
     own = weights.detach().requires_grad_()
     logits = forward(merge(local, own), features.T[None])[0][0].T
-    (gradient,) = tensors.autograd.grad(tensors.nn.functional.cross_entropy(logits, classes), own)
-    adjusted: torch.Tensor = (weights - step * gradient.sign()).clamp(0.0, 1.0)
+    (gradient,) = torch.autograd.grad(torch.nn.functional.cross_entropy(logits, classes), own)
+    adjusted = (weights - step * gradient.sign()).clamp(0.0, 1.0)
     # If all weights became 0 there would be no ensemble; the paper's larger weights never do.
     return adjusted if bool(adjusted.any()) else weights
 
 
 def run(task: Task, settings: Settings) -> Result:
     """One round of local training; everything else happens at the server."""
-    torch = require_torch()
     local = Trainer(task, settings).train().local
     clients = len(local[0])
     weights = torch.full((clients,), 1 / clients)
@@ -176,9 +167,9 @@ def run(task: Task, settings: Settings) -> Result:
             weights = adjust(local, weights, features, classes, step)
         server = merge(local, weights)
         task.progress((turn + 1) / settings.turns)
-    up = len(message(arrays([own[:1] for own in local])))
+    up = len(head_message(head_of(local, 0)))
     facts = {"heads_heard": int((weights > 0).sum())}
-    down = message(arrays(server))
+    down = head_message(server)
     return Result(HeadModel(server), down, bytes_up=up, bytes_down=len(down), facts=facts)
 
 

@@ -1,5 +1,81 @@
-"""FedAvg: local training, weighted average; see `safle_lab.baselines.training`."""
+"""FedAvg, and the rounds that its kin share: local training, then a weighted average.
 
-from safle_lab.baselines.training import FEDAVG, RATES, Rounds, iterative
+McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning of
+Deep Networks from Decentralized Data", AISTATS 2017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from safle_lab.baselines.base import Count, Method, Point, Result, Share, Task
+from safle_lab.baselines.heads import HeadModel, head_message, torch
+from safle_lab.baselines.training import FEDAVG, RATES, Algorithm, LocalTraining, Trainer
+
+
+class Rounds(LocalTraining, frozen=True):
+    """Local training in rounds, with a share of the clients in each."""
+
+    rounds: Count = 100
+    participation: Share = 1.0
+
+
+class Course:
+    """Rounds as they pass: what they cost a client, and how good the head was after each."""
+
+    def __init__(self, task: Task, rounds: int) -> None:
+        self.task = task
+        self.rounds = rounds
+        self.sent = 0.0
+        self.curve: list[Point] = []
+        self.passed = 0
+
+    def advance(self, trainer: Trainer) -> None:
+        """One round of the trainer's clients."""
+        trainer.round()
+        self.passed += 1
+        # Who is not chosen neither receives nor sends.
+        share = trainer.chosen_count / len(self.task.holders)
+        self.sent += share * len(head_message(trainer.server))
+        with self.task.watch.paused():
+            if self.task.watched is not None:
+                accuracy = self.task.accuracy(HeadModel(trainer.server))
+                self.curve.append(Point(self.passed, accuracy, 2 * self.sent))
+        self.task.progress(self.passed / self.rounds)
+
+    def result(self, server: list[torch.Tensor], **facts: Any) -> Result:
+        """With the server's last head as the model."""
+        return Result(
+            HeadModel(server),
+            head_message(server),
+            bytes_up=self.sent,
+            bytes_down=self.sent,
+            rounds=self.passed,
+            curve=tuple(self.curve),
+            facts=facts,
+        )
+
+
+def iterative(
+    name: str,
+    title: str,
+    algorithm: Algorithm,
+    defaults: Rounds,
+    grid: Mapping[str, tuple[float, ...]] | None = None,
+) -> Method[Rounds]:
+    """A method of such rounds; its other settings begin with FedAvg's unless it has a rate grid."""
+
+    def run(task: Task, settings: Rounds) -> Result:
+        course = Course(task, settings.rounds)
+        trainer = Trainer(task, settings, algorithm, participation=settings.participation)
+        for _ in range(settings.rounds):
+            course.advance(trainer)
+        return course.result(trainer.server)
+
+    grid = grid or {}
+    tuned_like = "" if "rate" in grid else "fedavg"
+    return Method(name, title, "iterative", run, defaults, grid, tuned_like=tuned_like)
+
 
 METHOD = iterative("fedavg", "FedAvg", FEDAVG, Rounds(), {"rate": RATES})

@@ -18,7 +18,6 @@ iteration train side by side from one head, where the paper has them one after a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,21 +26,10 @@ from sklearn.neighbors import NearestNeighbors
 
 from safle.errors import SettingsError
 from safle_lab.baselines.base import Count, Features, Labels, Method, Result, Task
+from safle_lab.baselines.fedavg import Course, Rounds
 from safle_lab.baselines.fednoro import adjusted_losses, log_priors
-from safle_lab.baselines.heads import HeadModel, require_torch
-from safle_lab.baselines.training import (
-    RATES,
-    Algorithm,
-    Course,
-    Integers,
-    Pull,
-    Round,
-    Rounds,
-    Trainer,
-)
-
-if TYPE_CHECKING:
-    import torch
+from safle_lab.baselines.heads import HeadModel, head_of, torch
+from safle_lab.baselines.training import RATES, Algorithm, Integers, Pull, Round, Trainer
 
 Vector = NDArray[np.float64]
 
@@ -75,7 +63,7 @@ class Memory:
 
 def begin(task: Task, _settings: Settings) -> Memory:
     """Everybody is clean at first."""
-    return Memory(log_priors(task), require_torch().zeros(len(task.holders)))
+    return Memory(log_priors(task), torch.zeros(len(task.holders)))
 
 
 def proximal_pull(
@@ -143,7 +131,7 @@ def correct(
     losses = np.zeros(len(task.labels))
     for row, client in enumerate(done.clients):
         part = task.holders[client]
-        own = probabilities([p[row : row + 1] for p in done.local], task.features[part])
+        own = probabilities(head_of(done.local, row), task.features[part])
         losses[part] = -np.log(np.maximum(own[np.arange(len(part)), task.labels[part]], 1e-30))
         dims[client] += intrinsic_dimensionality(own, settings.neighbours)
     labels, levels = task.labels.copy(), np.zeros(len(task.holders))
@@ -165,8 +153,8 @@ def run(task: Task, settings: Settings) -> Result:
         course.advance(trainer)
         labels, levels = correct(task, trainer, settings, dims)
         task = replace(task, labels=labels)
-        trainer.labels = require_torch().from_numpy(labels)
-        noise = require_torch().from_numpy(levels.astype(np.float32))
+        trainer.labels = torch.from_numpy(labels)
+        noise = torch.from_numpy(levels.astype(np.float32))
         trainer.memory = replace(trainer.memory, priors=log_priors(task), noise=noise)
     left = settings.rounds - settings.iterations
     fine = round(settings.fine_tuning * left)

@@ -11,21 +11,10 @@ Means are weighted by sample counts. With alpha = 0 the method is FedAvg.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from safle_lab.baselines.heads import require_torch
-from safle_lab.baselines.training import (
-    Algorithm,
-    Integers,
-    Pull,
-    Round,
-    Rounds,
-    iterative,
-    mean_head,
-)
-
-if TYPE_CHECKING:
-    import torch
+from safle_lab.baselines.fedavg import Rounds, iterative
+from safle_lab.baselines.heads import torch
+from safle_lab.baselines.training import Algorithm, Integers, Pull, Round, mean_head
 
 
 class Settings(Rounds, frozen=True):
@@ -54,12 +43,11 @@ def dynamic_pull(
     # Before the first round nobody has drifted.
     if drift is not None:
         server = [head + own[clients] for head, own in zip(server, drift.own, strict=True)]
-    return Pull(require_torch().full((len(clients),), settings.alpha), server)
+    return Pull(torch.full((len(clients),), settings.alpha), server)
 
 
 def remember_drift(done: Round, _settings: Settings, drift: Drift | None) -> Drift:
     """The drift after a round."""
-    torch = require_torch()
     if drift is None:
         zeros = [torch.zeros_like(parameter) for parameter in done.server]
         drift = Drift([zero.repeat(done.client_count, 1, 1) for zero in zeros], zeros)

@@ -18,7 +18,7 @@ which flatters the method; the paper's public samples are of another domain.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
@@ -26,11 +26,8 @@ from numpy.typing import NDArray
 
 from safle_lab.baselines.base import Count, Features, Method, Positive, Result, Task, message
 from safle_lab.baselines.fednoro import class_sums
-from safle_lab.baselines.heads import HeadModel, arrays, forward, initial, require_torch
+from safle_lab.baselines.heads import HeadModel, forward, head_message, head_of, initial, torch
 from safle_lab.baselines.training import RATES, LocalTraining, Round, Trainer
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Settings(LocalTraining, frozen=True):
@@ -67,7 +64,6 @@ def distil(
     features: Features, targets: NDArray[np.float32], settings: Settings, seed: int
 ) -> list[torch.Tensor]:
     """A head trained towards ``targets``, (samples, class_count), by gradient descent."""
-    torch = require_torch()
     generator = np.random.default_rng([seed, 5])
     head = initial(features.shape[1], targets.shape[1], hidden=settings.hidden, seed=seed)
     inputs = torch.from_numpy(features)
@@ -86,8 +82,7 @@ def distil(
 
 def votes_of(done: Round, features: Features) -> NDArray[np.float32]:
     """Probabilities by every client's head, in the clients' order, (clients, samples, classes)."""
-    rows = np.argsort(done.clients)
-    heads = [HeadModel([p[row : row + 1] for p in done.local]) for row in rows]
+    heads = [HeadModel(head_of(done.local, row)) for row in np.argsort(done.clients)]
     return np.exp(np.array([head.decision_function(features) for head in heads]))
 
 
@@ -98,7 +93,7 @@ def run(task: Task, settings: Settings) -> Result:
     targets = weigh_votes(votes, class_sums(private))
     head = distil(public, targets, settings, task.seed)
     up = message({"votes": votes[0], "counts": class_sums(private)[0]})
-    down = message(arrays(head))
+    down = head_message(head)
     return Result(HeadModel(head), down, bytes_up=len(up), bytes_down=len(down))
 
 

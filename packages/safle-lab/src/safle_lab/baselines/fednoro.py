@@ -22,18 +22,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.mixture import GaussianMixture
 
 from safle_lab.baselines.base import Task
-from safle_lab.baselines.heads import HeadModel, Parameters, forward, require_torch
-from safle_lab.baselines.training import RATES, Algorithm, Round, Rounds, Step, iterative, mean_head
-
-if TYPE_CHECKING:
-    import torch
+from safle_lab.baselines.fedavg import Rounds, iterative
+from safle_lab.baselines.heads import HeadModel, Parameters, forward, torch
+from safle_lab.baselines.training import RATES, Algorithm, Round, Step, mean_head
 
 MIXTURES = 9
 """How often the mixture is fitted, each time from another start; the most common answer counts."""
@@ -89,8 +86,7 @@ def log_priors(task: Task) -> torch.Tensor:
     counts = class_sums(task)
     shares = counts / counts.sum(axis=1, keepdims=True)
     logs = np.log(shares, out=np.full_like(shares, LOG_ABSENT), where=shares > 0)
-    priors: torch.Tensor = require_torch().from_numpy(logs.astype(np.float32))
-    return priors
+    return torch.from_numpy(logs.astype(np.float32))
 
 
 def begin(task: Task, _settings: Settings) -> Memory:
@@ -101,10 +97,7 @@ def begin(task: Task, _settings: Settings) -> Memory:
 def adjusted_losses(step: Step, priors: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of logits plus log-priors, (active, batch): Menon et al., ICLR 2021."""
     logits = step.logits + priors[step.clients][:, :, None]
-    losses: torch.Tensor = require_torch().nn.functional.cross_entropy(
-        logits, step.labels, reduction="none"
-    )
-    return losses
+    return torch.nn.functional.cross_entropy(logits, step.labels, reduction="none")
 
 
 def distilled_losses(step: Step, settings: Settings, memory: Memory) -> torch.Tensor:
@@ -112,7 +105,6 @@ def distilled_losses(step: Step, settings: Settings, memory: Memory) -> torch.Te
     losses = adjusted_losses(step, memory.priors)
     if memory.noisy is None:
         return losses
-    torch = require_torch()
     with torch.no_grad():
         opinion = torch.log_softmax(forward(step.server, step.inputs)[0] / settings.temperature, 1)
     priors = memory.priors[step.clients][:, :, None]
@@ -170,7 +162,7 @@ def remember(done: Round, settings: Settings, memory: Memory) -> Memory:
     memory = replace(memory, rounds=memory.rounds + 1)
     if memory.noisy is None and memory.rounds >= warm_up_rounds(settings):
         noisy = find_noisy(losses_by_class(memory.task, mean_head(done)), memory.task.seed)
-        return replace(memory, noisy=require_torch().from_numpy(noisy))
+        return replace(memory, noisy=torch.from_numpy(noisy))
     return memory
 
 
@@ -181,7 +173,6 @@ def distance_aware_mean(done: Round, _settings: Settings, memory: Memory) -> lis
     noisy = memory.noisy[done.clients]
     if noisy.all() or not noisy.any():
         return mean_head(done)
-    torch = require_torch()
     flat = torch.cat([local.flatten(1) for local in done.local], dim=1)
     distances = torch.cdist(flat, flat[~noisy]).min(dim=1).values
     distances = torch.where(noisy, distances / distances.max().clamp_min(1e-12), 0.0)

@@ -10,13 +10,9 @@ p_k tau_k``. With equal numbers of steps it is FedAvg; ``strength`` 0 is FedAvg 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from safle_lab.baselines.heads import require_torch
-from safle_lab.baselines.training import Algorithm, Round, Rounds, iterative
-
-if TYPE_CHECKING:
-    import torch
+from safle_lab.baselines.fedavg import Rounds, iterative
+from safle_lab.baselines.heads import torch
+from safle_lab.baselines.training import Algorithm, Round
 
 
 class Settings(Rounds, frozen=True):
@@ -27,7 +23,7 @@ class Settings(Rounds, frozen=True):
 
 def normalised_average(done: Round, settings: Settings, _memory: None) -> list[torch.Tensor]:
     """The server's next head."""
-    steps = require_torch().from_numpy(done.steps).float() ** settings.strength
+    steps = torch.from_numpy(done.steps).float() ** settings.strength
     scaled = (done.weights * (done.weights @ steps) / steps)[:, None, None]
     return [
         server + (scaled * (local - server)).sum(dim=0, keepdim=True)

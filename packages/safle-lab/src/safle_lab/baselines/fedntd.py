@@ -9,13 +9,9 @@ over the logits without the true class.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from safle_lab.baselines.heads import forward, require_torch
-from safle_lab.baselines.training import Algorithm, Rounds, Step, iterative
-
-if TYPE_CHECKING:
-    import torch
+from safle_lab.baselines.fedavg import Rounds, iterative
+from safle_lab.baselines.heads import forward, torch
+from safle_lab.baselines.training import Algorithm, Step, cross_entropies
 
 
 class Settings(Rounds, frozen=True):
@@ -25,11 +21,12 @@ class Settings(Rounds, frozen=True):
     temperature: float = 1.0
 
 
-def not_true_term(step: Step, settings: Settings, _memory: None) -> torch.Tensor | None:
-    """``beta KL`` over the not-true classes, mean over a client's batch, (active,)."""
+def distilled_losses(step: Step, settings: Settings, _memory: None) -> torch.Tensor:
+    """Cross-entropies and ``beta KL`` over the not-true classes, (active, batch)."""
+    losses = cross_entropies(step)
     if not settings.beta:
-        return None
-    torch, temperature = require_torch(), settings.temperature
+        return losses
+    temperature = settings.temperature
     with torch.no_grad():
         server, _ = forward(step.server, step.inputs)
     true = torch.nn.functional.one_hot(step.labels, step.logits.shape[1]).bool().mT
@@ -37,8 +34,8 @@ def not_true_term(step: Step, settings: Settings, _memory: None) -> torch.Tensor
     own = torch.log_softmax((step.logits / temperature).masked_fill(true, -1e9), dim=1)
     old = torch.log_softmax((server / temperature).masked_fill(true, -1e9), dim=1)
     divergence = (old.exp() * (old - own)).masked_fill(true, 0.0).sum(dim=1)
-    return settings.beta * temperature**2 * (divergence * step.share).sum(dim=1)
+    return losses + settings.beta * temperature**2 * divergence
 
 
-ALGORITHM = Algorithm(term=not_true_term)
+ALGORITHM = Algorithm(losses=distilled_losses)
 METHOD = iterative("fedntd", "FedNTD", ALGORITHM, Settings(), {"beta": (0.1, 0.3, 1.0)})

@@ -6,13 +6,9 @@ Networks", MLSys 2020. Adds ``mu/2 ||w - w_server||^2``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from safle_lab.baselines.heads import require_torch
-from safle_lab.baselines.training import Algorithm, Integers, Pull, Rounds, iterative
-
-if TYPE_CHECKING:
-    import torch
+from safle_lab.baselines.fedavg import Rounds, iterative
+from safle_lab.baselines.heads import torch
+from safle_lab.baselines.training import Algorithm, Integers, Pull
 
 
 class Settings(Rounds, frozen=True):
@@ -27,7 +23,7 @@ def proximal_pull(
     """``mu/2 ||w - w_server||^2``."""
     if not settings.mu:
         return None
-    return Pull(require_torch().full((len(clients),), settings.mu), server)
+    return Pull(torch.full((len(clients),), settings.mu), server)
 
 
 ALGORITHM = Algorithm(pull=proximal_pull)

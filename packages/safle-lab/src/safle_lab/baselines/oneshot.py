@@ -7,13 +7,16 @@ weights; ensembling keeps all heads and averages their probabilities, weighted b
 counts. "Local" sends nothing: what clients have without a federation.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from safle_lab.baselines.base import Count, Method, Result, SeparateModels, Task, message
-from safle_lab.baselines.heads import HeadModel, arrays
-from safle_lab.baselines.training import RATES, LocalTraining, Round, Trainer, mean_head
+from safle_lab.baselines.base import Count, Features, Method, Result, SeparateModels, Task
+from safle_lab.baselines.heads import HeadModel, head_message, head_of
+from safle_lab.baselines.training import RATES, LocalTraining, Trainer, mean_head
 
 
 class Settings(LocalTraining, frozen=True):
@@ -23,29 +26,35 @@ class Settings(LocalTraining, frozen=True):
     join: Literal["average", "ensemble", "none"] = "average"
 
 
+@dataclass(frozen=True)
+class Ensemble:
+    """Heads whose probabilities are averaged, weighted by ``shares``, (heads,)."""
+
+    heads: Sequence[HeadModel]
+    shares: NDArray[np.float32]
+
+    def decision_function(self, features: Features) -> NDArray[np.float32]:
+        """Logarithms of the mean probabilities, (samples, class_count)."""
+        votes = [np.exp(head.decision_function(features)) for head in self.heads]
+        return np.log(np.einsum("k,ksc->sc", self.shares, votes))
+
+
 def run(task: Task, settings: Settings) -> Result:
     """One round of local training, then the heads are joined."""
     done = Trainer(task, settings).train()
-    if settings.join == "none":
-        return _alone(done)
     if settings.join == "average":
         head = mean_head(done)
-        sent = message(arrays(head))
+        sent = head_message(head)
         return Result(HeadModel(head), sent, bytes_up=len(sent), bytes_down=len(sent))
+    order = np.argsort(done.clients)
+    heads = [HeadModel(head_of(done.local, at)) for at in order]
+    messages = [head_message(head.parameters) for head in heads]
+    content = b"".join(messages)
+    if settings.join == "none":
+        return Result(SeparateModels(heads), content, bytes_up=0.0, bytes_down=0.0, rounds=0)
     # Everybody gets everybody's head.
-    heads = [[p[at : at + 1] for p in done.local] for at in range(len(done.clients))]
-    own = message(arrays(heads[0]))
-    everything = b"".join(message(arrays(head)) for head in heads)
-    model = HeadModel(done.local, done.weights.numpy())
-    return Result(model, everything, bytes_up=len(own), bytes_down=len(everything))
-
-
-def _alone(done: Round) -> Result:
-    """Every client keeps its own head, and nothing is sent."""
-    rows = np.argsort(done.clients)
-    model = SeparateModels([HeadModel([p[at : at + 1] for p in done.local]) for at in rows])
-    content = message({f"{number}": p.numpy() for number, p in enumerate(done.local)})
-    return Result(model, content, bytes_up=0.0, bytes_down=0.0, rounds=0)
+    model = Ensemble(heads, done.weights.numpy()[order])
+    return Result(model, content, bytes_up=len(messages[0]), bytes_down=len(content))
 
 
 GRID = {"rate": RATES}

@@ -15,14 +15,12 @@ import numpy as np
 from msgspec import structs
 
 from safle import DeclaredRange, Grid, Histogram
-from safle.encoders import EmbeddingEncoder, Encoder, kinds
+from safle.encoders import Encoder, kinds
 from safle.model import Model
 from safle.solver import Solution, solve
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import encode_histogram, encode_statistics
-from safle_lab.baselines.base import Count, Features, Method, MethodSettings, Result, Task
-
-Calibration = DeclaredRange | Histogram
+from safle_lab.baselines.base import Count, Method, MethodSettings, Result, Task
 
 
 class Coding(MethodSettings, frozen=True):
@@ -30,11 +28,16 @@ class Coding(MethodSettings, frozen=True):
 
     Attributes
     ----------
+    columns : a kind of encoder
     group_size : digits per group, or "auto"
-    calibration : see `Calibrated`
+    calibration : "histogram": every client sends exact counts of its values on a common grid,
+        before the round; their sum does not depend on who holds what. "range": the grid itself,
+        which everybody knows (pixels), so nothing is sent. The grid ends at the least power of two
+        above all magnitudes, and begins at 0 if nothing is negative
     bins : of the histograms
     """
 
+    columns: Literal["embedding", "linear", "random-features"] = "embedding"
     bucketing: str = "binary-overlap"
     buckets: int = 8
     group_size: int | str = 2
@@ -47,7 +50,6 @@ class Settings(Coding, frozen=True):
 
     Attributes
     ----------
-    columns : a kind of encoder
     units : random features, where the columns are those
     transform : of features, where the columns are linear
     by_class : of linear columns and random features; "auto" as safle's default encoder has it
@@ -55,7 +57,6 @@ class Settings(Coding, frozen=True):
     ridge, criterion, head : as `safle.solve` takes them
     """
 
-    columns: Literal["embedding", "linear", "random-features"] = "embedding"
     ridge: float | str = "auto"
     criterion: str = "gcv"
     head: str = "least-squares"
@@ -65,61 +66,34 @@ class Settings(Coding, frozen=True):
     fraction_bits: int | str = "auto"
 
 
-class Calibrated:
-    """Thresholds that all clients share, and what agreeing on them costs each.
-
-    "histogram": every client sends exact counts of its values on a common grid, before
-    the round; their sum does not depend on who holds what. "range": the grid itself, which
-    everybody knows (pixels), so nothing is sent.
-    """
-
-    def __init__(self, task: Task, settings: Coding) -> None:
-        low, high = _declared_range(task.features)
-        self.bytes_up = 0.0
-        self.calibration: Calibration
-        if settings.calibration == "range":
-            self.calibration = DeclaredRange(low, high, task.feature_dim)
-            return
-        grid = Grid(low, high, settings.bins)
-        counts = np.zeros((task.feature_dim, grid.bins + 2), np.int64)
-        sizes = []
-        for features, _ in task.clients():
-            own = Histogram.of(features, grid)
-            sizes.append(len(encode_histogram(own)))
-            counts += own.counts
-        self.calibration = Histogram(grid, counts)
-        self.bytes_up = float(np.mean(sizes))
-
-
-def _declared_range(features: Features) -> tuple[float, float]:
-    """The least power of two above all magnitudes; from 0 if nothing is negative."""
-    high = float(2.0 ** np.ceil(np.log2(max(np.abs(features).max(), 1e-30))))
-    return (0.0 if features.min() >= 0 else -high), high
-
-
-def embedding_of(calibration: Calibration, settings: Coding, seed: int) -> EmbeddingEncoder:
-    """The paper's encoder."""
-    return EmbeddingEncoder.calibrated(calibration, **_chosen(EmbeddingEncoder, settings, seed))
-
-
-def encoder_of(calibration: Calibration, settings: Settings, task: Task) -> Encoder:
-    """The encoder that the settings ask for; all classes of the task are declared."""
+def shared_encoder(task: Task, settings: Coding) -> tuple[Encoder, float]:
+    """The encoder that the settings ask for, and the bytes that agreeing on it costs a client."""
+    calibration, cost = calibrate(task, settings)
     kind = kinds()[settings.columns]
-    chosen = _chosen(kind, settings, task.seed)
-    return kind.calibrated(calibration, class_count=task.class_count, **chosen)
+    given = {"seed": task.seed, **structs.asdict(settings)}
+    # The kind has defaults for everything that is "auto".
+    declared = kind.settings_type.declared()
+    chosen = {name: given[name] for name in declared if given.get(name, "auto") != "auto"}
+    return kind.calibrated(calibration, class_count=task.class_count, **chosen), cost
 
 
-def _chosen(kind: type[Encoder], settings: Coding, seed: int) -> dict[str, Any]:
-    """What of the method's settings the kind has; "auto" is left to its default."""
-    given = {"seed": seed, **structs.asdict(settings)}
-    return {
-        name: given[name]
-        for name in kind.settings_type.declared()
-        if given.get(name, "auto") != "auto"
-    }
+def calibrate(task: Task, settings: Coding) -> tuple[DeclaredRange | Histogram, float]:
+    """Where thresholds come from, and the mean bytes that each client sends for it."""
+    high = float(2.0 ** np.ceil(np.log2(max(np.abs(task.features).max(), 1e-30))))
+    low = 0.0 if task.features.min() >= 0 else -high
+    if settings.calibration == "range":
+        return DeclaredRange(low, high, task.feature_dim), 0.0
+    grid = Grid(low, high, settings.bins)
+    counts = np.zeros((task.feature_dim, grid.bins + 2), np.int64)
+    sizes = []
+    for features, _ in task.clients():
+        own = Histogram.of(features, grid)
+        sizes.append(len(encode_histogram(own)))
+        counts += own.counts
+    return Histogram(grid, counts), float(np.mean(sizes))
 
 
-def counted(task: Task, encoder: Encoder) -> tuple[Statistics, float]:
+def count_clients(task: Task, encoder: Encoder) -> tuple[Statistics, float]:
     """The sum of all clients' statistics, and the mean size of their files."""
     total, sizes = Accumulator(encoder), []
     for features, labels in task.clients(reporting=0.9):
@@ -140,25 +114,24 @@ def gram_density(statistics: Statistics) -> float:
 
 def run(task: Task, settings: Settings) -> Result:
     """One round of SAFLe."""
-    calibrated = Calibrated(task, settings)
-    encoder = encoder_of(calibrated.calibration, settings, task)
-    statistics, size = counted(task, encoder)
-    solution = solve_as_told(statistics, settings)
+    encoder, cost = shared_encoder(task, settings)
+    statistics, size = count_clients(task, encoder)
+    solution = solve_by(settings, statistics)
     model = Model(encoder, solution)
     facts = {
         "statistics_bytes": size,
-        "calibration_bytes": calibrated.bytes_up,
+        "calibration_bytes": cost,
         "ridge": solution.ridge,
         "columns": encoder.layout.embedding_dim,
         "experts": encoder.layout.experts,
         "table_size": max(encoder.layout.table_sizes, default=0),
         "gram_density": gram_density(statistics),
     }
-    down, up = model.to_bytes(), size + calibrated.bytes_up
-    return Result(model, down, bytes_up=up, bytes_down=len(down), facts=facts)
+    down = model.to_bytes()
+    return Result(model, down, bytes_up=size + cost, bytes_down=len(down), facts=facts)
 
 
-def solve_as_told(statistics: Statistics, settings: Settings, **other: Any) -> Solution:
+def solve_by(settings: Settings, statistics: Statistics, **other: Any) -> Solution:
     """The solution with the settings' ridge, criterion and head, or with others."""
     chosen = {"ridge": settings.ridge, "criterion": settings.criterion, "head": settings.head}
     return solve(statistics, **{**chosen, **other})

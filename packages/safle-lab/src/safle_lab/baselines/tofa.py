@@ -44,7 +44,7 @@ from safle_lab.baselines.base import (
     message,
     one_hot,
 )
-from safle_lab.baselines.gaussian import Array, Moments, gaussian_classifier
+from safle_lab.baselines.fedcgs import Array, Moments, gaussian_classifier
 
 
 class Settings(MethodSettings, frozen=True):

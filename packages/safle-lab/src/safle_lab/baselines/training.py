@@ -1,12 +1,8 @@
-"""Rounds of local training: the loop that FedAvg and its kin share.
+"""Local training: what the clients of FedAvg and its kin do in a round.
 
-McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning of
-Deep Networks from Decentralized Data", AISTATS 2017.
-
-In a round every chosen client starts from the server's head and takes steps of gradient
-descent on its own samples; the server averages, weighted by sample counts. A method
-changes the loss, what is remembered from round to round, or the average (`Algorithm`),
-and nothing else; one with stages trains several times (`Trainer`).
+Every chosen client starts from the server's head and takes steps of gradient descent on its own
+samples. A method changes the loss, what is remembered from round to round, or the average
+(`Algorithm`), and nothing else.
 
 All clients train at once: clients are ordered by their number of steps, so those still
 at work are a prefix of every parameter, and a step is one batched product. What is known in
@@ -16,29 +12,16 @@ and terms that pull a head towards another one (`Pull`) are a step towards that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from safle_lab.baselines.base import (
-    Count,
-    Method,
-    MethodSettings,
-    Point,
-    Positive,
-    Result,
-    Share,
-    Task,
-    message,
-)
-from safle_lab.baselines.heads import HeadModel, arrays, forward, initial, require_torch, shared
-
-if TYPE_CHECKING:
-    import torch
+from safle_lab.baselines.base import Count, MethodSettings, Positive, Task
+from safle_lab.baselines.heads import forward, initial, torch
 
 Integers = NDArray[np.int64]
 RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
@@ -54,16 +37,9 @@ class LocalTraining(MethodSettings, frozen=True):
     hidden: Annotated[int, Meta(ge=0)] = 0
 
 
-class Rounds(LocalTraining, frozen=True):
-    """Local training in rounds, with a share of the clients in each."""
-
-    rounds: Count = 100
-    participation: Share = 1.0
-
-
 @dataclass(frozen=True)
 class Step:
-    """What a method's own term may look at, for the clients that are still at work.
+    """What a method's losses may look at, for the clients that are still at work.
 
     Attributes
     ----------
@@ -134,10 +110,7 @@ def mean_head(done: Round, *_: Any) -> list[torch.Tensor]:
 
 def cross_entropies(step: Step, *_: Any) -> torch.Tensor:
     """Every sample's loss, (active, batch)."""
-    losses: torch.Tensor = require_torch().nn.functional.cross_entropy(
-        step.logits, step.labels, reduction="none"
-    )
-    return losses
+    return torch.nn.functional.cross_entropy(step.logits, step.labels, reduction="none")
 
 
 @dataclass(frozen=True)
@@ -146,20 +119,18 @@ class Algorithm:
 
     Attributes
     ----------
-    term : (step, settings, memory) -> what is added to the loss, (active,), or None
-    pull : (clients, server, settings, memory) -> what else is added to it, or None
+    losses : (step, settings, memory) -> every sample's loss, (active, batch)
+    pull : (clients, server, settings, memory) -> what else is added to a client's loss, or None
+    begin : (task, settings) -> the memory before the first round
     remember : (round, settings, memory) -> the next memory
     aggregate : (round, settings, the next memory) -> the server's next head
-    begin : (task, settings) -> the memory before the first round
-    losses : (step, settings, memory) -> every sample's loss, (active, batch)
     """
 
-    term: Callable[[Step, Any, Any], torch.Tensor | None] = lambda *_: None
-    remember: Callable[[Round, Any, Any], Any] = lambda *_: None
-    aggregate: Callable[[Round, Any, Any], list[torch.Tensor]] = mean_head
-    begin: Callable[[Task, Any], Any] = lambda *_: None
     losses: Callable[[Step, Any, Any], torch.Tensor] = cross_entropies
     pull: Callable[[Integers, list[torch.Tensor], Any, Any], Pull | None] = lambda *_: None
+    begin: Callable[[Task, Any], Any] = lambda *_: None
+    remember: Callable[[Round, Any, Any], Any] = lambda *_: None
+    aggregate: Callable[[Round, Any, Any], list[torch.Tensor]] = mean_head
 
 
 FEDAVG = Algorithm()
@@ -177,7 +148,6 @@ class Trainer:
         *,
         participation: float = 1.0,
     ) -> None:
-        torch = require_torch()
         self.settings, self.algorithm = settings, algorithm
         self.parts = task.holders
         self.sizes = np.array([len(part) for part in self.parts])
@@ -208,7 +178,7 @@ class Trainer:
             own = [parameter[:active] for parameter in local]
             self._descend(chosen[:active], batches[:active, number], own, pull)
         sizes = self.sizes[chosen]
-        weights = require_torch().from_numpy((sizes / sizes.sum()).astype(np.float32))
+        weights = torch.from_numpy((sizes / sizes.sum()).astype(np.float32))
         return Round(chosen, len(self.parts), weights, steps, self.server, local)
 
     def plan(self) -> tuple[Integers, Integers, Integers]:
@@ -230,7 +200,7 @@ class Trainer:
         self, clients: Integers, samples: Integers, own: list[torch.Tensor], pull: Pull | None
     ) -> None:
         """A step of gradient descent of ``own``, the heads of the clients at work, in place."""
-        torch, rate = require_torch(), self.settings.rate
+        rate = self.settings.rate
         inputs, labels, share = self._batch(samples)
         # Behind hidden layers torch differentiates; a linear head's gradient is an outer product.
         leaves = [parameter.detach().requires_grad_() for parameter in own]
@@ -239,12 +209,9 @@ class Trainer:
         else:
             logits, representation = forward(own, inputs)
             leaves = [logits.requires_grad_()]
-        server = shared(self.server, len(clients))
+        server = [parameter.expand(len(clients), -1, -1) for parameter in self.server]
         step = Step(clients, server, inputs, labels, share, logits, representation)
         loss = (self.algorithm.losses(step, self.settings, self.memory) * share).sum()
-        term = self.algorithm.term(step, self.settings, self.memory)
-        if term is not None:
-            loss = loss + term.sum()
         gradients = torch.autograd.grad(loss, leaves)
         if pull is not None:
             pull.apply(own, rate)
@@ -258,72 +225,9 @@ class Trainer:
 
     def _batch(self, samples: Integers) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Inputs, labels and shares of a step, see `Step`; ``samples`` are (active, batch)."""
-        torch = require_torch()
         real = torch.from_numpy(samples >= 0)
         places = torch.from_numpy(np.maximum(samples, 0))
         flat = places.reshape(-1)
         rows = torch.index_select(self.features, 0, flat, out=self.gathered[: len(flat)])
         inputs = rows.view(*places.shape, -1).transpose(1, 2)
         return inputs, self.labels[places], real / real.sum(dim=1, keepdim=True)
-
-
-class Course:
-    """Rounds as they pass: what they cost a client, and how good the head was after each."""
-
-    def __init__(self, task: Task, rounds: int) -> None:
-        self.task = task
-        self.rounds = rounds
-        self.sent = 0.0
-        self.curve: list[Point] = []
-        self.passed = 0
-
-    def advance(self, trainer: Trainer) -> None:
-        """One round of the trainer's clients."""
-        trainer.round()
-        self.passed += 1
-        # Who is not chosen neither receives nor sends.
-        share = trainer.chosen_count / len(self.task.holders)
-        self.sent += share * len(message(arrays(trainer.server)))
-        with self.task.watch.paused():
-            if self.task.watched is not None:
-                accuracy = self.task.accuracy(HeadModel(trainer.server))
-                self.curve.append(Point(self.passed, accuracy, 2 * self.sent))
-        self.task.progress(self.passed / self.rounds)
-
-    def result(self, server: list[torch.Tensor], **facts: Any) -> Result:
-        """With the server's last head as the model."""
-        return Result(
-            HeadModel(server),
-            message(arrays(server)),
-            bytes_up=self.sent,
-            bytes_down=self.sent,
-            rounds=self.passed,
-            curve=tuple(self.curve),
-            facts=facts,
-        )
-
-
-def run_rounds(algorithm: Algorithm, task: Task, settings: Rounds) -> Result:
-    """All rounds of an algorithm, the accuracy recorded after each."""
-    course = Course(task, settings.rounds)
-    trainer = Trainer(task, settings, algorithm, participation=settings.participation)
-    for _ in range(settings.rounds):
-        course.advance(trainer)
-    return course.result(trainer.server)
-
-
-def iterative(
-    name: str,
-    title: str,
-    algorithm: Algorithm,
-    defaults: Rounds,
-    grid: Mapping[str, tuple[float, ...]] | None = None,
-) -> Method[Rounds]:
-    """A method of this loop; its other settings begin with FedAvg's unless it has a rate grid."""
-
-    def run(task: Task, settings: Rounds) -> Result:
-        return run_rounds(algorithm, task, settings)
-
-    grid = grid or {}
-    tuned_like = "" if "rate" in grid else "fedavg"
-    return Method(name, title, "iterative", run, defaults, grid, tuned_like=tuned_like)

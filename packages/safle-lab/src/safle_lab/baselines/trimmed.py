@@ -64,19 +64,18 @@ def stand_out(residuals: Vector, apart: float) -> NDArray[np.bool_]:
 
 def run(task: Task, settings: Settings) -> Result:
     """One round; what fits badly is subtracted."""
-    calibrated = safle.Calibrated(task, settings)
-    encoder = safle.encoder_of(calibrated.calibration, settings, task)
-    statistics, size = safle.counted(task, encoder)
-    joint = safle.solve_as_told(statistics, settings, head="least-squares")
+    encoder, cost = safle.shared_encoder(task, settings)
+    statistics, size = safle.count_clients(task, encoder)
+    joint = safle.solve_by(settings, statistics, head="least-squares")
     residuals = [residual(count(encoder, x, y), joint, encoder) for x, y in task.clients()]
     bad = stand_out(np.array(residuals), settings.apart)
     if bad.any():
-        leaving = [part for part, fits in zip(task.holders, ~bad, strict=True) if not fits]
-        statistics = statistics - safle.counted(replace(task, parts=leaving), encoder)[0]
-    model = Model(encoder, safle.solve_as_told(statistics, settings))
+        leaving = [task.holders[client] for client in np.flatnonzero(bad)]
+        statistics = statistics - safle.count_clients(replace(task, parts=leaving), encoder)[0]
+    model = Model(encoder, safle.solve_by(settings, statistics))
     facts = {"taken_back": int(bad.sum())}
-    down, up = model.to_bytes(), size + calibrated.bytes_up
-    return Result(model, down, bytes_up=up, bytes_down=len(down), facts=facts)
+    down = model.to_bytes()
+    return Result(model, down, bytes_up=size + cost, bytes_down=len(down), facts=facts)
 
 
 METHOD = Method(

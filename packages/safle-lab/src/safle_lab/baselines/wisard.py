@@ -10,17 +10,24 @@ counted more than b; b starts at 0 and grows until one class stands alone.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders import EmbeddingEncoder
+from safle.encoders import Encoder
 from safle_lab.baselines.base import Features, Method, Result, Task, message
-from safle_lab.baselines.safle import Calibrated, Coding, embedding_of
+from safle_lab.baselines.safle import Coding, shared_encoder
 
 BATCH = 512
 SMALLEST = (np.uint8, np.uint16, np.uint32)
+
+
+class Settings(Coding, frozen=True):
+    """The settings: WiSARD's nodes are the paper's tables, which it addresses alike."""
+
+    columns: Literal["embedding"] = "embedding"
+    group_size: int | str = 8
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class Discriminators:
     counters : int64, (code_count, class_count)
     """
 
-    encoder: EmbeddingEncoder
+    encoder: Encoder
     counters: NDArray[np.int64]
 
     def decision_function(self, features: Features) -> NDArray[np.int64]:
@@ -56,13 +63,13 @@ class Discriminators:
         return answers
 
 
-def _addresses(encoder: EmbeddingEncoder, features: Features) -> NDArray[np.int64]:
+def _addresses(encoder: Encoder, features: Features) -> NDArray[np.int64]:
     """Columns of the codes, int64, (samples, experts)."""
     return encoder.encode(features).symbols.astype(np.int64) + encoder.layout.bases[:-1]
 
 
 def counters_of(
-    encoder: EmbeddingEncoder, features: Features, labels: NDArray[np.int64], class_count: int
+    encoder: Encoder, features: Features, labels: NDArray[np.int64], class_count: int
 ) -> NDArray[np.int64]:
     """One client's counters, int64, (code_count, class_count)."""
     size = encoder.layout.code_count * class_count
@@ -78,17 +85,15 @@ def upload(counters: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
     return {"rows": rows.astype(np.uint32), "counters": counters[rows].astype(dtype)}
 
 
-def run(task: Task, settings: Coding) -> Result:
+def run(task: Task, settings: Settings) -> Result:
     """One round of counters."""
-    calibrated = Calibrated(task, settings)
-    encoder = embedding_of(calibrated.calibration, settings, task.seed)
+    encoder, cost = shared_encoder(task, settings)
     total = np.zeros((encoder.layout.code_count, task.class_count), np.int64)
     sizes: list[int] = []
     for features, labels in task.clients(reporting=1.0):
         own = counters_of(encoder, features, labels, task.class_count)
         sizes.append(len(message(upload(own))))
         total += own
-    cost = calibrated.bytes_up
     down = message(upload(total))
     return Result(
         Discriminators(encoder, total),
@@ -100,6 +105,4 @@ def run(task: Task, settings: Coding) -> Result:
 
 
 GRID = {"group_size": (4, 8, 12)}
-METHOD = Method(
-    "wisard", "Federated WiSARD", "one-shot", run, Coding(group_size=8), GRID, invariant=True
-)
+METHOD = Method("wisard", "Federated WiSARD", "one-shot", run, Settings(), GRID, invariant=True)

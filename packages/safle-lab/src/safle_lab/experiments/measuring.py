@@ -105,17 +105,17 @@ def measure_partition(data: DataSet, cell: Cell, progress: Progress) -> Figures:
 def _prepare(data: DataSet, cell: Cell, progress: Progress) -> tuple[Task, safle.Settings, Encoder]:
     settings = safle.METHOD.settings(cell.settings)
     task = task_of(data, cell, progress)
-    calibration = safle.Calibrated(task, settings).calibration
-    return task, settings, safle.encoder_of(calibration, settings, task)
+    encoder, _ = safle.shared_encoder(task, settings)
+    return task, settings, encoder
 
 
 def measure_ridge(data: DataSet, cell: Cell, progress: Progress) -> Figures:
     """Test accuracy over the ridge, and what the statistics alone would choose."""
     task, settings, encoder = _prepare(data, cell, lambda share: progress(0.4 * share))
-    statistics, _ = safle.counted(task, encoder)
+    statistics, _ = safle.count_clients(task, encoder)
 
     def accuracy(ridge: float | str, criterion: str = "gcv") -> tuple[float, float]:
-        solution = safle.solve_as_told(statistics, settings, ridge=ridge, criterion=criterion)
+        solution = safle.solve_by(settings, statistics, ridge=ridge, criterion=criterion)
         return solution.ridge, task.accuracy(Model(encoder, solution))
 
     chosen = {name: accuracy("auto", name) for name in ("gcv", "evidence")}
@@ -146,7 +146,7 @@ def measure_unlearning(data: DataSet, cell: Cell, progress: Progress) -> Figures
     order = np.random.default_rng([task.seed, 3]).permutation(len(holders))
 
     def count(chosen: NDArray[np.int64]) -> Statistics:
-        return safle.counted(replace(task, parts=[holders[at] for at in chosen]), encoder)[0]
+        return safle.count_clients(replace(task, parts=[holders[at] for at in chosen]), encoder)[0]
 
     everybody, theirs = count(order), count(order[: cell.leaving])
     begin = time.perf_counter()
@@ -156,7 +156,7 @@ def measure_unlearning(data: DataSet, cell: Cell, progress: Progress) -> Figures
     again = count(order[cell.leaving :])
     retraining = time.perf_counter() - begin
     before, after, retrained = (
-        Model(encoder, safle.solve_as_told(statistics, settings))
+        Model(encoder, safle.solve_by(settings, statistics))
         for statistics in (everybody, left, again)
     )
     return {

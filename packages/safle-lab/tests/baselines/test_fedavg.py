@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from safle.errors import SettingsError
 from safle_lab.baselines import METHODS, feddyn, fednova, fedprox
 
 torch = pytest.importorskip("torch", reason="iterative methods need torch")
-from safle_lab.baselines.heads import forward  # noqa: E402
+from safle_lab.baselines.heads import forward, head_message  # noqa: E402
 from safle_lab.baselines.training import Trainer, mean_head  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -88,14 +86,6 @@ def test_moon_with_a_linear_head_is_fedavg(task):
     assert same(METHODS["moon"](task, **linear, mu=5.0), METHODS["fedavg"](task, **linear))
 
 
-def test_a_strong_proximal_term_keeps_clients_at_the_server(task):
-    def moved(mu):
-        settings = METHODS["fedprox"].settings({**SHORT, "mu": mu})
-        return float(Trainer(task, settings, fedprox.ALGORITHM).train().local[0].norm())
-
-    assert moved(10.0) < 0.6 * moved(0.0)
-
-
 def test_feddyn_reaches_the_pooled_optimum_where_fedavg_is_biased(task):
     """With many local epochs FedAvg's fixed point is not the pooled one; FedDyn's is."""
     settings = {"rounds": 150, "epochs": 5, "batch": 1000, "rate": 0.2}
@@ -111,13 +101,19 @@ def test_feddyn_reaches_the_pooled_optimum_where_fedavg_is_biased(task):
 
 
 @pytest.mark.parametrize("hidden", [0, 9])
-def test_a_pull_is_the_gradient_of_its_quadratic(task, hidden):
-    """FedDyn's second round against torch's own derivative of the whole loss."""
-    settings = METHODS["feddyn"].settings({**SHORT, "epochs": 1, "alpha": 0.5, "hidden": hidden})
-    trainer, again = (Trainer(task, settings, feddyn.ALGORITHM) for _ in range(2))
+@pytest.mark.parametrize(("name", "strength"), [("fedprox", "mu"), ("feddyn", "alpha")])
+def test_a_pull_is_the_gradient_of_its_quadratic(task, name, strength, hidden):
+    """The second round against torch's own derivative of the whole loss."""
+    algorithm = {"fedprox": fedprox, "feddyn": feddyn}[name].ALGORITHM
+    given = {**SHORT, "epochs": 1, strength: 0.5, "hidden": hidden}
+    settings = METHODS[name].settings(given)
+    trainer, again = (Trainer(task, settings, algorithm) for _ in range(2))
     trainer.round()
     again.round()
     chosen, batches, steps = again.plan()
+    drift = [torch.zeros(len(task.holders), 1, 1)] * len(again.server)
+    if name == "feddyn":
+        drift = again.memory.own
 
     done = trainer.train()
 
@@ -128,7 +124,7 @@ def test_a_pull_is_the_gradient_of_its_quadratic(task, hidden):
             samples = torch.from_numpy(batch[batch >= 0])
             logits = forward(own, trainer.features[samples].T[None])[0][0].T
             loss = torch.nn.functional.cross_entropy(logits, trainer.labels[samples])
-            for p, server, far in zip(own, again.server, again.memory.own, strict=True):
+            for p, server, far in zip(own, again.server, drift, strict=True):
                 loss = loss + 0.25 * (p - server).square().sum() - 0.5 * (p * far[client]).sum()
             pairs = zip(own, torch.autograd.grad(loss, own), strict=True)
             own = [p - SHORT["rate"] * gradient for p, gradient in pairs]
@@ -149,40 +145,14 @@ def test_fednova_is_its_formula(task):
     assert np.allclose(found, expected, atol=1e-6)
 
 
-def test_the_seed_decides_everything(task):
-    first, second = (METHODS["fedavg"](task, **SHORT) for _ in range(2))
-    other = METHODS["fedavg"](replace(task, seed=9), **SHORT)
-
-    assert first.digest == second.digest
-    assert first.digest != other.digest
-
-
-def test_accuracy_and_bytes_are_recorded_every_round(task):
-    result = METHODS["fedavg"](task, **{**SHORT, "rounds": 30})
-
-    assert [point.rounds for point in result.curve] == list(range(1, 31))
-    assert result.curve[-1].accuracy > 0.7
-    assert result.curve[-1].bytes_per_client == result.bytes_up + result.bytes_down
-    from safle_lab.baselines.base import message
-    from safle_lab.baselines.heads import arrays
-
-    assert result.bytes_up == 30 * len(message(arrays(result.model.parameters)))
-
-
 def test_half_of_the_clients_send_half_of_the_bytes(task):
     whole = METHODS["fedavg"](task, **SHORT)
     half = METHODS["fedavg"](task, **SHORT, participation=0.5)
 
+    assert whole.bytes_up == SHORT["rounds"] * len(head_message(whole.model.parameters))
     assert half.bytes_up == whole.bytes_up / 2
+    assert [point.rounds for point in half.curve] == [1, 2, 3, 4]
     assert not same(half, whole)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"rounds": 0}, {"batch": 0}, {"participation": 0.0}, {"rate": -1.0}, {"hidden": -1}]
-)
-def test_settings_are_checked(task, wrong):
-    with pytest.raises(SettingsError):
-        METHODS["fedavg"](task, **{**SHORT, **wrong})
 
 
 WITHOUT_TORCH = """
