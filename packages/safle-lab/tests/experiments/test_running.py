@@ -18,9 +18,9 @@ from safle_lab.cli.experiment import NAMES
 from safle_lab.experiments import cells, running
 from safle_lab.experiments.data import DataSet, load_digits, load_features
 from safle_lab.experiments.measuring import judge
-from safle_lab.experiments.plan import Experiment, Federation, Request
+from safle_lab.experiments.plan import Federation, Request
 from safle_lab.experiments.running import Runner, load_settings, summarise, to_csv, to_toml
-from safle_lab.experiments.suite import EXPERIMENTS, Bucketing, Settings, Sparsity
+from safle_lab.experiments.suite import EXPERIMENTS, Bucketing, Settings, Sparsity, Table1
 from safle_lab.report.paper import Paper
 from support.tables import write_table
 
@@ -32,18 +32,12 @@ def digits() -> DataSet:
 
 @pytest.fixture
 def settings() -> Settings:
+    """Two methods in a scenario each, two seeds; and who holds what in one scenario."""
     federation = Federation(clients=4, seeds=2, seeds_of={})
-    return structs.replace(load_settings(None, small=True), federation=federation)
-
-
-class Small(Experiment):
-    name, title, question = "table1", "small", "?"
-
-    def requests(self, plan):
-        return [*plan.method("afl", "alpha=0.1"), *plan.method("fedcgs", "shards=2")]
-
-
-SMALL = Small()
+    only = {"fedcgs": ("shards=2",)}
+    table = Table1(methods=("afl", "fedcgs"), scenarios=("alpha=0.1",), only=only)
+    defaults = load_settings(None, small=True)
+    return structs.replace(defaults, federation=federation, table1=table)
 
 
 @pytest.mark.parametrize("small", [True, False])
@@ -148,12 +142,12 @@ def test_the_area_under_the_curve_is_that_of_each_class_against_the_rest(digits)
 
 
 def test_results_of_other_data_are_not_replaced(digits, settings, tmp_path):
-    Runner([digits], settings, tmp_path).run(SMALL)
+    Runner([digits], settings, tmp_path).run("table1")
     before = (tmp_path / "table1.json").read_bytes()
     other = replace(digits, test=digits.test[:-1], test_labels=digits.test_labels[:-1])
 
     with pytest.raises(SettingsError, match="has results of other data; choose another folder"):
-        Runner([other], settings, tmp_path).run(SMALL)
+        Runner([other], settings, tmp_path).run("table1")
 
     assert (tmp_path / "table1.json").read_bytes() == before
 
@@ -163,7 +157,7 @@ def test_what_is_no_result_is_not_replaced(digits, settings, tmp_path, text):
     (tmp_path / "table1.json").write_text(text)
 
     with pytest.raises(InvalidInput, match=r"table1.json: not the results of an experiment"):
-        Runner([digits], settings, tmp_path).run(SMALL)
+        Runner([digits], settings, tmp_path).run("table1")
 
     assert (tmp_path / "table1.json").read_text() == text
 
@@ -180,53 +174,52 @@ def test_an_interrupted_run_goes_on_where_it_stopped(digits, settings, tmp_path,
 
     monkeypatch.setitem(running.MEASURES, "method", dying)
     with pytest.raises(KeyboardInterrupt):
-        Runner([digits], settings, tmp_path).run(SMALL)
-    assert len(list((tmp_path / "cells").glob("*.json"))) == 3
+        Runner([digits], settings, tmp_path).run("table1")
+    assert len(list((tmp_path / "cells").glob("*.json"))) == 4
     assert not (tmp_path / "table1.json").exists()
 
     shares: list[float] = []
-    result = Runner([digits], settings, tmp_path).run(SMALL, shares.append)
-    # AFL with two seeds, and FedCGS: three candidates, then two seeds.
+    result = Runner([digits], settings, tmp_path).run("table1", shares.append)
+    # The partition, AFL with two seeds, and FedCGS: three candidates, then two seeds.
     assert len(calls) == 1 + 7
-    assert len(list((tmp_path / "cells").glob("*.json"))) == 7
+    assert len(list((tmp_path / "cells").glob("*.json"))) == 8
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
 
-    again = Runner([digits], settings, tmp_path).run(SMALL)
+    again = Runner([digits], settings, tmp_path).run("table1")
     assert len(calls) == 1 + 7
     assert again == result == json.loads((tmp_path / "table1.json").read_text())
 
 
 def test_other_settings_are_other_cells(digits, settings, tmp_path):
-    Runner([digits], settings, tmp_path).run(SMALL)
+    Runner([digits], settings, tmp_path).run("table1")
     before = len(list((tmp_path / "cells").glob("*.json")))
     other = structs.replace(settings, methods={**settings.methods, "afl": {"gamma": 2.0}})
 
-    Runner([digits], other, tmp_path).run(SMALL)
+    Runner([digits], other, tmp_path).run("table1")
 
     assert len(list((tmp_path / "cells").glob("*.json"))) == before + 2
 
 
 def test_a_damaged_cell_is_named(digits, settings, tmp_path):
-    Runner([digits], settings, tmp_path).run(SMALL)
+    Runner([digits], settings, tmp_path).run("table1")
     (cell, *_) = sorted((tmp_path / "cells").glob("*.json"))
     cell.write_text("{")
 
     with pytest.raises(InvalidInput, match=rf"{cell.name}.*delete it"):
-        Runner([digits], settings, tmp_path).run(SMALL)
+        Runner([digits], settings, tmp_path).run("table1")
 
 
 def test_the_test_set_has_no_part_in_the_choice(digits, settings, tmp_path):
     """Wrong test labels change every figure, but no choice."""
     wrong = replace(digits, test_labels=(digits.test_labels + 1) % 10)
 
-    honest = Runner([digits], settings, tmp_path / "a").run(SMALL)
-    fooled = Runner([wrong], settings, tmp_path / "b").run(SMALL)
+    honest = Runner([digits], settings, tmp_path / "a").run("table1")
+    fooled = Runner([wrong], settings, tmp_path / "b").run("table1")
 
-    chosen = [row["settings"] for row in honest["rows"]]
-    assert chosen == [row["settings"] for row in fooled["rows"]]
-    assert all(row["accuracy"] < 0.2 for row in fooled["rows"])
-    assert all(row["accuracy"] > 0.8 for row in honest["rows"])
+    assert [row["settings"] for row in honest["rows"]] == [r["settings"] for r in fooled["rows"]]
+    assert all(line["accuracy"] < 0.2 for line in fooled["summary"])
+    assert all(line["accuracy"] > 0.8 for line in honest["summary"])
 
 
 def test_held_out_samples_are_training_samples(digits):
@@ -240,7 +233,7 @@ def test_held_out_samples_are_training_samples(digits):
 
 
 def test_results_say_what_they_are_of(digits, settings, tmp_path):
-    result = Runner([digits], settings, tmp_path).run(SMALL)
+    result = Runner([digits], settings, tmp_path).run("table1")
 
     assert result["data"][0]["fingerprint"] == digits.fingerprint
     assert {"python", "numpy", "safle"} <= set(result["versions"])
@@ -250,8 +243,8 @@ def test_results_say_what_they_are_of(digits, settings, tmp_path):
     assert len(afl["digests"]) == 1
     table = list(csv.DictReader(io.StringIO((tmp_path / "table1.csv").read_text())))
     assert len(table) == len(result["rows"])
-    assert float(table[0]["accuracy"]) == result["rows"][0]["accuracy"]
-    assert float(table[0]["gamma"]) == 1000.0
+    assert float(table[1]["accuracy"]) == result["rows"][1]["accuracy"]
+    assert float(table[1]["gamma"]) == 1000.0
     assert all(row["cpu_seconds"] > 0 and row["wall_seconds"] > 0 for row in result["rows"])
 
 

@@ -18,13 +18,13 @@ from statistics import fmean
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 from numpy.typing import NDArray
 from safetensors.numpy import save as to_safetensors
 from sklearn.metrics import accuracy_score
 
+from safle.basics import as_settings
 from safle.errors import InvalidInput, SafleError
-from safle_lab.settings import with_given
 
 Features = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -267,7 +267,8 @@ class Method(Generic[S]):
 
     def settings(self, given: Mapping[str, Any]) -> S:
         """Defaults with ``given`` in their place; an unknown name is an error."""
-        return with_given(self.defaults, given, f"{self.name}: ")
+        merged = {**structs.asdict(self.defaults), **given}
+        return as_settings(type(self.defaults), merged, where=f"{self.name}: ")
 
     def __call__(self, task: Task, **given: Any) -> Result:
         settings = self.settings(given)

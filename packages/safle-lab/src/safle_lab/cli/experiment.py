@@ -92,7 +92,7 @@ def experiment(
         several = [load_digits(pooled=True)] if poorer else []
         runner = Runner([*data, *several], settings, target)
         with session.progress(chosen) as advance:
-            result = runner.run(getattr(settings, chosen), advance)
+            result = runner.run(chosen, advance)
         session.text([f"{result['title']}: {result['question']}"])
         session.table(*_table(result["summary"]))
     session.text([f"results: {target}/; next: safle report {target}"])

@@ -116,7 +116,6 @@ class Plan:
 class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     """A table or figure of the paper, or of ours; ``question`` is what it answers."""
 
-    name: ClassVar[str]
     title: ClassVar[str]
     question: ClassVar[str]
 

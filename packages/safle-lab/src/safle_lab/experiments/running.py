@@ -17,7 +17,15 @@ from typing import Any
 
 from msgspec import structs
 
-from safle.basics import atomic, neutralise, parse_toml, read_toml, require, to_mapping
+from safle.basics import (
+    as_settings,
+    atomic,
+    neutralise,
+    parse_toml,
+    read_toml,
+    require,
+    to_mapping,
+)
 from safle.demo import POOLED
 from safle.errors import InvalidInput, SettingsError
 from safle_lab.baselines import METHODS, method_named
@@ -27,7 +35,6 @@ from safle_lab.experiments.data import DataSet
 from safle_lab.experiments.measuring import MEASURES
 from safle_lab.experiments.plan import Experiment, Federation, Plan, Request, Tuning
 from safle_lab.experiments.suite import EXPERIMENTS, MANY_CLASSES, Settings, Table1
-from safle_lab.settings import with_given
 
 FORMAT = "safle-experiment-1"
 COSTS = ("rounds", "bytes_up", "bytes_down", "seconds")
@@ -51,10 +58,22 @@ def load_settings(path: Path | None, *, small: bool, class_count: int = 10) -> S
         # The methods' own settings are the start here, not the protocol of features files.
         bare = Settings(Federation(seeds_of={}), Tuning(grids={}), methods={})
         text = resources.files(__package__).joinpath("digits.toml").read_text("utf-8")
-        settings = with_given(bare, parse_toml(text, "digits.toml"), "digits.toml: ")
+        settings = _replace(bare, parse_toml(text, "digits.toml"), "digits.toml: ")
     if path is None:
         return settings
-    return with_given(settings, read_toml(path, "settings"), f"{path}: ")
+    return _replace(settings, read_toml(path, "settings"), f"{path}: ")
+
+
+def _replace(settings: Settings, given: Mapping[str, Any], where: str) -> Settings:
+    """Settings with ``given``, as TOML has them, in their place; ``where`` begins an error."""
+    return as_settings(Settings, _merge(to_mapping(settings), given), where=where)
+
+
+def _merge(default: Any, value: Any) -> Any:
+    """Tables are merged, everything else is replaced."""
+    if not isinstance(default, Mapping) or not isinstance(value, Mapping):
+        return value
+    return {**default, **{name: _merge(default.get(name), inner) for name, inner in value.items()}}
 
 
 def with_method(settings: Settings, name: str) -> Settings:
@@ -119,9 +138,10 @@ class Runner:
         self.data, self.settings, self.folder = data, settings, folder
         self.store = CellFolder(folder / "cells")
 
-    def run(self, experiment: Experiment, progress: Progress = lambda _: None) -> Row:
-        """Measure what is missing, write the results, and return them."""
-        self._refuse_other_data(experiment.name)
+    def run(self, name: str, progress: Progress = lambda _: None) -> Row:
+        """Measure what an experiment is missing, write its results, and return them."""
+        self._refuse_other_data(name)
+        experiment: Experiment = getattr(self.settings, name)
         requests = list(experiment.requests(Plan(self.data, self.settings.federation)))
         rows: list[Row] = []
         reached = 0.0
@@ -140,7 +160,7 @@ class Runner:
         for request in requests:
             rows.append(self._row(request, measured))
         progress(1.0)
-        return self._write(experiment.name, self._result(experiment, rows))
+        return self._write(name, self._result(name, experiment, rows))
 
     def _refuse_other_data(self, name: str) -> None:
         """Results of other data are not replaced."""
@@ -160,18 +180,18 @@ class Runner:
         figures = measured(cell, request.data)
         return {**request.labels, "seed": cell.seed, "settings": cell.settings, **figures}
 
-    def _result(self, experiment: Experiment, rows: Sequence[Row]) -> Row:
-        shown = ("federation", "tuning", "methods", experiment.name)
+    def _result(self, name: str, experiment: Experiment, rows: Sequence[Row]) -> Row:
+        shown = ("federation", "tuning", "methods", name)
         settings = to_mapping(self.settings)
         return {
             "format": FORMAT,
-            "experiment": experiment.name,
+            "experiment": name,
             "title": experiment.title,
             "question": experiment.question,
             "data": [data.facts() for data in self.data],
-            "settings": {name: settings[name] for name in shown},
+            "settings": {table: settings[table] for table in shown},
             "versions": versions(),
-            "programs": {name: m.program for name, m in METHODS.items() if m.program},
+            "programs": {own: m.program for own, m in METHODS.items() if m.program},
             "seconds": sum(row["wall_seconds"] for row in rows),
             "summary": summarise(rows),
             "rows": list(rows),

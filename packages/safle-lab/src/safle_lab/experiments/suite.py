@@ -37,7 +37,6 @@ class Table1(Experiment, frozen=True):
     Methods that need texts of the classes take part if the data have such texts.
     """
 
-    name = "table1"
     title = "Accuracy of every method on non-IID clients"
     question = "Who is how accurate when clients hold few classes each, on the same features?"
     methods: Names = tuple(name for name in METHODS if name not in (*ROBUST, *NEED_TEXTS))
@@ -58,7 +57,6 @@ class Table1(Experiment, frozen=True):
 class Bucketing(Experiment, frozen=True):
     """Three ways of bucketing; groups as large as columns and ``largest_group`` allow."""
 
-    name = "bucketing"
     title = "Three ways of bucketing"
     question = "Which bucketing is best, and with how many buckets?"
     strategies: tuple[Strategy, ...] = ("integer", "one-hot", "binary-overlap")
@@ -88,7 +86,6 @@ class Bucketing(Experiment, frozen=True):
 class Backbones(Experiment, frozen=True):
     """Methods that are the same for any partition, on several features files."""
 
-    name = "backbones"
     title = "Other backbones"
     question = "Does the order of the methods hold on other features?"
     methods: Names = ("afl", *OURS)
@@ -105,7 +102,6 @@ class Backbones(Experiment, frozen=True):
 class Rounds(Experiment, frozen=True):
     """The methods of one scenario; every run records its accuracy on the way."""
 
-    name = "rounds"
     title = "Accuracy against rounds"
     question = "How many exchanges with clients does an accuracy take?"
     methods: Names = ("local", *ITERATIVE, "afl", "deepafl", *OURS)
@@ -120,7 +116,6 @@ class Rounds(Experiment, frozen=True):
 class Communication(Experiment, frozen=True):
     """Methods as in `Rounds`, and SAFLe with ``encoders`` of (buckets, group size)."""
 
-    name = "communication"
     title = "Accuracy against communication"
     question = "What does an accuracy cost a client, in megabytes really sent and received?"
     methods: Names = (
@@ -150,7 +145,6 @@ def small_tables() -> Table:
 class Clients(Experiment, frozen=True):
     """More clients with fewer samples each."""
 
-    name = "clients"
     title = "More and more clients"
     question = "What happens when the same samples are spread over ever more clients?"
     methods: Names = ("local", "fedavg", "afl", *OURS)
@@ -171,7 +165,6 @@ class Clients(Experiment, frozen=True):
 class Sparsity(Experiment, frozen=True):
     """A fixed model size: many small tables, or few large ones."""
 
-    name = "sparsity"
     title = "Many small tables or few large ones"
     question = (
         "At a fixed number of columns, how large should a table be, and how full is the gram?"
@@ -196,7 +189,6 @@ class Sparsity(Experiment, frozen=True):
 class Noise(Experiment, frozen=True):
     """Wrong labels at the clients; settings are chosen with the noise in place."""
 
-    name = "noise"
     title = "Wrong labels"
     question = "How much accuracy do wrong labels cost?"
     kinds: tuple[NoiseKind, ...] = KINDS
@@ -221,7 +213,6 @@ class Noise(Experiment, frozen=True):
 class Ridge(Experiment, frozen=True):
     """Accuracy over the ridge; ``octaves`` are powers of two around the automatic choice."""
 
-    name = "ridge"
     title = "The ridge, and its automatic choice"
     question = "How much does the ridge decide, and does the choice from the counts alone find it?"
     columns: Names = ("linear", "embedding")
@@ -242,7 +233,6 @@ class Ridge(Experiment, frozen=True):
 class Unlearning(Experiment, frozen=True):
     """Clients that leave: their counts taken back, against counting again without them."""
 
-    name = "unlearning"
     title = "Unlearning"
     question = "Is the model without a client the one that never saw it, and what does that cost?"
     columns: Names = ("linear", "embedding")

@@ -6,8 +6,8 @@ from safle.evaluation import Chart, Series
 from safle_lab.report.paper import Paper
 from safle_lab.report.rows import (
     ACCURACY,
+    Blocks,
     Cell,
-    Content,
     Result,
     Row,
     Table,
@@ -20,7 +20,7 @@ from safle_lab.report.rows import (
 )
 
 
-def bucketing(result: Result, paper: Paper) -> Content:
+def bucketing(result: Result, paper: Paper) -> Blocks:
     """A chart over B_n, and every strategy and size beside the paper's."""
     series = draw_lines(result["summary"], "strategy", "buckets")
     chart = Chart("Accuracy over the number of buckets.", "buckets B_n", ACCURACY, series)
@@ -42,10 +42,10 @@ def bucketing(result: Result, paper: Paper) -> Content:
             "ridge": lambda row: format(row["ridge"], ",.0f" if row["ridge"] >= 100 else ".3g"),
         },
     )
-    return Content([chart, table])
+    return [chart, table]
 
 
-def backbones(result: Result, paper: Paper) -> Content:
+def backbones(result: Result, paper: Paper) -> Blocks:
     """Every method on every features file."""
     lines = result["summary"]
     files = [
@@ -65,16 +65,16 @@ def backbones(result: Result, paper: Paper) -> Content:
         },
     )
     if not paper.backbones:
-        return Content([ours])
+        return [ours]
     theirs = Table.of(
         f"The paper's, on {paper.dataset}.",
         [{"name": name, "AFL": a, "SAFLe": s} for name, (a, s) in paper.backbones.items()],
         {"backbone": column("name"), **{m: column(m, ".2f") for m in ("AFL", "SAFLe")}},
     )
-    return Content([ours, theirs])
+    return [ours, theirs]
 
 
-def sparsity(result: Result, _paper: Paper) -> Content:
+def sparsity(result: Result, _paper: Paper) -> Blocks:
     """Accuracy and density of the gram over V."""
     rows = [
         {**row, "every": "accuracy", "density": 100 * row["gram_density"]}
@@ -99,16 +99,14 @@ def sparsity(result: Result, _paper: Paper) -> Content:
             "gram, % full": column("density", ".1f"),
         },
     )
-    return Content(
-        [
-            Chart(caption, x_label, ACCURACY, accuracy, log_base=2),
-            Chart(pairs, x_label, "gram, % full", [density], log_base=2),
-            table,
-        ]
-    )
+    return [
+        Chart(caption, x_label, ACCURACY, accuracy, log_base=2),
+        Chart(pairs, x_label, "gram, % full", [density], log_base=2),
+        table,
+    ]
 
 
-def ridge(result: Result, _paper: Paper) -> Content:
+def ridge(result: Result, _paper: Paper) -> Blocks:
     """Accuracy over the ridge, for every kind of columns."""
     rows = matching(result["rows"], seed=0)
     charts = [
@@ -133,10 +131,10 @@ def ridge(result: Result, _paper: Paper) -> Content:
             "best on the curve": column("best_of_curve", ".2f", scale=100),
         },
     )
-    return Content([*charts, table])
+    return [*charts, table]
 
 
-def unlearning(result: Result, _paper: Paper) -> Content:
+def unlearning(result: Result, _paper: Paper) -> Blocks:
     """Counts taken back against counting again."""
 
     def verdict(row: Row) -> str:
@@ -153,6 +151,4 @@ def unlearning(result: Result, _paper: Paper) -> Content:
         "s to take back": column("seconds_removing", ".2f"),
         "s to count again": column("seconds_retraining", ".2f"),
     }
-    return Content(
-        [Table.of("Counts taken back, against counting again.", result["rows"], columns)]
-    )
+    return [Table.of("Counts taken back, against counting again.", result["rows"], columns)]

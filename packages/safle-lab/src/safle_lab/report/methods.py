@@ -9,8 +9,8 @@ from safle_lab.report.rows import (
     ACCURACY,
     COSTS,
     MEGA,
+    Blocks,
     Cell,
-    Content,
     Result,
     Row,
     Rows,
@@ -25,7 +25,7 @@ from safle_lab.report.rows import (
 )
 
 
-def table1(result: Result, paper: Paper) -> Content:
+def table1(result: Result, paper: Paper) -> Blocks:
     """Methods x scenarios beside the paper's, and who holds what."""
     lines = result["summary"]
     scenarios = distinct(lines, "scenario")
@@ -62,7 +62,7 @@ def table1(result: Result, paper: Paper) -> Content:
         },
     )
     charts = _each_client(result["rows"], scenarios)
-    return Content([table, *charts, *_mixes(result)], _protocol_remarks(result["rows"]))
+    return [table, *charts, *_mixes(result)]
 
 
 def _caption(lines: Rows, scenarios: Sequence[str], paper: Paper) -> str:
@@ -120,36 +120,21 @@ def in_words(scenario: str) -> str:
     return {"alpha": f"α = {number}", "shards": f"s = {number}", "iid": "IID"}.get(kind, scenario)
 
 
-def _protocol_remarks(rows: Rows) -> list[str]:
-    """How the iterative methods were trained, for every protocol that occurs."""
-    methods: dict[str, list[str]] = {}
-    for row in rows:
-        used = row.get("settings", {})
-        if "participation" in used:
-            epochs = "1 local epoch" if used["epochs"] == 1 else f"{used['epochs']} local epochs"
-            text = (
-                f"{used['rounds']} rounds with {used['participation']:.0%} of the clients in each, "
-                f"{epochs}, batches of {used['batch']}"
-            )
-            methods.setdefault(text, []).append(row["method"])
-    return [f"{', '.join(dict.fromkeys(names))}: {text}." for text, names in methods.items()]
-
-
 MANY_ROUNDS = 10
 """So many need an axis on which single rounds show as well."""
 
 
-def rounds(result: Result, _paper: Paper) -> Content:
+def rounds(result: Result, _paper: Paper) -> Blocks:
     """Accuracy over rounds."""
     scenario = in_words(result["settings"]["rounds"]["scenario"])
     series = draw_curves(result["rows"], 0)
     bands = "; bands are deviations over seeds" * any(len(one.deviation) for one in series)
     caption = f"Accuracy after so many rounds, {scenario}{bands}."
     many = max(max(one.x) for one in series) > MANY_ROUNDS
-    return Content([Chart(caption, "rounds", ACCURACY, series, log_base=10 if many else 0)])
+    return [Chart(caption, "rounds", ACCURACY, series, log_base=10 if many else 0)]
 
 
-def communication(result: Result, _paper: Paper) -> Content:
+def communication(result: Result, _paper: Paper) -> Blocks:
     """Accuracy over megabytes, and the bytes themselves."""
     sized = [row for row in result["rows"] if "encoder" in row]
     ordered = sorted(sized, key=lambda row: row["curve"][0][2])
@@ -174,10 +159,10 @@ def communication(result: Result, _paper: Paper) -> Content:
             **COSTS,
         },
     )
-    return Content([chart, table])
+    return [chart, table]
 
 
-def clients(result: Result, _paper: Paper) -> Content:
+def clients(result: Result, _paper: Paper) -> Blocks:
     """Accuracy over the number of clients, with the models' digests."""
     lines = result["summary"]
     table = Table.of(
@@ -192,12 +177,10 @@ def clients(result: Result, _paper: Paper) -> Content:
         },
     )
     series = draw_lines(lines, "method", "clients")
-    return Content(
-        [Chart("Accuracy over the number of clients.", "clients", ACCURACY, series), table]
-    )
+    return [Chart("Accuracy over the number of clients.", "clients", ACCURACY, series), table]
 
 
-def noise(result: Result, _paper: Paper) -> Content:
+def noise(result: Result, _paper: Paper) -> Blocks:
     """Accuracy over the noise rate, a chart for every kind."""
     lines = result["summary"]
     charts = [
@@ -231,4 +214,4 @@ def noise(result: Result, _paper: Paper) -> Content:
             **{f"ρ = {rate:g}": at(rate) for rate in rates},
         },
     )
-    return Content([*charts, table])
+    return [*charts, table]

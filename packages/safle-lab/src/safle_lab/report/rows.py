@@ -46,23 +46,8 @@ class Table:
         return cls(caption, list(columns), cells)
 
 
-@dataclass(frozen=True)
-class Content:
-    """What a section shows, and remarks on what differs and why."""
-
-    blocks: Sequence[Table | Chart | Mix]
-    remarks: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Section:
-    """One experiment of the report; ``settings`` as TOML."""
-
-    name: str
-    title: str
-    question: str
-    content: Content
-    settings: str
+Blocks = list[Table | Chart | Mix]
+"""What a section of the report shows."""
 
 
 def show_score(line: Row, paper: float | None = None, *, strong: bool = False) -> Cell:

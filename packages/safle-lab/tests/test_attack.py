@@ -16,7 +16,7 @@ from safle.private import Masked, StatisticsSpace
 from safle.private.vector import unpack
 from safle.server import Contribution
 from safle_lab.attack import attack
-from safle_lab.attack.residual import Residual
+from safle_lab.lattice import Residual
 from support.data_sets import KINDS, TABLE_KINDS, DataSet, fixed_data
 from support.private_rounds import make_parties
 
@@ -98,9 +98,9 @@ def test_dense_codes_of_few_samples_are_found_by_lattice_reduction(kind, digits)
     encoder = make_encoder(DeclaredRange(0, 16, feature_dim=64), kind)
     data = DataSet(encoder, digits[0][:20], digits[1][:20] // 5)
     found = found_in(data)
-    assert (found.by_lattice, found.tried_lattice) == (20, True)
+    assert found.by_lattice == 20
     stopped = found_in(data, most_reduced=19)
-    assert (stopped.found, stopped.tried_lattice) == (0, False)
+    assert (stopped.found, stopped.untried) == (0, 20)
 
 
 def test_classes_with_grams_of_their_own_are_reduced_one_by_one(digits):
@@ -108,14 +108,14 @@ def test_classes_with_grams_of_their_own_are_reduced_one_by_one(digits):
     encoder = make_encoder(DeclaredRange(0, 16, feature_dim=32), "linear", by_class=True)
     data = DataSet(encoder, digits[0][:48, 16:48], np.arange(48) % 4)
     found = found_in(data, most_reduced=12)
-    assert (found.by_lattice, found.tried_lattice) == (48, True)
+    assert found.by_lattice == 48
     pooled = make_encoder(DeclaredRange(0, 16, feature_dim=32), "linear")
     assert found_in(DataSet(pooled, data.features, data.labels), most_reduced=48).found == 0
 
 
 def test_more_samples_than_columns_are_not_made_up():
     found = found_in(fixed_data("linear", 30))
-    assert (found.found, found.tried_lattice) == (0, True)
+    assert (found.found, found.untried) == (0, 0)
     close = fixed_data("linear", 300)
     labels = np.repeat([0, 1], [297, 3])
     assert found_in(DataSet(close.encoder, close.features, labels)).close == 3

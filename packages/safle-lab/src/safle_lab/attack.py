@@ -1,4 +1,4 @@
-"""Statistics -> the samples they were counted from, as many as can be worked out, exactly.
+"""The attack: samples worked out of a plain contribution, exactly, as its receiver could.
 
 Three ways, each on what the ones before have left:
 
@@ -6,7 +6,7 @@ Three ways, each on what the ones before have left:
 - a code that occurred once: its row of the gram is the sample. What is found is taken off the
   sums, and then other classes and codes are left with one sample (peeling);
 - few samples, whatever their codes, in all or, where grams are by class, of a class: lattice
-  reduction, `safle_lab.attack.lattice`.
+  reduction, `safle_lab.lattice`.
 
 Only sums are used, so every kind of encoder is attacked alike.
 """
@@ -25,8 +25,7 @@ from safle.basics import atomic
 from safle.encoders import Codes
 from safle.errors import MissingExtra
 from safle.statistics import Statistics
-from safle_lab.attack.lattice import reduce_few
-from safle_lab.attack.residual import Residual
+from safle_lab.lattice import Residual, reduce_few
 
 MOST_REDUCED = 40
 """Samples that lattice reduction is tried on: seconds. 60 take ten, 100 minutes."""
@@ -45,8 +44,8 @@ class Attack:
     by_class, by_code, by_lattice : how many of them were found, exactly, in which way
     codes, labels : theirs, in the order in which they were found
     close : others, in classes of so few that their sums are close to each of them
-    tried_lattice : whether lattice reduction was tried; False for too many, or without its package
-    untried : samples that it finds as a rule, and was not tried on
+    untried : samples that lattice reduction finds as a rule, and was not tried on: too many, or its
+        package is missing
     """
 
     samples: int
@@ -56,7 +55,6 @@ class Attack:
     codes: Codes = field(repr=False)
     labels: tuple[int | str, ...] = field(repr=False)
     close: int
-    tried_lattice: bool
     untried: int
 
     @property
@@ -109,7 +107,6 @@ def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attac
         codes=left.codes(),
         labels=tuple(statistics.class_names[owner] for owner in left.owners),
         close=int(left.class_counts[few].sum()),
-        tried_lattice=tried,
         untried=_count_untried(left, most_reduced if tried else 0),
     )
 
@@ -142,11 +139,11 @@ def _peel(left: Residual, by: dict[str, int]) -> None:
         while (single := np.flatnonzero(left.class_counts == 1)).size:
             owner = int(single[0])
             by["class"] += left.take(left.cross[:, owner].copy(), owner)
-        for row, owner in _told_apart(left):
+        for row, owner in _with_own_code(left):
             by["code"] += left.take(row, owner)
 
 
-def _told_apart(left: Residual) -> Iterator[tuple[NDArray[np.int64], int]]:
+def _with_own_code(left: Residual) -> Iterator[tuple[NDArray[np.int64], int]]:
     """Samples with a code that no other has, each once."""
     seen = len(left.whole.codes)
     pending = np.flatnonzero(left.cross[:seen].sum(axis=1) == 1)
