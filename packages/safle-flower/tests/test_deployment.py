@@ -21,8 +21,8 @@ from flwr.common.config import parse_config_args
 from flower_support import processes
 from flower_support.network import PATIENCE, answers, eventually
 from safle.errors import SettingsError
-from safle_flower.deployment.checking import check_folder
-from safle_flower.deployment.folder import Deployment, make_folder
+from safle_flower.checking import check_folder
+from safle_flower.deployment import Deployment, make_folder
 
 SAFLE = Path(sys.executable).with_name("safle")
 NAMES = ("a", "b", "c")

@@ -17,7 +17,7 @@ import pytest
 
 from flower_support import processes
 from flower_support.network import PATIENCE, answers, eventually
-from safle_flower.deployment.folder import Deployment, make_folder
+from safle_flower.deployment import Deployment, make_folder
 
 pytestmark = pytest.mark.slow
 ROOT = os.getuid() == 0

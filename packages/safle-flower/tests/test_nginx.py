@@ -18,8 +18,8 @@ import pytest
 
 from flower_support import processes
 from flower_support.network import PATIENCE, answers, eventually, half_open
-from safle_flower.deployment.checking import check_folder
-from safle_flower.deployment.folder import Deployment, make_folder
+from safle_flower.checking import check_folder
+from safle_flower.deployment import Deployment, make_folder
 
 # Debian keeps it where only the administrator looks.
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from safle_flower.deployment.folder import Deployment, make_folder
+from safle_flower.deployment import Deployment, make_folder
 
 USERS = {"safle": "safle", "safle-node": "safle-node", "safle-site": "safle-data"}
 STARTED = {"safle": "start.sh", "safle-node": "node/start.sh", "safle-site": "site/watch.sh"}

@@ -1,4 +1,10 @@
-"""Flower's two apps of a safle federation, and the folder that ``flwr run`` finds them by."""
+"""Flower's two apps of a safle federation, and the folder that ``flwr run`` finds them by.
+
+A node has an inbox, an outbox, and no path to data. It puts the server's question into the inbox,
+and sends the server the answer to that question from the outbox. The owner of the data fills the
+outbox, as another user (`safle airlock`). The node's configuration names both folders:
+``client="hospital-a" inbox="/..." outbox="/..."``.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +12,10 @@ import contextlib
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import tomli_w
 from flwr.app import Context, Message
@@ -16,10 +23,9 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from safle.basics import atomic
-from safle.errors import FederationError, SafleError
+from safle.errors import FederationError, SafleError, SettingsError, WireError
 from safle.site import airlock
 from safle_flower import messages
-from safle_flower.client import Settings, answer_from_outbox, client_name
 from safle_flower.messages import Answer
 from safle_flower.server import serve
 from safle_flower.settings import Run
@@ -27,6 +33,61 @@ from safle_flower.settings import Run
 SERVER_APP = "safle_flower.apps:server_app"
 CLIENT_APP = "safle_flower.apps:client_app"
 log = logging.getLogger("flwr")
+Settings = Mapping[str, Any]
+SECONDS_BETWEEN_LOOKS = 0.5
+ROLES = ("client", "keyholder", "both")
+
+
+def client_name(context: Context) -> str:
+    """The client's name, as the node's configuration says."""
+    return str(context.node_config.get("client", f"node-{context.node_id}"))
+
+
+def answer_from_outbox(context: Context, asked: airlock.Question, settings: Settings) -> Answer:
+    """Wait for the site's answer to a question; `Refused` if it gives none in time."""
+    node = context.node_config
+    name = client_name(context)
+    role = str(node.get("role", ROLES[0]))
+    if role not in ROLES:
+        raise SettingsError(f"role={role!r}; expected {', '.join(ROLES)}")
+    keyholder = role != "client"
+    if role == "keyholder" and asked.kind != airlock.OPEN:
+        return Answer(name, messages.KEYHOLDER, keyholder=keyholder)
+    if messages.is_known(name, settings):
+        return Answer(name, messages.KNOWN, keyholder=keyholder)
+    if "inbox" not in node or "outbox" not in node:
+        raise SettingsError(
+            "this node has no airlock; start it with --node-config "
+            '\'client="its name" inbox="/path" outbox="/path"\''
+        )
+    folders = airlock.Airlock(Path(str(node["inbox"])), Path(str(node["outbox"])))
+    data = _wait(folders, asked, float(settings["seconds"]))
+    return Answer(name, messages.SENT, data=data, keyholder=keyholder)
+
+
+def _wait(folders: airlock.Airlock, asked: airlock.Question, seconds: float) -> bytes:
+    end = time.monotonic() + seconds
+    folders.ask(asked)
+    warned: set[str] = set()
+    while True:
+        try:
+            data = folders.find_answer(asked)
+        except airlock.Refused:
+            raise
+        except (FederationError, WireError, OSError) as error:
+            # A person may still be copying the file, or have put a wrong file there.
+            data, lines = None, [f"the file in the outbox is not sent: {error}"]
+        else:
+            lines = [] if data is not None else folders.explain(asked)
+        for line in lines:
+            if line not in warned:
+                log.warning("safle: %s", line)
+                warned.add(line)
+        if data is not None:
+            return data
+        if time.monotonic() > end:
+            raise airlock.Refused("nobody at this site has answered in time")
+        time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
 def make_client_app(answer: Callable[[Context, airlock.Question, Settings], Answer]) -> ClientApp:
@@ -41,8 +102,8 @@ def make_client_app(answer: Callable[[Context, airlock.Question, Settings], Answ
             # Whatever it is: Flower would carry an error that nobody foresaw, words and all.
             ours = isinstance(error, SafleError)
             log.error("safle: this client cannot answer: %s", error, exc_info=not ours)
-            name = client_name(context.node_id, context.node_config)
-            found = Answer(name, messages.FAILED, reason=airlock.describe_error(error))
+            reason = airlock.describe_error(error)
+            found = Answer(client_name(context), messages.FAILED, reason=reason)
         return Message(messages.answer(found), reply_to=message)
 
     return app
@@ -57,9 +118,7 @@ def _say_why_alone(record: logging.LogRecord) -> bool:
 
 
 log.addFilter(_say_why_alone)
-client_app = make_client_app(
-    lambda context, *asked: answer_from_outbox(context.node_id, context.node_config, *asked)
-)
+client_app = make_client_app(answer_from_outbox)
 server_app = ServerApp()
 
 

@@ -39,14 +39,14 @@ class Answer:
         (it has nothing to send, but opens sums)
     reason : why it failed
     data : bytes of a wire file; empty unless sent
-    keyholder : its name among the keyholders of a private round; empty if it is none
+    keyholder : whether it opens sums of private rounds
     """
 
     client: str
     status: str
     reason: str = ""
     data: bytes = b""
-    keyholder: str = ""
+    keyholder: bool = False
 
 
 def question(asked: airlock.Question, **settings: Any) -> RecordDict:
@@ -83,7 +83,7 @@ def read_answer(message: Message) -> Answer:
     client, status, reason = (fields.get(name) for name in ("client", "status", "reason"))
     if not isinstance(client, str) or status not in (SENT, KNOWN, FAILED, KEYHOLDER):
         raise WireError("the answer does not say who sent it and what it is")
-    return Answer(client, status, printable(reason), data, printable(fields.get("keyholder")))
+    return Answer(client, status, printable(reason), data, bool(fields.get("keyholder")))
 
 
 def known_marks(names: Collection[str]) -> dict[str, Any]:

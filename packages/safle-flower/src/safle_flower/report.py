@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -33,15 +31,7 @@ GOOD = (*TAKEN, KEYHOLDER)
 """The statuses that call for no warning."""
 
 
-class _Format(msgspec.Struct):
-    """The fields that tell a report from other files."""
-
-    format: Literal["safle-report-1"]
-    accepted: list[str]
-
-
-@dataclass
-class ClientReport:
+class ClientReport(msgspec.Struct):
     """One client's line.
 
     Attributes
@@ -66,8 +56,7 @@ class ClientReport:
         return self.client or f"node {self.node}"
 
 
-@dataclass
-class Report:
+class Report(msgspec.Struct, tag_field="format", tag="safle-report-1"):
     """A finished run.
 
     Attributes
@@ -78,10 +67,10 @@ class Report:
     model, total : digests of the model and of the sum that it was solved from
     """
 
-    clients: Sequence[ClientReport] = ()
-    keyholders: Sequence[ClientReport] = ()
-    evaluation: Sequence[ClientReport] = ()
-    rules: dict[str, Any] = field(default_factory=dict)
+    clients: list[ClientReport]
+    keyholders: list[ClientReport] = []
+    evaluation: list[ClientReport] = []
+    rules: dict[str, Any] = {}
     seconds: float = 0.0
     round_seconds: float = 0.0
     bytes_received: int = 0
@@ -128,16 +117,14 @@ class Report:
 
     def write(self, path: Path) -> None:
         """Write the report as JSON, atomically."""
-        content = {"format": "safle-report-1", "accepted": self.accepted, **asdict(self)}
+        content = {**msgspec.to_builtins(self), "accepted": self.accepted}
         atomic.write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
     @staticmethod
     def read(path: Path) -> Report:
         """Read a report that `write` wrote; `FederationError` if there is none."""
         try:
-            data = path.read_bytes()
-            msgspec.json.decode(data, type=_Format)
-            return msgspec.json.decode(data, type=Report)
+            return msgspec.json.decode(path.read_bytes(), type=Report)
         except FileNotFoundError:
             raise FederationError(
                 f"{path}: no report; the run ended before its round was over: see its log"

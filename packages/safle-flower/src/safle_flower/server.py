@@ -57,7 +57,7 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
     begun = time.monotonic()
     output = run.path("output")
     set_aside(output)
-    found = Report(rules=run.to_flat())
+    found = Report([], rules=run.to_flat())
     try:
         run.check()
         encoder = load_encoder(run.encoder)
@@ -125,23 +125,24 @@ def _add_up_privately(
     folder.mkdir(parents=True, exist_ok=True)
     task = MaskTask(private_round, encoder, folder)
     counting = Round(grid, task, run, progress, keyholders=private_round.keyholders)
-    try:
-        counting.run()
-    finally:
-        found.clients = counting.rows()
+    _ask(counting, found, "clients")
     total = task.gathering.finish()
     asking = RequestTask(total)
     # Those who said that they are keyholders, and those who came too late to say anything.
     rules = replace(run, expected="", clients=len(private_round.keyholders))
-    opening_round = Round(grid, asking, rules, only=counting.may_be_keyholder)
-    try:
-        opening_round.run()
-    finally:
-        found.keyholders = opening_round.rows()
+    _ask(Round(grid, asking, rules, only=counting.may_be_keyholder), found, "keyholders")
     statistics: Statistics = total.open(asking.answers.values())
     note = f"statistics of {', '.join(total.heads)}"
     write_log("opened", digest=total.digest, note=note, place=folder / LOG)
     return statistics
+
+
+def _ask(asking: Round, found: Report, table: str) -> None:
+    """Run a round; however it ends, the report has its lines."""
+    try:
+        asking.run()
+    finally:
+        setattr(found, table, asking.rows())
 
 
 def _gather(gathering: Round, store: Store, found: Report) -> None:
@@ -149,9 +150,8 @@ def _gather(gathering: Round, store: Store, found: Report) -> None:
         log.info("%d contributions are in the store already", len(store.members))
     started = time.monotonic()
     try:
-        gathering.run()
+        _ask(gathering, found, "clients")
     finally:
-        found.clients = gathering.rows()
         found.round_seconds = round(time.monotonic() - started, 3)
         for row in found.clients:
             if row.status == KEPT and row.client in store.members:
@@ -171,11 +171,7 @@ def _check_enough(store: Store, run: Run, found: Report) -> None:
 def _evaluate(grid: Grid, model: Model, output: Path, run: Run, found: Report) -> None:
     """Ask for evaluation counts; whoever sends none is named, and the model stays as it is."""
     task = EvaluationTask(model, run.limits)
-    asking = Round(grid, task, run)
-    try:
-        asking.run()
-    finally:
-        found.evaluation = asking.rows()
+    _ask(Round(grid, task, run), found, "evaluation")
     task.write(output)
 
 

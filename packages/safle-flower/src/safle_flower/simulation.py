@@ -32,8 +32,7 @@ from safle.tables import Table, open_matching
 from safle.wire import encode_statistics
 from safle_flower import messages
 from safle_flower.adapter import InProcessGrid
-from safle_flower.apps import make_client_app
-from safle_flower.client import Settings
+from safle_flower.apps import Settings, make_client_app
 from safle_flower.messages import Answer
 from safle_flower.report import Report
 from safle_flower.server import serve
@@ -143,7 +142,7 @@ class _Sites:
             return Answer(name, messages.SENT, data=self._count(name, asked.kind))
         if asked.kind == airlock.OPEN:
             return Answer(name, messages.SENT, data=self._open(name, asked))
-        return Answer(name, messages.KEYHOLDER, keyholder=name)
+        return Answer(name, messages.KEYHOLDER, keyholder=True)
 
     def _count(self, name: str, kind: str) -> bytes:
         rows, weights = self.parts[name], self._table.weights

@@ -16,8 +16,7 @@ from safle.tables import open_table
 from safle.wire import encode_statistics
 from safle_flower import messages
 from safle_flower.adapter import InProcessGrid
-from safle_flower.apps import make_client_app
-from safle_flower.client import answer_from_outbox, client_name
+from safle_flower.apps import answer_from_outbox, client_name, make_client_app
 from safle_flower.messages import Answer
 from safle_flower.server import serve
 from safle_flower.settings import Run
@@ -29,7 +28,7 @@ DEADLINE = 600.0
 def answer_directly(context, asked, settings):
     """Count the table of the node's configuration: for tests of what the server does."""
     node = context.node_config
-    name = client_name(context.node_id, node)
+    name = client_name(context)
     if messages.is_known(name, settings):
         return Answer(name, messages.KNOWN)
     table = open_table(node["features"])
@@ -46,14 +45,14 @@ def answer_by_site(context, asked, settings):
     """The real node; when it waits, the command ``site`` of its configuration runs once."""
     node = context.node_config
     try:
-        return answer_from_outbox(context.node_id, node, asked, {**settings, "seconds": 0.0})
+        return answer_from_outbox(context, asked, {**settings, "seconds": 0.0})
     except Refused:
         folders = [node["inbox"], node["outbox"]]
         with pytest.raises(SystemExit) as ended:
             run(["airlock", *folders, *shlex.split(node["site"])])
         assert ended.value.code == 0
         data = Airlock(*map(Path, folders)).find_answer(asked)
-        holder = node["client"] if node.get("role") == "both" else ""
+        holder = node.get("role") == "both"
         return Answer(node["client"], messages.SENT, data=data, keyholder=holder)
 
 

@@ -77,7 +77,7 @@ def init(
     strict policy and a separate user for every site, and the Flower app of the round.
     README.md in the folder says what goes where. Needs openssl and ssh-keygen.
     """
-    from safle_flower.deployment.folder import Deployment, make_folder
+    from safle_flower.deployment import Deployment, make_folder
 
     clients, holders = split_names(nodes), split_names(keyholders or "")
     settings["limits"] = chosen_limits(settings)
@@ -99,7 +99,7 @@ def check(session: Session, /, folder: Path, connect: bool) -> None:
     Exits with 1 if anything is wrong. Warnings alone are no error.
     """
     from safle.errors import SettingsError
-    from safle_flower.deployment.checking import check_folder
+    from safle_flower.checking import check_folder
 
     findings = check_folder(folder, connect=connect)
     if findings:

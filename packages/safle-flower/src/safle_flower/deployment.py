@@ -128,7 +128,7 @@ def make_folder(folder: Path, deployment: Deployment) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     # Scripts and configuration, not pages: shell words go through the filter `quote`.
     templates = jinja2.Environment(
-        loader=jinja2.PackageLoader("safle_flower.deployment"),
+        loader=jinja2.PackageLoader("safle_flower"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         keep_trailing_newline=True,

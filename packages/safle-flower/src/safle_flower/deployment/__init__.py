@@ -1,1 +1,0 @@
-"""A folder with all that a deployment on Flower needs: made, and checked."""
