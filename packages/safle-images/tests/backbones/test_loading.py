@@ -12,7 +12,7 @@ import pytest
 
 from safle.errors import BackboneError
 from safle_images.backbones import export_named, load_backbone
-from safle_images.backbones.networks import settle_slots
+from safle_images.backbones.loading import settle_slots
 
 MakeOnnx = Callable[..., Path]
 

@@ -21,11 +21,11 @@ from safle.basics import atomic, reason_of, require
 from safle.errors import BackboneError
 from safle_images.backbones.default import DEFAULT, PREPROCESSING, build_default, features_of
 from safle_images.backbones.loading import (
+    OnnxNetwork,
     declared_preprocessing,
     load_backbone,
     stamp_preprocessing,
 )
-from safle_images.backbones.networks import OnnxNetwork
 from safle_images.backbones.preprocessing import Preprocessing, times_255
 
 OPSET = 17
