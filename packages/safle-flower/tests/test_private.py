@@ -164,7 +164,7 @@ def test_a_hospital_may_hold_keys_too(tmp_path, federation):
     run, _ = federation
     parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 100), 4, least=3)
     both = replace(parties, keyholders=parties.clients[:2])
-    both = both.again(parties.private_round.space, least_share=0)
+    both = both.again(parties.private_round.space)
     for key in both.clients:
         (tmp_path / f"{key.name}.key").unlink()
         key.save(tmp_path / f"{key.name}.key")

@@ -110,7 +110,7 @@ def test_a_flipped_bit_under_a_fresh_seal_is_not_signed(parties, files):
 
 
 def test_another_round_is_refused(parties, files):
-    other = parties.again(SPACE, least_share=0)
+    other = parties.again(SPACE)
     with pytest.raises(FederationError, match="made for round"):
         other.gather(files)
 
@@ -221,7 +221,7 @@ def test_several_rounds_that_come_down_to_one_client_are_pointed_out(parties, tm
     texts = []
     for chosen in ((0, 1, 2), (0, 3, 4), (1, 3), (2, 4)):
         # Each in a round of its own, whose clients have the same keys.
-        again = parties.again(SPACE, least_share=0)
+        again = parties.again(SPACE)
         total = again.gather([again.mask(at, PARTS[at]) for at in chosen])
         texts.append(told(total.request, path))
         again.answer(0, total, path)
@@ -233,7 +233,7 @@ def test_a_later_round_with_a_smaller_least_does_not_silence_warnings(tmp_path):
     first = make_parties(SPACE, 6, least=3)
     path = tmp_path / "history"
     first.answer(0, first.add_up(PARTS), path)
-    second = first.again(SPACE, least_share=0)
+    second = first.again(SPACE)
     assert second.private_round.least == 2
     fewer = second.add_up(PARTS[:4])
     few = "the difference of the two is that of few: client-04, client-05."
@@ -284,7 +284,7 @@ def test_a_keyholder_who_declines_is_told_so(parties, total, tmp_path, monkeypat
 
 
 def test_a_second_round_that_tells_few_apart_is_pointed_out(parties, files, tmp_path):
-    path, again = tmp_path / "history", parties.again(SPACE, least_share=0)
+    path, again = tmp_path / "history", parties.again(SPACE)
     assert "Your history is empty" in told(parties.gather(files).request, path)
     parties.answer(0, parties.gather(files), path)
     second = again.add_up(PARTS[:5]).request
@@ -343,7 +343,7 @@ def test_a_box_opens_for_its_own_client_round_and_file_only(parties, files):
     head, holder, other = (
         heads["client-00"],
         parties.keyholders[0],
-        parties.again(SPACE, least_share=0).private_round,
+        parties.again(SPACE).private_round,
     )
     own, digest = parties.private_round, head.payload_digest
     bindings = [

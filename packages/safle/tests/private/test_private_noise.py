@@ -135,7 +135,7 @@ def test_rounds_of_a_keyholder_add_up(played, tmp_path):
             (2.0, parties.private_round.space.privacy.rho)
         ]
         assert "before:" not in explain(total.request, history)[-1]
-        again = parties.again(parties.private_round.space, least_share=0)
+        again = parties.again(parties.private_round.space)
         files = [again.mask(at, part) for at, part in enumerate(parts_of(LINEAR))]
         told = explain(again.gather(files).request, history)[-1]
     together = epsilon_of(2 * spent[0].rho, 1e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,14 +12,75 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from safle.private import History, KeyholderAnswer
-from safle.private.rehearsal import Parties
+from safle.private import (
+    Gathering,
+    History,
+    KeyholderAnswer,
+    Masked,
+    PrivateKey,
+    PrivateRound,
+    Request,
+    answer_request,
+    declare_round,
+    mask,
+)
 
 
-def make_parties(space, clients, *, least_share=0, **rules):
-    """Everybody who takes part in a round, with their keys; clients are known by numbers."""
+@dataclass(frozen=True)
+class Parties:
+    """Everybody who takes part in a round, with their private keys."""
+
+    private_round: PrivateRound
+    operator: PrivateKey
+    clients: list[PrivateKey]
+    keyholders: list[PrivateKey]
+
+    def again(self, space, *, least=2, least_share=0):
+        """Another round of the same people."""
+        private_round = declare_round(
+            self.operator,
+            space,
+            clients=[key.public for key in self.clients],
+            keyholders=[key.public for key in self.keyholders],
+            least=least,
+            least_share=least_share,
+        )
+        return replace(self, private_round=private_round)
+
+    def mask(self, number, value):
+        """The file of a client."""
+        return mask(self.private_round, self.clients[number], value).to_bytes()
+
+    def gather(self, files):
+        """The masked sum of clients' files."""
+        gathering = Gathering(self.private_round)
+        for data in files:
+            gathering.add(Masked.from_bytes(data, self.private_round))
+        return gathering.finish()
+
+    def add_up(self, values):
+        """The masked sum of the values of the first clients."""
+        return self.gather(self.mask(number, value) for number, value in enumerate(values))
+
+    def answer(self, number, total, history=None):
+        """The file of a keyholder, who has opened nothing before unless there is a history."""
+        request = Request.from_bytes(total.request.to_bytes(), self.private_round)
+        key = self.keyholders[number]
+        with History(history) if history else new_history() as opened:
+            return answer_request(request, key, opened).to_bytes(key)
+
+    def open(self, total, files=None):
+        """The sum, opened by the keyholders' files; by default by those of all of them."""
+        given = files or [self.answer(number, total) for number in range(len(self.keyholders))]
+        return total.open(KeyholderAnswer.from_bytes(data, self.private_round) for data in given)
+
+
+def make_parties(space, clients, *, keyholders=2, **rules):
+    """A round of so many clients and keyholders; ``rules`` are those of `Parties.again`."""
     names = [f"client-{at:02d}" for at in range(clients)]
-    return Parties.of(space, names, least_share=least_share, **rules)
+    holders = [f"keyholder-{at}" for at in range(keyholders)]
+    keys = [[*map(PrivateKey.new, those)] for those in (names, holders)]
+    return Parties(None, PrivateKey.new("operator"), *keys).again(space, **rules)
 
 
 def answers_of(parties, total):
