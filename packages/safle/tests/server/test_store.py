@@ -27,7 +27,7 @@ from safle.errors import (
     StoreError,
 )
 from safle.server.admission import Limits
-from safle.server.folder import DATABASE
+from safle.server.folder import DATABASE, FORMAT
 from safle.server.store import Store
 from safle.site.log import read_log
 from safle.statistics import Accumulator, Statistics, count
@@ -327,30 +327,32 @@ def test_a_sealed_row_that_is_no_contribution_is_refused(store, change):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("form", "limits", "said"),
     [
-        ("fingerprint", "0" * 64, "bring it back"),
-        ("limits", "{}", "damaged"),
-        ("format", "safle-store-9", "safle-store-9"),
+        (FORMAT, "{}", "bring it back"),
+        (FORMAT, '{"most": 1}', "the limits are damaged: unknown setting 'most'"),
+        (FORMAT, "[", "the limits are damaged"),
+        ("safle-store-9", "{}", "safle-store-9"),
     ],
 )
-def test_a_store_of_which_something_else_is_true_is_refused(store, name, value, said):
+def test_a_store_of_which_something_else_is_true_is_refused(store, form, limits, said):
     store.close()
-    tables = {"facts": ("name", "value")}
+    tables = {"declarations": ("format", "fingerprint", "limits")}
     with SealedFile(store.folder / "store.sqlite", tables) as file, file.transaction():
-        file.append("facts", name, value)
+        file.append("declarations", form, "0" * 64, limits)
     with pytest.raises(StoreError, match=said):
         Store.open(store.folder)
 
 
 def test_a_store_that_lost_a_fact_and_a_file_that_is_none_are_refused(store):
+    store.declare(Limits(most_samples=9))
     store.close()
     path = store.folder / "store.sqlite"
     with sqlite3.connect(path) as database:
-        database.execute("DROP TRIGGER facts_kept")
-        database.execute("DELETE FROM facts WHERE number = 2")
+        database.execute("DROP TRIGGER declarations_kept")
+        database.execute("DELETE FROM declarations WHERE number = 1")
     database.close()
-    with pytest.raises(StoreError, match="row 2 of facts"):
+    with pytest.raises(StoreError, match="row 1 of declarations"):
         Store.open(store.folder)
     path.write_bytes(b"no database at all" * 1000)
     with pytest.raises(StoreError, match="not a database"):

@@ -20,12 +20,11 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from safle.basics.places import StrPath, as_path
+from safle.basics.places import StrPath
 from safle.basics.texts import printable
 from safle.errors import SafleError, StoreError
 
@@ -188,42 +187,11 @@ def _seal(before: str, *fields: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class Event:
-    """A row of a log.
-
-    Attributes
-    ----------
-    event : "sent", "received", "refused", "removed", "opened", "written"
-    who : the client, or the user at a client
-    digest : SHA-256 of what it is about; empty where that cannot be told
-    note : the file's name, or the reason
-    seal : SHA-256 of the seal before it and of the other fields
-    """
-
-    number: int
-    time: str
-    event: str
-    who: str
-    digest: str
-    note: str
-    seal: str
-
-
 def append_event(
     file: SealedFile, event: str, *, who: str, digest: str = "", note: str = ""
 ) -> None:
     """Add a row to the log of ``file``, within the transaction that is open."""
     file.append(LOG, now(), event, _on_one_line(who), digest, _on_one_line(note))
-
-
-def read_log(path: StrPath, message: str = "{error}") -> list[Event]:
-    """Every row of a log, a store's included; `StoreError` if the chain is broken."""
-    place = as_path(path)
-    if not place.is_file():
-        raise StoreError(f"{place}: no log; expected a file that safle wrote, or a store")
-    with SealedFile(place, LOG_TABLE, create=False, message=message) as file:
-        return [Event(*row) for row in file.sealed_rows(LOG)]
 
 
 def now() -> str:

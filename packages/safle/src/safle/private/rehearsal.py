@@ -35,11 +35,13 @@ def add_privately(space: Space, values: Mapping[str, Callable[[], Any]]) -> Any:
     operator = PrivateKey.new("operator")
     clients = {name: PrivateKey.new(name) for name in values}
     keyholders = [PrivateKey.new(name) for name in ("keyholder-0", "keyholder-1")]
-    rosters = {
-        "clients": [key.public for key in clients.values()],
-        "keyholders": [key.public for key in keyholders],
-    }
-    private_round = declare_round(operator, space, least=2, **rosters)
+    private_round = declare_round(
+        operator,
+        space,
+        clients=[key.public for key in clients.values()],
+        keyholders=[key.public for key in keyholders],
+        least=2,
+    )
     gathering = Gathering(private_round)
     for name, make in values.items():
         sent = mask(private_round, clients[name], make()).to_bytes()

@@ -2,7 +2,7 @@
 
 A sealed file, ``store.sqlite``, with these tables:
 
-- facts: name, value; the last of a name counts: format, fingerprint, limits (JSON);
+- declarations: format, fingerprint (of the encoder), limits (a JSON object); the last row counts;
 - contributions: entry, a JSON object of client, digest, samples, bytes and classes; received, in
   UTC;
 - removals: contribution, the number of one that is no longer in; time;
@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from safle.basics.sealed import LOG_TABLE, SealedFile, append_event, now
+from safle.basics.settings import as_settings
 from safle.encoders import Encoder, load_encoder
 from safle.errors import SafleError, StoreError, WireError
 from safle.server.admission import Limits
@@ -30,7 +31,7 @@ DATABASE, LOCK = "store.sqlite", "lock"
 ENCODER, CONTRIBUTIONS = "encoder.safetensors", "contributions"
 _PARTS = re.compile(rf"{ENCODER}|{CONTRIBUTIONS}|{LOCK}|{DATABASE}(-\w+)?|\.{ENCODER}\.\w+\.part")
 _OURS = re.compile(r"[0-9a-f]{64}\.stats|\.[0-9a-f]{64}\.stats\.\w+\.part")
-FORMAT = "safle-store-4"
+FORMAT = "safle-store-5"
 SECONDS_TO_WAIT = 5.0
 BUSY = (
     "another process is changing this store, perhaps a round that is under way; wait until it has "
@@ -38,7 +39,7 @@ BUSY = (
 )
 NO_LOCK = f"its file {LOCK!r} cannot be locked; you must be allowed to write to the folder"
 _TABLES = {
-    "facts": ("name", "value"),
+    "declarations": ("format", "fingerprint", "limits"),
     "contributions": ("entry", "received"),
     "removals": ("contribution", "time"),
     **LOG_TABLE,
@@ -58,79 +59,51 @@ class Member(Entry):
     number: int = 0
 
 
-class Lock:
-    """Held by the one process that may change a store; let go by its end, however it ends.
+def take_lock(folder: Path, *, seconds: float) -> sqlite3.Connection:
+    """The lock of the one process that may change a store; closing it, or the process, frees it.
 
     The lock is an open transaction on a SQLite file of its own: SQLite locks on every system, but
     only until the next commit, and a round must keep others out for all of its own.
     """
-
-    def __init__(self, folder: Path, *, seconds: float) -> None:
-        try:
-            self._file = sqlite3.connect(folder / LOCK, timeout=seconds, isolation_level=None)
-        except sqlite3.Error as error:
-            raise StoreError(f"{folder}: {NO_LOCK} ({error})") from None
-        try:
-            # Nothing is ever written to it: no journal lies beside it.
-            self._file.execute("PRAGMA journal_mode=OFF")
-            self._file.execute("BEGIN EXCLUSIVE")
-        except sqlite3.Error as error:
-            self._file.close()
-            busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
-            raise StoreError(f"{folder}: {BUSY if busy else NO_LOCK} ({error})") from None
-
-    def close(self) -> None:
-        """Let others change the store."""
-        self._file.close()
+    try:
+        lock = sqlite3.connect(folder / LOCK, timeout=seconds, isolation_level=None)
+    except sqlite3.Error as error:
+        raise StoreError(f"{folder}: {NO_LOCK} ({error})") from None
+    try:
+        # Nothing is ever written to it: no journal lies beside it.
+        lock.execute("PRAGMA journal_mode=OFF")
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error as error:
+        lock.close()
+        busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+        raise StoreError(f"{folder}: {BUSY if busy else NO_LOCK} ({error})") from None
+    return lock
 
 
 class Database:
-    """A connection; `facts` and `members` read, the rest changes."""
+    """A connection; `declared` and `members` read, the rest changes."""
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self._file = SealedFile(folder / DATABASE, _TABLES, create=create)
         self.close = self._file.close
 
-    def create(self, fingerprint: str) -> None:
-        """Note what is true of a new store, in one step."""
-        facts = {"format": FORMAT, "fingerprint": fingerprint, "limits": _write_limits(Limits())}
+    def declare(self, fingerprint: str, limits: Limits) -> None:
+        """Note the store's encoder, and what clients may claim from now on."""
         with self._file.transaction():
-            for name, value in facts.items():
-                self._file.append("facts", name, value)
+            self._file.append("declarations", FORMAT, fingerprint, json.dumps(asdict(limits)))
 
-    def facts(self) -> dict[str, str]:
-        """What is true of the store; empty if it has not been made, or not to the end."""
-        if not self._file.complete:
-            return {}
-        facts = {name: value for _, name, value in self._file.rows("facts")}
-        if facts and facts.get("format") != FORMAT:
-            raise StoreError(
-                f"{self._file.path} has format {facts.get('format')!r}; this safle reads {FORMAT!r}"
-            )
-        return facts
-
-    def fingerprint(self) -> str:
-        """Fingerprint of the encoder that the store was made with."""
-        facts = self.facts()
-        if not facts:
-            raise StoreError(
-                f"{self._file.path.parent} is not a store: its making was interrupted; make it "
-                "again with 'safle store add --encoder'"
-            )
-        return facts["fingerprint"]
-
-    def limits(self) -> Limits:
-        """What clients may claim."""
+    def declared(self) -> tuple[str, Limits] | None:
+        """The encoder's fingerprint, and the limits; None if the store was not made to the end."""
+        rows = [*self._file.rows("declarations")] if self._file.complete else []
+        if not rows:
+            return None
+        _, form, fingerprint, limits = rows[-1]
+        if form != FORMAT:
+            raise StoreError(f"{self._file.path} has format {form!r}; this safle reads {FORMAT!r}")
         try:
-            fields = json.loads(self.facts()["limits"])
-            return Limits(**{**fields, "classes": tuple(fields["classes"])})
-        except (ValueError, TypeError, KeyError) as error:
+            return fingerprint, as_settings(Limits, json.loads(limits))
+        except ValueError as error:
             raise StoreError(f"{self._file.path}: the limits are damaged: {error}") from error
-
-    def declare(self, limits: Limits) -> None:
-        """Note what clients may claim from now on: the last row counts."""
-        with self._file.transaction():
-            self._file.append("facts", "limits", _write_limits(limits))
 
     def members(self) -> Iterator[Member]:
         """Those who are in, in the order in which they came."""
@@ -174,10 +147,6 @@ class Database:
         with self._file.transaction():
             yield
             append_event(self._file, event, who=who, digest=digest, note=note)
-
-
-def _write_limits(limits: Limits) -> str:
-    return json.dumps(asdict(limits))
 
 
 def check_unused(place: Path) -> None:

@@ -20,6 +20,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
+from sqlite3 import Connection
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
@@ -40,10 +41,10 @@ from safle.server.folder import (
     SECONDS_TO_WAIT,
     Database,
     Folder,
-    Lock,
     Member,
     check_unused,
     make_folder,
+    take_lock,
 )
 from safle.statistics import Accumulator, Statistics
 from safle.wire.contribution import Contribution, Entry
@@ -76,7 +77,9 @@ class Store:
     0
     """
 
-    def __init__(self, folder: Path, lock: Lock | None, encoder: Encoder | None = None) -> None:
+    def __init__(
+        self, folder: Path, lock: Connection | None, encoder: Encoder | None = None
+    ) -> None:
         self.folder = folder
         self._held = ExitStack()
         with ExitStack() as stack:
@@ -84,11 +87,18 @@ class Store:
                 stack.callback(lock.close)
             database = stack.enter_context(closing(Database(folder, create=encoder is not None)))
             # Only the process with the lock makes the store: none replaces another's.
-            if encoder is not None and not database.facts():
+            if encoder is not None and database.declared() is None:
                 make_folder(folder, encoder)
-                database.create(encoder.fingerprint)
-            self.files = Folder(folder, database.fingerprint())
-            self.encoder, self.limits = self.files.encoder, database.limits()
+                database.declare(encoder.fingerprint, Limits())
+            declared = database.declared()
+            if declared is None:
+                raise StoreError(
+                    f"{folder} is not a store: its making was interrupted; make it again with "
+                    "'safle store add --encoder'"
+                )
+            fingerprint, self.limits = declared
+            self.files = Folder(folder, fingerprint)
+            self.encoder = self.files.encoder
             self._members = {member.client: member for member in database.members()}
             self._admission = self._admit_all(self.limits)
             self._database = None if lock is None else database
@@ -108,7 +118,7 @@ class Store:
         place = Path(folder)
         check_unused(place)
         place.mkdir(parents=True, exist_ok=True)
-        store = Store(place, Lock(place, seconds=seconds), encoder)
+        store = Store(place, take_lock(place, seconds=seconds), encoder)
         if store.encoder != encoder:
             store.close()
             raise EncoderMismatch(
@@ -127,7 +137,7 @@ class Store:
             raise StoreError(
                 f"{place} is not a store: it has no {DATABASE}; make one with 'safle store add'"
             )
-        return Store(place, Lock(place, seconds=seconds) if writing else None)
+        return Store(place, take_lock(place, seconds=seconds) if writing else None)
 
     def __enter__(self) -> Self:
         return self
@@ -153,7 +163,7 @@ class Store:
         """Set what clients may claim from now on; refused if those who are in claim more."""
         database = self._writable()
         admission = self._admit_all(limits, checking=True)
-        database.declare(limits)
+        database.declare(self.encoder.fingerprint, limits)
         self.limits, self._admission = limits, admission
 
     def _admit_all(self, limits: Limits, *, checking: bool = False) -> Admission:

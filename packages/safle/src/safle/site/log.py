@@ -6,10 +6,10 @@ import getpass
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from safle.basics import sealed
-from safle.basics.sealed import Event, SealedFile
+from safle.basics.sealed import LOG_TABLE, SealedFile, append_event
 from safle.errors import SafleError, StoreError
 
 LOG = "log.sqlite"
@@ -18,9 +18,34 @@ VARIABLE = "SAFLE_LOG"
 _UNUSABLE = f"the log cannot be used: {{error}}; name another with ${VARIABLE}"
 
 
-def read_log(path: str | os.PathLike[str]) -> list[Event]:
+@dataclass(frozen=True)
+class Event:
+    """A row of a log.
+
+    Attributes
+    ----------
+    event : "sent", "received", "refused", "removed", "opened", "written"
+    who : the client, or the user at a client
+    digest : SHA-256 of what it is about; empty where that cannot be told
+    note : the file's name, or the reason
+    seal : SHA-256 of the seal before it and of the other fields
+    """
+
+    number: int
+    time: str
+    event: str
+    who: str
+    digest: str
+    note: str
+    seal: str
+
+
+def read_log(path: Path) -> list[Event]:
     """Every row of a log, a store's database included; `StoreError` if the chain is broken."""
-    return sealed.read_log(path, _UNUSABLE)
+    if not path.is_file():
+        raise StoreError(f"{path}: no log; expected a file that safle wrote, or a store")
+    with SealedFile(path, LOG_TABLE, create=False, message=_UNUSABLE) as file:
+        return [Event(*row) for row in file.sealed_rows("log")]
 
 
 def write_log(
@@ -43,8 +68,8 @@ def write_log(
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{place}: {_UNUSABLE.format(error=error)}") from error
-    with SealedFile(place, sealed.LOG_TABLE, message=_UNUSABLE) as file, file.transaction():
-        sealed.append_event(file, event, who=who or _user(), digest=digest, note=note)
+    with SealedFile(place, LOG_TABLE, message=_UNUSABLE) as file, file.transaction():
+        append_event(file, event, who=who or _user(), digest=digest, note=note)
 
 
 @contextmanager
