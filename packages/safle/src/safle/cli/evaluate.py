@@ -73,7 +73,8 @@ def evaluate(
     else:
         raise click.UsageError(f"{len(files)} files; expected a model and a table, or counts")
     several = sites if len(sites) > 1 else {}
-    report = Report(total, several, _class_named(total, options["positive"]))
+    known: dict[str, ClassName] = {str(name): name for name in total.class_names}
+    report = Report(total, several, known.get(options["positive"], options["positive"]))
     if options["json"] is not None:
         figures = json.dumps(report.to_json() | promised, indent=1)
         atomic.write_text(options["json"], figures + "\n")
@@ -99,22 +100,13 @@ def _count(
 def _read_sites(files: tuple[Path, ...]) -> dict[str, Evaluation]:
     sites: dict[str, Evaluation] = {}
     for path in files:
-        counts = read_evaluation(path)
-        if first := next(iter(sites.values()), None):
-            with naming(path):
-                counts.require(first.model, first.class_names)
         if str(path) in sites:
             raise click.UsageError(f"{path} is named twice")
-        sites[str(path)] = counts
+        sites[str(path)] = read_evaluation(path)
+        first = sites[str(files[0])]
+        with naming(path):
+            sites[str(path)].require(first.model, first.class_names)
     return sites
-
-
-def _class_named(counts: Evaluation, text: str | None) -> ClassName | None:
-    found = [name for name in counts.class_names if str(name) == text]
-    if text is not None and not found:
-        known = ", ".join(map(str, counts.class_names[:20]))
-        raise InvalidInput(f"--positive {text}; the model's classes are {known}")
-    return next(iter(found), None)
 
 
 def _show(session: Session, report: Report, title: str, promised: dict[str, str]) -> None:

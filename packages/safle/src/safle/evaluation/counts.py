@@ -203,34 +203,23 @@ def shapes(classes: int) -> dict[str, tuple[int, ...]]:
     }
 
 
-def count_answers(
-    odds: NDArray[np.float64],
-    taken: NDArray[Any],
-    true: NDArray[Any],
-    weights: Counts | None = None,
-    **whose: Any,
-) -> Evaluation:
-    """Counts of a batch of answers: of odds, (samples, class_count), inf where there is no doubt.
+def find_cells(
+    odds: NDArray[np.float64], taken: NDArray[Any], true: NDArray[Any]
+) -> dict[str, NDArray[Any]]:
+    """By name of a flat array, the entries that each answer is counted in, (samples, entries).
 
-    ``taken`` and ``true`` are places of classes, (samples,), the last of them where the model does
-    not know the class; ``weights`` say how often each counts, ``whose`` is a model and its classes.
+    ``odds``, (samples, class_count), are inf where there is no doubt. ``taken`` and ``true`` are
+    places of classes, (samples,), the last of them where the model does not know the class.
     """
-    classes = odds.shape[1]
+    classes = np.arange(odds.shape[1])
     bins = np.searchsorted(odds_borders(), odds, side="right")
-    own = true[:, None] == np.arange(classes)
-    places = ((np.arange(classes) * 2 + own) * BINS + bins).ravel()
+    own = true[:, None] == classes
     best = bins[np.arange(len(bins)), taken]
-    cells = {
-        "confusion": true * classes + taken,
-        "scores": places,
-        "confidence": (taken == true) * BINS + best,
+    return {
+        "confusion": (true * len(classes) + taken)[:, None],
+        "scores": (classes * 2 + own) * BINS + bins,
+        "confidence": ((taken == true) * BINS + best)[:, None],
     }
-    times = np.ones(len(true), np.int64) if weights is None else weights
-    arrays: dict[str, Any] = {n: np.zeros(s, np.int64) for n, s in shapes(classes).items()}
-    for name, places in cells.items():
-        # In integers: a sum of weights as floating point would be one of its own.
-        np.add.at(arrays[name].reshape(-1), places, times.repeat(len(places) // max(len(true), 1)))
-    return Evaluation(**whose, **arrays)
 
 
 Admit = Callable[[str, tuple[ClassName, ...]], None]

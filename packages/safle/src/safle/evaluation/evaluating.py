@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from safle.basics.texts import require_type
 from safle.encoders.features import as_labels, as_weights
 from safle.errors import InvalidInput
-from safle.evaluation.counts import Evaluation, bin_log_odds, count_answers
+from safle.evaluation.counts import Evaluation, bin_log_odds, find_cells, shapes
 from safle.model.model import BATCH, Model
 from safle.model.probabilities import odds
 
@@ -65,17 +65,18 @@ def evaluate_each(
         )
     once = np.ones(len(rows), np.int64)
     times = [once if own is None else as_weights(own, len(rows)) for own in weights]
-    totals = [Evaluation.none(model.digest, model.class_names) for _ in weights]
+    arrays = shapes(len(known)).items()
+    totals = [{name: np.zeros(shape, np.int64) for name, shape in arrays} for _ in weights]
     for first in range(0, len(rows), BATCH):
         some = slice(first, first + BATCH)
         true = np.array([known.get(name, len(known)) for name in named[some].tolist()])
         scores = model.decision_function(rows[some])
         found = odds(scores, model.head, model.temperature or 1.0)
-        taken = np.argmax(scores, axis=1)
-        whose = {"model": model.digest, "class_names": model.class_names}
-        for at, own in enumerate(times):
-            totals[at] += count_answers(found, taken, true, own[some], **whose)
-    return totals
+        for name, places in find_cells(found, np.argmax(scores, axis=1), true).items():
+            for total, own in zip(totals, times, strict=True):
+                # In integers: a sum of weights as floating point would be rounded.
+                np.add.at(total[name].reshape(-1), places, own[some, None])
+    return [Evaluation(model.digest, model.class_names, **total) for total in totals]
 
 
 def fit_temperature(model: Model, counts: Evaluation) -> Model:
