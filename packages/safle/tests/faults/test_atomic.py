@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -99,64 +98,10 @@ def test_a_full_disk_at_any_step_leaves_the_old_file(writers, tmp_path, monkeypa
     assert all((tmp_path / name).read_bytes() == b"old" for name in writers)
 
 
-def test_a_real_end_of_space_leaves_the_old_file(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    program = (
-        "import resource, signal, sys\n"
-        "from safle.basics import atomic\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))\n"
-        "try:\n"
-        "    atomic.write_bytes(sys.argv[1], bytes(1_000_000))\n"
-        "except OSError as error:\n"
-        "    sys.exit(0 if error.filename == sys.argv[1] else 2)\n"
-        "sys.exit(1)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, path], timeout=300, check=False)
-    assert done.returncode == 0
-    assert path.read_bytes() == b"old"
-    assert files_in(tmp_path) == ["file"]
-
-
 def test_a_folder_that_is_not_there_is_named(writers, tmp_path):
     for write in writers.values():
         with pytest.raises(FileNotFoundError, match="nowhere"):
             write(tmp_path / "nowhere" / "file")
-
-
-SLOW_WRITER = """
-import signal, sys, time
-from safle.basics import atomic
-# What a background job inherits is a SIGINT that is ignored.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-with atomic.replacing(sys.argv[1]) as scratch, scratch.open("wb") as file:
-    print("begun", flush=True)
-    while True:
-        file.write(b"half")
-        file.flush()
-        time.sleep(0.001)
-"""
-
-
-@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
-def test_a_signal_in_the_middle_of_writing_leaves_the_old_file(tmp_path, signal_number):
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    child = subprocess.Popen(
-        [sys.executable, "-c", SLOW_WRITER, path],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert child.stdout.readline() == b"begun\n"
-    time.sleep(0.05)
-    assert len(files_in(tmp_path)) == 2
-    child.send_signal(signal_number)
-    child.wait(timeout=300)
-    child.stdout.close()
-    assert path.read_bytes() == b"old"
-    if signal_number == signal.SIGINT:
-        assert files_in(tmp_path) == ["file"]
 
 
 RESTLESS_WRITER = """

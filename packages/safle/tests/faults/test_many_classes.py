@@ -21,17 +21,6 @@ def of_classes(encoder, names):
     return count(encoder, features, np.array(names))
 
 
-def test_five_thousand_classes_are_refused_by_default(tmp_path):
-    encoder = fixed_encoder("linear", 2)
-    data = encode_statistics(of_classes(encoder, [*range(5_000)]))
-    with Store.create(tmp_path / "store", encoder) as store:
-        with pytest.raises(LimitExceeded, match="5,000 classes in all"):
-            store.add(Contribution("a", data))
-        assert not store.members
-        store.declare(Limits(most_classes=5_000))
-        store.add(Contribution("a", data))
-
-
 def test_classes_beyond_the_limit_are_refused_before_anything_unfolds(tmp_path, monkeypatch):
     encoder = fixed_encoder("linear by class", 2)
     data = encode_statistics(of_classes(encoder, [*range(30)]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -151,46 +150,6 @@ def test_killed_while_making_a_store_it_can_be_made_again(killed):
                 store.add(Contribution("new", parts[2]))
             assert store.problems() == []
             assert encode_statistics(store.total().snapshot()) == parts[2]
-
-
-RESTLESS = """
-import sys
-from itertools import count
-from pathlib import Path
-from safle.wire.contribution import Contribution
-from safle.server.store import Store
-data = Path(sys.argv[2]).read_bytes()
-with Store.open(sys.argv[1], writing=True) as store:
-    for number in count(len(store.members)):
-        store.add(Contribution(f"client {number}", data), allow_duplicates=True)
-        print(f"client {number}", flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_a_real_kill_from_outside_loses_nothing_that_was_acknowledged(killed, tmp_path):
-    _, parts, template = killed
-    place = tmp_path / "store"
-    (tmp_path / "new.stats").write_bytes(parts[2])
-    shutil.copytree(template, place)
-    acknowledged = ["a", "b"]
-    for turn in range(4):
-        child = subprocess.Popen(
-            [sys.executable, "-c", RESTLESS, place, tmp_path / "new.stats"],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        lines = [child.stdout.readline() for _ in range(5 + 3 * turn)]
-        child.kill()
-        lines += child.stdout.readlines()
-        child.wait(timeout=300)
-        child.stdout.close()
-        acknowledged += [line.strip() for line in lines if line.endswith("\n")]
-        members = members_after(place)
-        assert members[: len(acknowledged)] == acknowledged
-        # One more may have reached the disk before it could be said.
-        assert len(members) <= len(acknowledged) + 1
-        acknowledged = members
 
 
 @pytest.mark.slow

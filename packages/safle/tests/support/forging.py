@@ -1,374 +1,220 @@
-"""A forger who knows the algebra: true statistics, and files with other numbers in them."""
+"""A forger's tools: files taken apart, changed, and sealed again as if they were true."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import struct
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import pytest
+import zstandard
 
-from safle.errors import SafleError
-from safle.statistics import Statistics, count
-from safle.statistics.gram import Triangle
-from safle.wire import encode_statistics
+from safle.errors import WireError
+from safle.wire import container, decode_statistics
 from safle.wire.files import from_planes, plane_count, to_planes, value_bytes
-from support.data_sets import fixed_encoder
 
 CHANGES = [1, -1, 2, -2, 3, 40, -255, 2**20, -(2**31), 2**32, 2**40, 2**52 + 1, 2**62, -(2**63)]
-
-
-def true_statistics(kind, seed, widen=1):
-    """Small true statistics in both forms: many samples, few, one, repeated, all alike."""
-    generator = np.random.default_rng(seed)
-    result = []
-    for samples, features_each in ((24, 3), (3, 12), (1, 10), (5, 16), (2, 14)):
-        width = widen * features_each
-        encoder = fixed_encoder(kind, width, buckets=2, group_size=2)
-        features = generator.normal(size=(samples, width))
-        if samples == 2:
-            features[1] = features[0]
-        names = np.array(["well", "ill", "só"])[generator.integers(0, 3, samples)]
-        labels = names if generator.random() < 0.5 else generator.integers(-1, 2, samples)
-        result.append((encoder, count(encoder, features, labels)))
-    return result
+NUMBERS = [None, True, -1, 0, 1, 2**31, 2**70, 1.5, 1e300, 1e308]
+TEXTS = ["", "x", "0" * 64, "é\n", "zz" * 64]
+NESTED = [[], {}, [[]], {"a": {}}, ["client-00"], [[2**40, 3]], [None], list(range(50))]
+JUNK = [*NUMBERS, *TEXTS, *NESTED]
 
 
 @dataclass
-class Sums:
-    """Statistics as arrays that can be changed."""
+class Forgery:
+    """The parts of a wire file, to be changed and put together again.
 
-    true: Statistics
-    names: list
-    counts: np.ndarray
-    cross: np.ndarray
-    gram: np.ndarray
-    parts: list
-    """Grams of classes, where they are counted."""
+    ``text`` replaces the header's bytes; ``frames`` replaces compressed sections; ``raw_sizes``
+    replaces what the header says of a section's size.
+    """
+
+    kind: int
+    header: dict[str, Any]
+    sections: dict[str, bytes]
+    text: bytes | None = None
+    frames: dict[str, bytes] = field(default_factory=dict)
+    raw_sizes: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod
-    def of(s):
-        names, parts = list(s.class_names), [s.class_gram(k) for k in range(len(s.class_grams))]
-        return Sums(s, names, +s.class_counts, s.cross.copy(), s.gram_square(), parts)
+    def of(data: bytes) -> Forgery:
+        opened = container.from_bytes(data, kind=int.from_bytes(data[10:12], "little"))
+        sections = {name: opened.section(name, raw) for name, (_, raw) in opened.frames.items()}
+        return Forgery(opened.kind, opened.header, sections)
 
-    def to_bytes(self):
-        return encode_statistics(self.as_statistics())
+    def copy(self) -> Forgery:
+        return deepcopy(self)
 
-    def as_statistics(self):
-        return replace(
-            self.true,
-            class_names=tuple(self.names),
-            class_counts=self.counts,
-            cross=self.cross,
-            gram=packed(self.gram),
-            class_grams=tuple(map(packed, self.parts)),
-        )
+    def to_bytes(self) -> bytes:
+        table = [[name, self.raw_sizes.get(name, len(s))] for name, s in self.sections.items()]
+        text = self.text or json.dumps(
+            {**self.header, "sections": table},
+            sort_keys=True,
+            separators=(",", ":"),
+            ensure_ascii=False,
+        ).encode(errors="surrogatepass")
+        start = struct.pack("<HHI", container.VERSION, self.kind, len(text))
+        digest = hashlib.sha256(b"".join([start, text, *self.sections.values()])).digest()
+        compressor = zstandard.ZstdCompressor(compression_params=container.COMPRESSION)
+        frames = [self.frames.get(n) or compressor.compress(s) for n, s in self.sections.items()]
+        sizes = struct.pack(f"<{len(frames)}Q", *map(len, frames))
+        return sealed(b"".join([container.MAGIC, start, digest, text, sizes, *frames]))
 
-    @property
-    def seen(self):
-        return len(self.true.codes)
+    def planes(self, name: str) -> int:
+        """How many half planes an array has; of a histogram, the only one."""
+        planes = self.header["planes"]
+        return planes if isinstance(planes, int) else planes[name]
 
-    def put(self, i, j, value):
-        self.gram[i, j] = self.gram[j, i] = value
+    def numbers(self, name: str) -> np.ndarray:
+        """The integers of a section."""
+        raw, halves = self.sections[name], self.planes(name)
+        return from_planes(raw, halves, (len(raw) // value_bytes(halves),))
 
-
-def packed(square):
-    gram = square[np.triu_indices(len(square))]
-    fits = np.abs(gram).max(initial=0) < 2**31
-    return Triangle(gram.astype(np.int32 if fits else np.int64), len(square))
-
-
-def two(generator, size):
-    return generator.integers(0, max(size, 1), 2)
-
-
-def nudge_gram(g, s):
-    i, j = two(g, len(s.gram))
-    with np.errstate(over="ignore"):
-        s.put(i, j, s.gram[i, j] + np.int64(g.choice(CHANGES)))
-
-
-def nudge_cross(g, s):
-    flat = s.cross.reshape(-1)
-    with np.errstate(over="ignore"):
-        flat[g.integers(len(flat))] += np.int64(g.choice(CHANGES))
+    def put(self, name: str, values: Any, planes: int | None = None) -> Forgery:
+        """Put other integers into a section, in as few planes as they take or in more."""
+        values = np.asarray(values, np.int64)
+        planes = planes or plane_count(values)
+        if isinstance(self.header["planes"], int):
+            self.header["planes"] = planes
+        else:
+            self.header["planes"][name] = planes
+        self.sections[name] = to_planes(values, planes)
+        return self
 
 
-def nudge_counts(g, s):
-    with np.errstate(over="ignore"):
-        s.counts[g.integers(len(s.counts))] += np.int64(g.choice(CHANGES))
+def sealed(body: bytes) -> bytes:
+    """A file with the checksum that its body needs."""
+    return body + hashlib.sha256(body).digest()
 
 
-def swap_entries(g, s):
-    (i, j), (k, m) = two(g, len(s.gram)), two(g, len(s.gram))
-    first, second = s.gram[i, j], s.gram[k, m]
-    s.put(i, j, second)
-    s.put(k, m, first)
-
-
-def swap_rows(g, s):
-    """Whose products are they? Two columns change places in the gram, not in the class sums."""
-    i, j = two(g, len(s.gram))
-    order = np.arange(len(s.gram))
-    order[[i, j]] = j, i
-    s.gram = s.gram[np.ix_(order, order)]
-
-
-def move_class(g, s):
-    """A class's sums become another's, with or without its samples."""
-    a, b = two(g, len(s.counts))
-    moved = s.cross[:, b] if g.random() < 0.5 else s.cross[:, b] // 2
-    s.cross[:, a], s.cross[:, b] = s.cross[:, a] + moved, s.cross[:, b] - moved
-    if g.random() < 0.3:
-        s.counts[a], s.counts[b] = s.counts[a] + s.counts[b] - 1, 1
-
-
-def shift_class_sum(g, s):
-    """Totals stay: what one class loses another gains."""
-    (a, b), row = two(g, len(s.counts)), g.integers(len(s.cross))
-    change = int(g.choice([1, 2, 3, 50, 5_000, 32_767]))
-    s.cross[row, a] += change
-    s.cross[row, b] -= change
-
-
-def rename_class(g, s):
-    like = "zz" if isinstance(s.names[0], str) else 99
-    s.names[g.integers(len(s.names))] = [like, like, like, s.names[0], "", -5][g.integers(6)]
-
-
-def merge_classes(g, s):
-    if len(s.names) > 1:
-        s.names = s.names[:-1]
-        s.counts = np.append(s.counts[:-2], s.counts[-2] + s.counts[-1])
-        s.cross = np.column_stack([s.cross[:, :-2], s.cross[:, -2] + s.cross[:, -1]])
-        s.parts = [*s.parts[:-2], s.parts[-2] + s.parts[-1]] if s.parts else []
-
-
-def split_class(g, s):
-    """The last class in two, each sum on its own: a split that samples rarely have."""
-    last, share = s.cross[:, -1], g.random()
-    part = np.rint(last * share).astype(np.int64) + (g.integers(-1, 2) if g.random() < 0.3 else 0)
-    count = int(np.rint(s.counts[-1] * share))
-    s.names = [*s.names, s.names[-1] * 2 + 1 if isinstance(s.names[-1], int) else s.names[-1] + "é"]
-    s.counts = np.append(s.counts[:-1], [count, s.counts[-1] - count])
-    s.cross = np.column_stack([s.cross[:, :-1], part, last - part])
-    if s.parts:
-        half = np.rint(s.parts[-1] * share).astype(np.int64)
-        s.parts = [*s.parts[:-1], half, s.parts[-1] - half]
-
-
-def scale_counts(g, s):
-    s.counts = s.counts * int(g.choice([2, 3, 10**6, 2**33]))
-
-
-def scale_all(g, s):
-    factor = int(g.choice([2, 3, -1]))
-    s.counts, s.cross, s.gram = factor * s.counts, factor * s.cross, factor * s.gram
-    s.parts = [factor * part for part in s.parts]
-
-
-def scale_gram(g, s):
-    s.gram = s.gram * int(g.choice([2, -1, 4, 0]))
-
-
-def scale_cross(g, s):
-    s.cross = s.cross * int(g.choice([2, -1, 4, 0]))
-
-
-def mix_samples(g, s):
-    """Half of a column's products are those of another column."""
-    i, j = two(g, len(s.gram))
-    half = g.random(len(s.gram)) < 0.5
-    s.gram[i, half] = s.gram[half, i] = s.gram[j, half]
-
-
-def rotate_columns(g, s):
-    """Another column's class sums: the totals no longer belong to the products."""
-    chosen = slice(s.seen, None) if g.random() < 0.5 else slice(0, s.seen)
-    s.cross[chosen] = np.roll(s.cross[chosen], 1, axis=0)
-
-
-def make_indefinite(g, s):
-    """Three columns that are all each other's opposite: every entry within its bounds."""
-    chosen = g.permutation(len(s.gram))[:3]
-    for i, j in zip(chosen, np.roll(chosen, 1), strict=True):
-        bound = np.sqrt(abs(float(s.gram[i, i]) * float(s.gram[j, j])))
-        s.put(i, j, int(g.choice([-0.99, -0.6, 0.99]) * min(bound, 2.0**62)))
-
-
-def move_pairs(g, s):
-    """Four pairs of codes, their margins kept."""
-    ends = s.true.offsets
-    if len(ends) > 2 and (wide := np.flatnonzero(np.diff(ends) > 1)).size > 1:
-        a, b = g.choice(wide, 2, replace=False)
-        (i, j), (k, m) = (g.permutation(np.arange(ends[e], ends[e + 1]))[:2] for e in (a, b))
-        for row, column, change in ((i, k, 1), (i, m, -1), (j, k, -1), (j, m, 1)):
-            s.put(row, column, s.gram[row, column] + change)
-
-
-def break_parity(g, s):
-    row = g.integers(len(s.gram))
-    s.gram[row, row] += int(g.choice([1, 1, 3, -1, 2]))
-
-
-def lose_power(g, s):
-    """Claimed samples of no power, and class sums as large as can be."""
-    if len(s.gram) > s.seen:
-        s.gram[s.seen :, s.seen :] = int(g.choice([0, 1]))
-        s.cross[s.seen :] = g.choice([-32_767, 32_767, 0], s.cross[s.seen :].shape) * s.counts
-
-
-def swap_signs(g, s):
-    row = g.integers(len(s.gram))
-    s.cross[row] *= -1
-    if g.random() < 0.5:
-        s.gram[row] *= -1
-        s.gram[:, row] *= -1
-
-
-MUTATIONS = [
-    nudge_gram,
-    nudge_cross,
-    nudge_counts,
-    swap_entries,
-    swap_rows,
-    move_class,
-    shift_class_sum,
-    rename_class,
-    merge_classes,
-    split_class,
-    scale_counts,
-    scale_all,
-    scale_gram,
-    scale_cross,
-    mix_samples,
-    rotate_columns,
-    make_indefinite,
-    move_pairs,
-    break_parity,
-    lose_power,
-    swap_signs,
-]
-
-
-def swap_classes(g, s):
-    """Whose gram is it? Two classes change places, not their sums."""
-    a, b = two(g, len(s.parts))
-    s.parts[a], s.parts[b] = s.parts[b], s.parts[a]
-
-
-def change_class(g, s):
-    """One class's products are changed; perhaps all still add up, here or in another class."""
-    a, b = two(g, len(s.parts))
-    own = Sums(s.true.by_class[0], s.names[a:], s.counts[a:], s.cross, s.parts[a].copy(), [])
-    GRAM_MUTATIONS[g.integers(len(GRAM_MUTATIONS))](g, own)
-    change, s.parts[a] = own.gram - s.parts[a], own.gram
-    if g.random() < 0.3:
-        s.parts[b] = s.parts[b] - change
-    elif g.random() < 0.5:
-        block = slice(*(s.seen + column for column in s.true.layout.by_class))
-        s.gram[block, block] += change
-
-
-GRAM_MUTATIONS = [
-    nudge_gram,
-    swap_entries,
-    swap_rows,
-    scale_gram,
-    mix_samples,
-    make_indefinite,
-    break_parity,
-]
-CLASS_MUTATIONS = [swap_classes, *[change_class] * len(MUTATIONS)]
-
-
-def forge_sums(generator, statistics):
-    """A whole file of changed sums, written as an honest client would; None if it cannot be."""
-    sums = Sums.of(statistics)
-    for _ in range(generator.integers(1, 3)):
-        mutations = MUTATIONS + (CLASS_MUTATIONS if sums.parts else [])
-        with np.errstate(over="ignore"):
-            mutations[generator.integers(len(mutations))](generator, sums)
+@contextmanager
+def at_most(limit: int) -> Iterator[None]:
+    """The block allocates no more at its peak."""
+    tracemalloc.start()
     try:
-        return sums.to_bytes()
-    except (SafleError, ValueError, TypeError, OverflowError, IndexError, ZeroDivisionError):
-        return None
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < limit, f"{peak} bytes at the peak"
 
 
-def numbers_of(forged, name):
-    """The numbers of a section."""
-    halves, raw = forged.header["planes"][name], forged.sections[name]
-    return from_planes(raw, halves, (len(raw) // value_bytes(halves),))
+def peak_of(work: Callable[[], object]) -> int:
+    """Bytes that some work allocates at its peak."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
-def forge_numbers(generator, forged):
+def refuse(data: bytes, match: str | None = None, read: Any = decode_statistics) -> None:
+    """A file gives a `WireError`, with little work and memory."""
+    started = time.process_time()
+    with at_most(20_000_000), pytest.raises(WireError, match=match):
+        read(data)
+    assert time.process_time() - started < 5
+
+
+def damage(g: np.random.Generator, data: bytes, other: bytes) -> bytes:
+    """Bytes of a file flipped, set, cut off, left out, doubled, moved, or another file's."""
+    first, second, last = sorted(g.integers(0, len(data), 3).tolist())
+    match g.integers(8):
+        case 0:
+            result = bytearray(data)
+            for place in g.integers(0, len(data), g.integers(1, 6)):
+                result[place] ^= 1 << g.integers(0, 8)
+            return bytes(result)
+        case 1:
+            value = bytes([g.choice([0, 1, 127, 128, 255])])
+            return data[:first] + value * int(g.integers(1, 9)) + data[first + 1 :]
+        case 2:
+            return data[:first]
+        case 3:
+            return data[:first] + data[last:]
+        case 4:
+            return data[:last] + data[first:last] + data[last:]
+        case 5:
+            return data[:first] + other[g.integers(0, len(other)) :]
+        case 6:
+            return data[:first] + data[second:last] + data[first:second] + data[last:]
+    # A digit, which most often stands in a header.
+    digits = [at for at, byte in enumerate(data) if chr(byte) in "0123456789"] or [first]
+    at = int(g.choice(digits))
+    return data[:at] + str(g.integers(0, 10)).encode() + data[at + 1 :]
+
+
+def change(g: np.random.Generator, content: Any) -> Any:
+    """JSON with something at a place taken away, doubled, replaced or added."""
+    content = deepcopy(content)
+    paths = [path for path in _places(content) if path]
+    *way, last = paths[g.integers(len(paths))]
+    where = content
+    for key in way:
+        where = where[key]
+    kind, junk = g.integers(5), JUNK[g.integers(len(JUNK))]
+    if kind == 0:
+        del where[last]
+    elif kind == 1 and isinstance(where, list):
+        where.append(deepcopy(where[last]))
+    elif kind == 2 and isinstance(where, dict):
+        where["more"] = junk
+    elif kind == 3 and isinstance(where[last], int | str):
+        value = where[last]
+        where[last] = value + int(g.integers(-3, 4)) if isinstance(value, int) else value[::-1]
+    else:
+        where[last] = junk
+    return content
+
+
+def _places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in JSON content, as a path."""
+    yield path
+    if isinstance(content, dict | list):
+        keys = content if isinstance(content, dict) else range(len(content))
+        for key in keys:
+            yield from _places(content[key], (*path, key))
+
+
+def forge(g: np.random.Generator, true: Forgery) -> Forgery:
+    """A file with another header, or with other numbers."""
+    forged = true.copy()
+    if g.random() < 0.2:
+        forged.header = change(g, forged.header)
+        return forged
+    for _ in range(g.integers(1, 3)):
+        _change_numbers(g, forged)
+    return forged
+
+
+def _change_numbers(g: np.random.Generator, forged: Forgery) -> None:
     """Other numbers in a section: the receiver rebuilds from them what it is not sent."""
-    arrays = [name for name in forged.header["planes"] if forged.sections[name]]
+    planes = forged.header["planes"]
+    arrays = [*forged.sections] if isinstance(planes, int) else [*planes]
+    arrays = [name for name in arrays if forged.sections[name]]
     if not arrays:
         return
-    name = arrays[generator.integers(len(arrays))]
-    values = numbers_of(forged, name)
+    name = arrays[g.integers(len(arrays))]
+    values = forged.numbers(name)
     with np.errstate(over="ignore"):
-        match generator.integers(6):
+        match g.integers(6):
             case 0 | 1:
-                values[generator.integers(len(values))] += np.int64(generator.choice(CHANGES))
+                values[g.integers(len(values))] += np.int64(g.choice(CHANGES))
             case 2:
-                chosen = two(generator, len(values))
+                chosen = g.integers(0, len(values), 2)
                 values[chosen] = values[chosen[::-1]]
             case 3:
-                values *= generator.choice([2, -1, 0])
+                values *= g.choice([2, -1, 0])
             case 4:
-                values[generator.random(len(values)) < 0.3] += 1
+                values[g.random(len(values)) < 0.3] += 1
             case 5:
-                values = generator.permutation(values)
-    forged.header["planes"][name] = plane_count(values)
-    forged.sections[name] = to_planes(values, plane_count(values))
-
-
-def forge_header(generator, forged):
-    """Another layout, other classes or another form under the same fingerprint."""
-    header, layout = forged.header, forged.header["layout"]
-    match generator.integers(7):
-        case 6 if "by_class" in layout:
-            layout["by_class"][generator.integers(2)] += int(generator.choice([-1, 1, 2**40]))
-        case 0 if layout["limits"]:
-            pair, _ = layout["limits"][generator.integers(len(layout["limits"]))]
-            pair[generator.integers(2)] += int(generator.choice([-1, 1, 100, -32_000]))
-        case 1 if layout["tables"]:
-            run = layout["tables"][generator.integers(len(layout["tables"]))]
-            run[generator.integers(2)] += int(generator.choice([-1, 1, 2**20]))
-        case 2 if layout["dense"]:
-            run = layout["dense"][generator.integers(len(layout["dense"]))]
-            run[generator.integers(2)] *= 2
-        case 3:
-            others = {"whole", "columns", "classes"} - {header["form"]}
-            header["form"] = sorted(others)[generator.integers(2)]
-        case 4:
-            header["seen"] += int(generator.choice([-1, 1, 2**40]))
-        case _:
-            header["classes"] = header["classes"][::-1] + header["classes"][:1]
-
-
-def forgeries(generator, bases, forge, files):
-    """(encoder, file), so many of them."""
-    made, parts = 0, [forge(encode_statistics(true)) for _, true in bases]
-    while made < files:
-        place = int(generator.integers(len(bases)))
-        encoder, true = bases[place]
-        if generator.random() < 0.5:
-            data = forge_sums(generator, true)
-            if data is None:
-                continue
-        else:
-            forged = copied(parts[place])
-            for _ in range(generator.integers(1, 3)):
-                change = forge_header if generator.random() < 0.2 else forge_numbers
-                change(generator, forged)
-            data = forged.to_bytes()
-        made += 1
-        yield encoder, data
-
-
-def copied(forged):
-    header = {**forged.header, "planes": dict(forged.header["planes"])}
-    header["layout"] = deepcopy(header["layout"])
-    return replace(forged, header=header, sections=dict(forged.sections))
+                values = g.permutation(values)
+    forged.put(name, values)

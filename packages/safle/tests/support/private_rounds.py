@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -111,24 +110,3 @@ def plain_entries(wide, narrow, data):
     return first, [
         int.from_bytes(data[at : at + 4], "little") for at in range(8 * wide, len(data), 4)
     ]
-
-
-def free_entries(statistics, classes):
-    """Entry by entry: the free integers of statistics over the whole layout, in any order."""
-    layout, dense = statistics.layout, statistics.layout.dense_dim
-    square = np.zeros((layout.embedding_dim, layout.embedding_dim), object)
-    rows = np.r_[statistics.codes, layout.code_count + np.arange(dense)]
-    square[np.ix_(rows, rows)] = statistics.gram_square()
-    cross = np.zeros((layout.embedding_dim, len(classes)), object)
-    cross[np.ix_(rows, [classes.index(name) for name in statistics.class_names])] = statistics.cross
-    owner = [e for e, size in enumerate(layout.table_sizes) for _ in range(size)]
-    firsts = {int(base) for base in layout.bases[:-1]}
-    constants = {layout.code_count + column for column in layout.constants}
-    free = [c for c in range(layout.embedding_dim) if c not in firsts | constants]
-    entries = cross[free].reshape(-1).tolist()
-    for i in free:
-        for j in free:
-            both = max(i, j) < layout.code_count
-            if (i < j and not (both and owner[i] == owner[j])) or (i == j and not both):
-                entries.append(square[i, j])
-    return entries
