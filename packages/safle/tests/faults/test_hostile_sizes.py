@@ -6,41 +6,38 @@ import os
 import re
 import subprocess
 import sys
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from safle.basics.memory import MOST_MEMORY, most_memory
+from safle.encoders import LinearEncoder
 from safle.encoders.codes import CodeSpace, Layout
-from safle.errors import NotEnoughMemory, SettingsError, WireError
-from safle.statistics import Accumulator, Statistics
-from safle.statistics.gram import Samples
-from safle.statistics.value import Margins
-from safle.wire import decode_statistics, encode_statistics
+from safle.errors import EncoderMismatch, NotEnoughMemory, SettingsError, WireError
+from safle.statistics import Accumulator, Statistics, count
+from safle.wire import decode_statistics, encode_statistics, write_statistics
+from safle.wire.statistics import unfolded_bytes
+from support.data_sets import fixed_encoder
+from support.forging import at_most, peak_of
 
 UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
-ANYTHING = ((-32767, 32767),)
 
 
 def wide(columns, samples=0):
-    """A true file of so many columns: of no samples, or of one whose features are all zero."""
-    layout = Layout((), (256,) * columns, ANYTHING * (columns - 1) + ((256, 256),))
+    """Statistics of so many columns: of no samples, or of one whose features are all zero."""
+    encoder = LinearEncoder(np.zeros(columns - 1), np.ones(columns - 1))
     if not samples:
-        return encode_statistics(Statistics.empty(CodeSpace("0" * 64, layout)))
-    dense = np.zeros((1, columns), np.int16)
-    dense[0, -1] = 256
-    sums = np.empty(0, np.int64), dense.T.astype(np.int64), ("a",), np.array([1])
-    margins = Margins(CodeSpace("0" * 64, layout), *sums)
-    return encode_statistics(
-        margins.with_gram(Samples(np.zeros((0, 1), np.int32), dense, np.zeros(1, np.int64)))
-    )
+        return Statistics.empty(encoder.space)
+    return count(encoder, np.zeros((1, columns - 1)), ["a"])
 
 
 @pytest.mark.parametrize("samples", [0, 1])
 def test_a_small_file_of_many_columns_is_refused_unless_the_caller_allows_more(
     samples, monkeypatch
 ):
-    data = wide(3_000, samples)
+    data = encode_statistics(wide(3_000, samples))
     assert len(data) < 600
     assert decode_statistics(data).dim == 3_000
     monkeypatch.setenv("SAFLE_MOST_MEMORY", "10 MB")
@@ -55,7 +52,21 @@ def test_the_limit_is_two_gigabytes_and_said_in_words():
     assert most_memory() == MOST_MEMORY == 2**31
     # Of 540 bytes: 3.6 GB, when nobody refused it.
     with pytest.raises(WireError, match=r"takes [\d.]+ GB; the limit is 2.1 GB"):
-        decode_statistics(wide(26_000))
+        decode_statistics(encode_statistics(wide(26_000)))
+
+
+def test_many_columns_and_no_samples_take_nothing_of_who_knows_the_encoder():
+    data = encode_statistics(wide(14_000))
+    assert len(data) < 3_500
+    started = time.process_time()
+    space = replace(wide(14_000).space, layout=fixed_encoder("linear").layout)
+    with at_most(1_000_000), pytest.raises(EncoderMismatch, match="another layout"):
+        decode_statistics(data, space=space)
+    said = unfolded_bytes(wide(14_000).layout, 0, 0, 0, form="whole")
+    with at_most(5_000_000), pytest.raises(WireError, match="the limit is"):
+        decode_statistics(data, limit=said - 1)
+    assert peak_of(lambda: decode_statistics(data)) <= said
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize("text", ["", "8 apples", "-1", "1e9", "9" * 40])
@@ -89,15 +100,14 @@ def run(*arguments, **environment):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("samples", [0, 1])
-@pytest.mark.parametrize("command", ["inspect", "sum"])
-def test_a_command_takes_what_was_announced(command, samples, tmp_path):
+def test_a_command_takes_what_was_announced(samples, tmp_path):
     small, large = tmp_path / "small.stats", tmp_path / "large.stats"
-    small.write_bytes(wide(8, samples))
-    large.write_bytes(wide(14_000, samples))
+    write_statistics(small, wide(8, samples))
+    write_statistics(large, wide(14_000, samples))
 
     def took(path, **environment):
-        more = ["--allow-empty", "-o", tmp_path / f"{path.stem}.out.stats"]
-        return run(command, path, *(more if command == "sum" else []), **environment)
+        out = tmp_path / f"{path.stem}.out.stats"
+        return run("sum", path, "--allow-empty", "-o", out, **environment)
 
     usual, _ = took(small)
     peak, said = took(large, SAFLE_MOST_MEMORY="1MB")

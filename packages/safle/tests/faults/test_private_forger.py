@@ -33,7 +33,8 @@ from support.private_rounds import answers_of, make_parties, new_history
 
 FILES = 400
 DATA = fixed_data("linear", 30, feature_dim=2)
-PARTS = [DATA.part(slice(10 * at, 10 * at + 10)).count() for at in range(3)]
+CLIENTS = [DATA.part(slice(10 * at, 10 * at + 10)) for at in range(3)]
+PARTS = [client.count() for client in CLIENTS]
 
 
 @pytest.fixture(scope="module")
@@ -204,17 +205,11 @@ def test_forged_vectors_of_every_kind_of_sum(answers):
 def answers():
     """Rounds of evaluation counts, histograms and noisy statistics, with honest answers."""
     model = Model(DATA.encoder, solve(DATA.count()))
-    evaluations = [
-        evaluate(model, DATA.features[10 * at : 10 * at + 10], DATA.labels[10 * at : 10 * at + 10])
-        for at in range(3)
-    ]
+    evaluations = [evaluate(model, client.features, client.labels) for client in CLIENTS]
     grid = Grid(-3, 3, bins=4)
-    histograms = [Histogram.of(DATA.features[10 * at : 10 * at + 10], grid) for at in range(3)]
+    histograms = [Histogram.of(client.features, grid) for client in CLIENTS]
     clipped = LinearEncoder.publishable(DeclaredRange(-3, 3, feature_dim=2))
-    counted = [
-        count(clipped, DATA.features[10 * at : 10 * at + 10], DATA.labels[10 * at : 10 * at + 10])
-        for at in range(3)
-    ]
+    counted = [count(clipped, client.features, client.labels) for client in CLIENTS]
     exact = StatisticsSpace.of(clipped, [0, 1, 2], 1000)
     rounds = [
         (EvaluationSpace(model.digest, model.class_names, 1000), evaluations, check_evaluation),

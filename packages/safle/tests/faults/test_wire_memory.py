@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
 from safle.encoders import make_encoder
-from safle.encoders.codes import CodeSpace, Layout
 from safle.errors import EncoderMismatch, WireError
-from safle.statistics import Accumulator, Statistics, count
+from safle.statistics import Accumulator, count
 from safle.wire import container, decode_statistics, encode_statistics
 from safle.wire.grams import are_few, class_bytes, working_bytes
 from safle.wire.statistics import STATISTICS, unfolded_bytes
@@ -108,26 +105,6 @@ def test_a_number_of_more_digits_than_python_reads_is_a_lie_too():
     text = container.canonical({**forged.header, "sections": [["counts", 7]]})
     forged.text = text.replace(b'["counts",7]', b'["counts",' + b"9" * 6_000 + b"]")
     refuse(forged.to_bytes(), "header is not valid")
-
-
-def wide(columns):
-    """A file of no samples and of so many dense columns."""
-    layout = Layout((), (256,) * columns)
-    return Statistics.empty(CodeSpace(fixed_encoder("linear").fingerprint, layout))
-
-
-def test_many_columns_and_no_samples_take_nothing_of_who_knows_the_encoder():
-    encoder = fixed_encoder("linear")
-    data = encode_statistics(wide(14_000))
-    assert len(data) < 3_500
-    started = time.process_time()
-    with at_most(MILLION), pytest.raises(EncoderMismatch, match="another layout"):
-        decode_statistics(data, space=encoder.space)
-    said = unfolded_bytes(wide(14_000).layout, 0, 0, 0, form="whole")
-    with at_most(5 * MILLION), pytest.raises(WireError, match="the limit is"):
-        decode_statistics(data, limit=said - 1)
-    assert peak_of_second(lambda: decode_statistics(data)) <= said
-    assert time.process_time() - started < 5
 
 
 def test_layouts_are_compared_before_anything_unfolds(monkeypatch):

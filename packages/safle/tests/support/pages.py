@@ -19,6 +19,8 @@ PAGES = [
     ROOT / "README.md",
 ]
 """Not the reference, which is written from docstrings that run as they are."""
+STORY = ("file-federation", "private-sums", "differential-privacy", "paper")
+"""Pages that go on with the hospitals of the first guide."""
 PROGRAMS = ("safle", "python", "python3", "pip", "make", "cmp", "cat", "echo", "for", "ssh-keygen")
 
 NOT_RUN = {

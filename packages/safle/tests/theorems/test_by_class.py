@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle.encoders import Encoder, make_encoder
+from safle.encoders import Encoder
 from safle.encoders.codes import Layout
 from safle.errors import InvariantError, NotEnoughMemory, SettingsError
 from safle.server.store import Store
@@ -17,7 +17,7 @@ from safle.site.release import find_exposure
 from safle.statistics import Accumulator, Statistics, count, sum_statistics
 from safle.statistics.gram import Triangle
 from safle.wire import Contribution, decode_statistics, encode_statistics
-from support.data_sets import BY_CLASS, FixedCalibration, fixed_data
+from support.data_sets import BY_CLASS, fixed_data
 
 BATCHES = st.lists(st.integers(0, 60), min_size=1, max_size=5)
 
@@ -72,11 +72,6 @@ def test_few_samples_one_class_and_more_features_than_samples(kind, samples, cla
     assert [part.dim for part in statistics.by_class] == [17] * len(set(labels))
 
 
-def test_without_by_class_there_are_no_grams_of_classes():
-    statistics = fixed_data("linear").count()
-    assert statistics.class_grams == ()
-
-
 @pytest.mark.parametrize("kind", BY_CLASS)
 def test_a_class_that_one_client_alone_has_leaves_with_it(kind, tmp_path):
     data = fixed_data(kind, samples=30)
@@ -87,18 +82,6 @@ def test_a_class_that_one_client_alone_has_leaves_with_it(kind, tmp_path):
         assert store.total().snapshot() == data.count()
         store.remove("a")
         assert store.total().snapshot() == data.part(others).count()
-
-
-@pytest.mark.parametrize("kind", BY_CLASS)
-def test_what_was_never_added_is_not_taken_back(kind):
-    data = fixed_data(kind, samples=40)
-    total = Accumulator(data.encoder)
-    total.add(data.count())
-    # The same labels, other features: counts come out as zero, sums do not.
-    other = replace(data, features=data.features[::-1].copy()).count()
-    with pytest.raises(InvariantError, match="not part of the sum"):
-        total.subtract(other)
-    assert total.snapshot() == data.count()
 
 
 @pytest.mark.parametrize("kind", BY_CLASS)
@@ -134,16 +117,6 @@ def test_the_block_of_a_layout():
     for wrong in ((0, 1), (1, 1), (-1, 2), (0, 3), (2, 0)):
         with pytest.raises(SettingsError, match="counted by class"):
             replace(linear, by_class=wrong)
-
-
-def test_the_setting_is_a_truth_and_part_of_the_fingerprint():
-    plain, counted = (
-        make_encoder(FixedCalibration(3), "linear", by_class=value) for value in (False, True)
-    )
-    assert plain != counted
-    assert Encoder.from_bytes(counted.to_bytes()) == counted
-    with pytest.raises(SettingsError, match="true or false"):
-        make_encoder(FixedCalibration(3), "linear", by_class=1)
 
 
 def test_small_classes_are_disclosed():

@@ -84,9 +84,9 @@ def test_batches_of_any_size_count_like_one(data):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [1, 7, 2_047, 2_049])
-def test_batches_and_chunks_may_end_anywhere(kind, size):
-    data = fixed_data(kind, samples=5_000 if size > 7 else 300)
+@pytest.mark.parametrize("size", [2_047, 2_049])
+def test_batches_may_end_beside_chunks(kind, size):
+    data = fixed_data(kind, samples=5_000)
     total = Accumulator(data.encoder)
     for first in range(0, len(data), size):
         part = slice(first, first + size)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from safle.encoders import Bucketing, EmbeddingEncoder, Encoder, load_encoder
 from safle.encoders.operations import permutation
-from support.data_sets import data_sets, encoders, fixed_data, fixed_encoder
-from support.reference import phi, symbols_of
+from support.data_sets import data_sets, encoders, fixed_encoder
+from support.reference import hash_of, phi, symbols_of
 
 
 def onehot_of(encoder, features):
@@ -79,21 +79,15 @@ def test_float32_features_get_the_codes_of_their_exact_values(thresholds, values
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int64, np.uint32, np.bool_])
-def test_integers_get_the_codes_of_the_same_floats(dtype):
+def test_integers_and_files_in_memory_get_the_codes_of_the_same_floats(dtype, tmp_path):
     features = np.random.default_rng(0).integers(0, 2, (50, 6)).astype(dtype)
+    np.save(tmp_path / "features.npy", features)
     encoder = fixed_encoder("table")
-    codes, expected = encoder.encode(features), encoder.encode(features.astype(np.float64))
-    assert np.array_equal(codes.symbols, expected.symbols)
-    assert np.array_equal(codes.dense, expected.dense)
-
-
-def test_memory_mapped_features_get_the_same_codes(tmp_path):
-    data = fixed_data("table")
-    np.save(tmp_path / "features.npy", data.features.astype(np.float16))
-    mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
-    expected = data.encoder.encode(data.features.astype(np.float16))
-    assert np.array_equal(data.encoder.encode(mapped).symbols, expected.symbols)
-    assert np.array_equal(data.encoder.encode(mapped).dense, expected.dense)
+    expected = encoder.encode(features.astype(np.float64))
+    for held in (features, np.load(tmp_path / "features.npy", mmap_mode="r")):
+        codes = encoder.encode(held)
+        assert np.array_equal(codes.symbols, expected.symbols)
+        assert np.array_equal(codes.dense, expected.dense)
 
 
 @pytest.mark.parametrize(
@@ -123,13 +117,8 @@ def test_saving_and_loading_gives_the_same_encoder_and_the_same_bytes(tmp_path_f
 
 @given(count=st.integers(0, 300), seed=st.integers(0, 2**64 - 1))
 def test_the_shuffle_sorts_by_splitmix64(count, seed):
-    def splitmix(position):
-        z = (seed + 0x9E3779B97F4A7C15 * (position + 1)) % 2**64
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
-        return z ^ (z >> 31)
-
-    assert permutation(count, seed).tolist() == sorted(range(count), key=splitmix)
+    ordered = sorted(range(count), key=lambda position: hash_of(position, seed))
+    assert permutation(count, seed).tolist() == ordered
 
 
 @given(data_sets())

@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 from safle.encoders import EmbeddingEncoder, make_encoder
 from safle.encoders.histogram import MAX_SAMPLES, Grid, Histogram
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, SettingsError
-from safle.wire import decode_histogram, encode_histogram, read_histogram, write_histogram
+from safle.wire import decode_histogram, encode_histogram
 from support.data_sets import KINDS, declared_settings
 
 QUARTERS = st.integers(-20, 20).map(lambda quarter: quarter / 4)
@@ -104,28 +104,12 @@ def test_moments_are_those_of_the_binned_values(features, grid):
     assert np.allclose(deviation[~constant], binned.std(axis=0)[~constant])
 
 
-def test_a_fine_histogram_calibrates_like_the_pooled_sample(digits):
-    features, _ = digits
-    grid = Grid(-0.5, 16.5, 17)
-    federated = Histogram.of(features, grid).moments()
-    assert np.allclose(federated[0], features.mean(axis=0), atol=1e-12)
-    spread = features.std(axis=0)
-    assert np.allclose(federated[1], np.where(spread > 0, spread, 1), atol=1e-12)
-
-
 @given(features=samples(least=0), grid=grids())
 def test_the_wire_gives_back_the_same_histogram(features, grid):
     histogram = Histogram.of(features, grid)
     data = encode_histogram(histogram)
     assert decode_histogram(data) == histogram
     assert encode_histogram(decode_histogram(data)) == data
-
-
-def test_a_histogram_file_gives_back_the_same_histogram(tmp_path):
-    histogram = Histogram.of(np.random.default_rng(0).normal(size=(500, 7)), Grid(-3, 3, 100))
-    write_histogram(tmp_path / "h.safle", histogram)
-    assert read_histogram(tmp_path / "h.safle") == histogram
-    assert (tmp_path / "h.safle").read_bytes() == encode_histogram(histogram)
 
 
 @given(features=samples(), grid=grids(), cut=st.integers(0, 30))

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import EncoderMismatch, WireError
-from safle.statistics import Accumulator, Statistics, count
+from safle.statistics import Accumulator, count
 from safle.wire import (
     decode_histogram,
     decode_statistics,
@@ -20,10 +20,9 @@ from safle.wire import (
     encode_statistics,
     peek_kind,
     read_statistics,
-    write_statistics,
 )
 from safle.wire.files import from_planes, plane_count, to_planes
-from support.data_sets import KINDS, data_sets, fixed_data, fixed_encoder, repeated
+from support.data_sets import KINDS, data_sets, fixed_data, repeated
 
 
 @given(data=st.data())
@@ -43,8 +42,9 @@ def test_decoding_gives_back_the_same_statistics(data):
 @pytest.mark.parametrize("samples", [0, 1, 2, 3_000])
 def test_every_size_of_client_survives(kind, samples):
     data = fixed_data(kind, samples, feature_dim=20)
-    statistics = data.count()
-    assert decode_statistics(encode_statistics(statistics)) == statistics
+    encoded = encode_statistics(data.count())
+    assert decode_statistics(encoded) == data.count()
+    assert samples or len(encoded) < 1_000
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -77,15 +77,6 @@ def test_class_names_survive(names):
     decoded = decode_statistics(encode_statistics(statistics))
     assert decoded.class_names == tuple(sorted(names))
     assert [type(name) for name in decoded.class_names] == [type(name) for name in sorted(names)]
-
-
-def test_equal_statistics_have_equal_files(tmp_path):
-    data = fixed_data("table")
-    write_statistics(tmp_path / "a", data.count())
-    halves = data.part(slice(0, 50)).count() + data.part(slice(50, None)).count()
-    write_statistics(tmp_path / "b", halves)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert read_statistics(tmp_path / "a") == read_statistics(tmp_path / "b") == halves
 
 
 def test_a_file_says_what_it_is(tmp_path):
@@ -127,13 +118,6 @@ def test_the_limit_holds_for_the_file_its_content_and_its_gram(tmp_path):
     with pytest.raises(WireError, match="limit"):
         read_statistics(tmp_path / "file", limit=len(encoded) - 1)
     assert decode_statistics(encoded, limit=50 * gram_bytes) == statistics
-
-
-def test_a_client_without_samples_sends_a_few_hundred_bytes():
-    for kind in KINDS:
-        encoded = encode_statistics(Statistics.empty(fixed_encoder(kind).space))
-        assert len(encoded) < 1_000
-        assert decode_statistics(encoded) == Statistics.empty(fixed_encoder(kind).space)
 
 
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300)

@@ -1,0 +1,100 @@
+"""README and docs say what is so: commands and options, files, public names, the reference.
+
+Whatever they show is run in `test_pages`.
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+import rich_click as click
+
+import safle
+from safle.cli.main import app
+from safle.cli.session import Session
+from support.pages import NOT_RUN, PAGES, ROOT, STORY, blocks, commands, runs_here
+
+RUN = {
+    *(f"docs/guides/{name}.md" for name in ("build", "hospital", "research")),
+    *(f"docs/{name}.md" for name in ("backbones", "deployment", "experiments", "exporting")),
+    *(f"docs/{name}.md" for name in ("heads", "release", "reproduction", "scale")),
+    *(f"docs/{name}.md" for name in STORY),
+    "README.md",
+}
+"""Pages with code: all but exporting.md, which has a test in `equivalence`, in `test_pages`."""
+
+
+def parse_line(line: str) -> None:
+    """Read a command and its options as ``safle`` does, without running it."""
+    words, name = shlex.split(line, comments=True)[1:], "safle"
+    command: click.Command | None = app
+    context = None
+    while command is not None:
+        context = command.make_context(name, words, parent=context, obj=Session())
+        if not isinstance(command, click.Group):
+            return
+        words = [*context._protected_args, *context.args]
+        name, command, words = command.resolve_command(context, words) if words else ("", None, [])
+
+
+def test_every_command_of_the_docs_has_the_options_it_is_shown_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a command is not run, or not by everybody: see `support.pages`."""
+    monkeypatch.chdir(tmp_path)
+    lines = [line for page in PAGES for line in commands(page) if line.startswith("safle ")]
+    assert len(lines) > 80
+    for line in lines:
+        try:
+            parse_line(line)
+        except click.ClickException as error:
+            pytest.fail(f"{line}: {error.format_message()}")
+    with pytest.raises(click.NoSuchOption):
+        parse_line("safle backbones export x.onnx --no-such-option")
+
+
+def test_every_page_with_code_is_in_some_test() -> None:
+    pages = {
+        str(page.relative_to(ROOT))
+        for page in PAGES
+        if any(map(runs_here, commands(page))) or blocks(page, "python")
+    }
+    assert pages == RUN
+
+
+def test_what_is_not_run_is_still_there() -> None:
+    lines = [line for page in PAGES for line in commands(page)]
+    assert len(lines) > 90
+    for pattern in NOT_RUN:
+        assert any(re.match(pattern, line) for line in lines), pattern
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_files_that_a_contributor_is_sent_to_are_there(page: str) -> None:
+    core, lab = ROOT / "packages/safle", ROOT / "packages/safle-lab/src/safle_lab"
+    places = (ROOT, core, core / "src/safle", core / "tests", lab, *ROOT.glob("packages/*/src"))
+    quoted = " ".join(re.findall(r"`([^`\n]+)`", (ROOT / page).read_text()))
+    named = re.findall(r"[\w.-]+/[\w./-]+", quoted)
+    assert len(named) > 15
+    for path in named:
+        inside = path.removeprefix("src/")
+        made_later = re.search("NAME|GROUP", path)
+        assert made_later or any((place / inside).exists() for place in places), path
+
+
+@pytest.mark.parametrize("name", safle.__all__)
+def test_every_public_name_has_its_place_in_the_reference_with_an_example(name: str) -> None:
+    pages = "\n".join(path.read_text() for path in (ROOT / "docs/reference").glob("*.md"))
+    assert f"`{name}` |" in pages or f"\n## `safle.{name}`\n" in pages
+    assert ">>> " in (getattr(safle, name).__doc__ or "")
+
+
+def test_the_reference_is_what_the_sources_say() -> None:
+    """`make docs` writes it again."""
+    writer = runpy.run_path(str(ROOT / "docs/hooks/reference.py"))
+    for name, text in writer["pages"]().items():
+        assert (ROOT / f"docs/reference/{name}.md").read_text() == text, name
