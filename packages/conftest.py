@@ -76,18 +76,11 @@ def timm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.fixture
-def safle(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def safle() -> Callable[..., str]:
     """``safle("count", ..., code=0)``: the command, in this process; what it printed."""
-    from safle.cli.main import run
+    from support import command
 
-    def command(*words: object, code: int = 0) -> str:
-        with pytest.raises(SystemExit) as ended:
-            run([str(word) for word in words])
-        printed = "".join(capsys.readouterr())
-        assert ended.value.code == code, printed
-        return printed
-
-    return command
+    return lambda *words, code=0: "".join(command.safle(*words, code=code))
 
 
 @pytest.fixture(autouse=True, scope="session")

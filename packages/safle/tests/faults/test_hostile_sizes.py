@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,27 +16,30 @@ from safle.encoders import LinearEncoder
 from safle.encoders.codes import CodeSpace, Layout
 from safle.errors import EncoderMismatch, NotEnoughMemory, SettingsError, WireError
 from safle.statistics import Accumulator, Statistics, count
-from safle.wire import decode_statistics, encode_statistics, write_statistics
+from safle.wire import decode_statistics, encode_statistics
 from safle.wire.statistics import unfolded_bytes
 from support.data_sets import fixed_encoder
-from support.forging import at_most, peak_of
+from support.forging import Forgery, at_most, peak_of
 
 UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
 def wide(columns, samples=0):
-    """Statistics of so many columns: of no samples, or of one whose features are all zero."""
+    """A true file of so many columns: of no samples, or of one whose features are all zero."""
     encoder = LinearEncoder(np.zeros(columns - 1), np.ones(columns - 1))
-    if not samples:
-        return Statistics.empty(encoder.space)
-    return count(encoder, np.zeros((1, columns - 1)), ["a"])
+    if samples:
+        return encode_statistics(count(encoder, np.zeros((1, columns - 1)), ["a"]))
+    # The file of few columns, which takes no memory to make, with another layout.
+    forged = Forgery.of(encode_statistics(Statistics.empty(fixed_encoder("linear").space)))
+    forged.header["layout"] = encoder.layout.to_json()
+    return forged.to_bytes()
 
 
 @pytest.mark.parametrize("samples", [0, 1])
 def test_a_small_file_of_many_columns_is_refused_unless_the_caller_allows_more(
     samples, monkeypatch
 ):
-    data = encode_statistics(wide(3_000, samples))
+    data = wide(3_000, samples)
     assert len(data) < 600
     assert decode_statistics(data).dim == 3_000
     monkeypatch.setenv("SAFLE_MOST_MEMORY", "10 MB")
@@ -52,17 +54,17 @@ def test_the_limit_is_two_gigabytes_and_said_in_words():
     assert most_memory() == MOST_MEMORY == 2**31
     # Of 540 bytes: 3.6 GB, when nobody refused it.
     with pytest.raises(WireError, match=r"takes [\d.]+ GB; the limit is 2.1 GB"):
-        decode_statistics(encode_statistics(wide(26_000)))
+        decode_statistics(wide(26_000))
 
 
 def test_many_columns_and_no_samples_take_nothing_of_who_knows_the_encoder():
-    data = encode_statistics(wide(14_000))
+    data = wide(14_000)
     assert len(data) < 3_500
     started = time.process_time()
-    space = replace(wide(14_000).space, layout=fixed_encoder("linear").layout)
     with at_most(1_000_000), pytest.raises(EncoderMismatch, match="another layout"):
-        decode_statistics(data, space=space)
-    said = unfolded_bytes(wide(14_000).layout, 0, 0, 0, form="whole")
+        decode_statistics(data, space=fixed_encoder("linear").space)
+    layout = LinearEncoder(np.zeros(13_999), np.ones(13_999)).layout
+    said = unfolded_bytes(layout, 0, 0, 0, form="whole")
     with at_most(5_000_000), pytest.raises(WireError, match="the limit is"):
         decode_statistics(data, limit=said - 1)
     assert peak_of(lambda: decode_statistics(data)) <= said
@@ -102,8 +104,8 @@ def run(*arguments, **environment):
 @pytest.mark.parametrize("samples", [0, 1])
 def test_a_command_takes_what_was_announced(samples, tmp_path):
     small, large = tmp_path / "small.stats", tmp_path / "large.stats"
-    write_statistics(small, wide(8, samples))
-    write_statistics(large, wide(14_000, samples))
+    small.write_bytes(wide(8, samples))
+    large.write_bytes(wide(14_000, samples))
 
     def took(path, **environment):
         out = tmp_path / f"{path.stem}.out.stats"

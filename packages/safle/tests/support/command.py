@@ -19,8 +19,8 @@ class Printed(NamedTuple):
     stderr: str
 
 
-def safle(*words: object, folder: Path, code: int = 0) -> Printed:
-    """Run ``safle`` in a folder; it must end with ``code``."""
+def safle(*words: object, folder: Path = Path(), code: int = 0) -> Printed:
+    """Run ``safle`` in a folder, or in this one; it must end with ``code``."""
     out, err = io.StringIO(), io.StringIO()
     with (
         chdir(folder),

@@ -86,19 +86,19 @@ def test_statistics_are_an_abelian_group_under_plus_and_minus(data):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("clients", [1, 100, pytest.param(1000, marks=pytest.mark.slow)])
-def test_one_to_a_thousand_clients_give_the_same_model(kind, clients):
+@pytest.mark.parametrize("clients", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_hundred_and_a_thousand_clients_give_the_same_model(kind, clients):
     data = fixed_data(kind, samples=700)
     generator = np.random.default_rng(clients)
     # Skewed: most clients hold little, many nothing at all.
     share = generator.dirichlet(np.full(clients, 0.05))
     owner = generator.choice(clients, len(data), p=share)
     parts = [data.part(owner == client).count() for client in generator.permutation(clients)]
-    total = sum_statistics(parts)
-    assert clients < 100 or sum(part.sample_count == 0 for part in parts) > 10
-    assert encode_statistics(total) == encode_statistics(data.count())
-    for options in ({"ridge": 2.0}, {}, {"ridge": 0}, {"ridge": 1.0, "head": "discriminant"}):
-        expected = model_bytes(data.encoder, data.count(), **options)
+    total, whole = sum_statistics(parts), data.count()
+    assert sum(part.sample_count == 0 for part in parts) > 10
+    assert encode_statistics(total) == encode_statistics(whole)
+    for options in ({}, {"ridge": 0}, {"ridge": 1.0, "head": "discriminant"}):
+        expected = model_bytes(data.encoder, whole, **options)
         assert model_bytes(data.encoder, total, **options) == expected
 
 
