@@ -91,11 +91,6 @@ def test_a_file_of_another_kind_is_a_typed_error_for_every_reader(tmp_path):
                     reader(path)
 
 
-def test_statistics_come_back_equal(tmp_path):
-    safle.write_statistics(tmp_path / "a.stats", STATISTICS)
-    assert safle.read_statistics(tmp_path / "a.stats", space=ENCODER.space) == STATISTICS
-
-
 def test_what_goes_on_is_logged_for_who_asks(caplog):
     caplog.set_level("INFO", "safle")
     solution = safle.solve(STATISTICS)

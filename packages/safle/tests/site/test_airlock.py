@@ -115,14 +115,6 @@ def test_a_second_encoder_waits_for_a_person(answer, table):
     assert decode_statistics(answer(again, table, "--most", 2)).fingerprint == other.fingerprint
 
 
-def test_only_the_named_encoder_is_counted_with(answer, table, tmp_path):
-    (tmp_path / "policy.toml").write_text(f'encoders = ["{"0" * 64}"]')
-    with pytest.raises(Refused, match="its policy refuses: encoders"):
-        answer(COUNT, table, "--policy", tmp_path / "policy.toml")
-    (tmp_path / "policy.toml").write_text(f'encoders = ["{DATA.encoder.fingerprint}"]')
-    assert answer(COUNT, table, "--policy", tmp_path / "policy.toml")
-
-
 def test_a_key_without_a_policy_answers_private_rounds_only(answer, table, tmp_path):
     parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000), 3)
     parties.operator.public.save(tmp_path / "operator.pub")

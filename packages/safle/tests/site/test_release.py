@@ -66,7 +66,7 @@ def test_sheets_say_what_leaves_and_tell_it_from_others(contribution):
 def test_names_of_classes_cannot_break_a_sheet():
     names = {"<script>alert(1)</script>": 5, "a\nb": 5, "c" * 500: 5}
     names |= {f"class {number}": 5 for number in range(1_000)}
-    sheet = Sheet(Release("statistics", 5_015, 9, names), None, "<b>.stats", b"", "today")
+    sheet = Sheet(Release("statistics", 5_015, 9, names), None, "<b>.stats", b"")
     assert "<script>" not in sheet.to_html()
     assert "<b>" not in sheet.to_html()
     text = sheet.to_text()
@@ -80,7 +80,7 @@ def test_names_of_classes_cannot_break_a_sheet():
 def test_masked_sheets_name_who_opens_and_broken_rules_show():
     release = Release("statistics", 50, 9, {"ill": 50}, masked=True,
                       keyholders={"board": "k1" * 32}, least_clients=3, epsilon=2.0)  # fmt: skip
-    text = Sheet(release, Policy(least_clients=5), "a", b"", "today").to_text()
+    text = Sheet(release, Policy(least_clients=5), "a", b"").to_text()
     assert "nobody: it is masked" in text
     assert "at least 3 clients, with noise of epsilon 2, opened by the keyholder" in text
     assert "board (k1k1k1k1k1k1…)" in text
@@ -92,7 +92,7 @@ def test_only_digests_are_set_in_the_type_of_digests():
     holders = dict.fromkeys(("board", "lawyer"), "k" * 64)
     release = Release("statistics", 50, 9, encoder="e" * 64, masked=True,
                       keyholders=holders, least_clients=10_000)  # fmt: skip
-    sheet = Sheet(release, None, "a", b"", "today")
+    sheet = Sheet(release, None, "a", b"")
     # As long as a digest is the sentence about who reads a sum.
     assert 64 in map(len, sheet.sections()["Who can read it"].values())
     assert sheet.to_html().count('class="digest"') == 2
@@ -134,26 +134,14 @@ def test_refusals_of_a_store_are_logged_and_change_nothing_else(tmp_path):
     assert [(row.event, row.who) for row in events] == [("received", "a"), ("refused", "b")]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE log SET who = 'somebody else' WHERE number = 2",
-        "DELETE FROM log WHERE number = 2",
-        "DELETE FROM log WHERE number = 1",
-        "UPDATE log SET number = 9 WHERE number = 3",
-    ],
-)
-def test_a_log_is_not_changed_and_shows_when_it_was(log, change):
+def test_a_log_shows_when_it_was_changed(log):
+    """It is a sealed file, of which tests/basics says more."""
     for number in range(3):
         write_log("sent", who="me", note=str(number))
     assert [row.note for row in read_log(log)] == ["0", "1", "2"]
     connection = sqlite3.connect(log, isolation_level=None)
-    with pytest.raises(sqlite3.DatabaseError, match="never changed"):
-        connection.execute(change)
-    # Whoever may write the file can take the triggers out: then the chain shows it.
-    connection.execute("DROP TRIGGER log_unchanged")
     connection.execute("DROP TRIGGER log_kept")
-    connection.execute(change)
+    connection.execute("DELETE FROM log WHERE number = 2")
     connection.close()
     with pytest.raises(StoreError, match="somebody has changed the file"):
         read_log(log)

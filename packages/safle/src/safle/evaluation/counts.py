@@ -98,7 +98,7 @@ class Evaluation:
                 f"{classes} classes; expected 1 to {MOST_CLASSES}, in ascending order"
             )
         for name, shape in shapes(classes).items():
-            counts: Counts = getattr(self, name)
+            counts = self.arrays[name]
             if counts.shape != shape or counts.dtype != np.int64:
                 raise InvalidInput(
                     f"{name} is {counts.dtype} {counts.shape}; expected int64 {shape}"
@@ -133,6 +133,15 @@ class Evaluation:
         empty = {name: np.zeros(s, np.int64) for name, s in shapes(len(class_names)).items()}
         return Evaluation(model, tuple(class_names), **empty)
 
+    @property
+    def arrays(self) -> dict[str, Counts]:
+        """Its counts by name, in the order of its file."""
+        return {
+            "confusion": self.confusion,
+            "scores": self.scores,
+            "confidence": self.confidence,
+        }
+
     @cached_property
     def sample_count(self) -> int:
         """How many samples were answered."""
@@ -152,20 +161,14 @@ class Evaluation:
         if not isinstance(other, Evaluation):
             return NotImplemented
         other.require(self.model, self.class_names)
-        both = {
-            name: getattr(self, name) + getattr(other, name)
-            for name in shapes(len(self.class_names))
-        }
+        both = {name: counts + other.arrays[name] for name, counts in self.arrays.items()}
         return Evaluation(self.model, self.class_names, **both)
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Evaluation)
             and (self.model, self.class_names) == (other.model, other.class_names)
-            and all(
-                np.array_equal(getattr(self, name), getattr(other, name))
-                for name in shapes(len(self.class_names))
-            )
+            and all(np.array_equal(own, other.arrays[name]) for name, own in self.arrays.items())
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -235,8 +238,8 @@ class EvaluationHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _describe(evaluation: Evaluation, sections: SectionWriter) -> dict[str, Any]:
-    for name in shapes(len(evaluation.class_names)):
-        sections.write(name, getattr(evaluation, name))
+    for name, counts in evaluation.arrays.items():
+        sections.write(name, counts)
     return {"model": evaluation.model, "classes": [*evaluation.class_names]}
 
 

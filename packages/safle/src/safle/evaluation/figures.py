@@ -191,7 +191,7 @@ def _mean_share(part: Floats, whole: Floats) -> Figure:
 
 
 def _drawn(evaluation: Evaluation, seed: int) -> dict[str, Figure]:
-    arrays = evaluation.confusion, evaluation.scores, evaluation.confidence
+    arrays = evaluation.arrays.values()
     found = _measure(*arrays)
     generator = np.random.Generator(np.random.PCG64(seed))
     draws = [_measure(*(generator.poisson(counts) for counts in arrays)) for _ in range(DRAWS)]

@@ -42,7 +42,7 @@ class Sheet:
     policy: Policy | None
     file: str
     data: bytes
-    made: str
+    made: str = field(default_factory=now)
     number: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def sections(self) -> dict[str, Rows]:
@@ -152,7 +152,7 @@ def write_release(
             stacklevel=2,
         )
     write_log("sent", digest=digest, note=output.name)
-    sheet = Sheet(release, policy, output.name, data, now())
+    sheet = Sheet(release, policy, output.name, data)
     sheets = {
         output.with_name(output.name + SHEET): sheet.to_text().encode(),
         output.with_name(output.name + SHEET_PAGE): sheet.to_html().encode(),
