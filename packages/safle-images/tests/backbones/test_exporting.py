@@ -53,11 +53,6 @@ def test_weights_in_a_second_file_are_inside_from_then_on(
     assert external_files(tmp_path / "one.onnx") == []
 
 
-def test_what_cannot_be_exported(tmp_path: Path) -> None:
-    with pytest.raises(BackboneError, match="expected timm:NAME, efficientnet_lite0"):
-        export_named("network.pth", tmp_path / "a.onnx")
-
-
 def test_a_network_in_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     preprocessing = Preprocessing(**FIELDS, **MOMENTS)

@@ -84,7 +84,7 @@ def test_texts_are_judged_by_how_they_tell_their_class_from_others(task):
     directions, texts = directions_of(task), tofa.to_unit_length(task.texts)
     part = task.parts[1]
 
-    told = tofa.tell_apart(directions[part], task.labels[part], texts, 10.0)
+    scores = tofa.score_texts(directions[part], task.labels[part], texts, 10.0)
 
     for own in range(CLASSES):
         described = texts[:, 0].copy()
@@ -93,18 +93,21 @@ def test_texts_are_judged_by_how_they_tell_their_class_from_others(task):
         members = task.labels[part] == own
         if members.any():
             right, wrong = chances[members].mean(), chances[~members].mean()
-            assert told[own, 2] == pytest.approx(right / (right + wrong), abs=1e-6)
+            assert scores[own, 2] == pytest.approx(right / (right + wrong), abs=1e-6)
         else:
-            assert np.isnan(told[own]).all()
+            assert np.isnan(scores[own]).all()
 
 
 def test_a_text_that_helps_counts_more_and_one_that_misleads_is_dropped(task):
     texts = tofa.to_unit_length(task.texts)
-    told = np.array(
-        [tofa.tell_apart(directions_of(task)[p], task.labels[p], texts, 10.0) for p in task.holders]
+    scores = np.array(
+        [
+            tofa.score_texts(directions_of(task)[part], task.labels[part], texts, 10.0)
+            for part in task.holders
+        ]
     )
 
-    weights = tofa.weigh_texts(told)
+    weights = tofa.weigh_texts(scores)
 
     assert np.allclose(weights.sum(axis=1), 1)
     assert (weights[:, 2] == 0).all()

@@ -79,11 +79,10 @@ def posterior_classifier(evidence: Moments, centre: Array, settings: Settings) -
     return gaussian_classifier(means, scatter / weight.sum(), settings.shrinkage)
 
 
-def tell_apart(features: Array, labels: Labels, texts: Array, scale: float) -> Array:
+def score_texts(features: Array, labels: Labels, texts: Array, scale: float) -> Array:
     """How well each text tells its class from the others, u: (class_count, texts), up to 1.
 
-    NaN where the client has no sample of the class, who then has no say. Features and texts are of
-    unit length.
+    NaN where the client has no sample of the class. Features and texts are of unit length.
     """
     plain = scale * features @ texts[:, 0].T
     # The other classes by their plain texts: the logarithm of the sum without the class itself.
@@ -91,24 +90,24 @@ def tell_apart(features: Array, labels: Labels, texts: Array, scale: float) -> A
     others = total + np.log(np.maximum(1 - np.exp(plain - total), 1e-12))
     members = one_hot(labels, len(texts))
     held, rest = members.sum(axis=0), (1 - members).sum(axis=0)
-    told = np.empty(texts.shape[:2])
+    scores = np.empty(texts.shape[:2])
     for at in range(texts.shape[1]):
         logits = scale * features @ texts[:, at].T
         chances = 1 / (1 + np.exp(np.clip(others - logits, -500, 500)))
         own = (members * chances).sum(axis=0) / np.maximum(held, 1)
         wrong = ((1 - members) * chances).sum(axis=0) / np.maximum(rest, 1)
-        told[:, at] = (own + 1e-12) / (own + wrong + 1e-12)
-    told[held == 0] = np.nan
-    return told
+        scores[:, at] = (own + 1e-12) / (own + wrong + 1e-12)
+    scores[held == 0] = np.nan
+    return scores
 
 
-def weigh_texts(told: Array) -> Array:
-    """Weights of every class's texts, (class_count, texts), from every client's u of each."""
-    plain = told[..., :1]
-    heard = ~np.isnan(told)
-    gains = np.where(heard, plain * np.log(told / plain), 0.0)
-    scores = gains.sum(axis=0) / np.maximum(heard.sum(axis=0), 1)
-    return np.asarray(softmax(np.where(scores >= 0, scores, -np.inf), axis=1))
+def weigh_texts(clients: Array) -> Array:
+    """Weights of every class's texts, (class_count, texts), by all clients' scores of them, u."""
+    plain = clients[..., :1]
+    known = ~np.isnan(clients)
+    gains = np.where(known, plain * np.log(clients / plain), 0.0)
+    mean = gains.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    return np.asarray(softmax(np.where(mean >= 0, mean, -np.inf), axis=1))
 
 
 @dataclass(frozen=True)
@@ -143,13 +142,13 @@ def checked_texts(task: Task) -> Array:
 def run(task: Task, settings: Settings) -> Result:
     """One round: moments and scores up, their sums and weights down."""
     texts = checked_texts(task)
-    clients, told = [], []
+    clients, scores = [], []
     for features, labels in task.clients(reporting=0.5):
         directions = to_unit_length(features)
         clients.append(Moments.of(directions, labels, task.class_count))
-        told.append(tell_apart(directions, labels, texts, settings.scale))
+        scores.append(score_texts(directions, labels, texts, settings.scale))
     everybody = reduce(add, clients)
-    weights = weigh_texts(np.array(told))
+    weights = weigh_texts(np.array(scores))
     joint = to_unit_length(np.einsum("ct,ctd->cd", weights, texts))
     centre = everybody.sums.sum(axis=0) / everybody.counts.sum()
     shared = everybody.raised(settings.power)
@@ -157,7 +156,7 @@ def run(task: Task, settings: Settings) -> Result:
         TwoBranches(posterior_classifier(own + shared, centre, settings), joint, settings.scale)
         for own in clients
     ]
-    up = len(message({**clients[0].as_message(), "told": told[0]}))
+    up = len(message({**clients[0].as_message(), "scores": scores[0]}))
     down = len(message({**everybody.as_message(), "weights": weights}))
     content = message({f"{at}": own.images.weights for at, own in enumerate(members)})
     return Result(SeparateModels(members), content, bytes_up=up, bytes_down=down)
