@@ -31,7 +31,6 @@ def test_the_demo_reaches_its_accuracy_with_one_model_for_every_split(report: Pa
     assert safle["accuracy"] >= 0.975
     assert linear["accuracy"] < safle["accuracy"] <= default["accuracy"]
     for result in (linear, safle, default):
-        assert result["rounds"] == 1
         # The paper's encoder does not go under masks: whole tables would be too much for a demo.
         assert len(result["digests"]) == (3 if result is safle else 4)
         assert set(result["digests"].values()) == {result["digest"]}

@@ -2,8 +2,10 @@
 
 Every client's features lie in a file of its own; it is counted into a statistics file,
 the files are summed, the sum is solved. A linear encoder (AFL), the paper's (SAFLe) and
-our default go through the same steps.
+our default go through the same steps. A page shows what came of it, in one file.
 """
+
+from __future__ import annotations
 
 import json
 import time
@@ -11,23 +13,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, confusion_matrix
 
 from safle.basics import atomic
+from safle.basics.templates import render_page
 from safle.demo.data import Digits, Parts, class_mix, load_digits, partition
-from safle.demo.page import render_demo
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import DeclaredRange
 from safle.encoders.registry import DEFAULT_KIND
+from safle.evaluation.charts import Chart, Mix, Series, draw
 from safle.model import Model
 from safle.private import StatisticsSpace, add_privately
 from safle.server.admission import Limits
 from safle.server.summing import sum_files
+from safle.site.counting import count_table
 from safle.solver import RidgeCurve, solve
 from safle.solver.facade import Head
-from safle.statistics import Accumulator
 from safle.tables import open_table
 from safle.wire import read_statistics, write_statistics
 
@@ -50,10 +55,8 @@ class Result:
 
     method: str
     accuracy: float
-    rounds: int
     megabytes_per_client: float
     seconds: float
-    ridge: float
     digest: str
     digests: dict[str, str]
     bytes_sent: list[int]
@@ -99,7 +102,7 @@ def run_demo(
     atomic.write_text(output / "results.json", json.dumps(content, indent=2) + "\n")
     matrix = confusion_matrix(data.test_labels, model.predict(data.test))
     mix = class_mix(data.train_labels, parts)
-    page = render_demo(results, mix, matrix, curve, model.class_names)
+    page = _render(results, mix, matrix, curve, model.class_names)
     atomic.write_text(output / "index.html", page)
     return results
 
@@ -144,10 +147,8 @@ def _federate(
     result = Result(
         name,
         accuracy=float(accuracy_score(data.test_labels, model.predict(data.test))),
-        rounds=1,
         megabytes_per_client=float(np.mean([path.stat().st_size for path in sent])) / 1e6,
         seconds=seconds,
-        ridge=model.ridge,
         digest=model.digest,
         digests={
             f"{len(sent)} clients": model.digest,
@@ -175,11 +176,8 @@ def _add_under_masks(
 
 
 def _count_file(encoder: Encoder, table: Path, output: Path) -> Path:
-    total = Accumulator(encoder)
-    for features, labels in open_table(table).batches(1024):
-        assert labels is not None, "the demo writes every table with its labels"
-        total.add_samples(features, labels)
-    write_statistics(output, total.snapshot())
+    counted = count_table(encoder, open_table(table), where=table)
+    write_statistics(output, counted.total)
     return output
 
 
@@ -194,3 +192,62 @@ def _sum_and_solve(
     model.save(base.with_suffix(".safetensors"))
     assert solution.curve is not None, "ridge='auto' keeps its curve"
     return model, solution.curve
+
+
+def _render(
+    results: Sequence[Result],
+    mix: NDArray[Any],
+    matrix: NDArray[Any],
+    curve: RidgeCurve,
+    names: Sequence[object],
+) -> str:
+    """The page: who held what, what each client sent, the ridge, what came of the last result.
+
+    Parameters
+    ----------
+    mix : samples, (clients, class_count)
+    matrix : confusions of the last result's model, (class_count, class_count)
+    curve : of its ridge
+    """
+    result, held = results[-1], mix.sum(axis=1)
+    kilobytes = np.array(result.bytes_sent) / 1e3
+    return render_page(
+        "safle.demo",
+        "demo.html.j2",
+        draw=draw,
+        result=result,
+        results=results,
+        clients=len(mix),
+        samples=int(mix.sum()),
+        empty=int((held == 0).sum()),
+        largest=int(held.max()),
+        tested=int(matrix.sum()),
+        known=int(np.median((mix > 0).sum(axis=1))),
+        most=float(kilobytes.max()),
+        held=Mix(
+            "One bar for each client, one colour for each digit.",
+            mix.tolist(),
+            [str(name) for name in names],
+        ),
+        sent=Mix(
+            "The one file that each client sent, in the same order.",
+            kilobytes[:, None].tolist(),
+            ["statistics"],
+            unit="kB",
+        ),
+        ridge=_draw_ridge(curve),
+        class_names=names,
+        confusion=dict(zip(names, matrix.tolist(), strict=True)),
+    )
+
+
+def _draw_ridge(curve: RidgeCurve) -> Chart:
+    usable = np.isfinite(curve.scores)
+    return Chart(
+        "Lower is better. The server has tried every ridge on the sum of the counts.",
+        "ridge",
+        "estimated error",
+        [Series("score", curve.ridges[usable], curve.scores[usable])],
+        log_base=10,
+        marks=[(f"chosen: {curve.best:.3g}", curve.best)],
+    )
