@@ -153,3 +153,10 @@ def test_what_is_known_is_taken_off_exactly():
     assert np.array_equal(left.columns(kept)[kept], rest.gram_square())
     assert left.samples == 39
     assert not left.take(row + 1, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_in_which_every_row_repeats_hides_nobody(kind):
+    few = fixed_data(kind, 200).part(np.arange(4))
+    often = few.part(np.arange(4).repeat(30))
+    assert found_in(often).found == 30 * found_in(few).found > 0

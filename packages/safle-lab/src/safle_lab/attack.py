@@ -8,7 +8,8 @@ Three ways, each on what the ones before have left:
 - few samples, whatever their codes, in all or, where grams are by class, of a class: lattice
   reduction, `safle_lab.lattice`.
 
-Only sums are used, so every kind of encoder is attacked alike.
+All sums are first divided by what divides them: a table in which every row stands three times is
+another one thrice. Only sums are used, so every kind of encoder is attacked alike.
 """
 
 from __future__ import annotations
@@ -25,11 +26,10 @@ from safle.basics import atomic
 from safle.encoders import Codes
 from safle.errors import MissingExtra
 from safle.statistics import Statistics
-from safle_lab.lattice import Residual, reduce_few
+from safle_lab.lattice import AT_ONCE, Residual, common_divisor, reduce_few
 
 MOST_REDUCED = 40
 """Samples that lattice reduction is tried on: seconds. 60 take ten, 100 minutes."""
-AT_ONCE = 64
 FEW = 5
 """Samples below which the sums of a class say much about each of them."""
 
@@ -90,7 +90,28 @@ def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attac
     >>> bool((found.codes.dense[0] == encoder.encode(features).dense[0]).all())
     True
     """
-    left = Residual.of(statistics)
+    left = Residual.of(statistics, common_divisor(statistics))
+    by, tried = _find(left, most_reduced)
+    if left.times > 1 and statistics.layout.dense_dim and not left.is_explained():
+        # By chance: two samples whose codes are odd in the same columns have even sums.
+        left = Residual.of(statistics)
+        by, tried = _find(left, most_reduced)
+    few = (left.class_counts > 0) & (left.class_counts < FEW)
+    owners = np.repeat(left.owners, left.times).tolist()
+    return Attack(
+        samples=statistics.sample_count,
+        by_class=left.times * by["class"],
+        by_code=left.times * by["code"],
+        by_lattice=left.times * by["lattice"],
+        codes=left.codes(),
+        labels=tuple(statistics.class_names[owner] for owner in owners),
+        close=left.times * int(left.class_counts[few].sum()),
+        untried=left.times * _count_untried(left, most_reduced if tried else 0),
+    )
+
+
+def _find(left: Residual, most_reduced: int) -> tuple[dict[str, int], bool]:
+    """Take off what can be found: how many in which way, and whether a lattice was reduced."""
     by = {"class": 0, "code": 0, "lattice": 0}
     _peel(left, by)
     tried = False
@@ -98,17 +119,7 @@ def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attac
         for found in _reduce(left, most_reduced):
             by["lattice"] += sum(left.take(*sample) for sample in found)
             tried = True
-    few = (left.class_counts > 0) & (left.class_counts < FEW)
-    return Attack(
-        samples=statistics.sample_count,
-        by_class=by["class"],
-        by_code=by["code"],
-        by_lattice=by["lattice"],
-        codes=left.codes(),
-        labels=tuple(statistics.class_names[owner] for owner in left.owners),
-        close=int(left.class_counts[few].sum()),
-        untried=_count_untried(left, most_reduced if tried else 0),
-    )
+    return by, tried
 
 
 def _count_untried(left: Residual, most: int) -> int:
@@ -126,7 +137,7 @@ def _reduce(left: Residual, most: int) -> Iterator[list[tuple[NDArray[np.int64],
     if left.whole.layout.only_by_class:
         for owner, part in enumerate(left.whole.by_class):
             if 0 < left.class_counts[owner] <= most:
-                yield [(row, owner) for row, _ in reduce_few(Residual.of(part))]
+                yield [(row, owner) for row, _ in reduce_few(Residual.of(part, left.times))]
     if 0 < left.samples <= most:
         yield [*reduce_few(left)]
 

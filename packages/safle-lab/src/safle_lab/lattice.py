@@ -21,6 +21,8 @@ from safle.encoders import Codes
 from safle.errors import MissingExtra
 from safle.statistics import Statistics
 
+AT_ONCE = 64
+"""Columns of the gram that are unpacked together."""
 PRIME = (1 << 61) - 1
 COLUMNS_PER_SAMPLE = 8
 MORE_COLUMNS = 64
@@ -34,9 +36,10 @@ class Residual:
     Attributes
     ----------
     whole : the statistics
-    cross, class_counts : without the known samples
+    cross, class_counts : without the known samples, divided by ``times``
     known : their rows of Phi over the seen columns, int32, (dim,)
     owners : numbers of their classes
+    times : how often every sample is taken to be counted; it divides all sums
     """
 
     whole: Statistics
@@ -44,11 +47,13 @@ class Residual:
     class_counts: NDArray[np.int64]
     known: list[NDArray[np.int32]] = field(default_factory=list)
     owners: list[int] = field(default_factory=list)
+    times: int = 1
 
     @staticmethod
-    def of(statistics: Statistics) -> Residual:
+    def of(statistics: Statistics, times: int = 1) -> Residual:
         """Nothing is known yet."""
-        return Residual(statistics, statistics.cross.copy(), statistics.class_counts.copy())
+        cross, counts = statistics.cross // times, statistics.class_counts // times
+        return Residual(statistics, cross, counts, times=times)
 
     @property
     def samples(self) -> int:
@@ -62,7 +67,13 @@ class Residual:
         """Columns of the gram, int64, (dim, chosen)."""
         # Sums of products of int16 are exact in float64, and fast.
         rows = self.rows().astype(np.float64)
-        return self.whole.gram.columns(chosen) - np.rint(rows.T @ rows[:, chosen]).astype(np.int64)
+        known = np.rint(rows.T @ rows[:, chosen]).astype(np.int64)
+        return self.whole.gram.columns(chosen) // self.times - known
+
+    def is_explained(self) -> bool:
+        """Whether the known samples are all of them, and have these products."""
+        parts = np.array_split(np.arange(self.whole.dim), self.whole.dim // AT_ONCE + 1)
+        return not self.samples and not any(self.columns(part).any() for part in parts)
 
     def take(self, row: NDArray[np.int64], owner: int) -> bool:
         """Take a sample off, if these are the codes of one; whether they are."""
@@ -77,11 +88,23 @@ class Residual:
         return True
 
     def codes(self) -> Codes:
-        """The known samples' codes."""
+        """The known samples' codes, as often as each was counted."""
         layout, rows, seen = self.whole.layout, self.rows(), len(self.whole.codes)
+        rows = rows.repeat(self.times, axis=0)
         codes = self.whole.codes[np.nonzero(rows[:, :seen])[1]].reshape(len(rows), layout.experts)
         symbols = (codes - layout.bases[:-1]).astype(layout.symbol_type)
         return Codes(symbols, rows[:, seen:].astype(np.int16))
+
+
+def common_divisor(statistics: Statistics) -> int:
+    """The largest number that divides all sums; 1 if there are none."""
+    times = np.gcd.reduce(statistics.class_counts)
+    times = np.gcd(times, np.gcd.reduce(statistics.cross, axis=None))
+    if times > 1:
+        times = np.gcd(times, np.gcd.reduce(statistics.gram.packed))
+    for part in statistics.by_class:
+        times = np.gcd(times, common_divisor(part))
+    return max(int(times), 1)
 
 
 def is_sample(statistics: Statistics, row: NDArray[np.integer]) -> bool:

@@ -47,6 +47,18 @@ def test_a_refusal_is_one_line_and_leaves_nothing(site, safle):
         assert not [*Path().glob("a.stats*")]
 
 
+def test_a_table_in_which_rows_repeat_is_judged_by_each_row_once(site, safle):
+    labels = np.array(["ill", "well"])[np.arange(12) % 2]
+    write_table("a.npz", site.features.repeat(12, axis=0), labels.repeat(12))
+    said = safle(*COUNT)
+    assert "132 of 144 samples repeat the row of another; the policy and the release " in said
+    assert "this plain contribution gives samples away" in said
+    safle(*COUNT, "--policy", "policy.toml")
+    assert "kept: 6 of class 'ill' (at least 6)" in Path("a.stats.release.txt").read_text()
+    rehearsed = safle("rehearse", "a.npz", "--encoder", "encoder.safetensors")
+    assert "12 samples can be worked out exactly" in rehearsed
+
+
 def test_without_a_policy_what_is_given_away_is_said_every_time(site, safle, monkeypatch):
     for more in ((), ("--quiet",)):
         said = safle(*COUNT, *more)

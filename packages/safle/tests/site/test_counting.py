@@ -6,7 +6,7 @@ import pytest
 from safle import DeclaredRange, LinearEncoder, SafleClassifier, count, evaluate
 from safle.errors import InvalidInput
 from safle.model import Model
-from safle.site.counting import count_table, evaluate_table
+from safle.site.counting import count_table, evaluate_table, find_first
 from safle.tables import Table
 
 FEATURES = np.random.default_rng(0).random((30, 3))
@@ -33,6 +33,36 @@ def test_batches_add_up_to_the_whole_by_weight_and_once(encoder):
     plain = count_table(encoder, PLAIN, where="t.csv")
     assert plain.total is plain.once
     assert plain.total == count(encoder, FEATURES, LABELS)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", ">f8", "i4"])
+def test_a_row_that_repeats_is_counted_once_for_the_policy(encoder, dtype):
+    features = (100 * FEATURES).astype(dtype).repeat(3, axis=0)
+    labels = LABELS.astype(str).repeat(3)
+    labels[0] = "of another class"
+    weights = np.ones(90, np.int64)
+    # The second of the first three rows does not count; of the others, one of three.
+    weights[1] = 0
+    counts = count_table(
+        encoder, Table(features, labels, weights=weights), where="t.csv", allow_outside=True
+    )
+    assert counts.total.sample_count == 89
+    expected = np.append(np.arange(0, 90, 3), 2)
+    assert counts.once == count(encoder, features[expected], labels[expected], allow_outside=True)
+
+
+def test_rows_that_differ_in_one_column_of_many_are_not_taken_for_equal():
+    features = np.zeros((100, 200))
+    features[np.arange(100), np.arange(100)] = 2.0 ** np.arange(-50, 50)
+    assert find_first(Table(features, np.zeros(100, int))) is None
+    assert find_first(Table(np.concatenate([features, features]), np.zeros(200, int))).sum() == 100
+
+
+def test_a_repeated_row_is_predicted_and_evaluated_once_for_the_policy():
+    model = SafleClassifier().fit(FEATURES, LABELS).model_
+    table = Table(FEATURES.repeat(2, axis=0), LABELS.repeat(2))
+    counts = evaluate_table(model, table, where="t.csv")
+    assert counts.once == evaluate(model, FEATURES, LABELS)
 
 
 def test_every_sample_is_predicted_once_however_it_is_weighted(monkeypatch):

@@ -19,7 +19,7 @@ from safle.site.counting import Counts, count_table
 from safle.site.policy import Policy
 from safle.site.release import FILE_KINDS, Release
 from safle.site.sheet import write_release
-from safle.tables import open_matching, open_table
+from safle.tables import Table, open_matching, open_table
 
 EMPTY = "Write a file that counts no samples; it changes nothing in a sum."
 release_options = opt.options(opt.policy_option, opt.round_options(panel="Under masks"))
@@ -49,6 +49,16 @@ def release(
     data = kind.encode(counts.total)
     write_release(output, data, found, rules)
     return kind.name, data
+
+
+def note_repeats(session: Session, table: Table, counts: Counts[Any]) -> None:
+    """Say how many samples the policy does not count, because their row stands there before."""
+    samples = len(table) if table.weights is None else int((table.weights > 0).sum())
+    if repeats := samples - counts.once.sample_count:
+        session.note(
+            f"{repeats:,} of {samples:,} samples repeat the row of another; the policy and the "
+            "release sheet count each row once"
+        )
 
 
 def _mask(
@@ -114,6 +124,7 @@ def count(
             f"{features}: has no samples, so there is nothing to send; is it the right file? If it "
             "is, say --allow-empty"
         )
+    note_repeats(session, table, counts)
     kind, data = release(session, counts, output, options)
     session.facts(f"{output}: {kind}", counts_facts(counts.total, data))
 

@@ -13,7 +13,7 @@ import rich_click as click
 from safle.basics import atomic
 from safle.basics.places import naming
 from safle.cli import options as opt
-from safle.cli.count import release, release_options
+from safle.cli.count import note_repeats, release, release_options
 from safle.cli.facts import privacy_facts, temperature_of
 from safle.cli.session import Session, command
 from safle.encoders.features import ClassName
@@ -66,7 +66,7 @@ def evaluate(
         total = reduce(add, sites.values())
     elif len(files) == 2:
         model = load_model(files[0])
-        found = _count(session, model, files[1], options)
+        found = _count(session, model, files[1], options, noted=counts is not None)
         total, sites, promised = found.total, {}, privacy_facts(model)
         if counts is not None:
             release(session, found, counts, options, encoder=model.encoder.fingerprint)
@@ -85,15 +85,17 @@ def evaluate(
 
 
 def _count(
-    session: Session, model: Model, path: Path, options: dict[str, Any]
+    session: Session, model: Model, path: Path, options: dict[str, Any], *, noted: bool = False
 ) -> Counts[Evaluation]:
-    """Counts of a model's answers on a labelled table."""
+    """Counts of a model's answers on a labelled table; ``noted`` if some of them will leave."""
     # What does not say is let pass here: nothing is added to anyone's sum.
     table = open_matching(model.encoder, path, **opt.selected(options))
     with session.progress(f"evaluating on {path.name}") as advance:
         counts = evaluate_table(model, table, where=path, progress=advance)
     if not counts.total.sample_count:
         raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")
+    if noted:
+        note_repeats(session, table, counts)
     return counts
 
 

@@ -1,13 +1,14 @@
 """Counting at a site: a table -> what would leave, and what a policy judges it by.
 
-Where samples have weights, the two differ: ten times one patient is one patient. The command line,
-the airlock and Flower's simulation count here. `safle.site.sheet.write_release` asks the policy
-about the second, writes the log and lets the first go.
+Where samples have weights, or rows repeat, the two differ: ten times one patient is one patient.
+The command line, the airlock and Flower's simulation count here. `safle.site.sheet.write_release`
+asks the policy about the second, writes the log and lets the first go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName
 from safle.encoders.outside import Outside
-from safle.errors import InvalidInput
+from safle.errors import InvalidInput, SafleWarning
 from safle.statistics import Accumulator, Statistics
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Weights = NDArray[np.int64]
+COLUMNS_COMPARED = 16
+"""So many columns tell nearly all rows apart that differ; only the others are compared whole."""
+ROWS_HASHED = 4_096
+MIXER = np.uint64(0x9E3779B97F4A7C15)
+"""Any large odd number: products with it carry every bit of a word upwards."""
 
 
 class Counts(NamedTuple, Generic[T]):
@@ -35,7 +41,8 @@ class Counts(NamedTuple, Generic[T]):
     Attributes
     ----------
     total : a sample of weight w counted w times: what would leave
-    once : each sample counted once: what a policy judges; ``total`` itself without weights
+    once : each different row counted once: what a policy judges; ``total`` itself where no sample
+        has a weight and no row repeats another
 
     >>> Counts(total=10, once=1).once
     1
@@ -78,18 +85,62 @@ def count_table(
     """
     total = Accumulator(encoder, classes=classes, allow_outside=allow_outside)
     once = Accumulator(encoder, classes=classes, allow_outside=True)
+    first = find_first(table)
+    done = 0
 
     def add(features: NDArray[Any], labels: NDArray[Any], own: Weights | None) -> None:
+        nonlocal done
         total.add_samples(features, labels, own)
-        if own is not None:
-            once.add_samples(features, labels, own > 0)
+        if first is not None:
+            once.add_samples(features, labels, first[done : done + len(features)])
+        done += len(features)
 
     table.for_each_batch(add, where=where, progress=progress)
     try:
         statistics = total.snapshot()
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from error
-    return Counts(statistics, statistics if table.weights is None else once.snapshot())
+    if first is None:
+        return Counts(statistics, statistics)
+    with warnings.catch_warnings():
+        # What lies outside is said of all samples.
+        warnings.simplefilter("ignore", SafleWarning)
+        return Counts(statistics, once.snapshot())
+
+
+def find_first(table: Table) -> NDArray[np.bool_] | None:
+    """Samples that count where each row, features and label, counts once; None if all count once.
+
+    Of rows that are equal it is the first, of those that have a weight above zero.
+    """
+    weights = np.ones(len(table), np.int64) if table.weights is None else table.weights
+    counted = np.flatnonzero(weights > 0)
+    some = np.linspace(0, table.feature_dim - 1, COLUMNS_COMPARED).astype(np.intp)
+    few = _hash_rows(block[:, some] for block, _ in table.batches(ROWS_HASHED))[counted]
+    _, alike, times = np.unique(few, return_inverse=True, return_counts=True)
+    doubtful = counted[times[alike] > 1]
+    _, labels = np.unique(np.asarray(table.labels)[doubtful], return_inverse=True)
+    parts = [slice(at, at + ROWS_HASHED) for at in range(0, len(doubtful), ROWS_HASHED)]
+    whole = _hash_rows(
+        np.column_stack([table.features[doubtful[part]], labels[part]]) for part in parts
+    )
+    first = weights > 0
+    first[doubtful] = False
+    first[doubtful[np.unique(whole, return_index=True)[1]]] = True
+    return None if (first == weights).all() else first
+
+
+def _hash_rows(blocks: Iterable[NDArray[Any]]) -> NDArray[np.uint64]:
+    """A number for each row, (rows,); two that differ have the same once in about 2^64 times."""
+    hashed = [np.empty(0, np.uint64)]
+    for block in blocks:
+        # Of equal numbers, zero alone has two patterns of bits.
+        words = (np.asarray(block, np.float64) + 0.0).view(np.uint64) * MIXER
+        # The lowest bits of most numbers are zero: the highest are added to them.
+        words ^= words >> np.uint64(32)
+        factors = np.random.default_rng(0).integers(1 << 63, size=words.shape[1], dtype=np.uint64)
+        hashed.append(words @ (2 * factors + 1))
+    return np.concatenate(hashed)
 
 
 def evaluate_table(
@@ -116,14 +167,18 @@ def evaluate_table(
 
     nothing = Evaluation.none(model.digest, model.class_names)
     counts, outside = [nothing, nothing], Outside(model.encoder)
+    first = find_first(table)
+    done = 0
 
     def add(features: NDArray[Any], labels: NDArray[Any], own: Weights | None) -> None:
+        nonlocal done
         outside.add(features)
-        times = [None] if own is None else [own, own > 0]
+        times = [own] if first is None else [own, first[done : done + len(features)]]
         for at, found in enumerate(evaluate_each(model, features, labels, times)):
             counts[at] += found
+        done += len(features)
 
     table.for_each_batch(add, where=where, progress=progress)
     outside.warn()
     total, once = counts
-    return Counts(total, total if table.weights is None else once)
+    return Counts(total, total if first is None else once)

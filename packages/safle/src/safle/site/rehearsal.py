@@ -20,9 +20,11 @@ from safle.encoders import Encoder
 from safle.encoders.outside import Outside
 from safle.errors import InvalidInput, SafleWarning
 from safle.model import Model
+from safle.site.counting import find_first
 from safle.site.release import Exposure, find_exposure
 from safle.solver import solve
-from safle.statistics import count, triangle
+from safle.statistics import Statistics, count, triangle
+from safle.tables import Table
 from safle.wire import encode_statistics
 
 HELD_OUT = 5
@@ -92,8 +94,8 @@ def rehearse(
 ) -> Rehearsal:
     """Count and pack samples, (samples, feature_dim), as a client would; judge a fifth of them.
 
-    What can be worked out is judged by each sample once, whatever its weight: ten times one
-    patient is one patient. ``progress`` is called with the finished share, 0 to 1.
+    What can be worked out is judged by each different row once: ten times one patient is one
+    patient. ``progress`` is called with the finished share, 0 to 1.
     """
     begun = time.perf_counter()
     statistics = count(encoder, features, labels, weights=weights, allow_outside=allow_outside)
@@ -103,9 +105,7 @@ def rehearse(
     pooled = 0 if statistics.layout.only_by_class else triangle.packed_size(statistics.dim)
     numbers = pooled + statistics.cross.size + len(statistics.class_names)
     numbers += sum(triangle.packed_size(gram.dim) for gram in statistics.class_grams)
-    once = statistics
-    if weights is not None:
-        once = count(encoder, features, labels, weights=weights > 0, allow_outside=True)
+    once = _count_once(encoder, Table(features, labels, weights=weights)) or statistics
     alone = _judge_alone(encoder, features, labels, weights, lambda x: progress(0.4 + 0.5 * x))
     return Rehearsal(
         statistics.sample_count,
@@ -116,6 +116,23 @@ def rehearse(
         *alone,
         fitting_share(encoder, features),
     )
+
+
+def _count_once(encoder: Encoder, table: Table) -> Statistics | None:
+    """Statistics of each different row; None if they are those of all samples."""
+    first = find_first(table)
+    if first is None:
+        return None
+    return _count_silently(encoder, table.features, np.asarray(table.labels), first)
+
+
+def _count_silently(
+    encoder: Encoder, features: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any]
+) -> Statistics:
+    """Count a part of a table; what lies outside is said of all of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SafleWarning)
+        return count(encoder, features, labels, weights=weights, allow_outside=True)
 
 
 def _judge_alone(
@@ -134,11 +151,7 @@ def _judge_alone(
     if len(labels) < HELD_OUT:
         raise InvalidInput(f"{len(labels)} samples; a fifth of them cannot be held out")
     held = np.random.default_rng(0).permutation(len(labels)) % HELD_OUT == 0
-    with warnings.catch_warnings():
-        # What lies outside is said of a client's whole table, not of a part of it.
-        warnings.simplefilter("ignore", SafleWarning)
-        counted = features[~held], labels[~held]
-        statistics = count(encoder, *counted, weights=times[~held], allow_outside=True)
+    statistics = _count_silently(encoder, features[~held], labels[~held], times[~held])
     model = Model(encoder, solve(statistics, progress=progress))
     right, judging = model.predict(features[held]) == labels[held], times[held]
     _, places = np.unique(labels[held], return_inverse=True)
