@@ -17,6 +17,6 @@ scores = cross_val_score(pipeline, features, labels, cv=3)
 print(f"wine, three-fold cross-validation: {scores.mean():.1%} right")
 
 pipeline.fit(features, labels)
-statistics = pipeline[-1].get_statistics()
+statistics = pipeline[-1].statistics_
 megabytes = statistics.gram.packed.nbytes / 1e6
 print(f"the fit is {statistics.sample_count} samples in {megabytes:.1f} MB of counts")

@@ -18,22 +18,13 @@ from safle.solver import least_squares, solve
 from safle.statistics import count, sum_statistics
 from safle.statistics.gram import Triangle
 from support.data_sets import KINDS, data_sets, fixed_data, model_bytes, repeated
-from support.reference import phi
+from support.reference import real_phi
 
 
-@pytest.fixture(scope="module")
-def real_phi():
-    """Phi in real units (a fixed-point integer over its scale) and one-hot labels."""
-
-    def make(data):
-        encoder, layout = data.encoder, data.encoder.layout
-        Phi = phi(encoder, data.features).astype(np.float64)
-        Phi[:, layout.code_count :] /= np.array(layout.dense_scales)
-        names = sorted(set(data.labels.tolist()))
-        Y = np.array([[label == name for name in names] for label in data.labels.tolist()], float)
-        return Phi, Y
-
-    return make
+def real_data(data):
+    """Phi in real units, and one-hot labels."""
+    names = np.unique(data.labels)
+    return real_phi(data.encoder, data.features), (data.labels[:, None] == names).astype(float)
 
 
 def full_weights(data, solution, statistics):
@@ -52,11 +43,11 @@ def close(found, expected, tolerance=1e-9):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ridge", [1e-3, 0.02, 0.7, 1, 33.3, 1e3, 1e6])
-def test_ridge_solutions_are_those_of_a_dense_solve(real_phi, kind, ridge):
+def test_ridge_solutions_are_those_of_a_dense_solve(kind, ridge):
     data = fixed_data(kind)
     statistics = data.count()
     solution = solve(statistics, ridge=ridge, head="least-squares")
-    Phi, Y = real_phi(data)
+    Phi, Y = real_data(data)
     A = Phi.T @ Phi + solution.ridge * np.eye(Phi.shape[1])
     expected = scipy.linalg.solve(A, Phi.T @ Y, assume_a="pos")
     found = full_weights(data, solution, statistics)
@@ -69,11 +60,11 @@ def test_ridge_solutions_are_those_of_a_dense_solve(real_phi, kind, ridge):
 
 @given(data=st.data(), ridge=st.floats(0.01, 1e5))
 @settings(max_examples=40)
-def test_any_data_set_and_ridge_is_solved(real_phi, data, ridge):
+def test_any_data_set_and_ridge_is_solved(data, ridge):
     drawn = data.draw(data_sets(1))
     statistics = drawn.count()
     solution = solve(statistics, ridge=ridge, head="least-squares")
-    Phi, Y = real_phi(drawn)
+    Phi, Y = real_data(drawn)
     A = Phi.T @ Phi + solution.ridge * np.eye(Phi.shape[1])
     found = full_weights(drawn, solution, statistics)
     left = np.linalg.norm(A @ found - Phi.T @ Y)
@@ -151,10 +142,10 @@ def test_class_sums_that_no_gram_bounds_do_not_wrap(bits, ridge):
 
 @given(data_sets(1))
 @settings(max_examples=40)
-def test_ridge_0_is_the_pseudo_inverse_and_reports_the_rank(real_phi, drawn):
+def test_ridge_0_is_the_pseudo_inverse_and_reports_the_rank(drawn):
     statistics = drawn.count()
     solution = solve(statistics, ridge=0)
-    Phi, Y = real_phi(drawn)
+    Phi, Y = real_data(drawn)
     # The true rank, of exact integers: the smallest singular value is far from rounding.
     singular = np.linalg.svd(Phi, compute_uv=False)
     rank = int((singular > 1e-9 * singular[0]).sum())
@@ -178,11 +169,11 @@ def test_repeating_every_sample_changes_neither_rank_nor_solution(data):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_minimum_norm_solution_fits_best_and_is_shortest(real_phi, kind):
+def test_the_minimum_norm_solution_fits_best_and_is_shortest(kind):
     data = fixed_data(kind, samples=40)
     statistics = data.count()
     solution = solve(statistics, ridge=0)
-    Phi, Y = real_phi(data)
+    Phi, Y = real_data(data)
     expected = np.linalg.pinv(Phi) @ Y
     found = full_weights(data, solution, statistics)
     assert solution.rank == np.linalg.matrix_rank(Phi)
@@ -193,11 +184,11 @@ def test_the_minimum_norm_solution_fits_best_and_is_shortest(real_phi, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_papers_protocol_with_dense_matrices_gives_the_same(real_phi, kind):
+def test_the_papers_protocol_with_dense_matrices_gives_the_same(kind):
     data, gamma = fixed_data(kind), 0.25
     bounds = [0, 17, 18, 60, 120]
     parts = [data.part(slice(a, b)) for a, b in pairwise(bounds)]
-    Phi, Y = real_phi(data)
+    Phi, Y = real_data(data)
     identity = np.eye(Phi.shape[1])
     # As written: every client regularises its own dense matrix, the server sums.
     sent = [(Phi[a:b], Y[a:b]) for a, b in pairwise(bounds)]
@@ -262,7 +253,7 @@ def test_a_factor_solves_few_and_many_right_sides(monkeypatch, dtype, width, hei
     assert close(factor.solve(right), expected, 40 * np.finfo(dtype).eps)
 
 
-def test_a_hopeless_float32_factorisation_falls_back_to_float64(real_phi):
+def test_a_hopeless_float32_factorisation_falls_back_to_float64():
     # Nearly equal columns and a tiny ridge: a condition number that float32 cannot hold, by
     # so much that no BLAS kernel's rounding is lucky.
     data = fixed_data("linear", samples=3000, feature_dim=8)
@@ -271,7 +262,7 @@ def test_a_hopeless_float32_factorisation_falls_back_to_float64(real_phi):
     statistics = data.count()
     solution = solve(statistics, ridge=1e-6, head="least-squares")
     assert solution.precision == "float64"
-    Phi, Y = real_phi(data)
+    Phi, Y = real_data(data)
     A = Phi.T @ Phi + solution.ridge * np.eye(Phi.shape[1])
     assert np.linalg.cond(A) > 2e7
     assert solution.residual <= 1e-10

@@ -23,7 +23,7 @@ from safle.errors import (
 )
 from safle.evaluation import Report, decode_evaluation, encode_evaluation
 from safle.evaluation.report import SIDE
-from safle.model.probabilities import exponential, odds, probabilities
+from safle.model.scores import exponential, odds, probabilities
 from safle.private import EvaluationSpace, add_privately
 from safle.server.summing import sum_files
 from safle.site.policy import Policy

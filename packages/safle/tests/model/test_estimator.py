@@ -80,7 +80,7 @@ def test_batches_in_any_order_are_one_fit(encoder, pooled, train, size):
     for first in range(0, len(X), size):
         batch = order[first : first + size]
         parts.partial_fit(X[batch], y[batch])
-    assert parts.get_statistics() == pooled.get_statistics()
+    assert parts.statistics_ == pooled.statistics_
     assert parts.model_.to_bytes() == pooled.model_.to_bytes()
 
 
@@ -113,7 +113,7 @@ def test_solving_waits_until_a_result_is_asked_for(encoder, train, monkeypatch):
     parts = SafleClassifier(encoder=encoder)
     for first in range(0, 300, 100):
         parts.partial_fit(X[first : first + 100], y[first : first + 100])
-    parts.get_statistics()
+    assert parts.statistics_.sample_count == 300
     assert not calls
     parts.predict(X[:2])
     parts.predict(X[:2])
@@ -142,7 +142,7 @@ def test_two_hospitals_are_their_pooled_data(encoder, train, head):
     X, y = train
     mine = y < 6  # Each has classes that the other has never seen.
     hospital_a, hospital_b = (
-        SafleClassifier(encoder=encoder).partial_fit(X[part], y[part]).get_statistics()
+        SafleClassifier(encoder=encoder).partial_fit(X[part], y[part]).statistics_
         for part in (mine, ~mine)
     )
     together = SafleClassifier.from_statistics(encoder, hospital_a + hospital_b, head=head)
@@ -154,7 +154,7 @@ def test_from_statistics_can_go_on_counting(encoder, pooled, train):
     X, y = train
     begun = SafleClassifier.from_statistics(encoder, count(encoder, X[:200], y[:200]), ridge=1.0)
     begun.partial_fit(X[200:], y[200:])
-    assert begun.get_statistics() == pooled.get_statistics()
+    assert begun.statistics_ == pooled.statistics_
     assert begun.solution_.ridge == 1.0
 
 

@@ -13,8 +13,8 @@ from hypothesis.extra.numpy import arrays
 from safle.errors import EncoderMismatch, InvalidInput, NotEnoughMemory
 from safle.model import Model, load_model
 from safle.model import model as module
-from safle.model.probabilities import probabilities as to_probabilities
 from safle.model.scores import on_grid
+from safle.model.scores import probabilities as to_probabilities
 from safle.solver import solve
 from safle.statistics import count
 from support.data_sets import KINDS, fixed_data

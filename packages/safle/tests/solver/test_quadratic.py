@@ -164,7 +164,7 @@ def test_averaged_is_a_mean_with_the_quadratic_head(counted):
         [[1.0, 2.0], [3.0, 1.0]],
         [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]],
     ],
-    ids=["one sample", "a sample of each class", "constant features"],
+    ids=["one sample and class", "a sample of each class", "constant features"],
 )
 def test_little_to_go_by(features):
     encoder = LinearEncoder.calibrated(DeclaredRange(0, 4, feature_dim=2), by_class=True)
@@ -217,7 +217,7 @@ def test_a_given_ridge_is_added_to_the_covariances(counted):
     assert not np.array_equal(larger.quadratic.factors, chosen.quadratic.factors)
 
 
-def test_in_a_stack_and_beside_units(counted):
+def test_beside_units(counted):
     encoder, features, labels, _ = counted
     tables = make_encoder(PublicSample(features), "table", units=8, by_class=True)
     units = make_encoder(PublicSample(features), units=8, by_class=True)

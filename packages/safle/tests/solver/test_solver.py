@@ -31,6 +31,9 @@ RIDGES = [0, 0.5, 100.0, "auto"]
         ({"ridge": None}, "ridge None"),
         ({"ridge": [1.0]}, r"ridge \[1.0\]"),
         ({"head": "mean"}, "auto, least-squares, discriminant, averaged, quadratic"),
+        ({"criterion": "aic"}, "gcv, evidence"),
+        ({"criterion": "aic", "ridge": 0}, "gcv, evidence"),
+        ({"head": "discriminant", "ridge": 0}, "positive ridge"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, found):
@@ -66,12 +69,15 @@ def test_the_smallest_clients_are_solved(kind, ridge, samples):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("ridge", RIDGES)
-def test_one_class_only_is_predicted_everywhere(kind, ridge):
+@pytest.mark.parametrize(
+    ("head", "ridge"),
+    [*(("auto", ridge) for ridge in RIDGES), ("discriminant", 1.0), ("averaged", 1.0)],
+)
+def test_one_class_only_is_predicted_everywhere(kind, head, ridge):
     data = fixed_data(kind)
     only = data.part(data.labels == 2)
-    statistics = only.count()
-    solution = solve(statistics, ridge=ridge)
+    solution = solve(only.count(), head=head, ridge=ridge)
+    assert solution.weights.any() == (head == "auto")
     model = Model(only.encoder, solution)
     assert (model.predict(data.features) == 2).all()
     assert (model.predict_proba(data.features) == 1).all()

@@ -19,7 +19,7 @@ from safle.cli.facts import temperature_of
 from safle.cli.session import Session, command
 from safle.encoders.outside import Outside
 from safle.model import Model, load_model
-from safle.model.probabilities import probabilities
+from safle.model.scores import probabilities
 from safle.tables import open_matching
 
 

@@ -22,7 +22,7 @@ from safle.encoders.features import as_labels, as_weights
 from safle.errors import InvalidInput
 from safle.evaluation.counts import Evaluation, bin_log_odds, find_cells, shapes
 from safle.model.model import BATCH, Model
-from safle.model.probabilities import odds
+from safle.model.scores import odds
 
 STEPS_PER_OCTAVE, OCTAVES = 16, 6
 """The grid of T, below 1 and above; it does not move with the last bits of a sum."""

@@ -1,64 +1,91 @@
-"""What a classifier is given, call by call: samples that are counted, and their classes."""
+"""What a classifier is given, call by call: samples that are counted, or that are predicted."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_X_y
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
 
 from safle.basics.memory import require
-from safle.encoders.features import as_class_names, as_labels, as_weights
+from safle.encoders import Encoder
+from safle.encoders.features import as_features, as_labels, as_weights
+from safle.encoders.frames import arrange_frame, frame_names, holds_text, reorder_frame
+from safle.encoders.registry import kind_named
 from safle.encoders.schema import Schema
-from safle.errors import InvalidInput, SafleWarning
+from safle.errors import InvalidInput, SafleWarning, SettingsError
 from safle.tables.drafting import draft_schema
+
+if TYPE_CHECKING:
+    from safle.model.estimator import SafleClassifier
+
+AUTO = "auto"
+_FLOATS = (np.float64, np.float32)
 
 
 class Batch(NamedTuple):
-    """Samples that are counted: features, labels, and how often each if not once."""
+    """Samples that are counted."""
 
     features: NDArray[Any]
     labels: NDArray[Any]
-    weights: NDArray[np.int64] | None = None
-    schema: Schema | None = None
+    weights: NDArray[np.int64] | None
+    """How often each is counted, if not once."""
+    schema: Schema | None
     """What the features are, where they were the columns of a mixed frame."""
-
-    @staticmethod
-    def of(
-        features: NDArray[Any],
-        labels: NDArray[Any],
-        weights: ArrayLike | None,
-        schema: Schema | None,
-    ) -> Batch:
-        """Samples whose weight is not zero; refused here, before anything is counted."""
-        as_labels(labels, len(labels))
-        if weights is None:
-            return Batch(features, labels, None, schema)
-        times = as_weights(weights, len(labels))
-        counted = times > 0
-        if not counted.any():
-            raise InvalidInput("all sample weights are zero; expected a positive one")
-        return Batch(features[counted], labels[counted], times[counted], schema)
 
     def repeated(self) -> NDArray[Any]:
         """The features, each as often as it is counted."""
         if self.weights is None:
             return self.features
+        times = int(self.weights.sum())
         require(
-            int(self.weights.sum()) * self.features.shape[1] * self.features.itemsize,
-            purpose=f"{int(self.weights.sum())} samples to calibrate by",
+            times * self.features.shape[1] * self.features.itemsize,
+            purpose=f"{times} samples to calibrate by",
             advice="take smaller weights, or give an Encoder, which needs no calibration",
         )
         return self.features.repeat(self.weights, axis=0)
 
 
-def draft_with_warnings(frame: Any) -> Schema:
-    """A draft of a frame's schema; warns of every column that it leaves out."""
-    draft = draft_schema(frame)
-    for name, why in draft.left_out.items():
-        warnings.warn(f"column {name!r} is left out: it {why}", SafleWarning, stacklevel=5)
-    return draft.schema
+def check_batch(
+    estimator: SafleClassifier,
+    X: ArrayLike,
+    y: ArrayLike,
+    weights: ArrayLike | None,
+    *,
+    reset: bool,
+) -> Batch:
+    """Samples whose weight is not zero; ``reset`` where nothing was counted before."""
+    schema = _find_schema(estimator, X) if reset else estimator.encoder_.schema
+    gaps = knows_gaps(estimator.encoder if reset else estimator.encoder_)
+    if schema is None or not frame_names(X):
+        X = _by_name(estimator.encoder, X)
+        features, labels = validate_data(estimator, X, y, reset=reset, **_takes(gaps))
+    else:
+        features, labels = check_X_y(arrange_frame(X, (), schema), y, **_takes(gaps))
+        estimator.n_features_in_ = schema.feature_dim
+        estimator.feature_names_in_ = np.array(schema.names, object)
+    check_classification_targets(labels)
+    as_labels(labels, len(labels))
+    if weights is None:
+        return Batch(features, labels, None, schema)
+    times = as_weights(weights, len(labels))
+    counted = times > 0
+    if not counted.any():
+        raise InvalidInput("all sample weights are zero; expected a positive one")
+    return Batch(features[counted], labels[counted], times[counted], schema)
+
+
+def check_features(estimator: SafleClassifier, X: Any) -> Any:
+    """What the model is to predict; it reads a frame by its schema itself."""
+    encoder = estimator.encoder_
+    if encoder.schema is not None and frame_names(X):
+        return X
+    X = _by_name(estimator.encoder, X)
+    return validate_data(estimator, X, reset=False, **_takes(encoder.gaps))
 
 
 def class_names(labels: NDArray[Any]) -> list[Any]:
@@ -67,30 +94,42 @@ def class_names(labels: NDArray[Any]) -> list[Any]:
     return names
 
 
-def known_classes(
-    labels: NDArray[Any], given: ArrayLike | None, earlier: NDArray[Any] | None, *, declared: bool
-) -> tuple[NDArray[Any], bool]:
-    """Classes after a batch of ``labels``, and whether there may be no others.
+def knows_gaps(encoder: Encoder | str) -> bool:
+    """Whether values may be missing: an encoder, a kind, or "auto"."""
+    if isinstance(encoder, Encoder):
+        return encoder.gaps
+    return encoder == AUTO or kind_named(encoder).gaps
 
-    Parameters
-    ----------
-    given : all that may ever occur, as this call declares them
-    earlier, declared : the same two of the call before; None if this is the first
-    """
-    known = np.unique(labels) if earlier is None else earlier
-    if given is not None:
-        wanted, declared = np.unique(np.asarray(given)), True
-        if earlier is not None and not np.array_equal(wanted, known):
-            raise InvalidInput(
-                f"classes={wanted.tolist()}; earlier calls had {known.tolist()}, "
-                "and classes can be declared at the first call only"
-            )
-        known = wanted
-    names, found = {*class_names(known)}, {*class_names(np.unique(labels))}
-    as_class_names([*names | found])
-    if declared and not found <= names:
-        raise InvalidInput(
-            f"labels contain {sorted(found - names)}, which are not among the declared "
-            f"classes {known.tolist()}"
+
+def _takes(gaps: bool) -> dict[str, Any]:
+    """What scikit-learn checks of features."""
+    return {"dtype": _FLOATS, "ensure_all_finite": "allow-nan" if gaps else True}
+
+
+def _find_schema(estimator: SafleClassifier, X: Any) -> Schema | None:
+    """The schema of a frame: the one that is given, or a draft where there is text."""
+    if isinstance(estimator.encoder, Encoder):
+        return estimator.encoder.schema
+    schema = estimator.schema
+    if schema is None and holds_text(X):
+        draft = draft_schema(X)
+        schema = draft.schema
+        for name, why in draft.left_out.items():
+            warnings.warn(f"column {name!r} is left out: it {why}", SafleWarning, stacklevel=4)
+    if schema is not None and not knows_gaps(estimator.encoder):
+        raise SettingsError(
+            f"an encoder of kind {estimator.encoder} knows no text and no schema; take "
+            "encoder='table', or turn text into numbers"
         )
-    return known if found <= names else np.union1d(known, labels), declared
+    return schema
+
+
+def _by_name(encoder: Encoder | str, X: Any) -> Any:
+    """A frame with the columns that a given `Encoder` knows, in its order.
+
+    Without one, scikit-learn compares the names with those of the first call.
+    """
+    if hasattr(X, "toarray"):
+        as_features(X)
+    names = encoder.feature_names if isinstance(encoder, Encoder) else ()
+    return reorder_frame(X, names) if names else X

@@ -1,7 +1,7 @@
 """scikit-learn's face of the pipeline: features and labels -> statistics -> a classifier.
 
 ``fit`` calibrates an encoder, counts and solves; ``partial_fit`` counts some more. What
-was counted is `SafleClassifier.get_statistics`, an exact sum: two hospitals add theirs
+was counted is its `statistics_`, an exact sum: two hospitals add theirs
 and `SafleClassifier.from_statistics` gives the classifier of the pooled data.
 """
 
@@ -17,27 +17,28 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_X_y
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from safle.basics.texts import require_type
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
 from safle.encoders.features import as_features
-from safle.encoders.frames import arrange_frame, frame_names, holds_text, reorder_frame
 from safle.encoders.registry import DEFAULT_KIND, kind_named, setting_names
 from safle.encoders.schema import Schema
-from safle.errors import SafleWarning, SettingsError
+from safle.errors import InvalidInput, SafleWarning, SettingsError
 from safle.model import Model
-from safle.model.batches import Batch, class_names, draft_with_warnings, known_classes
+from safle.model.batches import (
+    AUTO,
+    Batch,
+    check_batch,
+    check_features,
+    class_names,
+    knows_gaps,
+)
 from safle.solver import Solution, solve
 from safle.solver.facade import Criterion, Head
 from safle.solver.heads import Priors
 from safle.statistics import Accumulator, Statistics
-
-AUTO = "auto"
-_FLOATS = (np.float64, np.float32)
 
 
 class SafleClassifier(ClassifierMixin, BaseEstimator):
@@ -66,7 +67,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     ----------
     classes_ : (class_count,), ascending, of the labels' own type
     encoder_ : Encoder
-    statistics_ : Statistics, everything counted so far
+    statistics_ : Statistics, everything counted so far: what a client sends, and what adds up
     solution_ : Solution, with the ridge curve and the residual
     units_ : how many units the model uses: 0 where solving left them out because they explain
         nothing, whatever ``units`` asks for
@@ -93,6 +94,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     __signature__: ClassVar[Signature]
     classes_: NDArray[Any]
     encoder_: Encoder
+    _declared: list[Any] | None
+    """The classes that partial_fit may be given; None for any."""
 
     def __init__(
         self,
@@ -146,7 +149,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         encoder.space.require(statistics.space)
         estimator = cls(encoder=encoder, **params)
         estimator.n_features_in_ = encoder.feature_dim
-        estimator._start(encoder, np.array(statistics.class_names), declared=False)
+        estimator.encoder_, estimator._declared = encoder, None
+        estimator.classes_ = np.array(statistics.class_names)
         estimator.statistics_ = statistics
         return estimator._solved()
 
@@ -160,10 +164,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         sample_weight : whole numbers, (samples,); a sample of weight w counts exactly as if it
             stood there w times
         """
-        batch = self._checked(X, y, sample_weight, reset=True)
-        known = np.unique(batch.labels)
-        self._start(self._make_encoder(batch, len(known)), known, declared=False)
-        self._counter.add_samples(*batch[:3])
+        batch = check_batch(self, X, y, sample_weight, reset=True)
+        self._start(batch, None)
         return self._solved()
 
     def partial_fit(
@@ -188,25 +190,24 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
             is never predicted: its score is -inf, its probability 0.
         """
         first = not self.__sklearn_is_fitted__()
-        batch = self._checked(X, y, sample_weight, reset=first)
-        earlier = None if first else self.classes_
-        known, declared = known_classes(
-            batch.labels, classes, earlier, declared=getattr(self, "_declared", False)
-        )
+        batch = check_batch(self, X, y, sample_weight, reset=first)
+        declared = None if classes is None else np.unique(np.asarray(classes))
         if first:
-            encoder = self._make_encoder(batch, len(known))
-            self._start(encoder, known, declared=declared)
-        elif "statistics_" in vars(self):
-            self._counter = Accumulator(self.encoder_, allow_outside=self.allow_outside)
+            self._start(batch, declared)
+            return self
+        if declared is not None and not np.array_equal(declared, self.classes_):
+            raise InvalidInput(
+                f"classes={declared.tolist()}; earlier calls had {self.classes_.tolist()}, "
+                "and classes can be declared at the first call only"
+            )
+        if "statistics_" in vars(self):
+            self._counter = self._new_counter(self.encoder_, self._declared)
             self._counter.add(self.statistics_)
-        self._counter.add_samples(*batch[:3])
-        self.classes_, self._declared = known, declared
+        self._counter.add_samples(batch.features, batch.labels, batch.weights)
+        if self._declared is None:
+            self.classes_ = np.union1d(self.classes_, batch.labels)
         self._forget()
         return self
-
-    def get_statistics(self) -> Statistics:
-        """Everything counted so far: what a client sends, and what adds up with ``+``."""
-        return self.statistics_
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores, (samples, class_count); with two classes their difference, (samples,)."""
@@ -264,63 +265,22 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self._gaps
+        tags.input_tags.allow_nan = knows_gaps(self.encoder)
         return tags
 
-    @property
-    def _gaps(self) -> bool:
-        """Whether values may be missing, where nothing was counted before."""
-        if isinstance(self.encoder, Encoder):
-            return self.encoder.gaps
-        return self.encoder == AUTO or kind_named(self.encoder).gaps
-
-    def _checked(
-        self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None, *, reset: bool
-    ) -> Batch:
-        """Samples as they are counted; ``reset`` where nothing was counted before."""
-        takes = self._takes(reset=reset)
-        schema = self._find_schema(X) if reset else self.encoder_.schema
-        if schema is None or not frame_names(X):
-            features, labels = validate_data(self, self._by_name(X), y, reset=reset, **takes)
-        else:
-            features, labels = check_X_y(arrange_frame(X, (), schema), y, **takes)
-            self.n_features_in_ = schema.feature_dim
-            self.feature_names_in_ = np.array(schema.names, object)
-        check_classification_targets(labels)
-        return Batch.of(features, labels, weights, schema)
-
-    def _takes(self, *, reset: bool) -> dict[str, Any]:
-        """What scikit-learn checks of features."""
-        gaps = self._gaps if reset else self.encoder_.gaps
-        return {"dtype": _FLOATS, "ensure_all_finite": "allow-nan" if gaps else True}
-
-    def _find_schema(self, X: Any) -> Schema | None:
-        """The schema of a frame: the one that is given, or a draft where there is text."""
-        if isinstance(self.encoder, Encoder):
-            return self.encoder.schema
-        schema = self.schema or (draft_with_warnings(X) if holds_text(X) else None)
-        if schema is not None and not self._gaps:
-            raise SettingsError(
-                f"an encoder of kind {self.encoder} knows no text and no schema; take "
-                "encoder='table', or turn text into numbers"
-            )
-        return schema
-
-    def _by_name(self, X: Any) -> Any:
-        """A frame with the columns that a given `Encoder` knows, in its order.
-
-        Without one, scikit-learn compares the names with those of the first call.
-        """
-        if hasattr(X, "toarray"):
-            as_features(X)
-        names = self.encoder.feature_names if isinstance(self.encoder, Encoder) else ()
-        return reorder_frame(X, names) if names else X
-
-    def _start(self, encoder: Encoder, classes: NDArray[Any], *, declared: bool) -> None:
-        """Begin a count of nothing."""
-        self._counter = Accumulator(encoder, allow_outside=self.allow_outside)
-        self.encoder_, self.classes_, self._declared = encoder, classes, declared
+    def _start(self, batch: Batch, declared: NDArray[Any] | None) -> None:
+        """Begin with a batch; what was counted before is forgotten, unless it is refused."""
+        known = np.unique(batch.labels) if declared is None else declared
+        encoder = self._make_encoder(batch, len(known))
+        names = None if declared is None else class_names(declared)
+        counter = self._new_counter(encoder, names)
+        counter.add_samples(batch.features, batch.labels, batch.weights)
+        self.encoder_, self.classes_ = encoder, known
+        self._counter, self._declared = counter, names
         self._forget()
+
+    def _new_counter(self, encoder: Encoder, classes: list[Any] | None) -> Accumulator:
+        return Accumulator(encoder, classes=classes, allow_outside=self.allow_outside)
 
     def _solved(self) -> Self:
         # At once, not at the first prediction: what is wrong with the data shows here.
@@ -359,10 +319,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         self, X: ArrayLike, method: Callable[[Any], NDArray[np.float64]], *, missing: float
     ) -> NDArray[np.float64]:
         """The model's columns, one per class with samples, as columns of `classes_`."""
-        by_schema = self.encoder_.schema is not None and frame_names(X)
-        if not by_schema:
-            X = validate_data(self, self._by_name(X), reset=False, **self._takes(reset=False))
-        columns = method(X)
+        columns = method(check_features(self, X))
         if columns.shape[1] == len(self.classes_):
             return columns
         spread = np.full((len(columns), len(self.classes_)), missing)

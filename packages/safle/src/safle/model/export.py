@@ -100,7 +100,7 @@ def _scores(graph: Graph, model: Model) -> str:
 
 
 def _probabilities(graph: Graph, model: Model, scores: str) -> str:
-    """As `safle.model.probabilities`, to about the last bit."""
+    """As `safle.model.scores`, to about the last bit."""
     if model.head != "least-squares":
         return graph.node("Softmax", graph.divide(scores, model.temperature or 1.0), axis=1)
     count = len(model.class_names)

@@ -25,8 +25,15 @@ from safle.encoders.codes import Codes
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
 from safle.model.model_file import MAX_FILE_BYTES, read_model, write_model
-from safle.model.probabilities import probabilities
-from safle.model.scores import DenseScores, Squares, grid_exponent, look_up, on_grid, padded
+from safle.model.scores import (
+    DenseScores,
+    Squares,
+    grid_exponent,
+    look_up,
+    on_grid,
+    padded,
+    probabilities,
+)
 from safle.solver import Solution
 from safle.statistics.noisy import Privacy
 

@@ -1,4 +1,4 @@
-"""Scores: ``sum_j W_j[idx_j] + dense W``, and the quadratic head's squares, all in integers.
+"""Scores and probabilities: ``sum_j W_j[idx_j] + dense W``, the quadratic head's squares, softmax.
 
 Weights are multiples of one power of two, `MOST_BITS` bits at most: sums of them are exact in any
 order, by any library, on any machine. Symbols look up a row of a table for each expert, and 64 rows
@@ -9,6 +9,12 @@ multiplied by a power of two once (``_native/predict.c``).
 The quadratic head adds ``-|V' x - t|^2 / 2`` or ``|G' x - t|^2 / 2``. Codes and factors are
 integers of 16 bits, so their products add up exactly in float64. They are rounded to `OFFSET_BITS`
 behind the point and cut off far out, so squares add up exactly as well.
+
+The discriminant, averaged and quadratic heads' scores, divided by the model's temperature, are
+logarithms of posteriors, up to what all classes share: ``p = softmax(scores / temperature)``.
+Least-squares scores estimate the one-hot labels; theirs is the nearest point of the probability
+simplex. Libraries differ in the last bit of an exponential, which would decide whose bin an answer
+is counted in: here it is a polynomial, with every product and sum in a fixed order.
 """
 
 from __future__ import annotations
@@ -26,6 +32,7 @@ from safle.encoders.codes import Layout
 from safle.errors import WireError
 from safle.solver.solution import OFFSET_BITS, Quadratic, squared_columns
 
+Floats = NDArray[np.float64]
 LANES = 4
 """Classes in a vector of a table; tables are padded to a multiple."""
 MOST_BITS = 24
@@ -53,6 +60,12 @@ SQUARED_COLUMNS = 128
 TOGETHER = 8_192
 """Columns of an exported product."""
 MOST_EXPONENT = 64
+LEAST_POWER = -700.0
+"""Below, an exponential is nothing beside 1."""
+_HIGH = 0.693147180369123816490
+"""High part of ln 2; its last bits are zeros, so that whole multiples are exact."""
+_LOW = 1.90821492927058770002e-10
+_TERMS = 14
 
 
 def padded(tables: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -109,64 +122,33 @@ class DenseScores:
         scales = np.array(layout.dense_scales, np.int64)
         self.per_unit = weights.astype(np.float64) / scales[:, None]
         """Weights per code unit, float64, (dense_dim, class_count)."""
-        most = np.abs(np.array(layout.dense_limits, np.int64).reshape(-1, 2)).max(axis=1)
+        largest = np.abs(np.array(layout.dense_limits, np.int64).reshape(-1, 2)).max(axis=1)
         steps = (weights.astype(np.float64) / step).astype(np.int64)
-        breaks = np.flatnonzero((np.diff(scales) != 0) | (np.diff(most) != 0)) + 1
-        self._runs: list[dict[str, Any]] = [
-            {
-                "left": int(run[0]),
-                "weights": split(steps[run]),
-                "most": int(most[run[0]]),
-                "step": step / scales[run[0]],
-            }
-            for run in np.split(np.arange(len(scales)), breaks)
-            if steps[run].any()
-        ]
+        breaks = np.flatnonzero((np.diff(scales) != 0) | (np.diff(largest) != 0)) + 1
+        self._runs = []
+        for run in np.split(np.arange(len(scales)), breaks):
+            if steps[run].any():
+                # Products that add up in 32 bits before they are widened.
+                depth = _INT32_MOST // (2 * int(largest[run[0]]) << PART_BITS)
+                parts = _split(steps[run])
+                self._runs.append((int(run[0]), parts, depth, float(step / scales[run[0]])))
 
     def add(self, scores: NDArray[np.float64], dense: NDArray[np.int16]) -> None:
-        """Add to ``scores``, (samples, class_count), in place."""
-        for run in self._runs:
-            add_scores(scores, dense, **run)
+        """Add to ``scores``, (samples, class_count), in place, exactly."""
+        if (dense.shape[1], scores.shape[1]) != self.per_unit.shape:
+            raise ValueError("the weights are not of these columns and classes")
+        for left, weights, depth, step in self._runs:
+            _add_scores(dense, left, weights, depth, step, scores)
 
 
-def split(steps: NDArray[np.int64]) -> NDArray[np.int16]:
-    """Weights as halves, int16, (2 * classes, rounded up, columns): low, high, low, ...
-
-    Parameters
-    ----------
-    steps : int64, (columns, classes), below ``2**(15 + PART_BITS)`` in magnitude
-    """
+def _split(steps: NDArray[np.int64]) -> NDArray[np.int16]:
+    """Weights, (columns, classes), as halves, (2 * classes, rounded up, columns): low, high, ..."""
     columns, classes = steps.shape
     rows = 2 * classes
     halves = np.zeros((rows + -rows % _HALVES, columns), np.int16)
     halves[0:rows:2] = (steps & ((1 << PART_BITS) - 1)).T
     halves[1:rows:2] = (steps >> PART_BITS).T
     return halves
-
-
-def add_scores(
-    scores: NDArray[np.float64],
-    dense: NDArray[np.int16],
-    left: int,
-    weights: NDArray[np.int16],
-    *,
-    most: int,
-    step: float,
-) -> None:
-    """``scores += step * dense[:, left : left + columns] @ weights``, exactly.
-
-    Parameters
-    ----------
-    scores : float64, (samples, classes), changed in place
-    dense : int16, (samples, dense_dim), C-contiguous
-    weights : from `split`, of the columns from ``left`` on
-    most : largest magnitude of these columns; step : what weights count, a power of two
-    """
-    rows, columns = weights.shape
-    if left < 0 or left + columns > dense.shape[1] or rows % _HALVES or 2 * scores.shape[1] > rows:
-        raise ValueError("the weights are not of these columns and classes")
-    depth = _INT32_MOST // (2 * most << PART_BITS)
-    _add_scores(dense, left, weights, depth, float(step), scores)
 
 
 class Squares:
@@ -250,3 +232,61 @@ class Squares:
             values = ops.clip(values, -self.most, self.most)
             parts.append(ops.sum_squares(values, len(places), width))
         return ops.multiply(ops.join(parts), self.worth)
+
+
+def probabilities(scores: Floats, head: str, temperature: float = 1.0) -> Floats:
+    """Class probabilities, (samples, class_count), of a head's scores."""
+    if head == "least-squares":
+        return _nearest_probabilities(scores)
+    raised = exponential((scores - scores.max(axis=1, keepdims=True)) / temperature)
+    return raised / _sum_in_order(raised)
+
+
+def odds(scores: Floats, head: str, temperature: float = 1.0) -> Floats:
+    """``p / (1 - p)``, (samples, class_count), without losing what is left of 1."""
+    if head == "least-squares":
+        p = _nearest_probabilities(scores)
+        with np.errstate(divide="ignore"):
+            return p / (1 - p)
+    raised = exponential((scores - scores.max(axis=1, keepdims=True)) / temperature)
+    # The largest is 1: it is set aside, or others beside it would drown.
+    rows, best = np.arange(len(raised)), np.argmax(scores, axis=1)
+    raised[rows, best] = 0.0
+    rest = _sum_in_order(raised)
+    result: Floats = raised / (1 + rest - raised)
+    with np.errstate(divide="ignore"):
+        result[rows, best] = 1 / rest[:, 0]
+    return result
+
+
+def exponential(values: Floats) -> Floats:
+    """``exp(values)`` of values up to 0, to about the last bit; 0 below `LEAST_POWER`.
+
+    >>> exponential(np.array([0.0, -1.0, -1e9])).round(12).tolist()
+    [1.0, 0.367879441171, 0.0]
+    """
+    powers = np.rint(np.maximum(values, LEAST_POWER) * (1 / math.log(2)))
+    rest = (np.maximum(values, LEAST_POWER) - powers * _HIGH) - powers * _LOW
+    series = np.ones_like(rest)
+    for term in range(_TERMS, 0, -1):
+        series *= rest / term
+        series += 1.0
+    raised: Floats = np.ldexp(series, powers.astype(np.int32))
+    return np.where(values < LEAST_POWER, 0.0, raised)
+
+
+def _sum_in_order(values: Floats) -> Floats:
+    """Row sums, (rows, 1), column after column."""
+    total = np.zeros(len(values))
+    for column in values.T:
+        total = total + column
+    return total[:, None]
+
+
+def _nearest_probabilities(scores: Floats) -> Floats:
+    """Euclidean projection of every row on the probability simplex."""
+    ordered = -np.sort(-scores, axis=1)
+    excess = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, scores.shape[1] + 1)
+    support = (ordered > excess).sum(axis=1)
+    threshold = excess[np.arange(len(scores)), support - 1]
+    return np.maximum(scores - threshold[:, None], 0.0)
