@@ -31,7 +31,7 @@ from safle.wire import (
     encode_noisy,
     encode_statistics,
 )
-from safle.wire.grams import are_few
+from safle.wire.grams import has_few_samples
 from support.data_sets import BY_CLASS, KINDS, fixed_data, publishable_encoder, suiting_features
 from support.forged_sums import (
     Sums,
@@ -148,7 +148,7 @@ def test_the_bases_are_possible_and_of_both_forms_and_the_oracle_knows_what_is_n
         generator = np.random.default_rng(2)
         assert impossible(true) == []
         forms.add(b'"form":"columns"' in encode_statistics(true))
-        class_forms |= {are_few(part) for part in true.by_class}
+        class_forms |= {has_few_samples(part) for part in true.by_class}
         for mutation in (break_parity, scale_counts, scale_gram):
             sums = Sums.of(true)
             mutation(generator, sums)

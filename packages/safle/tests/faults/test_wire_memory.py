@@ -9,7 +9,7 @@ from safle.encoders import make_encoder
 from safle.errors import EncoderMismatch, WireError
 from safle.statistics import Accumulator, count
 from safle.wire import container, decode_statistics, encode_statistics
-from safle.wire.grams import are_few, class_bytes, working_bytes
+from safle.wire.grams import class_bytes, has_few_samples, working_bytes
 from safle.wire.statistics import STATISTICS, unfolded_bytes
 from support.data_sets import KINDS, FixedCalibration, fixed_data, fixed_encoder, suiting_features
 from support.forging import Forgery, at_most, peak_of, refuse
@@ -30,7 +30,7 @@ def said_of(statistics, data):
     opened = container.from_bytes(data, kind=container.STATISTICS)
     sizes = len(statistics.codes), len(statistics.class_names), opened.raw_bytes
     said = unfolded_bytes(statistics.layout, *sizes, form=opened.header["form"])
-    return said + (working_bytes(statistics) if are_few(statistics) else 0)
+    return said + (working_bytes(statistics) if has_few_samples(statistics) else 0)
 
 
 @pytest.mark.parametrize("repeats", [1, 40])

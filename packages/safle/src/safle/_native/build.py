@@ -72,7 +72,7 @@ def zig() -> list[str]:
             "no C compiler: found neither $CC, cc, gcc nor clang, nor the package ziglang; install "
             "one of them"
         )
-    # Without a word it compiles for this very processor, at every level.
+    # By default it would compile for this very processor, at every level.
     return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-s"]
 
 

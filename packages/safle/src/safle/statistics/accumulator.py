@@ -73,13 +73,12 @@ class Accumulator:
         self._outside = None if self._encoder is None else Outside(self._encoder)
         self._allow_outside = allow_outside
         own: Sequence[ClassName] = () if self._encoder is None else self._encoder.classes
-        self._declared = as_class_names(own if classes is None else classes)
-        if own and not {*self._declared} <= {*own}:
+        declared = as_class_names(own if classes is None else classes)
+        if own and not {*declared} <= {*own}:
             raise InvalidInput(
-                f"classes {name_some(self._declared)}; the encoder is for {name_some(own)} only"
+                f"classes {name_some(declared)}; the encoder is for {name_some(own)} only"
             )
-        self._all_declared = bool(own) or classes is not None
-        self._found: set[ClassName] = set()
+        self._declared = None if classes is None and not own else declared
         self._waiting: list[tuple[Codes, NDArray[Any]]] = []
         dense = self.layout.dense_dim
         require_gram(dense, 4)
@@ -122,11 +121,11 @@ class Accumulator:
             times = as_weights(weights, len(checked))
             counted = times > 0
             checked, names, times = checked[counted], names[counted], times[counted]
-        found = self._check_names(names)
+        found = set(names.tolist())
+        self._check_declared(found)
         total = int(times.sum())
-        self.reserve(total)
-        self._make_classes(found)
-        self._found |= found
+        self._check_room(total)
+        self._widen(found, self._codes)
         self._outside.add(checked)
         ends = np.cumsum(times)
         for first in range(0, total, GATHERED):
@@ -142,8 +141,7 @@ class Accumulator:
         """Add a contribution."""
         require_type("contribution", other, Statistics, advice=EXACT)
         self.space.require(other.space)
-        self._count_waiting()
-        self.reserve(other.sample_count)
+        self._check_room(other.sample_count)
         self._combine(other)
 
     def subtract(self, other: Statistics) -> None:
@@ -175,14 +173,14 @@ class Accumulator:
         """
         if self._outside is not None:
             self._outside.judge(allowed=self._allow_outside)
-        if self._waiting and not self._names:
+        if self._waiting and not self._counts.any():
             waiting = self._waiting_value()
             if 2 * waiting.sample_count <= waiting.dim:
                 return waiting.with_gram(waiting.gram, self._class_grams(waiting.class_names))
         self._count_waiting()
         return self._as_value()
 
-    def reserve(self, samples: int) -> None:
+    def _check_room(self, samples: int) -> None:
         """Refuse ``samples`` more if a count could then overflow."""
         most = self.layout.most_samples
         if self.sample_count + samples > most:
@@ -191,16 +189,13 @@ class Accumulator:
                 "integers can count: split the federation"
             )
 
-    def _check_names(self, labels: NDArray[Any]) -> set[ClassName]:
-        found = set(labels.tolist())
-        if self._all_declared and not found <= set(self._declared):
-            unknown = sorted(found - set(self._declared), key=str)
+    def _check_declared(self, found: set[ClassName]) -> None:
+        if self._declared is not None and not found <= {*self._declared}:
+            unknown = sorted(found - {*self._declared}, key=str)
             raise InvalidInput(
                 f"labels contain {name_some(unknown)}, which are not among the declared classes "
                 f"{name_some(self._declared)}"
             )
-        as_class_names([*{*self._names, *self._found, *found}])
-        return found
 
     def _gather(self, codes: Codes, labels: NDArray[Any], most: int = GATHERED) -> None:
         """Put samples aside until there are ``most`` to count at once; in each class, too."""
@@ -284,7 +279,7 @@ class Accumulator:
     def _make_classes(self, names: Iterable[ClassName]) -> None:
         """Begin an accumulator for every new class, where columns are counted by class."""
         block = self.layout.class_layout
-        new = {*names} - {*self._by_class} if block else set()
+        new = {*names} - {*self._by_class}
         if block is None or not new:
             return
         require(

@@ -23,7 +23,7 @@ from safle.statistics import counting, triangle
 from safle.statistics.gram import Gram, Samples, Triangle
 from safle.statistics.invariants import verify
 
-EXACT = "exact sums; noisy ones are those of no samples: they are solved, not added"
+EXACT = "exact sums; sums with noise are solved, not added"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -149,10 +149,6 @@ class Sums(Margins):
         """The gram as a full matrix, int64, (dim, dim); for small ones."""
         return triangle.to_square(self.gram.packed, self.dim)
 
-    @property
-    def _grams(self) -> tuple[Gram, ...]:
-        return self.gram, *self.class_grams
-
     def __eq__(self, other: object) -> bool:
         return (
             type(other) is type(self)
@@ -161,10 +157,11 @@ class Sums(Margins):
             and np.array_equal(self.class_counts, other.class_counts)
             and np.array_equal(self.codes, other.codes)
             and np.array_equal(self.cross, other.cross)
+            and np.array_equal(self.gram.packed, other.gram.packed)
             and len(self.class_grams) == len(other.class_grams)
             and all(
                 np.array_equal(own.packed, its.packed)
-                for own, its in zip(self._grams, other._grams, strict=True)
+                for own, its in zip(self.class_grams, other.class_grams, strict=True)
             )
         )
 

@@ -102,14 +102,14 @@ class FileKind(Generic[Value]):
         return container.to_bytes(self.number, header, sections.raw)
 
     def open(
-        self, data: bytes | memoryview, *, limit: int | None = None, **told: Any
+        self, data: bytes | memoryview, *, limit: int | None = None, **options: Any
     ) -> tuple[Value, str]:
         """A value from bytes, verified, and their digest: the identity of what was sent."""
         opened = container.from_bytes(data, kind=self.number, limit=limit)
         with typed_errors():
-            return self.restore(opened, **told), opened.digest
+            return self.restore(opened, **options), opened.digest
 
-    def decode(self, data: bytes | memoryview, **told: Any) -> Value:
+    def decode(self, data: bytes | memoryview, **options: Any) -> Value:
         """A value from bytes, verified.
 
         >>> from safle.wire import decode_histogram
@@ -118,13 +118,13 @@ class FileKind(Generic[Value]):
             ...
         safle.errors.WireError: not a safle file: it does not begin with the safle signature
         """
-        return self.open(data, **told)[0]
+        return self.open(data, **options)[0]
 
-    def read(self, path: StrPath, *, limit: int | None = None, **told: Any) -> Value:
+    def read(self, path: StrPath, *, limit: int | None = None, **options: Any) -> Value:
         """A value from a file, whose name errors begin with."""
         data = container.read_limited(path, limit=limit)
         with naming(path):
-            return self.decode(data, limit=limit, **told)
+            return self.decode(data, limit=limit, **options)
 
     def write(self, path: StrPath, value: Value) -> None:
         """Write a file, atomically."""

@@ -42,7 +42,7 @@ PROBES = 32
 TOLERANCE = 0.1
 
 
-def are_few(margins: Margins) -> bool:
+def has_few_samples(margins: Margins) -> bool:
     """Whether there are so few samples that some columns determine the gram."""
     return 0 < margins.sample_count <= min(MOST_SAMPLES, (margins.dim - SPARE) // 2)
 
@@ -163,7 +163,7 @@ class Columns:
 
 def choose(statistics: Statistics, per_spare: int = OF_ALL) -> tuple[Columns, Integers] | None:
     """The columns that the format prescribes, and what they hold; None if all products are sent."""
-    if not are_few(statistics) or statistics.layout.only_by_class:
+    if not has_few_samples(statistics) or statistics.layout.only_by_class:
         return None
     chosen = Columns.of(statistics, _basis(statistics), per_spare)
     held = statistics.gram.columns(chosen.chosen)
@@ -204,7 +204,7 @@ def encode_gram(statistics: Statistics, per_spare: int = OF_ALL) -> tuple[bytes 
 
 def basis_bytes(margins: Margins) -> int:
     """Bytes of a basis; `WireError` for so many samples that it determines nothing."""
-    if not are_few(margins):
+    if not has_few_samples(margins):
         raise WireError(
             f"{margins.sample_count} samples and {margins.dim} columns: expected the whole gram"
         )
@@ -290,7 +290,7 @@ def pack_bits(flags: NDArray[np.bool_]) -> bytes:
 
 def unpack_bits(data: bytes, count: int) -> NDArray[np.bool_]:
     """The inverse of `pack_bits`; `WireError` if the padding is not zero."""
-    flags = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little").astype(np.bool_)
+    flags = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little").view(np.bool_)
     if flags[count:].any():
         raise WireError("the padding of a bitmap is not zero")
     return flags[:count]

@@ -161,7 +161,7 @@ def _unfold(opened: container.Container, header: StatisticsHeader, space: CodeSp
     container.check_memory(taken, header.seen + layout.dense_dim, limit)
     sections = SectionReader(opened, header.planes)
     margins = _read_margins(sections, header, space)
-    if grams.are_few(margins):
+    if grams.has_few_samples(margins):
         # For both forms we search the columns that the format prescribes, which takes memory.
         container.check_memory(taken + grams.working_bytes(margins), margins.dim, limit)
     if margins.sample_count == 0 and header.form == WHOLE:
@@ -234,13 +234,11 @@ def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, f
 
 def _read_margins(sections: SectionReader, header: StatisticsHeader, space: CodeSpace) -> Margins:
     layout = space.layout
-    bitmap = np.frombuffer(sections.opened.section("codes", -(-layout.code_count // 8)), np.uint8)
+    bitmap = sections.opened.section("codes", -(-layout.code_count // 8))
     # Count before listing: the header's number is within the limit, the bitmap's might not be.
-    if int(np.bitwise_count(bitmap).sum(dtype=np.int64)) != header.seen:
+    if int(np.bitwise_count(np.frombuffer(bitmap, np.uint8)).sum(dtype=np.int64)) != header.seen:
         raise WireError("the bitmap of seen codes does not match its count")
-    codes = np.flatnonzero(np.unpackbits(bitmap, bitorder="little")).astype(np.int64)
-    if len(codes) and codes[-1] >= layout.code_count:
-        raise WireError("the bitmap of seen codes does not match its count")
+    codes = np.flatnonzero(grams.unpack_bits(bitmap, layout.code_count))
     classes = header.classes
     counts = sections.read("counts", (len(classes),))
     cross = sections.read("cross", (len(codes) + layout.dense_dim, len(classes)))
