@@ -87,7 +87,7 @@ def cross_validate(encoder, path, rows):
     """
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     table = open_table(path, schema=encoder.schema)
-    ours = SafleClassifier(encoder)
+    ours = SafleClassifier(encoder=encoder)
     numbers = [name for name in rows[0] if name not in (*CATEGORIES, "label")]
     values = [[float(row[name] or "nan") for name in numbers] for row in rows]
     levels = [[row[name] for name in CATEGORIES] for row in rows]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations, pairwise
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from safle.statistics.invariants import Bounds
 from safle.wire import Contribution, decode_statistics, encode_statistics
 from support.data_sets import KINDS, fixed_data
 from support.forging import Forgery
+from support.reference import phi
 
 
 @pytest.fixture(params=KINDS)
@@ -36,6 +39,48 @@ def refused(data, lie, match=None):
     assert encode_statistics(total.snapshot()) == before
     with pytest.raises(WireError, match=match):
         decode_statistics(lie, space=data.encoder.space)
+
+
+def traded(data):
+    """Phi of other samples with the same margins: two of a class trade something of a column."""
+    true, layout = phi(data.encoder, data.features), data.encoder.layout
+    borders = np.cumsum([0, *layout.table_sizes])
+    for one, other in combinations(range(len(data)), 2):
+        if data.labels[one] != data.labels[other]:
+            continue
+        for first, last in pairwise(borders):
+            image = true.copy()
+            image[[one, other], first:last] = image[[other, one], first:last]
+            yield image
+        for column in range(borders[-1], true.shape[1]):
+            for amount in (-40, -1, 1, 40):
+                image = true.copy()
+                image[[one, other], column] += [amount, -amount]
+                yield image
+
+
+def has_real_samples(data, statistics):
+    """Whether these sums are no lie, but those of other samples."""
+    layout = data.encoder.layout
+    dense = np.arange(layout.embedding_dim - layout.dense_dim, layout.embedding_dim)
+    seen = np.concatenate([statistics.codes, dense])
+    gram = statistics.gram_square()
+    return any(np.array_equal(x[:, seen].T @ x[:, seen], gram) for x in traded(data))
+
+
+def test_one_other_number_is_refused_or_of_other_samples(data, forged):
+    generator = np.random.default_rng(0)
+    true = forged.numbers("sums")
+    for _ in range(40):
+        sums = true.copy()
+        sums[generator.integers(len(sums))] += generator.choice([-1, 1, 40])
+        lie = forged.put("sums", sums).to_bytes()
+        try:
+            accepted = decode_statistics(lie, space=data.encoder.space)
+        except WireError:
+            refused(data, lie)
+        else:
+            assert has_real_samples(data, accepted)
 
 
 def test_another_basis_is_refused(data, forged):
