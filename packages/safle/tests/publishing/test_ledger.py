@@ -80,19 +80,11 @@ def test_a_release_that_dies_before_its_noise_is_drawn_is_spent(path, total):
     assert len(Ledger(path).releases()) == 1
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "DROP TRIGGER releases_unchanged; UPDATE releases SET rho = 0 WHERE number = 1",
-        "DROP TRIGGER releases_kept; DELETE FROM releases WHERE number = 1",
-    ],
-)
-def test_a_changed_ledger_is_refused(path, change):
+def test_a_changed_ledger_is_refused(path):
     ledger = Ledger(path)
-    for _ in range(2):
-        ledger.spend(ENCODER.space, 1, DELTA)
+    ledger.spend(ENCODER.space, 1, DELTA)
     with sqlite3.connect(path) as connection:
-        connection.executescript(change)
+        connection.executescript("DROP TRIGGER releases_unchanged; UPDATE releases SET rho = 0")
     with pytest.raises(StoreError, match="is not what was written"):
         ledger.spend(ENCODER.space, 1, DELTA)
 
