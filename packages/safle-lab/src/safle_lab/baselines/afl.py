@@ -18,7 +18,7 @@ magnitude), so ``C`` is a matrix of integers that float64 adds without rounding,
 model has the same bytes for any partition and order.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,21 +87,17 @@ def upload(codes: Matrix, targets: Matrix, intermediary: float) -> Upload:
     return Upload(gram, cho_solve(cho_factor(gram), codes.T @ targets))
 
 
-def absolute_aggregation(uploads: Iterable[Upload]) -> Upload:
-    """All uploads merged by the law, one after the other."""
-    merged: Upload | None = None
+def absolute_aggregation(uploads: Iterator[Upload]) -> Upload:
+    """All uploads, at least one, merged by the law, one after the other."""
+    merged = next(uploads)
+    factor = cho_factor(merged.gram)
     for new in uploads:
-        if merged is None:
-            merged = new
-            factor = cho_factor(merged.gram)
-            continue
         gram = merged.gram + new.gram
         joint = cho_factor(gram)
         weights = _law_term(merged.weights, factor, new.gram, joint)
         weights += _law_term(new.weights, cho_factor(new.gram), merged.gram, joint)
-        merged, factor = Upload(gram, weights, merged.clients + new.clients), joint
-    if merged is None:
-        raise InvalidInput("nothing to merge; expected at least one upload")
+        merged = Upload(gram, weights, merged.clients + new.clients)
+        factor = joint
     return merged
 
 
@@ -149,7 +145,8 @@ def run(task: Task, settings: Settings) -> Result:
     # One thread: the last bits of a threaded product may depend on the machine's other work.
     with threadpool_limits(1):
         merged = absolute_aggregation(uploads())
-        weights, error = merged.weights, float("nan")
+        weights = merged.weights
+        error = float("nan")
         if settings.removal:
             weights, error = remove_intermediary(merged, intermediary)
     model = LinearModel(weights / step)

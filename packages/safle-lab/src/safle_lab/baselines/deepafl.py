@@ -162,12 +162,13 @@ class _Federation:
         upper = np.triu_indices(width)
         for begin, end in pairwise([0, *self.ends]):
             own = inputs[begin:end]
-            mine, own_cross = own.T @ own, own.T @ targets[begin:end]
-            gram += mine
+            own_gram = own.T @ own
+            own_cross = own.T @ targets[begin:end]
+            gram += own_gram
             cross += own_cross
             if begin == 0:
                 # All messages have the same size: dense matrices do not compress.
-                self.sent.append(len(message({"gram": mine[upper], "cross": own_cross})))
+                self.sent.append(len(message({"gram": own_gram[upper], "cross": own_cross})))
         return gram, cross
 
     def next_layer(self, transform: Transform) -> None:
