@@ -21,6 +21,18 @@ def test_a_line_says_what_is_done_and_what_was_done_before_is_no_speed(
     assert said == ["features: 3,550 of 6,000 images, 0:00:49 left"]
 
 
+def test_nothing_is_left_when_all_is_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    with session.Session().progress("counting") as advance:
+        advance(0.0)
+        now[0] = 59.0
+        advance(1.0)
+    assert capsys.readouterr().err == ""
+
+
 def test_quiet_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with session.Session(quiet=True).progress("counting") as advance:
         advance(1.0)

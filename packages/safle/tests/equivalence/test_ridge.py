@@ -56,6 +56,16 @@ def test_of_many_samples_the_lowest_point_is_taken_but_for_rounding():
     assert ridge_curve(measured, sample_count=9, class_count=1).slack > 0
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_ridge_that_leaves_no_freedom_leaves_no_warning():
+    nodes = np.array([1.0, 30.0, 1e4])
+    # A quadrature may find more degrees of freedom than there are samples.
+    sides = (spectrum.Measures(nodes, np.full((3, 1), 1.1), nodes),)
+    curve = ridge_curve(spectrum.Spectrum(sides, 10_031.0, rank=3), sample_count=3, class_count=2)
+    assert curve.degrees_of_freedom[0] == 3
+    assert not np.isnan(curve.left).any()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_evidence_is_the_marginal_likelihood_of_the_labels(kind):
     data = fixed_data(kind)

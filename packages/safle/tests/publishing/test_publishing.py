@@ -17,7 +17,7 @@ from scipy.stats import binom
 
 from safle import DeclaredRange, LinearEncoder, Model, Statistics, count, make_encoder, solve
 from safle.encoders.codes import CodeSpace, Layout
-from safle.errors import InvalidInput, SettingsError
+from safle.errors import InvalidInput, SafleWarning, SettingsError
 from safle.publishing.noise import (
     Sensitivity,
     draw_discrete_gaussian,
@@ -224,10 +224,13 @@ def test_publishing_keeps_to_the_site_s_policy(total, safle, tmp_path, monkeypat
     asked = ("publish", "total.stats", *promised, "--policy", "policy.toml", "-o", "noisy.stats")
     refused = safle(*asked, "--epsilon", 3, code=1)
     assert "refused by the policy's most_epsilon" in refused
+    assert "drawing" not in refused
     # A larger number of one's own is no way round it.
     assert "policy" in safle(*asked, "--epsilon", 3, "--most-epsilon", 9, code=1)
     assert not (tmp_path / "noisy.stats").exists()
-    safle(*asked, "--epsilon", 2)
+    said = safle(*asked, "--epsilon", 2)
+    assert "numbers of noise ..." in said
+    assert "warning" not in said
     # With the first one, the second is more than the policy allows.
     assert "before this one: 1" in safle(*asked, "--epsilon", 1, code=1)
     events = [event.event for event in read_log(tmp_path / "log.sqlite")]
@@ -347,3 +350,10 @@ def keeps_promise(scores, shift, epsilon, delta):
         if (1 - false) - margin > factor * (1 - true + margin) + delta:
             return False
     return True
+
+
+def test_a_delta_that_may_give_samples_away_is_warned_of(total):
+    _, exact, _ = total
+    delta = 0.2 / exact.sample_count
+    with pytest.warns(SafleWarning, match=r"samples is 0\.2: so many samples may be given away"):
+        publish(exact, plan_noise(exact.layout, 2, delta), ["ill", "well"], draw=seeded(1))

@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from safle import DeclaredRange, LinearEncoder, Model, count, solve
 from safle.basics.places import BESIDE
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import DuplicateContribution, PolicyRefused, StoreError
+from safle.server.card import write_card
 from safle.server.store import Store
 from safle.server.summing import sum_files
 from safle.site.log import read_log, write_log
@@ -61,6 +63,17 @@ def test_sheets_say_what_leaves_and_tell_it_from_others(contribution):
     for path in (contribution, *(beside(contribution, end) for end in BESIDE[:2])):
         path.rename(folder / path.name)
     assert sum_files([folder], total).files == 1
+
+
+def test_a_sheet_and_a_card_agree_on_what_is_not_known():
+    text = Sheet(Release("statistics", 900, 5), None, "a.stats", b"", "now").to_text()
+    encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    solution = solve(count(encoder, [[0.1], [0.2], [0.8], [0.9]], [0, 0, 1, 1]))
+    card = write_card(Model(encoder, solution), mode="plain")
+    for page in (text, card):
+        assert "no sample that we know how to work out" in page
+        assert "does not prove that there is no way" in page
+    assert "images" not in text
 
 
 def test_names_of_classes_cannot_break_a_sheet():

@@ -37,6 +37,13 @@ def test_a_schema_survives_its_file_and_its_encoder(tmp_path):
     assert again.layout.table_sizes == (2, 4, 2)
 
 
+def test_both_ends_of_a_range_are_written(tmp_path):
+    Schema((Column("age", 0, 90), Column("depth", -90, 0))).save(tmp_path / "s.toml")
+    text = (tmp_path / "s.toml").read_text()
+    assert "low = 0.0\nhigh = 90.0" in text
+    assert "low = -90.0\nhigh = 0.0" in text
+
+
 def test_cells_become_levels_numbers_and_gaps_in_csv_and_parquet(table, tmp_path):
     read = np.asarray(open_table(table, schema=SCHEMA).features)
     np.testing.assert_array_equal(read, VALUES)

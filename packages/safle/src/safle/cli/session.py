@@ -127,7 +127,8 @@ class Session:
                 bars.start_task(task)
                 bars.tasks[0].completed = done
             bars.update(task, completed=done)
-            if not bars.live.is_started and time.monotonic() - last > SECONDS_BETWEEN_LINES:
+            silent = bars.live.is_started or bars.tasks[0].finished
+            if not silent and time.monotonic() - last > SECONDS_BETWEEN_LINES:
                 last = time.monotonic()
                 said = (done_so_far.render(bars.tasks[0]), left.render(bars.tasks[0]))
                 self.note(f"{title}: {said[0]}, {said[1]} left")

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import rich_click as click
+from numpy.typing import NDArray
 
 from safle.basics.atomic import write_bytes
 from safle.basics.memory import readable
@@ -115,6 +117,7 @@ def publish(
     with a norm clip ([b]safle encoder make --publishable[/b]) and safle's extra "private".
     """
     from safle.publishing.ledger import Ledger
+    from safle.publishing.noise import draw_discrete_gaussian
     from safle.server import Store
     from safle.wire import encode_noisy
 
@@ -123,12 +126,16 @@ def publish(
         total / "releases.sqlite" if stored else Path(f"{total}.releases")
     )
     statistics = Store.open(total).total().snapshot() if stored else read_statistics(total)
-    session.note(f"drawing noise for the sums of {statistics.dim:,} columns ...")
     promise = f"noisy statistics, epsilon {epsilon:g} and delta {delta:g}"
     classes = opt.declared_classes(options["classes"], like=statistics.class_names) or ()
     allowed = _within_policy(options["policy_path"], options["most_epsilon"])
+
+    def draw(size: int, scale: float) -> NDArray[np.int64]:
+        session.note(f"drawing {size:,} numbers of noise ...")
+        return draw_discrete_gaussian(size, scale)
+
     with log_refusal(note=promise), allowed as most:
-        how = {"most_epsilon": most, "calibration": options["calibration"]}
+        how = {"most_epsilon": most, "calibration": options["calibration"], "draw": draw}
         noisy = Ledger(place).publish(statistics, classes, epsilon, delta, **how)
     data = encode_noisy(noisy)
     write_log("written", digest=hashlib.sha256(data).hexdigest(), note=promise)

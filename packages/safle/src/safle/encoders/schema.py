@@ -188,8 +188,11 @@ class Schema(Calibration):
         """Write a TOML file, atomically."""
         content = self.to_json() | {"missing": [*self.missing]}
         lines = [f"{key} = {_toml(content[key])}" for key in content if key != "columns"]
-        for name, described in content["columns"].items():
-            lines += ["", f"[columns.{_toml(name)}]"]
+        for column in self.columns:
+            # Both ends, also where one is zero: it would look forgotten.
+            ends = {} if column.is_category else {"low": column.low, "high": column.high}
+            described = ends | content["columns"][column.name]
+            lines += ["", f"[columns.{_toml(column.name)}]"]
             lines += [f"{key} = {_toml(value)}" for key, value in described.items()]
         atomic.write_text(path, "\n".join(lines) + "\n")
 

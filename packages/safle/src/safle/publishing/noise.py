@@ -12,6 +12,7 @@ differential privacy (Bun & Steinke 2016), in whole numbers as well (Canonne, Ka
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from safle.basics.texts import require_type
 from safle.encoders.codes import NOWHERE, WIDEST, Layout
 from safle.encoders.features import ClassName, as_class_names
-from safle.errors import InvalidInput, MissingExtra, SettingsError
+from safle.errors import InvalidInput, MissingExtra, SafleWarning, SettingsError
 from safle.statistics import Statistics
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.noisy import NoisyStatistics, Privacy
@@ -35,6 +36,9 @@ SLACK = 1 + 1e-12
 BISECTIONS = 60
 LEAST_EPSILON, LEAST_DELTA = 1e-6, 1e-100
 """Below these, OpenDP's conversion runs out of floats."""
+
+MOST_GIVEN_AWAY = 0.1
+"""Samples that delta lets be given away, on average: one of ten releases that give one away."""
 
 Draw = Callable[[int, float], NDArray[np.int64]]
 """How many numbers, and of which scale -> discrete Gaussian noise."""
@@ -122,6 +126,15 @@ def publish(
     draw : the source of noise; OpenDP's, from the system's randomness, unless a test replaces it
     """
     names = check_classes(total, classes)
+    expected = privacy.delta * total.sample_count
+    if expected > MOST_GIVEN_AWAY:
+        warnings.warn(
+            f"delta {privacy.delta:g} times {total.sample_count:,} samples is {expected:.2g}: so "
+            "many samples may be given away whole, and the promise is kept; take a delta well "
+            "below one in the number of samples",
+            SafleWarning,
+            stacklevel=2,
+        )
     noise = draw_noise(total.layout, len(names), privacy, draw or draw_discrete_gaussian)
     exact = FreeSums(total.layout, len(names)).take(total, names)
     return NoisyStatistics.of(total.space, names, exact + noise, privacy)

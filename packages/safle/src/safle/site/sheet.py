@@ -89,9 +89,9 @@ class Sheet:
         else:
             sums = release.columns * (release.columns + 1) // 2
             what = f"{sums:,} sums of products of {release.columns:,} columns, over {of}"
-        stays = "images and features, but for what is given away as said below"
+        stays = "features, and what they were made of, but for what is given away as said below"
         if release.masked:
-            stays = "images, features and every number of yours: only a sum with others opens"
+            stays = "features, their sources and all your numbers: only a sum with others opens"
         return {
             "file": f"{_line(self.file)}, {readable(len(self.data))}",
             "holds": f"{release.mode} {release.what}: {what}",
@@ -118,7 +118,7 @@ class Sheet:
                 f"{noise * math.isfinite(release.epsilon)}, opened by {all_of_them}",
                 "keyholders": ", ".join(f"{_line(name)} ({key[:12]}…)" for name, key in holders),
             }
-        known = "we know of no way to work samples out"
+        known = "no sample that we know how to work out, which does not prove that there is no way"
         return {
             "this file": "whoever receives it",
             "what it gives away": release.gives_away or known,

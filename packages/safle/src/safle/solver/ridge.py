@@ -149,7 +149,8 @@ def ridge_curve(
     known = np.isfinite(high)
     errors[known] = 1 - low[known] / high[known]
     errors[~known & np.isfinite(low)] = 1.0
-    left = high * (1 - freedom / n) ** 2
+    left = np.full(len(ridges), np.inf)
+    left[known] = high[known] * (1 - freedom[known] / n) ** 2
     return RidgeCurve("gcv", ridges, high, freedom, errors, slack, left)
 
 
