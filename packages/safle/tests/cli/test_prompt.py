@@ -13,7 +13,7 @@ ENCODER = safle.make_encoder(safle.DeclaredMoments(np.zeros(3), np.ones(3)), uni
 STATISTICS = safle.count(ENCODER, FEATURES, LABELS)
 SOLUTION = safle.solve(STATISTICS)
 MODEL = safle.Model(ENCODER, SOLUTION)
-GRID = safle.Grid(-3, 3, bins=4)
+GRID = safle.Grid(-3, 3, FEATURES.shape[1], bins=4)
 HISTOGRAM = safle.Histogram.of(FEATURES, GRID)
 WIDE = np.zeros(2_000)
 
@@ -28,7 +28,7 @@ WIDE = np.zeros(2_000)
         (SOLUTION, "40 samples, 2 classes, 12 columns, averaged head, ridge"),
         (MODEL, "2 classes, 12 columns, averaged head, ridge"),
         (HISTOGRAM, "40 samples, 3 features, Grid"),
-        (GRID, "bins=4"),
+        (GRID, "<Grid: 4 bins over -3 to 3"),
         (safle.DeclaredMoments(WIDE, WIDE), "2,000 features"),
         (safle.DeclaredRange(0, 1, 2_000), "2000"),
         (safle.PublicSample(FEATURES), "40 samples, 3 features"),

@@ -70,7 +70,10 @@ def test_missing_and_unknown_columns_are_refused(library):
 def test_names_come_from_the_frame_that_calibrates(library):
     sample = PublicSample(frame_of(library))
     assert sample.names == NAMES
-    assert Histogram.of(frame_of(library), Grid(0, 100)).names == NAMES
+    assert sample.thresholds(1).tolist() == PublicSample(ROWS).thresholds(1).tolist()
+    grid = Grid(0, 100, names=NAMES, feature_dim=3)
+    turned = Histogram.of(frame_of(library, NAMES[::-1]), grid)
+    assert turned == Histogram.of(ROWS, grid)
     fitted = SafleClassifier(encoder="linear").fit(frame_of(library), LABELS)
     if library != "pyarrow":
         # scikit-learn knows no names of pyarrow's columns.

@@ -28,7 +28,7 @@ def test_the_page_has_every_kind_of_file_and_every_key_of_its_header():
     text = PAGE.read_text()
     (kinds,) = re.findall(r"kind: (.*) \|", text)
     assert [int(number) for number in re.findall(r"(\d+) [a-z]", kinds)] == [*container.KINDS]
-    named = Histogram.of(np.zeros((1, 2)), Grid(0, 1, 2), names=["age", "dose"])
+    named = Histogram.of(np.zeros((1, 2)), Grid([0, 0], [1, 1], names=["age", "dose"], bins=2))
     (page,) = re.findall(r"## Kind 2: histogram\n(.*?)\n## ", text, re.DOTALL)
     _, header, _ = open_container(encode_histogram(named))
     assert {"sections", *re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)} == {*header}
@@ -276,14 +276,16 @@ def test_a_stranger_reads_grams_of_classes(kind, samples):
 
 
 def test_a_stranger_reads_the_same_histogram():
-    histogram = Histogram.of(np.random.default_rng(0).normal(size=(300, 3)), Grid(-1.5, 2.25, 11))
+    histogram = Histogram.of(
+        np.random.default_rng(0).normal(size=(300, 3)), Grid(-1.5, 2.25, 3, bins=11)
+    )
     kind, header, sections = open_container(encode_histogram(histogram))
     low, high, bins = header["grid"]
     assert (kind, header["features"], bins) == (2, 3, 11)
     assert (float.fromhex(low), float.fromhex(high)) == (-1.5, 2.25)
     counts = unfold(sections["counts"], header["planes"])
     assert counts == histogram.counts.ravel().tolist()
-    each = Histogram.of(np.zeros((1, 2)), Grid([-1.5, 0], [2.25, 64], 3))
+    each = Histogram.of(np.zeros((1, 2)), Grid([-1.5, 0], [2.25, 64], bins=3))
     low, high, bins = open_container(encode_histogram(each))[1]["grid"]
     assert [[*map(float.fromhex, ends)] for ends in (low, high)] == [[-1.5, 0], [2.25, 64]]
 

@@ -38,7 +38,10 @@ def files():
         **{
             kind: (encode_statistics(fixed_data(kind).count()), decode_statistics) for kind in KINDS
         },
-        "histogram": (encode_histogram(Histogram.of(features, Grid(-2, 2, 10))), decode_histogram),
+        "histogram": (
+            encode_histogram(Histogram.of(features, Grid(-2, 2, 3, bins=10))),
+            decode_histogram,
+        ),
         "noisy": (encode_noisy(noisy), decode_noisy),
         "evaluation": (encode_evaluation(evaluation), decode_evaluation),
     }

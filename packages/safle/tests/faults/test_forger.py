@@ -255,7 +255,7 @@ def other_file(name):
     """A true value, its reader, its writer and its oracle."""
     if name == "histogram":
         features = np.random.default_rng(0).normal(size=(30, 3))
-        value = Histogram.of(features, Grid(-2, 2, 6))
+        value = Histogram.of(features, Grid(-2, 2, 3, bins=6))
         return value, decode_histogram, encode_histogram, impossible_histogram
     if name == "evaluation":
         data = fixed_data("linear", 50)

@@ -39,7 +39,7 @@ def bases():
         count(fixed_encoder("embedding", 2), np.zeros((1, 2)), ["só"]),
     ]
     histogram = Histogram.of(
-        np.random.default_rng(0).normal(size=(50, 2)), Grid([-2, 0], [2, 1], 6)
+        np.random.default_rng(0).normal(size=(50, 2)), Grid([-2, 0], [2, 1], bins=6)
     )
     made = [(encode_statistics(s), decode_statistics, encode_statistics) for s in statistics]
     return [*made, (encode_histogram(histogram), decode_histogram, encode_histogram)]

@@ -206,14 +206,14 @@ def answers():
     """Rounds of evaluation counts, histograms and noisy statistics, with honest answers."""
     model = Model(DATA.encoder, solve(DATA.count()))
     evaluations = [evaluate(model, client.features, client.labels) for client in CLIENTS]
-    grid = Grid(-3, 3, bins=4)
+    grid = Grid(-3, 3, 2, bins=4)
     histograms = [Histogram.of(client.features, grid) for client in CLIENTS]
     clipped = LinearEncoder.publishable(DeclaredRange(-3, 3, feature_dim=2))
     counted = [count(clipped, client.features, client.labels) for client in CLIENTS]
     exact = StatisticsSpace.of(clipped, [0, 1, 2], 1000)
     rounds = [
         (EvaluationSpace(model.digest, model.class_names, 1000), evaluations, check_evaluation),
-        (HistogramSpace(grid, 2, 1000), histograms, check_histogram),
+        (HistogramSpace(grid, 1000), histograms, check_histogram),
         (exact.with_noise(2.0, 1e-5, "declared", 2), counted, check_noisy),
     ]
     made = []

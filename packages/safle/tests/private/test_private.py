@@ -149,10 +149,10 @@ def test_what_does_not_belong_in_the_round_is_refused(parties):
     unknown = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1], 1000), 2)
     with pytest.raises(InvariantError, match="class 2 is not among those"):
         unknown.mask(0, PARTS[0])
-    grid = Grid(0, 1, bins=4)
-    histograms = make_parties(HistogramSpace(grid, 2, 3), 2)
+    grid = Grid(0, 1, 2, bins=4)
+    histograms = make_parties(HistogramSpace(grid, 3), 2)
     with pytest.raises(EncoderMismatch):
-        histograms.mask(0, Histogram.of(np.zeros((1, 3)), grid))
+        histograms.mask(0, Histogram.of(np.zeros((1, 3)), Grid(0, 1, 3, bins=4)))
     with pytest.raises(CountOverflow):
         histograms.mask(0, Histogram.of(np.zeros((4, 2)), grid))
     with pytest.raises(CountOverflow):

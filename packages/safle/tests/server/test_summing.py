@@ -160,10 +160,10 @@ def test_limits_hold_for_every_file(folder: Path) -> None:
 
 def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:
     values = np.random.default_rng(0).random((30, 4))
-    grid = Grid(0, 1, 16)
+    grid = Grid(0, 1, 4, bins=16)
     for name, part in {"a": values[:10], "b": values[10:], "whole": values}.items():
         write_histogram(tmp_path / name, Histogram.of(part, grid))
-    write_histogram(tmp_path / "other", Histogram.of(values, Grid(0, 2, 16)))
+    write_histogram(tmp_path / "other", Histogram.of(values, Grid(0, 2, 4, bins=16)))
     summed = sum_files([tmp_path / "b", tmp_path / "a"], tmp_path / "total")
     assert (tmp_path / "total").read_bytes() == (tmp_path / "whole").read_bytes()
     assert (summed.kind, summed.samples) == ("histogram", 30)

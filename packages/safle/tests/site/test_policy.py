@@ -88,7 +88,7 @@ def test_what_gives_nothing_away_does_not_say_so():
 
 
 def test_histograms_are_judged_too():
-    release = Release.of(Histogram.of([np.zeros((3, 2))], Grid(0, 1, 4)))
+    release = Release.of(Histogram.of([np.zeros((3, 2))], Grid(0, 1, 2, bins=4)))
     Policy(least_samples=3, least_per_class=9, encoders=("e",)).check(release)
     assert rule_of(Policy(least_samples=4), release) == "least_samples"
     assert rule_of(Policy("masked"), release) == "mode"

@@ -117,7 +117,7 @@ def test_what_leaves_is_logged_and_what_is_refused_leaves_nothing(contribution, 
     with pytest.raises(PolicyRefused):
         write_release(output, data, Release.of(statistics), Policy("masked"))
     assert not [*output.parent.glob("b.stats*")]
-    histogram = Histogram.of([np.zeros((3, 2))], Grid(0, 1, 4))
+    histogram = Histogram.of([np.zeros((3, 2))], Grid(0, 1, 2, bins=4))
     write_release(contribution.with_name("h"), b"...", Release.of(histogram))
     sent, refused, last = read_log(log)
     assert (sent.event, sent.note) == ("sent", "a.stats")

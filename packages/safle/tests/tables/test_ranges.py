@@ -11,6 +11,7 @@ from safle.wire import read_histogram
 
 SCHEMA = "[columns.ratio]\nlow = 0\nhigh = 1\n[columns.platelets]\nlow = 100\nhigh = 500\n"
 TABLES = {"a": "platelets,ratio,label\n110,0.1,0\n480,0.9,1\n", "b": "label,ratio,platelets\n"}
+GRID = Grid([100, 0], [500, 1], names=["platelets", "ratio"], bins=4)
 TABLES["b"] += "0,0.4,300\n1,0.6,200\n1,0.3,450\n"
 
 
@@ -31,7 +32,7 @@ def test_hospitals_count_on_the_grids_of_a_schema(safle, tmp_path):
     files = [tmp_path / f"{name}.hist" for name in TABLES]
     safle("sum", *files, "-o", tmp_path / "all.hist")
     total = read_histogram(tmp_path / "all.hist")
-    assert total.grid == Grid([100, 0], [500, 1], 4)
+    assert total.grid == GRID
     # Platelets 110, 480, 300, 200, 450, and ratios 0.1, 0.9, 0.4, 0.6, 0.3, on grids of their own.
     assert total.counts.tolist() == [[0, 1, 1, 1, 2, 0], [0, 1, 2, 1, 1, 0]]
     assert "a range for each" in safle("inspect", tmp_path / "all.hist")
@@ -73,4 +74,4 @@ def test_a_private_round_of_histograms_takes_its_grids_from_a_schema(safle, tmp_
     safle("private", "round", *asked, *parties, "-o", tmp_path / "r.private")
     operator = PublicKey.load(tmp_path / "operator.pub")
     space = PrivateRound.load((tmp_path / "r.private").read_bytes(), operator).space
-    assert (space.grid, space.names) == (Grid([100, 0], [500, 1], 4), ("platelets", "ratio"))
+    assert space.grid == GRID

@@ -152,12 +152,14 @@ def test_parquet_columns_have_names_too(tmp_path):
 
 
 def test_histograms_of_other_columns_do_not_add_up():
-    grid = Grid(0, 1, bins=4)
-    first = Histogram.of(np.zeros((1, 2)), grid, names=("a", "b"))
+    first, second, plain = (
+        Histogram.of(np.zeros((1, 2)), Grid(0, 1, 2, names, bins=4))
+        for names in (("a", "b"), ("a", "c"), ())
+    )
     with pytest.raises(EncoderMismatch, match="different names"):
-        first + Histogram.of(np.zeros((1, 2)), grid, names=("a", "c"))
+        first + second
     with pytest.raises(EncoderMismatch, match="no names"):
-        first + Histogram.of(np.zeros((1, 2)), grid)
+        first + plain
     assert (first + first).names == ("a", "b")
 
 

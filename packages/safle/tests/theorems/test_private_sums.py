@@ -93,14 +93,14 @@ def test_statistics_by_class_travel_the_same_way(kind):
 @given(data=st.data(), bins=st.integers(1, 5), features=st.integers(1, 3))
 @settings(max_examples=15)
 def test_histograms_travel_the_same_way(data, bins, features):
-    grid = Grid(-1, 1, bins=bins)
+    grid = Grid(-1, 1, features, bins=bins)
     values = st.lists(
         st.lists(st.integers(-8, 8).map(lambda x: x / 4), min_size=features, max_size=features),
         min_size=1,
         max_size=5,
     )
     parts = [Histogram.of(np.array(data.draw(values)), grid) for _ in range(3)]
-    parties = make_parties(HistogramSpace(grid, features, 15), 3)
+    parties = make_parties(HistogramSpace(grid, 15), 3)
     total = parties.add_up(parts)
     opened = parties.open(total)
     assert encode_histogram(opened) == encode_histogram(parts[0] + parts[1] + parts[2])

@@ -81,7 +81,7 @@ def test_class_names_survive(names):
 
 def test_a_file_says_what_it_is(tmp_path):
     statistics = encode_statistics(fixed_data().count())
-    histogram = encode_histogram(Histogram.of(np.zeros((2, 2)), Grid(0, 1)))
+    histogram = encode_histogram(Histogram.of(np.zeros((2, 2)), Grid(0, 1, 2)))
     for name, content, kind in (
         ("s", statistics, "statistics"),
         ("h", histogram, "histogram"),

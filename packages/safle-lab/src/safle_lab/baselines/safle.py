@@ -83,7 +83,7 @@ def calibrate(task: Task, settings: Coding) -> tuple[DeclaredRange | Histogram, 
     low = 0.0 if task.features.min() >= 0 else -high
     if settings.calibration == "range":
         return DeclaredRange(low, high, task.feature_dim), 0.0
-    grid = Grid(low, high, settings.bins)
+    grid = Grid(low, high, task.feature_dim, bins=settings.bins)
     counts = np.zeros((task.feature_dim, grid.bins + 2), np.int64)
     sizes = []
     for features, _ in task.clients():

@@ -146,20 +146,21 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
     Every client uses the same --low and --high, or --schema, and --bins. The summed histograms
     give the same thresholds however the data are split, and no client shows its features.
     """
-    from safle.encoders.histogram import Histogram
+    from safle.encoders.histogram import Grid, Histogram
 
-    grid, names = opt.declared_grid(options)
-    if grid is None:
+    declared = opt.declared_grid(options)
+    if declared is None:
         raise click.UsageError("say --low and --high, or --schema FILE")
     table = open_table(features, **opt.selected(options))
     # In one order everywhere, whatever that of the file.
-    table = table.arranged(names or sorted(table.names), where=str(features))
-    # A client without samples has a histogram too, of the right width.
-    counted = Histogram.of(np.empty((0, table.feature_dim)), grid, names=table.names)
+    table = table.arranged(declared["names"] or sorted(table.names), where=str(features))
+    grid = Grid(feature_dim=table.feature_dim, **declared | {"names": table.names})
+    # A client without samples has a histogram too.
+    counted = Histogram.of([], grid)
 
     def add(block: NDArray[Any], _labels: Any, _weights: Any) -> None:
         nonlocal counted
-        counted += Histogram.of(block, grid, names=table.names)
+        counted += Histogram.of(block, grid)
 
     with session.progress(f"histogram of {features.name}") as advance:
         table.for_each_batch(add, where=features, progress=advance)

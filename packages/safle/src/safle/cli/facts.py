@@ -129,12 +129,10 @@ def _histogram_facts(histogram: Histogram) -> Facts:
     grid, counts = histogram.grid, histogram.counts
     outside = int(counts[:, 0].sum() + counts[:, -1].sum())
     share = outside / max(int(counts.sum()), 1)
-    low, high = (np.ravel(end)[0] for end in (grid.low, grid.high))
-    spans = f"{low:g} to {high:g}" if grid.feature_dim is None else "a range for each"
     return {
         "features": f"{histogram.feature_dim:,}",
         "samples": f"{histogram.sample_count:,}",
-        "grid": f"{grid.bins:,} bins over {spans}",
+        "grid": f"{grid.bins:,} bins over {grid.span}",
         "values outside": f"{share:.2%}" + (" (widen the grid)" if share > 0.01 else ""),
     }
 

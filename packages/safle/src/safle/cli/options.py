@@ -16,7 +16,6 @@ from safle.errors import InvalidInput
 
 if TYPE_CHECKING:
     from safle.encoders.features import ClassName
-    from safle.encoders.histogram import Grid
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 MOST, FINER = "What most need", "Finer settings"
@@ -183,21 +182,21 @@ def declared_classes(text: str | None, like: Any = None) -> Sequence[ClassName] 
     return parsed
 
 
-def declared_grid(options: dict[str, Any]) -> tuple[Grid | None, Sequence[str]]:
-    """The grid that --low and --high or --schema declare, if any, and its features' names."""
-    from safle.encoders.histogram import Grid
+def declared_grid(options: dict[str, Any]) -> dict[str, Any] | None:
+    """What --low and --high or --schema, and --bins, say of a `Grid`, if they do."""
     from safle.encoders.schema import Schema
 
     low, high, schema = (options[name] for name in ("low", "high", "schema"))
     if low is None and high is None and schema is None:
-        return None, ()
+        return None
     if (low is None) != (high is None) or (low is None) == (schema is None):
         raise click.UsageError("say --low and --high, or --schema FILE")
-    if schema is None:
-        return Grid(low, high, options["bins"]), ()
-    with naming(schema):
-        declared = Schema.read(schema).declared_range()
-    return Grid(declared.low, declared.high, options["bins"]), declared.names
+    names: Sequence[str] = ()
+    if schema is not None:
+        with naming(schema):
+            declared = Schema.read(schema).declared_range()
+        low, high, names = declared.low, declared.high, declared.names
+    return {"low": low, "high": high, "names": names, "bins": options["bins"]}
 
 
 limit_options = options(

@@ -16,7 +16,7 @@ from safle.cli import options as opt
 from safle.cli.facts import counts_facts
 from safle.cli.session import Session, command, examples
 from safle.encoders import load_encoder
-from safle.encoders.features import as_names
+from safle.encoders.histogram import Grid
 from safle.errors import FederationError
 from safle.model import load_model
 from safle.private.keyholder import explain
@@ -159,16 +159,15 @@ def _space(options: dict[str, Any]) -> Space:
     """The space of the sum: of evaluation counts, of statistics or of histograms."""
     encoder_path, model_path, most = (options[n] for n in ("encoder_path", "model_path", "most"))
     classes = opt.declared_classes(options["classes"])
-    grid, columns = opt.declared_grid(options)
+    grid = opt.declared_grid(options)
     of_histograms = [options["features"], grid]
     if model_path is not None and not any([encoder_path, classes, *of_histograms]):
         model = load_model(model_path)
         return library.EvaluationSpace(model.digest, model.class_names, most)
     if encoder_path and classes and not any([model_path, *of_histograms]):
         return library.StatisticsSpace.of(load_encoder(encoder_path), classes, most)
-    feature_dim = options["features"] or len(columns)
-    if grid and feature_dim and not (model_path or encoder_path or classes):
-        return library.HistogramSpace(grid, feature_dim, most, as_names(columns, feature_dim))
+    if grid and any([options["features"], grid["names"]]) and not (encoder_path or classes):
+        return library.HistogramSpace(Grid(feature_dim=options["features"] or 0, **grid), most)
     raise click.UsageError(
         "give --encoder and --classes, or --schema, or --low and --high and --features, or "
         "--model alone"

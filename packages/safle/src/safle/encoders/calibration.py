@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safle.encoders.codes import MAX_EXPERTS
 from safle.encoders.features import ClassName, as_features, as_names
 from safle.encoders.frames import arrange_frame, frame_names
 from safle.encoders.outside import Ranges
@@ -87,6 +88,8 @@ class DeclaredRange(Calibration):
                 "expected feature_dim at least 1, and one range or as many as there are features"
             )
         (dim,) = dims
+        if dim > MAX_EXPERTS:
+            raise InvalidInput(f"{dim} features; at most {MAX_EXPERTS}")
         low, high = np.broadcast_to(low, dim), np.broadcast_to(high, dim)
         wrong = ~(np.isfinite(low) & np.isfinite(high) & (low < high))
         if wrong.any():

@@ -27,7 +27,7 @@ from msgspec import Meta
 
 from safle.basics.settings import as_settings
 from safle.encoders.codes import CodeSpace, Layout
-from safle.encoders.features import as_class_names, as_names
+from safle.encoders.features import as_class_names
 from safle.encoders.histogram import MAX_SAMPLES, Grid
 from safle.errors import FederationError, SafleError, SettingsError, WireError
 from safle.private.keys import Hexadecimal, PrivateKey, PublicKey, SignedFile, SignedHead
@@ -238,7 +238,7 @@ def declare_round(
     --------
     >>> operator, *others = (PrivateKey.new(name) for name in "abcdef")
     >>> public = [key.public for key in others]
-    >>> space = HistogramSpace(Grid(0, 1, bins=4), 2, most_total_samples=1000)
+    >>> space = HistogramSpace(Grid(0, 1, 2, bins=4), most_total_samples=1000)
     >>> private_round = declare_round(operator, space, clients=public[:3], keyholders=public[3:])
     >>> private_round.fewest, [*private_round.keyholders]
     (3, ['e', 'f'])
@@ -273,7 +273,8 @@ def _write_space(space: Space) -> Any:
     if isinstance(space, EvaluationSpace):
         return _EvaluationFile(space.model, space.class_names)
     if isinstance(space, HistogramSpace):
-        return _HistogramFile(space.grid.to_json(), space.feature_dim, space.names)
+        grid = space.grid
+        return _HistogramFile(grid.to_json(), grid.feature_dim, tuple(grid.names))
     assert isinstance(space, StatisticsSpace), "nothing else is added up"
     made, noise, promise = space.space, space.privacy, None
     if noise is not None:
@@ -283,8 +284,8 @@ def _write_space(space: Space) -> Any:
 
 def _read_space(file: _SpaceFile, most_total_samples: int, keyholders: int) -> Space:
     if isinstance(file, _HistogramFile):
-        names = as_names(file.names, file.features)
-        return HistogramSpace(Grid.from_json(file.grid), file.features, most_total_samples, names)
+        grid = Grid.from_json(file.grid, file.features, file.names)
+        return HistogramSpace(grid, most_total_samples)
     assert isinstance(file, _StatisticsFile | _EvaluationFile), "nothing else is added up"
     if as_class_names(file.classes) != file.classes:
         raise WireError("the classes are not in ascending order")

@@ -196,36 +196,33 @@ class HistogramSpace:
 
     Examples
     --------
-    >>> grid = Grid(0, 4, bins=4)
+    >>> grid = Grid(0, 4, feature_dim=1, bins=4)
     >>> sent = Histogram.of(np.array([[0.5], [2.5]]), grid)
-    >>> space = HistogramSpace(grid, 1, most_total_samples=1000)
+    >>> space = HistogramSpace(grid, most_total_samples=1000)
     >>> space.value(space.entries(sent)) == sent
     True
     """
 
     privacy: ClassVar[None] = None
     grid: Grid
-    feature_dim: int
     most_total_samples: int
-    names: tuple[str, ...] = ()
 
     @property
     def wide(self) -> Mask:
-        return _wide_counts(self.feature_dim * (self.grid.bins + 1), self.most_total_samples)
+        return _wide_counts(self.grid.feature_dim * (self.grid.bins + 1), self.most_total_samples)
 
     def entries(self, value: Histogram) -> Integers:
         # Added to none, a histogram of another grid or width says so.
-        cells = np.zeros((self.feature_dim, self.grid.bins + 2), np.int64)
-        none = Histogram(self.grid, cells, self.names)
+        none = Histogram(self.grid, np.zeros((self.grid.feature_dim, self.grid.bins + 2), np.int64))
         counts = (none + value).counts
         _check_samples(value.sample_count, self.most_total_samples)
         return np.concatenate([[value.sample_count], counts[:, :-1].reshape(-1)])
 
     def value(self, entries: Integers) -> Histogram:
         samples = _samples_of(entries, self.most_total_samples)
-        free = entries[1:].reshape(self.feature_dim, -1)
+        free = entries[1:].reshape(self.grid.feature_dim, -1)
         last = samples - free.sum(axis=1)
-        return Histogram(self.grid, np.column_stack([free, last]), self.names)
+        return Histogram(self.grid, np.column_stack([free, last]))
 
 
 @dataclass(frozen=True)

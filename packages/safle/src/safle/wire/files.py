@@ -93,7 +93,7 @@ class FileKind(Generic[Value]):
         >>> import numpy as np
         >>> from safle import Grid, Histogram
         >>> from safle.wire import encode_histogram
-        >>> encode_histogram(Histogram.of(np.array([[0.1], [0.7]]), Grid(0, 1, 4)))[1:6]
+        >>> encode_histogram(Histogram.of(np.array([[0.1], [0.7]]), Grid(0, 1, 1, bins=4)))[1:6]
         b'SAFLE'
         """
         sections = SectionWriter()

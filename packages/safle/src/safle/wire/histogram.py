@@ -6,7 +6,7 @@ from typing import Any
 
 from safle.basics.memory import require
 from safle.basics.places import StrPath
-from safle.encoders.histogram import MAX_CELLS, Grid, Histogram
+from safle.encoders.histogram import Grid, Histogram
 from safle.errors import WireError
 from safle.wire import container
 from safle.wire.files import FileKind, SectionReader, SectionWriter
@@ -28,9 +28,10 @@ def _header(histogram: Histogram, planes: int) -> dict[str, Any]:
 
 def _restore(opened: container.Container) -> Histogram:
     header = opened.header
-    grid, features = Grid.from_json(header["grid"]), header["features"]
-    if type(features) is not int or not 1 <= features <= MAX_CELLS // (grid.bins + 2):
+    features, names = header["features"], header.get("names", ())
+    if type(features) is not int or features < 1:
         raise WireError(f"a histogram of {features!r} features")
+    grid = Grid.from_json(header["grid"], features, names)
     require(
         48 * features * (grid.bins + 2),
         purpose=f"a histogram of {features} features and {grid.bins} bins",
@@ -39,7 +40,7 @@ def _restore(opened: container.Container) -> Histogram:
     sections = SectionReader(opened, {"counts": header["planes"]})
     counts = sections.read("counts", (features, grid.bins + 2))
     sections.finish()
-    histogram = Histogram(grid, counts, tuple(header.get("names", ())))
+    histogram = Histogram(grid, counts)
     if container.canonical(_header(histogram, header["planes"])) != container.canonical(header):
         raise WireError("the header is not the one that this histogram has")
     return histogram
@@ -54,7 +55,7 @@ def write_histogram(path: StrPath, histogram: Histogram) -> None:
 
     >>> import tempfile
     >>> import numpy as np
-    >>> sent = Histogram.of(np.array([[0.5], [2.5]]), Grid(0, 4, bins=4))
+    >>> sent = Histogram.of(np.array([[0.5], [2.5]]), Grid(0, 4, feature_dim=1, bins=4))
     >>> with tempfile.NamedTemporaryFile(suffix=".hist") as file:
     ...     write_histogram(file.name, sent)
     ...     read_histogram(file.name) == sent
