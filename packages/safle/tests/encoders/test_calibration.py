@@ -29,15 +29,13 @@ def test_declared_moments_are_cut_at_gaussian_quantiles():
     assert (levels[:, 2] == 0).all()
 
 
-def test_declared_moments_standardise_and_leave_constants_alone():
-    mean, deviation = DeclaredMoments([1.0, 5.0], [2.0, 0.0]).moments()
-    assert mean.tolist() == [1.0, 5.0]
-    assert deviation.tolist() == [2.0, 1.0]
-
-
-def test_one_deviation_serves_all_features():
-    assert DeclaredMoments(np.zeros(4), 2.0).thresholds(1).shape == (1, 4)
-    assert DeclaredMoments(np.zeros(4), 2.0).feature_dim == 4
+@pytest.mark.parametrize(
+    ("deviation", "expected"), [([2.0, 0.0], [2.0, 1.0]), (2.0, [2.0, 2.0])], ids=["own", "one"]
+)
+def test_declared_moments_are_taken_as_they_are_but_for_constants(deviation, expected):
+    declared = DeclaredMoments([1.0, 5.0], deviation)
+    assert np.array_equal(declared.moments(), [[1.0, 5.0], expected])
+    assert declared.thresholds(1).tolist() == [[1.0, 5.0]]
 
 
 def test_a_public_sample_is_cut_at_its_quantiles():

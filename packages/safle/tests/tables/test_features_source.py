@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from safle.cli.main import run
-from safle.encoders import Encoder, load_encoder
+from safle.encoders import load_encoder
 from safle.encoders.base import encoder_header, restore_encoder
 from safle.encoders.features import check_source
 from safle.errors import EncoderMismatch, SettingsError, SourceMismatch, WireError
@@ -21,11 +16,10 @@ from safle.statistics import count
 from support.data_sets import KINDS, fixed_data, fixed_encoder
 
 OURS, THEIRS = f"resnet18 weights={'a' * 64} crop=224", f"resnet18 weights={'b' * 64} crop=224"
-MakeEncoder = Callable[..., Encoder]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_source_changes_the_fingerprint_and_nothing_else(kind: str, tmp_path: Path) -> None:
+def test_a_source_changes_the_fingerprint_and_nothing_else(kind, tmp_path):
     plain = fixed_encoder(kind)
     assert "source" not in encoder_header(plain)
     assert plain.declare(source="").fingerprint == plain.fingerprint
@@ -40,7 +34,7 @@ def test_a_source_changes_the_fingerprint_and_nothing_else(kind: str, tmp_path: 
     assert (loaded.source, loaded) == (OURS, ours)
 
 
-def test_models_and_sums_keep_it_too(tmp_path: Path) -> None:
+def test_models_and_sums_keep_it_too(tmp_path):
     data = fixed_data()
     encoders = [data.encoder.declare(source=source) for source in (OURS, THEIRS)]
     first, second = (count(encoder, data.features, data.labels) for encoder in encoders)
@@ -51,7 +45,7 @@ def test_models_and_sums_keep_it_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["two\nlines", "x" * 1001, 7, ["a"]])
-def test_sources_that_are_none(source: Any) -> None:
+def test_sources_that_are_none(source):
     encoder = fixed_encoder("linear")
     with pytest.raises(SettingsError):
         encoder.declare(source=source)
@@ -61,7 +55,7 @@ def test_sources_that_are_none(source: Any) -> None:
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-def test_who_may_be_counted_with_what(trusted: bool) -> None:
+def test_who_may_be_counted_with_what(trusted):
     check_source("", "", where="f", trusted=trusted)
     check_source(OURS, OURS, where="f", trusted=trusted)
     with pytest.raises(SourceMismatch, match=r"weights=bbbbbbbbbbbb….*weights=aaaaaaaaaaaa…"):
@@ -77,7 +71,7 @@ def test_who_may_be_counted_with_what(trusted: bool) -> None:
 # --- By the command line -------------------------------------------------------------------
 
 
-def table(path: Path, source: str) -> Path:
+def table(path, source):
     generator = np.random.default_rng(1)
     tensors = {
         "features": generator.normal(size=(40, 3)).astype(np.float32),
@@ -87,58 +81,39 @@ def table(path: Path, source: str) -> Path:
     return path
 
 
-def safle(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        run(["--quiet", *map(str, arguments)])
-    return int(ended.value.code or 0)
-
-
-def test_the_sample_or_a_file_names_it(tmp_path: Path) -> None:
-    sample, encoder = table(tmp_path / "f.safetensors", OURS), tmp_path / "e.safetensors"
-    assert safle("encoder", "make", "--sample", sample, "-o", encoder) == 0
-    assert load_encoder(encoder).source == OURS
+def test_the_sample_or_a_file_names_it(safle, tmp_path):
+    sample, made = table(tmp_path / "f.safetensors", OURS), tmp_path / "e.safetensors"
     declared = ("--range", 0, 1, "--features", 3)
-    assert safle("encoder", "make", *declared, "-o", encoder) == 0
-    assert load_encoder(encoder).source == ""
-    made = safle("encoder", "make", *declared, "--features-source", sample, "-o", encoder)
-    assert (made, load_encoder(encoder).source) == (0, OURS)
+    by_file = (*declared, "--features-source", sample)
+    for words, source in ((("--sample", sample), OURS), (declared, ""), (by_file, OURS)):
+        safle("encoder", "make", *words, "-o", made)
+        assert load_encoder(made).source == source
     plain = table(tmp_path / "plain.safetensors", "")
-    made = safle("encoder", "make", *declared, "--features-source", plain, "-o", encoder)
-    assert made == 1
+    safle("encoder", "make", *declared, "--features-source", plain, "-o", made, code=1)
 
 
 @pytest.mark.parametrize(
     ("declared", "found", "code", "trusted"),
     [("", "", 0, 0), (OURS, OURS, 0, 0), (OURS, THEIRS, 1, 1), (OURS, "", 1, 0), ("", OURS, 1, 0)],
 )
-def test_count_checks_it(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    declared: str,
-    found: str,
-    code: int,
-    trusted: int,
-) -> None:
-    encoder, output = tmp_path / "e.safetensors", tmp_path / "a.stats"
-    safle("encoder", "make", "--sample", table(tmp_path / "s.safetensors", declared), "-o", encoder)
+def test_count_checks_it(safle, tmp_path, declared, found, code, trusted):
+    encoder, sample = tmp_path / "e.safetensors", table(tmp_path / "s.safetensors", declared)
+    safle("encoder", "make", "--sample", sample, "-o", encoder)
     features = table(tmp_path / "f.safetensors", found)
-    arguments = ("count", features, "--encoder", encoder, "-o", output)
-    capsys.readouterr()
-    assert safle(*arguments) == code
-    error = capsys.readouterr().err
+    arguments = ("count", features, "--encoder", encoder, "-o", tmp_path / "a.stats")
+    said = safle(*arguments, code=code)
     for source in (declared, found):
-        assert code == 0 or (source[:28] or "no named source") in error
-    assert safle(*arguments, "--trust-features") == trusted
+        assert code == 0 or (source[:28] or "no named source") in said
+    safle(*arguments, "--trust-features", code=trusted)
 
 
 @pytest.mark.parametrize(("found", "code"), [(OURS, 0), ("", 0), (THEIRS, 1)])
-def test_a_model_refuses_another_backbones_features(tmp_path: Path, found: str, code: int) -> None:
-    place = {name: tmp_path / f"{name}.safetensors" for name in ("encoder", "model")}
-    sample, total = table(tmp_path / "s.safetensors", OURS), tmp_path / "a.stats"
-    encoder = ("--encoder", place["encoder"])
-    safle("encoder", "make", "--sample", sample, "-o", place["encoder"])
-    safle("count", sample, *encoder, "-o", total)
-    assert safle("solve", total, *encoder, "-o", place["model"]) == 0
+def test_a_model_refuses_another_backbones_features(safle, tmp_path, found, code):
+    made, model, total = (tmp_path / name for name in ("e.safetensors", "m.safetensors", "a.stats"))
+    sample = table(tmp_path / "s.safetensors", OURS)
+    safle("encoder", "make", "--sample", sample, "-o", made)
+    safle("count", sample, "--encoder", made, "-o", total)
+    safle("solve", total, "--encoder", made, "-o", model)
     features = table(tmp_path / "f.safetensors", found)
-    assert safle("evaluate", place["model"], features) == code
-    assert safle("predict", place["model"], features, "-o", tmp_path / "p.csv") == code
+    safle("evaluate", model, features, code=code)
+    safle("predict", model, features, "-o", tmp_path / "p.csv", code=code)

@@ -95,16 +95,17 @@ def test_a_draft_names_nothing_of_few_samples_and_says_what_it_left_out(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "label", "said"),
     [
-        (Column("size", 0, 9, "cm"), "in cm and in mm"),
-        (Column("size", levels=("large", "small")), "a number in one schema and a category"),
-        (Column("weight", 0, 9), "no column is in every schema"),
+        (Column("size", 0, 9, "cm"), "label", "in cm and in mm"),
+        (Column("size", levels=("large", "small")), "label", "number in one schema and a category"),
+        (Column("weight", 0, 9), "label", "no column is in every schema"),
+        (Column("size", 0, 9), "dx", "the column of labels is 'dx' and 'label'"),
     ],
 )
-def test_drafts_that_contradict_each_other_do_not_merge(other, said):
+def test_drafts_that_contradict_each_other_do_not_merge(other, label, said):
     with pytest.raises(SettingsError, match=said):
-        merge_schemas([Schema((SCHEMA.columns[2],)), Schema((other,))])
+        merge_schemas([Schema((SCHEMA.columns[2],)), Schema((other,), label_column=label)])
 
 
 @pytest.mark.parametrize("high", ["1" + "0" * 400, "nan", "true", "'9'", "2024-01-01"])
@@ -124,16 +125,13 @@ def test_a_text_is_no_list_of_its_letters(tmp_path, text):
         Schema.read(tmp_path / "schema.toml")
 
 
-def test_a_schema_can_be_inspected(safle, tmp_path):
-    Schema((Column("age", 0, 90), Column("sex", levels=("f", "m")))).save(tmp_path / "s.toml")
-    said = safle("inspect", tmp_path / "s.toml")
-    assert "0 to 90" in said
-    assert "s.toml: schema" in said
-
-
-def test_the_encoder_of_a_schema_can_be_inspected(safle, tmp_path):
+def test_a_schema_and_its_encoder_can_be_inspected(safle, tmp_path):
+    SCHEMA.save(tmp_path / "s.toml")
     make_encoder(SCHEMA, "table").save(tmp_path / "e.safetensors")
-    assert "table" in safle("inspect", tmp_path / "e.safetensors")
+    for name, kind in {"s.toml": "schema", "e.safetensors": "encoder"}.items():
+        said = safle("inspect", tmp_path / name)
+        assert f"{name}: {kind}" in said
+        assert "0 to 90 mm" in said
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3, 5])
@@ -174,12 +172,6 @@ def test_a_merge_keeps_what_one_site_lacks_and_that_site_has_gaps(safle, tmp_pat
     (tmp_path / "d.csv").write_text("dose,outcome\n1,ill\n")
     with pytest.raises(TableError, match="missing columns: age"):
         open_table(tmp_path / "d.csv", schema=schema)
-
-
-def test_drafts_that_call_the_label_otherwise_do_not_merge():
-    column = Column("age", 0, 90)
-    with pytest.raises(SettingsError, match="the column of labels is 'dx' and 'label'"):
-        merge_schemas([Schema((column,)), Schema((column,), label_column="dx")])
 
 
 @pytest.mark.parametrize("least", [5, 20])

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
+from safle.encoders import as_features
 from safle.errors import InvalidInput, TableError
 from safle.tables import Table, open_table, write_features_file
 from support.tables import write_table
@@ -153,6 +154,21 @@ def test_every_number_type_keeps_its_values(tmp_path, kind, dtype):
 
     assert np.array_equal(batch, features)
     assert batch.dtype == (np.float64 if kind == "csv" else features.dtype.newbyteorder("="))
+
+
+def test_a_tensor_may_begin_at_any_byte(tmp_path):
+    size = FEATURES.nbytes
+    header = f'{{"features":{{"dtype":"F32","shape":[{ROWS},5],"data_offsets":[0,{size}]}}}}'
+    header += " " * (len(header) % 4 == 0)
+    data = len(header).to_bytes(8, "little") + header.encode() + FEATURES.tobytes()
+    (tmp_path / "t.safetensors").write_bytes(data)
+
+    table = open_table(tmp_path / "t.safetensors")
+
+    assert np.array_equal(table.features, FEATURES)
+    assert not table.features.flags.aligned
+    assert all(batch.flags.aligned for batch, _ in table.batches(999))
+    assert as_features(table.features).flags.aligned
 
 
 def test_the_only_split_is_found(tmp_path):

@@ -31,7 +31,7 @@ def refuses(path, match, **options):
 
 def text(folder, content, name="t.csv"):
     path = folder / name
-    path.write_bytes(content.encode())
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 
 
@@ -216,20 +216,16 @@ def test_labels_that_are_not_one_class_a_row(tmp_path, labels, found):
         ("1,2\n3,4\n", "labels.csv", "line 1 has 2 cells"),
         ("9" * 30 + "\n1\n2\n3\n", "labels.txt", "does not fit in 64 signed bits"),
         ("1\n2\n3\n4\n", "labels.json", "expected .npy, or .txt or .csv"),
+        (b"\xff\n", "labels.txt", "not UTF-8"),
+        (None, "labels.npy", "no such file"),
     ],
 )
 def test_label_files_that_cannot_be_used(tmp_path, content, name, found):
     np.save(tmp_path / "t.npy", FEATURES)
+    if content is not None:
+        text(tmp_path, content, name)
 
-    refuses(tmp_path / "t.npy", found, labels=text(tmp_path, content, name))
-
-
-def test_label_files_that_are_not_text_or_not_there(tmp_path):
-    np.save(tmp_path / "t.npy", FEATURES)
-    (tmp_path / "labels.txt").write_bytes(b"\xff\n")
-
-    refuses(tmp_path / "t.npy", "not UTF-8", labels=tmp_path / "labels.txt")
-    refuses(tmp_path / "t.npy", "no such file", labels=tmp_path / "none.npy")
+    refuses(tmp_path / "t.npy", found, labels=tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -253,16 +249,11 @@ def test_label_files_that_are_not_text_or_not_there(tmp_path):
         ('a,b\n1,"2,5"\n', "looks like a decimal comma"),
         ("a,b\n1,5.1 mmol/l\n", "has a unit: take it out"),
         ("\n1\n", "column without a name"),
+        ("a,label\n1,ä\n".encode("latin-1"), "line 2 is not UTF-8"),
     ],
 )
 def test_csv_that_cannot_be_used(tmp_path, content, found):
     refuses(text(tmp_path, content), found)
-
-
-def test_csv_column_and_encoding(tmp_path):
-    refuses(text(tmp_path, "a,b\n1,2\n"), "no column 'kind'; it has a, b", label_column="kind")
-    (tmp_path / "latin.csv").write_bytes("a,label\n1,ä\n".encode("latin-1"))
-    refuses(tmp_path / "latin.csv", "line 2 is not UTF-8")
 
 
 @pytest.mark.parametrize(

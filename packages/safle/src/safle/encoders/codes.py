@@ -209,15 +209,16 @@ class Layout:
 
     def to_json(self) -> dict[str, Any]:
         """Run-length form: thousands of equal experts take a few bytes."""
-        norms = {"norms": [[*norm] for norm in self.dense_norms]} if self.dense_norms else {}
-        return {
-            "tables": _runs(self.table_sizes),
-            "dense": _runs(self.dense_scales),
-            "limits": [[[*pair], count] for pair, count in _runs(self.dense_limits)],
-            **norms,
-            **({} if self.by_class == NOWHERE else {"by_class": [*self.by_class]}),
-            **({"units": self.units} if self.units else {}),
-        }
+        file = _LayoutFile(
+            _runs(self.table_sizes),
+            _runs(self.dense_scales),
+            _runs(self.dense_limits),
+            [*self.dense_norms],
+            self.by_class,
+            self.units,
+        )
+        content: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(file))
+        return content
 
     @staticmethod
     def from_json(data: Any, *, most: int = MAX_EXPERTS) -> Layout:
@@ -233,8 +234,8 @@ class Layout:
         )
 
 
-class _LayoutFile(msgspec.Struct, forbid_unknown_fields=True):
-    """What `Layout.to_json` gives: values with how many columns in a row have them."""
+class _LayoutFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A layout as JSON: values with how many columns in a row have them."""
 
     tables: list[tuple[int, int]]
     dense: list[tuple[int, int]]
@@ -244,8 +245,8 @@ class _LayoutFile(msgspec.Struct, forbid_unknown_fields=True):
     units: int = 0
 
 
-def _runs(values: Iterable[Any]) -> list[list[Any]]:
-    return [[value, len([*run])] for value, run in groupby(values)]
+def _runs(values: Iterable[Any]) -> list[tuple[Any, int]]:
+    return [(value, len([*run])) for value, run in groupby(values)]
 
 
 def _expand(runs: Sequence[tuple[Any, int]], most: int) -> tuple[Any, ...]:

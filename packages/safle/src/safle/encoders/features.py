@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.errors import InvalidInput, SettingsError, SourceMismatch, TableError
+from safle.errors import InvalidInput, SafleWarning, SettingsError, SourceMismatch, TableError
 
 ClassName = int | str
 MOST_WEIGHT = 1_000_000
@@ -109,7 +110,7 @@ def as_weights(weights: ArrayLike, sample_count: int) -> NDArray[np.int64]:
         )
     wrong = np.ones(array.shape, np.bool_)
     if array.dtype.kind in "iubf":
-        wrong = ~((array >= 0) & (array <= MOST_WEIGHT) & (array == np.floor(array)))
+        wrong = ~are_weights(array)
     if wrong.any():
         raise InvalidInput(
             f"weight {array[wrong][0]} of sample {int(np.argmax(wrong))}; expected whole numbers "
@@ -117,6 +118,11 @@ def as_weights(weights: ArrayLike, sample_count: int) -> NDArray[np.int64]:
             "fractions by one factor and round them, as np.rint(100 * weights)"
         )
     return array.astype(np.int64)
+
+
+def are_weights(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which numbers say how often a sample is counted."""
+    return (values >= 0) & (values <= MOST_WEIGHT) & (values == np.floor(values))
 
 
 def as_class_names(names: Sequence[Any]) -> tuple[ClassName, ...]:
@@ -160,23 +166,29 @@ def is_digest(text: object) -> bool:
     return isinstance(text, str) and len(text) == 64 and not set(text) - set("0123456789abcdef")
 
 
+def as_texts(values: Iterable[Any], *, what: str) -> list[str]:
+    """Printable texts, each once; `SettingsError` for anything else."""
+    texts = [*values]
+    for text in texts:
+        if not isinstance(text, str) or len(text) > LONGEST_NAME or not text.isprintable():
+            raise SettingsError(
+                f"{what}: {str(text)[:80]!r}; expected printable text of at most {LONGEST_NAME} "
+                "characters"
+            )
+    if len({*texts}) < len(texts):
+        raise SettingsError(f"{what}: something is there twice; expected each once")
+    return texts
+
+
 def as_names(names: Any, feature_dim: int) -> tuple[str, ...]:
     """One name per feature, or none at all; `SettingsError` for anything else."""
-    checked = tuple(names)
-    if not checked:
-        return ()
-    if len(checked) != feature_dim or len({*checked}) != len(checked):
+    checked = as_texts(names, what="names of features")
+    if checked and (len(checked) != feature_dim or "" in checked):
         raise SettingsError(
-            f"{len(checked)} names, {len({*checked})} of them different, for {feature_dim} "
-            "features; expected a name of its own for each"
+            f"{len(checked)} names, of which {checked.count('')} are empty, for {feature_dim} "
+            "features; expected a name for each"
         )
-    for name in checked:
-        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
-            raise SettingsError(
-                f"a feature is called {str(name)[:80]!r}; expected 1 to {LONGEST_NAME} characters "
-                "that can be printed"
-            )
-    return checked
+    return tuple(checked)
 
 
 def find_places(
@@ -196,6 +208,24 @@ def find_places(
         raise TableError(f"{where}: {said}; expected the encoder's {len(wanted)} columns{more}")
     places = {name: place for place, name in enumerate(found)}
     return [places[name] for name in wanted]
+
+
+def match_columns(
+    wanted: Sequence[str], found: Sequence[str], *, where: str, advice: str = ADVICE
+) -> list[int] | None:
+    """As `find_places`; None, with a warning, where only one side has names, or neither has."""
+    if wanted and found:
+        return find_places(wanted, found, where=where, advice=advice)
+    if wanted or found:
+        nameless = "its columns have no names"
+        if found:
+            nameless = "the encoder knows no names (Encoder.declare gives it some)"
+        warnings.warn(
+            f"{where}: {nameless}: columns are matched by position, in whatever order they stand",
+            SafleWarning,
+            stacklevel=4,
+        )
+    return None
 
 
 def as_source(source: object) -> str:
@@ -228,28 +258,21 @@ def check_source(expected: str, found: str, *, where: str, trusted: bool = False
     Traceback (most recent call last):
     safle.errors.SourceMismatch: features: made by [network b], but the encoder is for ...
     """
-    if expected == found:
+    unknown = not (expected and found)
+    if expected == found or (unknown and trusted):
         return
-    if expected and found:
-        raise SourceMismatch(
-            f"{where}: made by [{shortened(found)}], but the encoder is for "
-            f"[{shortened(expected)}]; use the same backbone, weights and preprocessing at every "
-            "client"
-        )
-    if trusted:
-        return
-    if found:
-        raise SourceMismatch(
-            f"{where}: made by [{shortened(found)}], but the encoder is for [no named source]: "
-            "other clients could use another backbone unnoticed; make the encoder with "
-            "--features-source FILE, or pass --trust-features"
+    advice = "use the same backbone, weights and preprocessing at every client"
+    if unknown:
+        advice = (
+            "make the features with 'safle features' and the encoder with --features-source FILE, "
+            "or pass --trust-features if you know that they fit"
         )
     raise SourceMismatch(
-        f"{where}: made by [no named source], but the encoder is for [{shortened(expected)}]; "
-        "make them with 'safle features', or pass --trust-features if this source made them"
+        f"{where}: made by [{shortened(found)}], but the encoder is for [{shortened(expected)}]; "
+        f"{advice}"
     )
 
 
 def shortened(source: str) -> str:
     """The source with its digests cut to 12 digits, for messages."""
-    return re.sub(r"([0-9a-f]{12})[0-9a-f]{52}", r"\1…", source)
+    return re.sub(r"([0-9a-f]{12})[0-9a-f]{52}", r"\1…", source) or "no named source"

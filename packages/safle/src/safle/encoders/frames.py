@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.encoders.cells import NotANumber, as_texts, read_series, with_points
-from safle.encoders.features import find_places
+from safle.encoders.features import find_places, match_columns
 from safle.errors import SafleWarning, TableError
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def arrange_frame(features: Any, names: Sequence[str], schema: Schema | None = N
     """The columns ``names`` of a frame, in that order, as an array; what is no frame stays.
 
     With a ``schema``, its columns, as it says. `TableError` lists the columns that are missing or
-    not known. Where nobody knows names, columns are taken by position, with a warning.
+    not known. Where the encoder has no names, columns are matched by position, with a warning.
     """
     if not frame_names(features):
         return features
@@ -157,14 +157,7 @@ def arrange_frame(features: Any, names: Sequence[str], schema: Schema | None = N
         others = {*schema.ignore, *schema.sparse, schema.label_column}
         sheet.require(schema, [name for name in sheet.names if name not in others], advice=DROP)
         return sheet.by_schema(schema)
-    if not names:
-        warnings.warn(
-            "the frame has names of columns, the encoder knows none: columns are taken by "
-            "position; give the encoder their names (Encoder.declare)",
-            SafleWarning,
-            stacklevel=4,
-        )
-    find_places(names or sheet.names, sheet.names, where=sheet.where, advice=DROP)
+    match_columns(names, sheet.names, where=sheet.where, advice=DROP)
     return np.stack([sheet.numbers(name) for name in names or sheet.names], axis=1)
 
 

@@ -82,8 +82,7 @@ class Outside:
         column = self._encoder.schema.columns[at]
         if column.is_category:
             return f"{many}{column.name!r} are none of its {len(column.levels)} levels"
-        expected = f"{column.low:g} to {column.high:g} {column.unit}".rstrip()
-        return f"{many}{column.name!r} are outside {expected}"
+        return f"{many}{column.name!r} are outside {column.text}"
 
     @property
     def too_many(self) -> NDArray[np.int64]:

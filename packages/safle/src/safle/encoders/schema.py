@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -23,7 +23,7 @@ from safle.basics.settings import as_settings
 from safle.encoders.calibration import Calibration, DeclaredRange, Vector
 from safle.encoders.cells import MISSING
 from safle.encoders.codes import MAX_TABLE_SIZE
-from safle.encoders.features import LONGEST_NAME, ClassName, as_class_names, as_names
+from safle.encoders.features import ClassName, as_class_names, as_names, as_texts
 from safle.encoders.outside import Ranges
 from safle.errors import SettingsError
 
@@ -53,20 +53,20 @@ class Column:
     """Whether levels beside those named are expected: too rare to be named, one by one."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "levels", tuple(sorted(_texts(self, "levels", self.levels))))
-        if len(self.levels) > MOST_LEVELS:
+        levels = as_texts(self.levels, what=f"column {self.name!r}: levels")
+        if len(levels) > MOST_LEVELS:
             raise SettingsError(f"column {self.name!r} has more than {MOST_LEVELS} levels")
-        _texts(self, "unit", [self.unit])
+        as_texts([self.unit], what=f"column {self.name!r}: unit")
         if {type(self.optional), type(self.others)} != {bool}:
             raise SettingsError(
                 f"column {self.name!r}: optional or others is neither true nor false"
             )
-        bounds = [self.low, self.high]
-        if not all(map(_is_finite, bounds)):
+        low, high = float(self.low), float(self.high)
+        if not (math.isfinite(low) and math.isfinite(high)):
             raise SettingsError(f"column {self.name!r} has a low or high that is no finite number")
-        object.__setattr__(self, "low", float(self.low))
-        object.__setattr__(self, "high", float(self.high))
-        if self.levels and (self.unit or any(bounds)):
+        for name, value in (("levels", tuple(sorted(levels))), ("low", low), ("high", high)):
+            object.__setattr__(self, name, value)
+        if self.levels and (self.unit or low or high):
             raise SettingsError(
                 f"column {self.name!r} has levels and a range or unit; expected one of them"
             )
@@ -131,11 +131,11 @@ class Schema(Calibration):
         object.__setattr__(self, "feature_dim", len(columns))
         object.__setattr__(self, "ranges", _ranges(columns))
         object.__setattr__(self, "schema", self)
-        _texts(self, "missing", self.missing)
+        as_texts(self.missing, what="missing")
+        as_texts([self.label_column], what="label_column")
         for name in ("ignore", "sparse"):
-            held = sorted(_texts(self, name, getattr(self, name)))
+            held = sorted(as_texts(getattr(self, name), what=name))
             object.__setattr__(self, name, tuple(held))
-        _texts(self, "label_column", [self.label_column])
         object.__setattr__(self, "classes", as_class_names(self.classes))
         others = {*self.ignore, *self.sparse, self.label_column}
         if both := sorted(others & {*self.names}):
@@ -269,28 +269,6 @@ def _ranges(columns: Sequence[Column]) -> Ranges:
     ends = [(0, len(c.levels) - 1 + c.others) if c.levels else (c.low, c.high) for c in columns]
     low, high = np.array(ends, np.float64).T
     return low, high
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return type(value) in (int, float) and math.isfinite(value)
-    except OverflowError:
-        # An integer beyond all floats.
-        return False
-
-
-def _texts(where: Column | Schema, what: str, values: Iterable[Any]) -> list[str]:
-    checked = [*values]
-    called = f"column {where.name!r}: {what}" if isinstance(where, Column) else what
-    for value in checked:
-        if not isinstance(value, str) or len(value) > LONGEST_NAME or not value.isprintable():
-            raise SettingsError(
-                f"{called}: {str(value)[:80]!r}; expected printable text of at most {LONGEST_NAME} "
-                "characters"
-            )
-    if len({*checked}) < len(checked):
-        raise SettingsError(f"{called} has something twice")
-    return checked
 
 
 def _given(value: Column | Schema) -> dict[str, Any]:

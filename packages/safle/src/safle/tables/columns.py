@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle.encoders import features
 from safle.encoders.cells import NotANumber, as_texts, read_series
-from safle.encoders.features import MOST_WEIGHT, find_places
+from safle.encoders.features import MOST_WEIGHT, are_weights, find_places
 from safle.encoders.frames import Sheet
 from safle.errors import InvalidInput, TableError
 from safle.tables.arrays import read_npy
@@ -151,7 +151,7 @@ def _weights(sheet: Sheet, name: str | None) -> NDArray[np.int64] | None:
         return None
     try:
         values = read_series(sheet.texts(name))
-        wrong = ~((values >= 0) & (values <= MOST_WEIGHT) & (values == np.floor(values)))
+        wrong = ~are_weights(values)
         row = int(np.argmax(wrong)) if wrong.any() else None
     except NotANumber as error:
         row = error.row

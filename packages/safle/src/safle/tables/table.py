@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.texts import split_names
-from safle.encoders.features import find_places
+from safle.encoders.features import match_columns
 from safle.encoders.schema import LABEL_COLUMN, Schema
 from safle.errors import InvalidInput, SafleError, SafleWarning, TableError
 
@@ -77,15 +77,9 @@ class Table:
         """
         if self.names == (*names,):
             return self
-        if not names or not self.names:
-            found = "the encoder knows no names" if self.names else "its columns have no names"
-            warnings.warn(
-                f"{where}: {found}: columns are matched by position, in whatever order they stand",
-                SafleWarning,
-                stacklevel=2,
-            )
+        places = match_columns(names, self.names, where=where)
+        if places is None:
             return self
-        places = find_places(names, self.names, where=where)
         return replace(self, features=self.features[:, places], names=(*names,))
 
     def batches(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
