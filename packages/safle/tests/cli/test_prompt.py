@@ -27,7 +27,7 @@ WIDE = np.zeros(2_000)
         (safle.Accumulator(ENCODER), "0 samples, 0 classes"),
         (SOLUTION, "40 samples, 2 classes, 12 columns, averaged head, ridge"),
         (MODEL, "2 classes, 12 columns, averaged head, ridge"),
-        (HISTOGRAM, "40 samples, 3 features, Grid"),
+        (HISTOGRAM, "40 samples, <Grid: 4 bins over -3 to 3, 3 features>"),
         (GRID, "<Grid: 4 bins over -3 to 3"),
         (safle.DeclaredMoments(WIDE, WIDE), "2,000 features"),
         (safle.DeclaredRange(0, 1, 2_000), "2000"),
