@@ -39,16 +39,28 @@ def release(
     `PolicyRefused` if the policy does not let it out. ``encoder`` is the fingerprint of an
     evaluated model's. Returns what kind of file it is, and its bytes.
     """
-    found, rules = Release.of(counts.once, encoder), Policy.find(options["policy_path"])
-    masking = [options[name] for name in ("round_path", "operator_path", "key_path")]
-    if any(masking):
-        if not all(masking):
-            raise click.UsageError("--round, --operator and --key belong together")
-        return "masked contribution", _mask(session, counts, output, found, rules, *masking)
-    kind = FILE_KINDS[type(counts.total)]
-    data = kind.encode(counts.total)
-    write_release(output, data, found, rules)
-    return kind.name, data
+    found, policy = Release.of(counts.once, encoder), Policy.find(options["policy_path"])
+    papers = [options[name] for name in ("round_path", "operator_path", "key_path")]
+    if not any(papers):
+        kind = FILE_KINDS[type(counts.total)]
+        data = kind.encode(counts.total)
+        write_release(output, data, found, policy)
+        return kind.name, data
+    if not all(papers):
+        raise click.UsageError("--round, --operator and --key belong together")
+    # Only who takes part in a private round needs what these import.
+    from safle.cli.private import load_round
+    from safle.private import PrivateKey, mask
+
+    private_round = load_round(options["round_path"], options["operator_path"])
+    data = mask(private_round, PrivateKey.load(options["key_path"]), counts.total).to_bytes()
+    write_release(output, data, found.under_masks(private_round), policy)
+    session.note(
+        "masked: what is listed here was counted and is not in the file; only the sum with others "
+        "can be opened, of at least "
+        f"{private_round.fewest} clients, if all of {', '.join(private_round.keyholders)} answer"
+    )
+    return "masked contribution", data
 
 
 def note_repeats(session: Session, table: Table, counts: Counts[Any]) -> None:
@@ -59,31 +71,6 @@ def note_repeats(session: Session, table: Table, counts: Counts[Any]) -> None:
             f"{repeats:,} of {samples:,} samples repeat the row of another; the policy and the "
             "release sheet count each row once"
         )
-
-
-def _mask(
-    session: Session,
-    counts: Counts[Any],
-    output: Path,
-    plain: Release,
-    policy: Policy | None,
-    round_path: Path,
-    operator_path: Path,
-    key_path: Path,
-) -> bytes:
-    # Only who takes part in a private round needs what these import.
-    from safle.cli.private import load_round
-    from safle.private import PrivateKey, mask
-
-    private_round = load_round(round_path, operator_path)
-    data = mask(private_round, PrivateKey.load(key_path), counts.total).to_bytes()
-    write_release(output, data, plain.under_masks(private_round), policy)
-    session.note(
-        "masked: what is listed here was counted and is not in the file; only the sum with others "
-        "can be opened, of at least "
-        f"{private_round.fewest} clients, if all of {', '.join(private_round.keyholders)} answer"
-    )
-    return data
 
 
 @command(

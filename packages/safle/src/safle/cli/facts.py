@@ -91,23 +91,16 @@ def _evaluation_facts(counts: Evaluation) -> Facts:
 
 
 def _statistics_facts(statistics: Statistics) -> Facts:
-    layout, packed = statistics.layout, statistics.gram.packed
-    filled = np.count_nonzero(packed) / max(packed.size, 1)
+    layout, seen = statistics.layout, len(statistics.codes)
     facts: Facts = {
         "samples": f"{statistics.sample_count:,}",
         "classes": listing(statistics.class_names),
+        "columns": f"{statistics.dim:,} (codes {seen:,} of {layout.code_count:,}, dense "
+        f"{layout.dense_dim:,})",
     }
-    if layout.experts:
-        facts["codes seen"] = f"{len(statistics.codes):,} of {layout.code_count:,}"
-        facts["experts"] = f"{layout.experts:,}"
-    if layout.dense_dim:
-        facts["dense columns"] = f"{layout.dense_dim:,}"
-    facts["gram"] = f"{statistics.dim:,} rows, {filled:.1%} of its pairs occur"
-    if statistics.class_grams:
-        facts["grams of classes"] = f"{statistics.class_grams[0].dim:,} rows for each class"
-    grams = [packed, *(gram.packed for gram in statistics.class_grams)]
-    held = sum(gram.nbytes for gram in grams) + statistics.cross.nbytes
-    return facts | {"in memory": readable(held), "encoder": statistics.fingerprint}
+    if layout.class_layout:
+        facts["columns of each class"] = f"{layout.class_layout.dense_dim:,}"
+    return facts | {"encoder": statistics.fingerprint}
 
 
 def _noisy_facts(noisy: NoisyStatistics) -> Facts:
