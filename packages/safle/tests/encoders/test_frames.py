@@ -83,9 +83,7 @@ def test_names_come_from_the_frame_that_calibrates(library):
 @libraries
 def test_an_encoder_without_names_warns(library):
     plain = make_encoder(DeclaredRange(0, 100, feature_dim=3), "linear")
-    with pytest.warns(
-        SafleWarning, match="the encoder knows no names.*by position"
-    ):
+    with pytest.warns(SafleWarning, match="the encoder knows no names.*by position"):
         count(plain, frame_of(library), LABELS)
 
 
