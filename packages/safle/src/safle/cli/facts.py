@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from safle.basics.memory import readable
