@@ -14,7 +14,7 @@ from msgspec import structs, to_builtins
 from safle.errors import InvalidInput, SettingsError, TableError
 from safle_lab.baselines import METHODS
 from safle_lab.baselines.base import LinearModel, SeparateModels, predict
-from safle_lab.cli.experiment import NAMES
+from safle_lab.cli import NAMES
 from safle_lab.experiments import cells, running
 from safle_lab.experiments.data import DataSet, load_digits, load_features
 from safle_lab.experiments.measuring import judge

@@ -8,7 +8,7 @@ import pytest
 from safle import DeclaredRange, count, make_encoder
 from safle.tables import open_table
 from safle_lab.attack import attack
-from safle_lab.cli.attack import facts_of
+from safle_lab.cli import facts_of
 from support.tables import write_table
 
 pytest.importorskip("flint", reason="needs the extra attack")

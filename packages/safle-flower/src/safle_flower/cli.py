@@ -1,22 +1,30 @@
-"""``safle deploy``: a federation on other people's machines."""
+"""The commands that safle-flower adds: ``safle deploy`` and ``safle simulate``."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.basics import readable, split_names
+from safle.basics import readable, require, split_names
 from safle.cli import (
+    COUNT,
+    FILE,
     FOLDER,
     POSITIVE,
     Session,
     chosen_limits,
     command,
+    encoder_file,
     examples,
+    features_argument,
     limit_options,
     option,
+    seed_option,
+    selected,
+    table_options,
 )
 
 if TYPE_CHECKING:
@@ -141,3 +149,75 @@ def show_report(session: Session, found: Report, folder: Path) -> None:
         "digest": found.model,
     }
     session.facts(f"{folder / 'model.safetensors'}: model", facts)
+
+
+SPLITTING = "safle simulate train.npz --encoder encoder.safetensors --clients 100"
+PARTITION = "How samples are split over clients: iid, alpha=A (Dirichlet) or shards=S."
+PRIVATE = "Contributions go under masks, and two more nodes are keyholders: the same model."
+OUT = "Where the model, the sum and the report go."
+
+
+@command(
+    f"{SPLITTING} --out simulation",
+    f"{SPLITTING} --partition alpha=0.1 --private --out simulation",
+    panel="Over a network",
+)
+@features_argument
+@encoder_file()
+@option("--clients", "How many.", "K", type=COUNT, default=10)
+@option("--partition scenario", PARTITION, "HOW", default="iid")
+@seed_option
+@table_options(labels=True)
+@option("--private", PRIVATE, is_flag=True)
+@option("--deadline", DEADLINE, "SECONDS", type=POSITIVE, default=3600.0)
+@option("--out folder", OUT, "DIR", type=FOLDER, default="simulation")
+@limit_options
+@option("--test", "Also evaluate the model on this table.", "FILE", type=FILE)
+def simulate(
+    session: Session,
+    /,
+    features: Path,
+    encoder_path: Path,
+    clients: int,
+    folder: Path,
+    test: Path | None,
+    **settings: Any,
+) -> None:
+    """Split a table over many clients and run the round, in one process.
+
+    The server and the messages are those of a real deployment.
+    """
+    # Flower sets the level of its log when it is first imported, so that comes before. Every
+    # client's fate is in the report; line by line it would break the progress bar.
+    require("flwr.app", "safle-flower", "a simulation")
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    from safle_flower.simulation import simulate as run_simulation
+
+    reading = selected(settings)
+    limits = chosen_limits(settings)
+    how = {name: settings[name] for name in ("scenario", "seed", "private", "deadline")}
+    with session.progress(f"{clients} clients") as advance:
+        found = run_simulation(
+            features,
+            encoder_path,
+            folder,
+            clients=clients,
+            limits=limits,
+            reading=reading,
+            progress=advance,
+            **how,
+        )
+    show_report(session, found, folder)
+    if test is not None:
+        _evaluate(session, folder, test, reading | {"labels": None, "split": None})
+
+
+def _evaluate(session: Session, folder: Path, test: Path, read: dict[str, Any]) -> None:
+    from safle.model import load_model
+    from safle.site import evaluate_table
+    from safle.tables import open_matching
+
+    model = load_model(folder / "model.safetensors")
+    found = evaluate_table(model, open_matching(model.encoder, test, **read), where=test).total
+    accuracy = found.confusion.trace() / found.sample_count
+    session.facts(f"{test}: accuracy", {"accuracy": f"{accuracy:.2%}"})

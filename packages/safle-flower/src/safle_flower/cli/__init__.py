@@ -1,1 +1,0 @@
-"""The commands that safle-flower adds to the command line."""

@@ -1,1 +1,0 @@
-"""The commands that safle-images adds to the command line."""

@@ -1,1 +1,0 @@
-"""The commands that safle-lab adds to the command line."""
