@@ -68,9 +68,9 @@ def test_a_repeated_row_is_predicted_and_evaluated_once_for_the_policy():
 def test_every_sample_is_predicted_once_however_it_is_weighted(monkeypatch):
     model = SafleClassifier().fit(FEATURES, LABELS).model_
     scored = []
-    score = Model.decision_function
+    score = Model.score_checked
     monkeypatch.setattr(
-        Model, "decision_function", lambda self, rows: scored.append(len(rows)) or score(self, rows)
+        Model, "score_checked", lambda self, rows: scored.append(len(rows)) or score(self, rows)
     )
     counts = evaluate_table(model, WEIGHTED, where="t.csv")
     assert scored == [8, 8, 8, 6]

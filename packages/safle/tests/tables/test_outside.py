@@ -5,9 +5,20 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import polars
 import pytest
 
-from safle import Accumulator, Column, Schema, count, make_encoder
+from safle import (
+    Accumulator,
+    Column,
+    Model,
+    SafleClassifier,
+    Schema,
+    count,
+    evaluate,
+    make_encoder,
+    solve,
+)
 from safle.encoders import Encoder
 from safle.encoders.outside import Outside
 from safle.errors import InvalidInput, SafleWarning
@@ -124,3 +135,109 @@ def test_an_encoder_of_ranges_for_named_features_counts_them_too(safle, tmp_path
     outside.add(np.array([[121.0, 9.0], [120.0, -1.0]]))
     assert outside.counts.tolist() == [1, 1]
     assert outside.texts()[0] == "1 of 2 values of 'age' are outside 0 to 120"
+
+
+def make_model(gap=False):
+    """A model of samples of all ages; one of them has none, where ``gap``."""
+    encoder = make_encoder(SCHEMA, "table")
+    features = np.stack([np.linspace(1, 119, 60), np.arange(60) % 2], axis=1)
+    if gap:
+        features[3] = np.nan
+    return Model(encoder, solve(count(encoder, features, ["ill", "well", "well"] * 20)))
+
+
+@pytest.fixture
+def warned(recwarn):
+    """What was warned of since it was asked last."""
+
+    def take():
+        texts = [str(one.message) for one in recwarn.list]
+        recwarn.clear()
+        return texts
+
+    return take
+
+
+@pytest.mark.parametrize("name", ["predict", "predict_proba", "decision_function"])
+def test_python_predictions_say_it_once_a_call(warned, name):
+    model = make_model()
+    table = np.tile([[500.0, 0.0], [50.0, 1.0]], (10_000, 1))
+    ask = [getattr(model, name)]
+    ask.append(getattr(SafleClassifier.from_statistics(model.encoder, counted(model)), name))
+    warned()
+    for method in ask:
+        method(table)
+        assert warned() == ["10,000 of 20,000 values of 'age' are outside 0 to 120 years"]
+        method(table[1:2])
+        assert not warned()
+        method(table[:1])
+        assert warned() == ["1 of 1 values of 'age' are outside 0 to 120 years"]
+    evaluate(model, table, ["ill", "well"] * 10_000)
+    assert len(warned()) == 1
+
+
+def counted(model):
+    features = np.stack([np.linspace(1, 119, 60), np.arange(60) % 2], axis=1)
+    return count(model.encoder, features, ["ill", "well", "well"] * 20)
+
+
+def test_a_classifier_that_drafts_a_schema_warns_of_many_values_only(warned):
+    frame = polars.DataFrame({"age": [*range(20, 80)], "sex": ["f", "m"] * 30})
+    fitted = SafleClassifier(units=8).fit(frame, ["ill", "well", "well"] * 20)
+    fitted.predict(frame)
+    assert not warned()
+    fitted.predict(frame.with_columns(polars.col("age") * 12))
+    assert "values of 'age' are outside" in warned()[0]
+
+
+def test_a_gap_that_no_client_had_is_named(safle, tmp_path, encoder_path, warned):
+    gaps = np.array([[np.nan, 0.0], [50.0, np.nan], [np.nan, 1.0]])
+    make_model().predict(gaps)
+    assert warned() == [
+        "no client had a gap in 'age'; 2 predictions rest on the middle of its range",
+        "no client had a gap in 'sex'; 1 predictions rest on the other columns",
+    ]
+    make_model(gap=True).predict(gaps)
+    assert not warned()
+    model = tmp_path / "model.safetensors"
+    make_model().save(model)
+    table = write(tmp_path / "a.csv", lambda at: "NA" if at % 2 else 20 + at)
+    for words in (["predict", model, table, "-o", tmp_path / "p.csv"], ["evaluate", model, table]):
+        said = safle(*words)
+        assert said.count("no client had a gap in 'age'; 30 predictions rest on the middle") == 1
+
+
+def test_a_unit_that_makes_all_values_small_is_named(safle, tmp_path, encoder_path):
+    centuries = write(tmp_path / "a.csv", lambda at: (20 + at) / 100)
+    words = ["--encoder", encoder_path, "-o", tmp_path / "a.stats"]
+    said = safle("count", centuries, *words)
+    expected = "all 60 values of 'age' together span less than 2% of 0 to 120 years: are they"
+    assert expected in said
+    # What never varies, or hardly was measured, is no sign of another unit.
+    assert "span" not in safle("count", write(tmp_path / "a.csv", 50), *words)
+    few = write(tmp_path / "a.csv", lambda at: (20 + at) / 100 if at < 19 else "NA")
+    assert "span" not in safle("count", few, *words)
+
+
+def test_nothing_but_gaps_is_refused_and_a_column_of_gaps_named(safle, tmp_path, encoder_path):
+    words = ["--encoder", encoder_path, "-o", tmp_path / "a.stats"]
+    empty = write(tmp_path / "a.csv", "NA", ["NA", "?"])
+    assert "all values of all 2 columns are missing" in safle("count", empty, *words, code=1)
+    safle("count", empty, *words, "--allow-outside")
+    half = write(tmp_path / "a.csv", "NA")
+    assert "warning: all values of 'age' are missing" in safle("count", half, *words)
+
+
+def test_what_lies_outside_in_many_columns_is_one_line():
+    names = [f"x{at:03}" for at in range(160)]
+    encoder = make_encoder(Schema(tuple(Column(name, 0, 1) for name in names)), "linear")
+    outside = Outside(encoder)
+    features = np.random.default_rng(0).random((37, 160))
+    features[0, :55] = 2
+    features[:4, 7] = 3
+    outside.add(features)
+    (text,) = outside.texts()
+    assert text.startswith("55 of 160 columns have a few values outside what the encoder expects")
+    assert text.endswith("; most: 'x007', 4 of 37")
+    outside.add(np.where(np.arange(160) == 9, 2, features))
+    assert outside.texts()[1] == "38 of 74 values of 'x009' are outside 0 to 1"

@@ -197,5 +197,6 @@ def rehearse(
         "hides": "what the codes do not say" if warning else "every sample, as far as we know",
     }
     session.facts(f"{features}: a contribution", facts)
-    show_exposure(session, found.exposure)
     session.text([f"warning: {text}" for text in found.doubts])
+    # Last, where it is read.
+    show_exposure(session, found.exposure)

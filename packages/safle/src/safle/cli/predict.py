@@ -17,7 +17,6 @@ from safle.basics.texts import neutralise
 from safle.cli import options as opt
 from safle.cli.facts import temperature_of
 from safle.cli.session import Session, command
-from safle.encoders.outside import Outside
 from safle.model import Model, load_model
 from safle.model.scores import probabilities
 from safle.tables import open_matching
@@ -51,7 +50,7 @@ def _predict(
 ) -> int:
     """Write the predictions of a table; how many there are."""
     table = open_matching(model.encoder, path, labelled=False, **opt.selected(options))
-    proba, outside, done = options["proba"], Outside(model.encoder), 0
+    proba, outside, done = options["proba"], model.watch(), 0
     titles = [f"probability_{name}" for name in model.class_names] if proba else []
 
     def write(block: NDArray[Any], _labels: Any, _weights: Any) -> None:
@@ -59,7 +58,7 @@ def _predict(
         for at, (name, *odds) in enumerate(_rows(model, block, proba=proba), start=done):
             called = at if table.ids is None else neutralise(table.ids[at])
             writer.writerow([called, neutralise(name), *odds])
-        outside.add(block)
+        outside.add(model.encoder.check(block))
         done += len(block)
 
     with (
@@ -76,7 +75,7 @@ def _predict(
 
 def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any]]:
     """Class and, if wanted, probabilities of each sample; each is scored once."""
-    scores = model.decision_function(features)
+    scores = model.score_checked(model.encoder.check(features))
     names = np.array(model.class_names)[scores.argmax(axis=1)].tolist()
     if not proba:
         return [[name] for name in names]

@@ -141,6 +141,11 @@ class Encoder(ABC):
             symbols.astype(self.layout.symbol_type, order="C"), dense.astype(np.int16, order="C")
         )
 
+    @property
+    def gap_codes(self) -> NDArray[np.int64] | None:
+        """The code of each feature's gap, (feature_dim,); None where a gap has no code."""
+        return None
+
     def encode(self, features: ArrayLike) -> Codes:
         """Codes of features, (samples, feature_dim)."""
         return self.encode_checked(self.check(features))

@@ -160,6 +160,10 @@ class TableEncoder(Encoder):
         found = ops.inside(values, places - 0.5, places + 0.5)
         return ops.add(ops.multiply(found, there - elsewhere), elsewhere)
 
+    @property
+    def gap_codes(self) -> NDArray[np.int64]:
+        return np.asarray(self.layout.bases[:-1])
+
     def arrays(self) -> Arrays:
         return self.linear.arrays()
 

@@ -48,6 +48,9 @@ def evaluate(
     1.0
     """
     (counts,) = evaluate_each(model, features, labels, [weights])
+    outside = model.watch()
+    outside.add(model.encoder.check(np.asarray(features)))
+    outside.warn()
     return counts
 
 
@@ -70,7 +73,7 @@ def evaluate_each(
     for first in range(0, len(rows), BATCH):
         some = slice(first, first + BATCH)
         true = np.array([known.get(name, len(known)) for name in named[some].tolist()])
-        scores = model.decision_function(rows[some])
+        scores = model.score_checked(model.encoder.check(rows[some]))
         found = odds(scores, model.head, model.temperature or 1.0)
         for name, places in find_cells(found, np.argmax(scores, axis=1), true).items():
             for total, own in zip(totals, times, strict=True):

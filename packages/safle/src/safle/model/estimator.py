@@ -235,8 +235,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     def statistics_(self) -> Statistics:
         check_is_fitted(self)
         with warnings.catch_warnings():
-            if self.schema is None and not isinstance(self.encoder, Encoder):
-                # A draft leaves out the smallest and largest values: they are no surprise here.
+            if self._drafts:
                 warnings.simplefilter("ignore", SafleWarning)
             return self._counter.snapshot()
 
@@ -319,12 +318,29 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         self, X: ArrayLike, method: Callable[[Any], NDArray[np.float64]], *, missing: float
     ) -> NDArray[np.float64]:
         """The model's columns, one per class with samples, as columns of `classes_`."""
-        columns = method(check_features(self, X))
+        columns = self._predict(method, check_features(self, X))
         if columns.shape[1] == len(self.classes_):
             return columns
         spread = np.full((len(columns), len(self.classes_)), missing)
         spread[:, np.isin(class_names(self.classes_), self.model_.class_names)] = columns
         return spread
+
+    def _predict(self, method: Callable[[Any], NDArray[np.float64]], X: Any) -> NDArray[np.float64]:
+        """What a method of the model gives; it warns of values outside a schema, if many."""
+        if not self._drafts:
+            return method(X)
+        outside = self.model_.watch()
+        outside.add(self.encoder_.check(X))
+        if len(outside.too_many):
+            outside.warn()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SafleWarning)
+            return method(X)
+
+    @property
+    def _drafts(self) -> bool:
+        """Whether the schema is a draft of `fit`: a few values outside it are no surprise."""
+        return self.schema is None and not isinstance(self.encoder, Encoder)
 
 
 def _signature() -> Signature:

@@ -23,6 +23,7 @@ from safle.basics.texts import require_type
 from safle.encoders import Encoder
 from safle.encoders.codes import Codes
 from safle.encoders.features import ClassName
+from safle.encoders.outside import Outside
 from safle.errors import InvalidInput
 from safle.model.model_file import MAX_FILE_BYTES, read_model, write_model
 from safle.model.scores import (
@@ -129,9 +130,40 @@ class Model:
         """Weights per code unit of the dense columns, float64, (dense_dim, class_count)."""
         return self._dense_scores.per_unit
 
+    def watch(self) -> Outside:
+        """Counts values that the encoder does not expect, and gaps that no client had."""
+        return Outside(self.encoder, self._never_missing)
+
+    @cached_property
+    def _never_missing(self) -> NDArray[np.bool_] | None:
+        codes = self.encoder.gap_codes
+        return None if codes is None else ~np.isin(codes, self.codes)
+
     def decision_function(self, features: ArrayLike) -> NDArray[np.float64]:
-        """Scores, float64, (samples, class_count)."""
+        """Scores, float64, (samples, class_count).
+
+        Warns, as predictions do, of values outside what the encoder expects, and of gaps in
+        columns in which no client had one.
+        """
         checked = self.encoder.check(features)
+        if not (len(checked) == 1 and self._expects(checked)):
+            outside = self.watch()
+            outside.add(checked)
+            outside.warn()
+        return self.score_checked(checked)
+
+    def _expects(self, sample: NDArray[Any]) -> bool:
+        """Whether there is nothing to say of one sample: fast, for those that come one by one."""
+        if self.encoder.ranges is None:
+            return not self.encoder.gaps
+        low, high = self.encoder.ranges
+        fine = (sample >= low) & (sample <= high)
+        if self._never_missing is not None and not fine.all():
+            fine |= np.isnan(sample) & ~self._never_missing
+        return bool(fine.all())
+
+    def score_checked(self, checked: NDArray[Any]) -> NDArray[np.float64]:
+        """Scores of features that the encoder has checked; nothing is warned of."""
         scores = np.empty((len(checked), len(self.class_names)))
         scores[:] = self.intercept
         for first in range(0, len(checked), BATCH):

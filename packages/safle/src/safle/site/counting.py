@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName
-from safle.encoders.outside import Outside
 from safle.errors import InvalidInput, SafleWarning
 from safle.statistics import Accumulator, Statistics
 
@@ -166,13 +165,13 @@ def evaluate_table(
     from safle.evaluation.evaluating import evaluate_each
 
     nothing = Evaluation.none(model.digest, model.class_names)
-    counts, outside = [nothing, nothing], Outside(model.encoder)
+    counts, outside = [nothing, nothing], model.watch()
     first = find_first(table)
     done = 0
 
     def add(features: NDArray[Any], labels: NDArray[Any], own: Weights | None) -> None:
         nonlocal done
-        outside.add(features)
+        outside.add(model.encoder.check(features))
         times = [own] if first is None else [own, first[done : done + len(features)]]
         for at, found in enumerate(evaluate_each(model, features, labels, times)):
             counts[at] += found

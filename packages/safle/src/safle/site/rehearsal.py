@@ -153,7 +153,8 @@ def _judge_alone(
     held = np.random.default_rng(0).permutation(len(labels)) % HELD_OUT == 0
     statistics = _count_silently(encoder, features[~held], labels[~held], times[~held])
     model = Model(encoder, solve(statistics, progress=progress))
-    right, judging = model.predict(features[held]) == labels[held], times[held]
+    scores = model.score_checked(encoder.check(features[held]))
+    right, judging = model.classes_[scores.argmax(axis=1)] == labels[held], times[held]
     _, places = np.unique(labels[held], return_inverse=True)
     judged = int(judging.sum())
     return (
