@@ -53,3 +53,13 @@ def test_other_features_do_not_fit(kind):
     if kind != "embedding":
         # Buckets cannot tell large from very large.
         assert fitting_share(data.encoder, 1_000 * data.features) < 0.75
+
+
+def test_a_label_among_the_features_is_suspected():
+    features = np.random.default_rng(0).random((120, 3))
+    labels = np.arange(120) % 2
+    encoder = make_encoder(DeclaredRange(0, 1, feature_dim=3), units=16)
+    assert not rehearse(encoder, features, labels).doubts
+    features[:, 1] = labels
+    (doubt,) = rehearse(encoder, features, labels).doubts
+    assert "all 24 held-out samples were right: is the label" in doubt

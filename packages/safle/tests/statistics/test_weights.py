@@ -73,13 +73,13 @@ def test_a_parquet_column_does_the_same(folder):
     assert (table.names, table.weights.tolist()) == (("a",), [3, 0])
 
 
-def test_a_policy_counts_lines_whatever_their_weights(safle, folder):
+def test_a_policy_counts_lines_once_whether_they_have_weights_or_repeat(safle, folder):
     (folder / "policy.toml").write_text("least_samples = 4")
-    asked = counting(folder, "weighted", "--weight-column", "times")
-    said = safle(*asked, "--policy", folder / "policy.toml", code=1)
-    assert "least_samples: 3; expected at least 4" in " ".join(said.split())
-    assert not (folder / "weighted.stats").exists()
-    safle(*counting(folder, "repeated"), "--policy", folder / "policy.toml")
+    for name, more in (("weighted", ["--weight-column", "times"]), ("repeated", [])):
+        asked = counting(folder, name, *more)
+        said = safle(*asked, "--policy", folder / "policy.toml", code=1)
+        assert "least_samples: 3; expected at least 4" in " ".join(said.split())
+        assert not (folder / f"{name}.stats").exists()
 
 
 @pytest.mark.parametrize("cell", ["", "two", "-1", "1.5", "nan", "1e9"])

@@ -8,6 +8,7 @@ import pytest
 from safle import Column, Schema, count, make_encoder, merge_schemas
 from safle.encoders import Encoder
 from safle.errors import SafleWarning, SettingsError, TableError
+from safle.publishing.noise import Sensitivity
 from safle.tables import open_table
 from safle.tables.drafting import draft_schema
 
@@ -196,3 +197,86 @@ def test_a_draft_says_which_samples_its_count_refuses(tmp_path):
     (tmp_path / "a.csv").write_text("\n".join(["age,label", *rows]))
     with pytest.warns(SafleWarning, match="fewer than 5 samples .* refuses their 2 samples"):
         assert draft_schema(tmp_path / "a.csv").schema.classes == ("ill", "well")
+
+
+def write_columns(path, **columns):
+    rows = zip(*columns.values(), strict=True)
+    path.write_text("\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows)]))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (range(3, 63), "whole numbers that are all different; an identifier? --id NAME"),
+        ([20200131 + at % 20 * 10_000 for at in range(60)], "dates?"),
+        (["1.320", "2.045", "870"] * 20, "thousands separators?"),
+        (["+", "-", "-"] * 20, "tells the label in every sample; a copy of it? --ignore NAME"),
+        (["0", "1", "1"] * 20, "a copy of it?"),
+        (["+", "-", "NA"] * 20, "a copy of it?"),
+        ([17, 4, 11] * 20, "a copy of it?"),
+        ([1.32, 2.045, 870] * 20, "a copy of it?"),
+        ([at * 7 % 60 for at in range(60)], ""),
+        (["0.320", "2.045", "870", "4"] * 15, ""),
+        (["+", "-", "-", "+"] * 15, ""),
+    ],
+)
+def test_a_draft_doubts_what_is_hardly_a_feature(safle, tmp_path, cells, said):
+    age = [20 + at * 7 % 30 for at in range(60)]
+    table = write_columns(tmp_path / "a.csv", x=cells, age=age, label=["ill", "well", "well"] * 20)
+    out = safle("schema", "draft", table, "-o", tmp_path / "a.toml")
+    assert "x" in Schema.read(tmp_path / "a.toml").names
+    warned = [line for line in out.splitlines() if line.startswith("warning: column")]
+    assert len(warned) == bool(said)
+    assert all(said in line and "'x'" in line for line in warned)
+
+
+def test_a_merge_names_the_draft_in_another_unit(safle, tmp_path):
+    paths = []
+    for at, high in enumerate((10, 12, 9, 0.011)):
+        paths.append(tmp_path / f"{at}.toml")
+        Schema((Column("kappa", 0, high), Column("age", 20, 80 - 3 * at))).save(paths[-1])
+    out = safle("schema", "merge", *paths[:3], "-o", tmp_path / "all.toml")
+    assert "unit" not in out
+    out = safle("schema", "merge", *paths, "-o", tmp_path / "all.toml")
+    assert f"column 'kappa': {paths[3]} says 0 to 0.011, 0.0012 times as wide" in out
+    assert out.count("is it in the same unit?") == 1
+
+
+def test_a_schema_with_levels_says_how_its_sums_are_published(safle, tmp_path):
+    Schema((Column("age", 0, 90), Column("sex", levels=("f", "m")))).save(tmp_path / "s.toml")
+    made = tmp_path / "e.safetensors"
+    words = ("encoder", "make", "--schema", tmp_path / "s.toml", "-o", made)
+    refused = safle(*words, "--publishable", code=2)
+    instead = ("--kind", "table", "--norm-clip", "1", "--units", "1")
+    assert " ".join(instead) in " ".join(refused.replace("│", "").split())
+    out = safle(*words, *instead)
+    assert Sensitivity.of(Encoder.from_bytes(made.read_bytes()).layout).gram > 0
+    assert "no classes were found in a column 'label'" in out
+    assert "no classes" not in safle(*words, "--only-classes", "ill,well")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Age ", "did you mean by 'Age' 'age'? Rename it"),
+        ("years", "rename it, or declare it optional in the schema and make the encoder again"),
+    ],
+)
+def test_a_missing_column_has_a_next_step(safle, tmp_path, name, said):
+    encoder = tmp_path / "e.safetensors"
+    make_encoder(Schema((Column("age", 0, 90), Column("dose", 0, 9))), "table").save(encoder)
+    table = write_columns(
+        tmp_path / "a.csv", **{name: [50] * 9, "dose": [*range(9)], "label": ["ill"] * 9}
+    )
+    out = safle("count", table, "--encoder", encoder, "-o", tmp_path / "a.stats", code=1)
+    assert said in out
+
+
+def test_a_thousands_separator_has_a_next_step(safle, tmp_path):
+    encoder = tmp_path / "e.safetensors"
+    make_encoder(Schema((Column("age", 0, 90), Column("dose", 0, 9000))), "table").save(encoder)
+    table = tmp_path / "a.csv"
+    table.write_text('age,dose,label\n50,"1,320",ill\n51,1.5,well\n')
+    out = safle("count", table, "--encoder", encoder, "-o", tmp_path / "a.stats", code=1)
+    assert "a decimal comma or a thousands separator: write 1.320 or 1320" in out

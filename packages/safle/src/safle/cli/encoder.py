@@ -14,6 +14,7 @@ from click.globals import get_current_context
 from safle.basics.settings import Setting
 from safle.cli import options as opt
 from safle.cli.facts import encoder_facts, warn_of_coarse
+from safle.cli.schema import warn_no_classes
 from safle.cli.session import Session, command, examples
 from safle.encoders import Encoder, LinearEncoder, make_encoder
 from safle.encoders.calibration import Calibration, DeclaredRange, PublicSample
@@ -147,6 +148,8 @@ def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
     classes = opt.declared_classes(options["only_classes"])
     if isinstance(calibration, Histogram):
         warn_of_coarse(session, calibration)
+    if isinstance(calibration, Schema):
+        _check_schema(session, calibration, options)
     if options["publishable"]:
         made = LinearEncoder.publishable(calibration, **settings)
     else:
@@ -154,6 +157,16 @@ def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
     made = made.declare(source=source, classes=classes)
     made.save(output)
     session.facts(f"{output}: encoder", encoder_facts(made))
+
+
+def _check_schema(session: Session, schema: Schema, options: dict[str, Any]) -> None:
+    if options["publishable"] and any(column.is_category for column in schema.columns):
+        raise click.UsageError(
+            "--publishable makes a linear encoder, and this schema has levels: take --kind table "
+            "--norm-clip 1 --units 1 instead"
+        )
+    if not schema.classes and not options["only_classes"]:
+        session.warn(warn_no_classes(schema.label_column))
 
 
 def _check_usage(options: dict[str, Any]) -> None:

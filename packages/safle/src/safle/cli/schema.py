@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import rich_click as click
@@ -19,6 +21,8 @@ EXAMPLES = (
     "safle schema merge a.toml b.toml c.toml -o schema.toml",
     "safle encoder make --schema schema.toml -o encoder.safetensors",
 )
+MOST_WIDER = 8
+"""Times that a range may be wider or narrower than the others': two hospitals differ by less."""
 LEAST = "Name no level or class that fewer samples have, and no range of fewer."
 
 
@@ -50,12 +54,19 @@ def draft(session: Session, /, table: Path, output: Path, **options: Any) -> Non
     found.schema.save(output)
     show_schema(session, output, found.schema, found.gaps)
     if not found.schema.classes:
-        session.warn(
-            f"no classes were found in a column {options['label_column']!r}; if another column is "
-            "the diagnosis, it is taken for a feature: draft again with --label-column NAME"
-        )
+        session.warn(warn_no_classes(options["label_column"]))
     for name, why in found.left_out.items():
         session.warn(f"column {name!r} is left out: it {why}")
+    for name, doubt in found.doubts.items():
+        session.warn(f"column {name!r} {doubt}")
+
+
+def warn_no_classes(label_column: str) -> str:
+    """What is said of a schema without classes."""
+    return (
+        f"no classes were found in a column {label_column!r}; if another column is the diagnosis, "
+        "it is taken for a feature: draft again with --label-column NAME"
+    )
 
 
 @command(*EXAMPLES, of=schema)
@@ -73,6 +84,8 @@ def merge(session: Session, /, drafts: tuple[Path, ...], output: Path) -> None:
     show_schema(session, output, merged, None)
     for name in sorted({n for each in read for n in each.names} - {*merged.names}):
         session.warn(f"column {name!r} is left out: one of the schemas ignores it")
+    for text in _other_widths(dict(zip(drafts, read, strict=True)), merged):
+        session.warn(text)
     for column in merged.columns:
         if column.optional:
             session.warn(f"column {column.name!r} is not in every table: who lacks it has gaps")
@@ -82,3 +95,17 @@ def merge(session: Session, /, drafts: tuple[Path, ...], output: Path) -> None:
                 f"column {column.name!r}: levels {alike} differ in case or spaces only; write them "
                 "one way everywhere"
             )
+
+
+def _other_widths(drafts: Mapping[Path, Schema], merged: Schema) -> Iterator[str]:
+    """Numbers whose range is so much wider or narrower in a draft that the unit must be another."""
+    for name in merged.names:
+        columns = {path: c for path, each in drafts.items() for c in each.columns if c.name == name}
+        widths = {path: c.high - c.low for path, c in columns.items() if not c.is_category}
+        for path, width in widths.items():
+            usual = median(widths.values())
+            if not usual / MOST_WIDER <= width <= usual * MOST_WIDER:
+                yield (
+                    f"column {name!r}: {path} says {columns[path].text}, {width / usual:.2g} times "
+                    "as wide as the drafts' median: is it in the same unit?"
+                )

@@ -24,6 +24,7 @@ _WITH_UNIT = re.compile(rf"({_NUMBER})\s*([^\W\d_%][^\d]*|%|°\w*)")
 _AFTER = r"(\d+(?:[eE][+-]?\d+)?(?:\s*[^\W\d_]\D*)?\s*)$"
 COMMA, POINT = rf"^(\s*[+-]?\d+),{_AFTER}", rf"^(\s*[+-]?\d+)\.{_AFTER}"
 """A number with a fraction, and maybe a unit, by the mark before the fraction."""
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})")
 
 
@@ -162,6 +163,8 @@ def advise(text: str) -> str:
         )
     if is_date(cell):
         return " (it looks like a date: turn it into an age or a number of days, or leave it out)"
+    if _THOUSANDS.fullmatch(cell):
+        return " (a decimal comma or a thousands separator: write 1.320 or 1320 for 1,320)"
     if re.match(COMMA, cell):
         return " (it looks like a decimal comma: write a point, or separate cells by semicolons)"
     if split_unit(cell)[1]:

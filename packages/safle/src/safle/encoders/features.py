@@ -18,6 +18,7 @@ MOST_WEIGHT = 1_000_000
 """Most times that one sample is counted: more is a mistake, or takes too long."""
 LONGEST_NAME = 200
 LONGEST_SOURCE = 1000
+RENAME = "; rename it, or declare it optional in the schema and make the encoder again"
 ADVICE = (
     "; leave them out with --ignore NAME (ignore= in Python), but for the column of labels, which "
     "is named with --label-column NAME (label_column=)"
@@ -205,9 +206,19 @@ def find_places(
     if known != held or twice:
         said = "; ".join(f"{what}: {', '.join(names)}" for what, names in problems.items() if names)
         more = advice if held - known else ""
+        if known - held:
+            more = f"{_alike(known - held, held - known) or RENAME}{more}"
         raise TableError(f"{where}: {said}; expected the encoder's {len(wanted)} columns{more}")
     places = {name: place for place, name in enumerate(found)}
     return [places[name] for name in wanted]
+
+
+def _alike(missing: Iterable[str], others: Iterable[str]) -> str:
+    """What other names the missing ones may stand under; empty if none differs so little."""
+    spelt = {"".join(name.lower().split()): name for name in others}
+    pairs = [(spelt.get("".join(name.lower().split())), name) for name in sorted(missing)]
+    meant = [f"{other!r} {name!r}" for other, name in pairs if other is not None]
+    return f"; did you mean by {', and by '.join(meant)}? Rename it" if meant else ""
 
 
 def match_columns(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.encoders import Encoder
-from safle.encoders.outside import Outside
+from safle.encoders.outside import LEAST_JUDGED, Outside
 from safle.errors import InvalidInput, SafleWarning
 from safle.model import Model
 from safle.site.counting import find_first
@@ -79,6 +79,11 @@ class Rehearsal:
             found.append(
                 "your samples alone do worse than always naming the most frequent class: do "
                 "features and labels belong together?"
+            )
+        if self.accuracy == 1 and self.largest_class < 1 and self.judged >= LEAST_JUDGED:
+            found.append(
+                f"all {self.judged:,} held-out samples were right: is the label, or a copy of it, "
+                "among the features?"
             )
         return found
 

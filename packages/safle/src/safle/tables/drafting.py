@@ -7,7 +7,7 @@ import os
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,10 @@ MOST_DISTINCT = 100
 MOST_UNITS = 4
 TOO_LITTLE = ("has a value", "hardly ever varies")
 """Why a column says nothing in one table, and may in another."""
+MANY = 100
+"""Whole numbers that are all different by chance are fewer."""
+FEWEST_PER_VALUE = 5
+_DAY = r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
 _UNIT_IN_NAME = re.compile(r".*[(\[]\s*([^()\[\]]+?)\s*[)\]]\s*")
 
 
@@ -43,6 +47,7 @@ class Draft:
     schema : to be looked at, merged with those of others, and declared
     gaps : how many values are missing, by column
     left_out : why a column is no feature, by column
+    doubts : what else a column may be, though it is a feature, by column
 
     Examples
     --------
@@ -53,6 +58,7 @@ class Draft:
     schema: Schema
     gaps: dict[str, int]
     left_out: dict[str, str]
+    doubts: dict[str, str] = field(default_factory=dict)
 
 
 def draft_schema(
@@ -92,6 +98,8 @@ def draft_schema(
     found: list[Column] = []
     gaps: dict[str, int] = {}
     left_out: dict[str, str] = {}
+    doubts: dict[str, str] = {}
+    told = _label_cells(sheet, label, labels)
     for name in sheet.names:
         if name == label or name in ignored:
             continue
@@ -103,6 +111,8 @@ def draft_schema(
         drafted = _draft_column(name, present, category=name in levels, least=least)
         if isinstance(drafted, Column):
             found.append(drafted)
+            if doubt := _doubt(present) or _doubt_copy(cells, told):
+                doubts[name] = doubt
             gaps[name] = len(cells) - len(present)
         else:
             left_out[name] = drafted
@@ -119,7 +129,7 @@ def draft_schema(
         sparse=tuple(sparse),
         least=least,
     )
-    return Draft(schema, gaps, left_out)
+    return Draft(schema, gaps, left_out, doubts)
 
 
 def _labels(sheet: Sheet, label: str | None, labels: ArrayLike | None) -> NDArray[Any]:
@@ -127,6 +137,45 @@ def _labels(sheet: Sheet, label: str | None, labels: ArrayLike | None) -> NDArra
         return as_labels(labels, where="the array of labels")
     cells = [] if label is None else sheet.texts(label).str.strip_chars().to_list()
     return parse_labels([*filter(None, cells)], where=sheet.where)
+
+
+def _label_cells(sheet: Sheet, label: str | None, labels: ArrayLike | None) -> list[str]:
+    """The label of each sample as text; nothing where there are none."""
+    if labels is not None:
+        return np.asarray(labels).astype(str).tolist()
+    return [] if label is None else sheet.texts(label).to_list()
+
+
+def _doubt(present: Series) -> str:
+    """What the cells of a column that are not missing may be beside a feature; empty if nothing."""
+    distinct = present.n_unique()
+    whole = bool(present.str.contains(r"^\d+$").all())
+    if whole and present.str.contains(_DAY).all():
+        return "holds whole numbers like 20200131; dates? Turn them into an age or a number of days"
+    ascending = whole and present.cast(float).is_sorted()
+    if whole and distinct == len(present) and (ascending or distinct >= MANY):
+        return (
+            "holds whole numbers that are all different; an identifier? --id NAME or --ignore NAME"
+        )
+    fractions = present.filter(present.str.contains(r"\."))
+    others = present.filter(~present.str.contains(r"\."))
+    thousands = fractions.str.contains(r"^[1-9]\d{0,2}\.\d{3}$").all()
+    if len(fractions) and len(others) and thousands and others.str.contains(r"^\d{1,3}$").all():
+        return "has fractions of exactly three digits beside whole numbers; thousands separators?"
+    return ""
+
+
+def _doubt_copy(cells: Series, labels: Sequence[str]) -> str:
+    """Whether each of a few values alone tells the label, in every sample."""
+    import polars as pl
+
+    if len(labels) != len(cells):
+        return ""
+    pairs = pl.DataFrame([cells.alias("cell"), pl.Series("label", labels, pl.String)])
+    few = 1 < cells.n_unique() <= len(cells) / FEWEST_PER_VALUE
+    if not few or pairs["label"].n_unique() < 2 or pairs.n_unique() > cells.n_unique():
+        return ""
+    return "tells the label in every sample; a copy of it? --ignore NAME"
 
 
 def _draft_classes(labels: NDArray[Any], where: str, least: int) -> tuple[ClassName, ...]:
