@@ -175,11 +175,11 @@ class Outside:
             return np.zeros(self._encoder.feature_dim, bool)
         return np.array([column.is_category for column in schema.columns])
 
-    def _name(self, at: int | np.int64) -> str:
+    def _name(self, at: int | np.integer) -> str:
         names = self._encoder.feature_names
         return repr(names[at]) if names else f"feature {at}"
 
-    def _expected(self, at: int) -> str:
+    def _expected(self, at: int | np.integer) -> str:
         """The range of a number."""
         assert self._encoder.ranges is not None, "nothing else counts"
         low, high = (end[at] for end in self._encoder.ranges)
@@ -196,7 +196,7 @@ class Outside:
         if len(self.too_many) and not allowed:
             refused = self._texts_outside(self.too_many, "many")
             raise InvalidInput(f"{'; '.join(refused)}: {ADVICE}")
-        empty = np.flatnonzero(self.present == 0) if self.samples else []
+        empty = np.flatnonzero((self.present == 0) & (self.samples > 0))
         if len(empty) == self._encoder.feature_dim and not allowed:
             raise InvalidInput(
                 f"all values of all {len(empty):,} columns are missing: is it the right file? If "
