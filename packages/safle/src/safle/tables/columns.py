@@ -30,6 +30,7 @@ def read_column_table(sheet: Sheet, selection: Selection) -> Table:
     label = selection.label_in(sheet.where, sheet.names)
     others = {label, *selection.passed_over(sheet.where, sheet.names)}
     names = [name for name in sheet.names if name not in others]
+    labels = None if label is None else _labels(sheet, label)
     schema = selection.schema
     found: NDArray[Any] | None
     if schema is not None:
@@ -49,7 +50,7 @@ def read_column_table(sheet: Sheet, selection: Selection) -> Table:
         names = names if named else []
     return Table(
         found,
-        None if label is None else _labels(sheet, label),
+        labels,
         names=tuple(names),
         ids=_ids(sheet, selection.id_column),
         weights=_weights(sheet, selection.weight_column),
