@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Weights = NDArray[np.int64]
-COLUMNS_COMPARED = 16
+COLUMNS_COMPARED = 6
 """So many columns tell nearly all rows apart that differ; only the others are compared whole."""
 ROWS_HASHED = 4_096
 MIXER = np.uint64(0x9E3779B97F4A7C15)
@@ -114,10 +114,10 @@ def find_first(table: Table) -> NDArray[np.bool_] | None:
     """
     weights = np.ones(len(table), np.int64) if table.weights is None else table.weights
     counted = np.flatnonzero(weights > 0)
-    some = np.linspace(0, table.feature_dim - 1, COLUMNS_COMPARED).astype(np.intp)
+    some = np.unique(np.linspace(0, table.feature_dim - 1, COLUMNS_COMPARED).astype(np.intp))
     few = _hash_rows(block[:, some] for block, _ in table.batches(ROWS_HASHED))[counted]
-    _, alike, times = np.unique(few, return_inverse=True, return_counts=True)
-    doubtful = counted[times[alike] > 1]
+    ordered = np.sort(few)
+    doubtful = counted[np.isin(few, ordered[1:][ordered[1:] == ordered[:-1]])]
     _, labels = np.unique(np.asarray(table.labels)[doubtful], return_inverse=True)
     parts = [slice(at, at + ROWS_HASHED) for at in range(0, len(doubtful), ROWS_HASHED)]
     whole = _hash_rows(
