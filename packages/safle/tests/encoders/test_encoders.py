@@ -62,7 +62,7 @@ def random_features(**settings):
             lambda: EmbeddingEncoder(
                 np.zeros((2, 9)), bucketing="integer", buckets=4, group_size=1
             ),
-            "2 thresholds a feature; integer bucketing with 4 buckets needs 3",
+            "2 thresholds per feature; integer bucketing with 4 buckets needs 3",
         ),
         (
             lambda: EmbeddingEncoder(np.zeros(3), bucketing="integer", buckets=4, group_size=1),

@@ -1,13 +1,13 @@
-r"""What every encoder is: data in a file, with a fingerprint, that maps features to codes.
+r"""The base class of encoders: data in a file, with a fingerprint, that map features to codes.
 
 The file is safetensors with one metadata key, ``safle``: JSON with sorted keys and no white space
 of ``format`` ("safle-encoder-4"), ``kind``, ``layout`` and ``settings``; and float64 tensors. The
 fingerprint is the SHA-256 of that JSON, then for every tensor by name ``\n<name> <shape as Python
 prints the tuple>\n`` and its bytes. Where they apply, the JSON has ``classes``, the only labels,
 ascending; ``features``, names in the order of columns; ``ranges``, lists of their lower and upper
-ends; ``source``, a line about what makes the features. Tensors are ``thresholds`` (T, d) of an
-``embedding``, else ``mean`` and ``deviation`` (d), of a table those of its numbers. The settings of
-a table may have a ``schema``: ``columns`` by name (``low``, ``high``, ``unit``, or ``levels``,
+ends; ``source``, a line about what makes the features. The tensors are ``thresholds`` (T, d) of an
+``embedding``, else ``mean`` and ``deviation`` (d); d counts only the numbers of a table. A table's
+settings may have a ``schema``: ``columns`` by name (``low``, ``high``, ``unit``, or ``levels``,
 ``others``; ``optional``), ``missing``, ``ignore``, ``classes``, ``label_column``, ``sparse``,
 ``least``.
 """
@@ -47,7 +47,7 @@ from safle.errors import SettingsError, WireError
 
 FORMAT = "safle-encoder-4"
 MAX_FILE_BYTES = 1 << 28
-"""An encoder holds thresholds, not data: anything larger is not one."""
+"""An encoder holds thresholds, not data: a larger file is no encoder."""
 
 
 class Encoder(ABC):
@@ -93,18 +93,18 @@ class Encoder(ABC):
         self.settings = self.settings_type.of(settings)
         for name, value in self.settings.to_dict().items():
             if value is None:
-                raise SettingsError(f"{name} is None; expected a value: only 'calibrated' chooses")
+                raise SettingsError(f"{name} is None; expected a value: make_encoder chooses one")
 
     @classmethod
     @abstractmethod
     def measure(cls, calibration: Calibration, settings: Any) -> dict[str, Any]:
-        """What the constructor takes beside ``settings``, from the features' distribution."""
+        """The constructor's arguments beside ``settings``, from the features' distribution."""
 
     @classmethod
     def calibrated(cls, calibration: Calibration, *, class_count: int = 0, **settings: Any) -> Self:
         """An encoder for the features that ``calibration`` describes; see `make_encoder`."""
-        known = class_count or len(calibration.classes)
-        chosen = cls.settings_type.of(settings).choose(calibration, known)
+        class_count = class_count or len(calibration.classes)
+        chosen = cls.settings_type.of(settings).choose(calibration, class_count)
         encoder = cls(**cls.measure(calibration, chosen), **chosen.to_dict())
         return encoder.declare(
             names=calibration.names, ranges=calibration.ranges, classes=calibration.classes
@@ -113,7 +113,7 @@ class Encoder(ABC):
     @cached_property
     @abstractmethod
     def layout(self) -> Layout:
-        """The code space."""
+        """The columns of the codes."""
 
     @abstractmethod
     def arrays(self) -> Arrays:
@@ -121,10 +121,10 @@ class Encoder(ABC):
 
     @abstractmethod
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:
-        """The codes in the words of ``ops``; what exports, and is computed by default."""
+        """Compute the codes with ``ops``: by default on arrays, for exports as a graph."""
 
     def facts(self) -> dict[str, str]:
-        """Settings, and what the columns or the arrays are, for people."""
+        """The settings, and the columns or the arrays' ranges, as text for people."""
         facts = {n.replace("_", " "): f"{v}" for n, v in self.settings.to_dict().items()}
         if self.schema is not None:
             return facts | {column.name: column.text for column in self.schema.columns}
@@ -134,9 +134,9 @@ class Encoder(ABC):
         """Codes of features that `as_features` has passed."""
         # float64 whatever the features' type: the codes must not depend on it.
         with np.errstate(over="ignore"):
-            made = self.express(NumpyOperations(), features.astype(np.float64))
-        symbols, dense = (np.empty((len(features), 0)) if x is None else x for x in made)
-        # In the order of memory that kernels expect, whatever the operations left.
+            expressed = self.express(NumpyOperations(), features.astype(np.float64))
+        symbols, dense = (np.empty((len(features), 0)) if x is None else x for x in expressed)
+        # Kernels expect this order of memory; operations may leave another.
         return Codes(
             symbols.astype(self.layout.symbol_type, order="C"), dense.astype(np.int16, order="C")
         )
@@ -167,14 +167,14 @@ class Encoder(ABC):
         ranges: tuple[ArrayLike, ArrayLike] | None = None,
         classes: Sequence[ClassName] | None = None,
     ) -> Self:
-        """The same encoder for such features and labels only; its fingerprint differs.
+        """A copy of the encoder that declares these facts; its fingerprint differs.
 
         Parameters
         ----------
         source : what makes the features
-        names : of the features
-        ranges : lowest and highest values, (feature_dim,) each; values outside are encoded all the
-            same, and counted: see `safle.encoders.outside`
+        names : the names of the features
+        ranges : lowest and highest values, (feature_dim,) each; values outside are still encoded,
+            and their number is reported: see `safle.encoders.outside`
         classes : the only labels that are counted
 
         Examples
@@ -198,7 +198,7 @@ class Encoder(ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over kind, settings, source and arrays: equal if and only if the codes are."""
+        """SHA-256 over header and arrays: one fingerprint, the same codes."""
         digest = hashlib.sha256(encoder_header(self).encode())
         for name, array in sorted(self.arrays().items()):
             digest.update(f"\n{name} {array.shape}\n".encode())
@@ -239,14 +239,14 @@ class Encoder(ABC):
 
 
 def encoder_header(encoder: Encoder) -> str:
-    """All but the arrays as canonical JSON; without source, names, ... where there are none.
+    """Everything but the arrays as canonical JSON; keys without a value are left out.
 
-    The layout follows from the rest. It is there so that another version of safle, in which
-    it follows differently, refuses the encoder instead of misreading statistics.
+    The layout follows from the other keys. It is written so that a version of safle that
+    derives another one refuses the encoder instead of misreading statistics.
     """
     if not encoder.feature_dim:
-        # The linear part of a table may have none.
-        raise SettingsError("an encoder of no features; expected at least one")
+        # The constructor cannot check it: the linear part of a table may have no features.
+        raise SettingsError("the encoder has no features; expected at least one")
     settings = encoder.settings.to_dict()
     if encoder.schema is not None:
         settings["schema"] = encoder.schema.to_json()
@@ -259,7 +259,7 @@ def encoder_header(encoder: Encoder) -> str:
     content |= {"source": encoder.source} if encoder.source else {}
     content |= {"features": [*encoder.feature_names]} if encoder.feature_names else {}
     content |= {"classes": [*encoder.classes]} if encoder.classes else {}
-    # A schema says its own.
+    # A schema contains its ranges.
     if encoder.ranges is not None and encoder.schema is None:
         content["ranges"] = [end.tolist() for end in encoder.ranges]
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
@@ -271,7 +271,7 @@ def restore_encoder(header: str, arrays: Arrays) -> Encoder:
         content = read_header(header, FORMAT, "a safle encoder")
         for name, array in arrays.items():
             if array.dtype != np.float64 or not np.isfinite(array).all():
-                raise WireError(f"encoder array {name!r} is not finite float64")
+                raise WireError(f"encoder array {name!r} is not finite float64; make it again")
         settings = dict(content["settings"])
         if "schema" in settings:
             settings["schema"] = Schema.from_json(settings["schema"])
@@ -282,9 +282,9 @@ def restore_encoder(header: str, arrays: Arrays) -> Encoder:
             classes=content.get("classes"),
         )
         written = encoder_header(encoder)
-    # Two texts of one header would be two identities of one encoder.
+    # Two texts of one header would give one encoder two fingerprints.
     if written != header:
-        raise WireError("the header is not as this safle writes it: make the encoder again")
+        raise WireError("the header differs from what this safle writes; make the encoder again")
     return encoder
 
 

@@ -1,6 +1,6 @@
-"""Calibration: where thresholds and scales come from. Feeds the encoders.
+"""Calibration: where the thresholds and scales of encoders come from.
 
-Every client must use the same thresholds, whatever it holds: they come from a
+Every client must use the same thresholds, whatever its data: they come from a
 declared range, declared moments, a public sample, or an exact integer histogram
 summed over clients beforehand (`safle.encoders.histogram`).
 """
@@ -25,17 +25,17 @@ Vector = NDArray[np.float64]
 
 
 class Calibration(ABC):
-    """What an encoder asks of the features' distribution, and takes over from who declared it."""
+    """The distribution of the features, and what was declared about them, for an encoder."""
 
     feature_dim: int
     names: Sequence[str] = ()
-    """What the features are called; empty if they have no names."""
+    """The names of the features; empty if they have none."""
     ranges: Ranges | None = None
-    """What values are expected of features that have names, where that was declared."""
+    """Lowest and highest expected values of features with names, if declared."""
     classes: tuple[ClassName, ...] = ()
-    """The only labels there may be; empty if any may come."""
+    """The only labels that are allowed; empty if all are."""
     schema: Any = None
-    """A `safle.encoders.schema.Schema` is one; what else calibrates has none."""
+    """The calibration itself if it is a `safle.encoders.schema.Schema`, else None."""
 
     @abstractmethod
     def thresholds(self, count: int) -> Vector:
@@ -46,12 +46,12 @@ class Calibration(ABC):
         """Mean and deviation, float64, (feature_dim,) each; a deviation is positive."""
 
 
-def _levels(count: int) -> Vector:
+def _probabilities(count: int) -> Vector:
     return np.arange(1, count + 1) / (count + 1)
 
 
 def positive(deviation: Vector) -> Vector:
-    """Constant features have no scale of their own: 1 keeps them finite and harmless."""
+    """The deviations, 1 instead of 0: a constant feature has no scale, and stays finite."""
     return np.where(deviation > 0, deviation, 1.0)
 
 
@@ -63,7 +63,7 @@ class DeclaredRange(Calibration):
     ----------
     low, high : a number, or float64, (feature_dim,)
     feature_dim : how many features there are; not needed where there is a range for each
-    names : of the features, or empty
+    names : the names of the features, or empty
 
     Examples
     --------
@@ -89,12 +89,14 @@ class DeclaredRange(Calibration):
             )
         (dim,) = dims
         if dim > MAX_EXPERTS:
-            raise InvalidInput(f"{dim} features; at most {MAX_EXPERTS}")
+            raise InvalidInput(f"{dim} features; expected at most {MAX_EXPERTS}")
         low, high = np.broadcast_to(low, dim), np.broadcast_to(high, dim)
         wrong = ~(np.isfinite(low) & np.isfinite(high) & (low < high))
         if wrong.any():
-            at = int(np.argmax(wrong))
-            raise InvalidInput(f"range [{low[at]:g}, {high[at]:g}]; expected finite low < high")
+            first = int(np.argmax(wrong))
+            raise InvalidInput(
+                f"range [{low[first]:g}, {high[first]:g}]; expected finite low < high"
+            )
         for name, value in (("low", low), ("high", high), ("feature_dim", dim)):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "names", as_names(self.names, dim))
@@ -103,7 +105,7 @@ class DeclaredRange(Calibration):
 
     def thresholds(self, count: int) -> Vector:
         low, high = np.asarray(self.low), np.asarray(self.high)
-        return low + (high - low) * _levels(count)[:, None]
+        return low + (high - low) * _probabilities(count)[:, None]
 
     def moments(self) -> tuple[Vector, Vector]:
         low, high = np.asarray(self.low), np.asarray(self.high)
@@ -141,10 +143,10 @@ class DeclaredMoments(Calibration):
         return f"<DeclaredMoments: {self.feature_dim:,} features>"
 
     def thresholds(self, count: int) -> Vector:
-        # A third of the start-up time of every command, and only this needs it.
+        # SciPy takes a third of a command's start-up time, and only this method needs it.
         from scipy.special import ndtri
 
-        result: Vector = self.mean + self.deviation * ndtri(_levels(count))[:, None]
+        result: Vector = self.mean + self.deviation * ndtri(_probabilities(count))[:, None]
         return result
 
     def moments(self) -> tuple[Vector, Vector]:
@@ -152,9 +154,9 @@ class DeclaredMoments(Calibration):
 
 
 class PublicSample(Calibration):
-    """Quantiles and moments of features that everyone may see; ``names`` if they have some.
+    """Quantiles and moments of features that everyone may see; missing values are left out.
 
-    A frame's columns have names. What is missing, NaN, is left out.
+    ``names`` are the names of the features, by default those of a frame's columns.
 
     >>> PublicSample([[1.0], [2.0], [9.0]]).thresholds(1).tolist()
     [[2.0]]
@@ -167,7 +169,7 @@ class PublicSample(Calibration):
         self.names = as_names(names, self.feature_dim)
         if not sample.size:
             raise InvalidInput("the public sample is empty; expected at least one sample")
-        # A column of gaps alone is a constant one.
+        # A column of gaps alone counts as a constant.
         self._sample = np.where(np.isnan(sample).all(axis=0), 0.0, sample.astype(np.float64))
         self._gaps = bool(np.isnan(self._sample).any())
 
@@ -176,7 +178,7 @@ class PublicSample(Calibration):
 
     def thresholds(self, count: int) -> Vector:
         quantile = np.nanquantile if self._gaps else np.quantile
-        return quantile(self._sample, _levels(count), axis=0)
+        return quantile(self._sample, _probabilities(count), axis=0)
 
     def moments(self) -> tuple[Vector, Vector]:
         mean, std = (np.nanmean, np.nanstd) if self._gaps else (np.mean, np.std)

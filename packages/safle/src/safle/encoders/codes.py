@@ -23,7 +23,7 @@ from safle.errors import EncoderMismatch, SettingsError
 MAX_TABLE_SIZE = 65_536
 MAX_EMBEDDING_DIM = 1 << 26
 MAX_EXPERTS = 1 << 20
-"""Most experts, and most dense columns: each has a row of the gram at least."""
+"""Most experts, and most dense columns: each has at least one row of the gram."""
 DENSE_LIMIT = 32_767
 """Largest magnitude of a dense integer: they are int16."""
 
@@ -31,7 +31,7 @@ Limits = tuple[int, int]
 Norm = tuple[int, int, int]
 MOST_NORM = 1 << 32
 WIDEST: Limits = (-DENSE_LIMIT, DENSE_LIMIT)
-NOWHERE = (0, 0)
+NO_COLUMNS = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -65,21 +65,21 @@ class Layout:
     ----------
     table_sizes : how many symbols each expert has (V_j)
     dense_scales : a dense column holds ``round(scale * value)``
-    dense_limits : the least and the largest integer of each dense column; all that int16
-        holds where nothing is said. A column whose two are equal is constant.
-    dense_norms : ``(first, last, most)`` says that the integers of dense columns first to
-        last - 1 are, in every sample, together a vector of a length of at most ``most``
-    by_class : first and after the last of the dense columns whose products are counted for
-        each class as well, a constant among them; (0, 0) if none are
-    units : how many of the dense columns, the last ones, belong together: solving may give them
-        a ridge of their own, or leave them out
+    dense_limits : the least and the largest integer of each dense column, by default those of
+        int16. A column whose two limits are equal is constant.
+    dense_norms : ``(first, last, most)``: in every sample, the dense columns first to last - 1
+        form a vector of length at most ``most``
+    by_class : ``(first, after)``: the products of the dense columns first to after - 1, with a
+        constant among them, are also counted for each class; (0, 0) if none are
+    units : how many of the last dense columns are random features: the solver may give them a
+        ridge of their own, or leave them out
     """
 
     table_sizes: tuple[int, ...] = ()
     dense_scales: tuple[int, ...] = ()
     dense_limits: tuple[Limits, ...] = ()
     dense_norms: tuple[Norm, ...] = ()
-    by_class: tuple[int, int] = NOWHERE
+    by_class: tuple[int, int] = NO_COLUMNS
     units: int = 0
 
     def __post_init__(self) -> None:
@@ -87,7 +87,8 @@ class Layout:
             object.__setattr__(self, "dense_limits", (WIDEST,) * self.dense_dim)
         if max(self.experts, self.dense_dim) > MAX_EXPERTS:
             raise SettingsError(
-                f"{self.experts} experts and {self.dense_dim} dense columns; at most {MAX_EXPERTS}"
+                f"{self.experts} experts, {self.dense_dim} dense columns; expected at most "
+                f"{MAX_EXPERTS} of each"
             )
         if any(not 1 <= size <= MAX_TABLE_SIZE for size in set(self.table_sizes)):
             raise SettingsError(f"table sizes must lie in 1..{MAX_TABLE_SIZE}")
@@ -95,13 +96,13 @@ class Layout:
             raise SettingsError(f"dense scales must be powers of two in 1..{DENSE_LIMIT}")
         if len(self.dense_limits) != self.dense_dim:
             raise SettingsError(
-                f"limits of {len(self.dense_limits)} dense columns; there are {self.dense_dim}"
+                f"{len(self.dense_limits)} dense limits; expected {self.dense_dim}, one per column"
             )
         for scale, (low, high) in set(zip(self.dense_scales, self.dense_limits, strict=True)):
             if not -DENSE_LIMIT <= low <= high <= DENSE_LIMIT or low == high != scale:
                 raise SettingsError(
-                    f"a dense column of {low} to {high}; expected integers within "
-                    f"{DENSE_LIMIT}, and a constant column to hold its scale, {scale}"
+                    f"dense limits {low} to {high}; expected integers of at most {DENSE_LIMIT} in "
+                    f"magnitude, and for a constant column its scale, {scale}"
                 )
         if not 1 <= self.embedding_dim <= MAX_EMBEDDING_DIM:
             raise SettingsError(
@@ -113,22 +114,24 @@ class Layout:
     def _check_parts(self) -> None:
         end = 0
         for first, last, most in self.dense_norms:
-            alike = len({*self.dense_scales[first:last]}) == 1
-            if not (end <= first < last <= self.dense_dim and alike and 1 <= most <= MOST_NORM):
+            one_scale = len({*self.dense_scales[first:last]}) == 1
+            if not (end <= first < last <= self.dense_dim and one_scale and 1 <= most <= MOST_NORM):
                 raise SettingsError(
-                    f"a norm of {most} of dense columns {first} to {last}; expected ascending "
+                    f"norm {most} for dense columns {first} to {last}; expected ascending "
                     f"ranges of columns of one scale, and norms of 1 to {MOST_NORM}"
                 )
             end = last
         first, after = self.by_class
         inside = 0 <= first < after <= self.dense_dim
-        if self.by_class != NOWHERE and not (inside and {*range(first, after)} & {*self.constants}):
+        if self.by_class != NO_COLUMNS and not (
+            inside and {*range(first, after)} & {*self.constants}
+        ):
             raise SettingsError(
                 f"dense columns {first} to {after} are counted by class; expected some of the "
                 f"{self.dense_dim} that there are, a constant one among them"
             )
-        alike = len({*self.dense_scales[self.plain_dim :]}) == 1
-        if self.units and not (0 < self.units <= self.dense_dim - after and alike):
+        one_scale = len({*self.dense_scales[self.plain_dim :]}) == 1
+        if self.units and not (0 < self.units <= self.dense_dim - after and one_scale):
             raise SettingsError(
                 f"{self.units} of {self.dense_dim} dense columns are units; expected some of one "
                 "scale that are not counted by class"
@@ -144,16 +147,16 @@ class Layout:
 
     @property
     def plain_dim(self) -> int:
-        """How many dense columns are not among `units`."""
+        """How many dense columns are no units."""
         return self.dense_dim - self.units
 
     def without_units(self) -> Layout:
-        """The other columns, as a code space of their own."""
+        """The layout of all columns but the units."""
         plain = self._dense_columns(0, self.plain_dim)
         return replace(plain, table_sizes=self.table_sizes, by_class=self.by_class)
 
     def _dense_columns(self, first: int, after: int) -> Layout:
-        """Some of the dense columns alone, with the norms of those."""
+        """The layout of the dense columns ``first`` to ``after - 1``, with their norms."""
         norms = [(a - first, b - first, most) for a, b, most in self.dense_norms]
         return Layout(
             (),
@@ -175,8 +178,8 @@ class Layout:
 
     @cached_property
     def class_layout(self) -> Layout | None:
-        """The columns that are counted for each class, as a code space of their own."""
-        return None if self.by_class == NOWHERE else self._dense_columns(*self.by_class)
+        """The layout of the columns that are counted for each class; None if none are."""
+        return None if self.by_class == NO_COLUMNS else self._dense_columns(*self.by_class)
 
     @property
     def only_by_class(self) -> bool:
@@ -200,15 +203,15 @@ class Layout:
     def most_samples(self) -> int:
         """How many samples a gram of this layout can count without overflow.
 
-        Counts of codes stay 255 below the end of int32: a file states an entry as up to
-        255 and the rest.
+        Counts of codes stay 255 below the largest int32: a file splits an entry into up to
+        255 and a remainder.
         """
         if self.experts:
             return int(np.iinfo(np.int32).max) - 255
         return int(np.iinfo(np.int64).max) // DENSE_LIMIT**2
 
     def to_json(self) -> dict[str, Any]:
-        """Run-length form: thousands of equal experts take a few bytes."""
+        """The layout in run-length form: thousands of equal experts take a few bytes."""
         file = _LayoutFile(
             _runs(self.table_sizes),
             _runs(self.dense_scales),
@@ -222,26 +225,26 @@ class Layout:
 
     @staticmethod
     def from_json(data: Any, *, most: int = MAX_EXPERTS) -> Layout:
-        """Read `to_json` back; at most ``most`` experts, or dense columns, are expanded."""
-        found = as_settings(_LayoutFile, data, where="layout: ")
+        """The inverse of `to_json`; `SettingsError` for more than ``most`` experts or columns."""
+        file = as_settings(_LayoutFile, data, where="layout: ")
         return Layout(
-            _expand(found.tables, most),
-            _expand(found.dense, most),
-            _expand(found.limits, most),
-            tuple(found.norms),
-            found.by_class,
-            found.units,
+            _expand(file.tables, most),
+            _expand(file.dense, most),
+            _expand(file.limits, most),
+            tuple(file.norms),
+            file.by_class,
+            file.units,
         )
 
 
 class _LayoutFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A layout as JSON: values with how many columns in a row have them."""
+    """A layout as JSON: each value with the number of consecutive columns that have it."""
 
     tables: list[tuple[int, int]]
     dense: list[tuple[int, int]]
     limits: list[tuple[Limits, int]]
     norms: list[Norm] = []
-    by_class: tuple[int, int] = NOWHERE
+    by_class: tuple[int, int] = NO_COLUMNS
     units: int = 0
 
 
@@ -253,7 +256,7 @@ def _expand(runs: Sequence[tuple[Any, int]], most: int) -> tuple[Any, ...]:
     total = 0
     for _, count in runs:
         if count < 1:
-            raise SettingsError("layout runs must be positive")
+            raise SettingsError(f"a layout run of {count} columns; expected at least 1")
         total += count
         if total > most:
             raise SettingsError(f"a layout of more than {most} experts or dense columns")
@@ -272,7 +275,7 @@ class CodeSpace:
         self.require_encoder(found.fingerprint, same_layout=found.layout == self.layout)
 
     def require_encoder(self, fingerprint: str, *, same_layout: bool) -> None:
-        """Raise `EncoderMismatch` unless a fingerprint is this space's, and its layout too."""
+        """Raise `EncoderMismatch` unless fingerprint and layout are those of this space."""
         if fingerprint != self.fingerprint:
             raise EncoderMismatch(
                 f"counted with encoder {fingerprint[:12]}…, this federation uses "
@@ -280,5 +283,5 @@ class CodeSpace:
             )
         if not same_layout:
             raise EncoderMismatch(
-                f"claims encoder {fingerprint[:12]}… but has another layout of codes"
+                f"names encoder {fingerprint[:12]}… but has another layout of codes; count again"
             )

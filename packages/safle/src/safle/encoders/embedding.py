@@ -29,7 +29,7 @@ from safle.errors import SettingsError
 
 MAX_BUCKETS = 65_536
 LEVEL, EQUALS, EXCEEDS = 0, 1, 2
-"""What a digit is of its feature's level; the kernel knows them by these numbers."""
+"""How a digit follows from its feature's level; the kernel uses these numbers."""
 RULES = {"integer": LEVEL, "one-hot": EQUALS, "binary-overlap": EXCEEDS}
 DEFAULT_BUCKETS = 8
 DEFAULT_EMBEDDING_DIM = 12_288
@@ -73,22 +73,22 @@ class Bucketing:
 
     @property
     def rule(self) -> int:
-        """What a digit is of the level."""
+        """How a digit follows from the level."""
         return RULES[self.name]
 
     @property
     def least(self) -> int:
-        """Fewest buckets that still tell two values apart."""
+        """The fewest buckets that tell two values apart."""
         return 1 if self.rule == EXCEEDS else 2
 
     @property
     def functions(self) -> int:
-        """L, the digits a feature gives."""
+        """L, the number of digits of a feature."""
         return 1 if self.rule == LEVEL else self.buckets
 
     @property
     def radix(self) -> int:
-        """k, the values a digit takes."""
+        """k, the number of values of a digit."""
         return self.buckets if self.rule == LEVEL else 2
 
     @property
@@ -117,7 +117,7 @@ class EmbeddingSettings(Settings, frozen=True):
 
     def choose(self, calibration: Calibration, class_count: int) -> Self:  # noqa: ARG002
         dim = calibration.feature_dim
-        # One threshold makes a thermometer, but a single bin tells nothing apart.
+        # One bucket of binary-overlap has a threshold; one of the others tells nothing apart.
         least = Bucketing(self.bucketing, MAX_BUCKETS).least
         buckets = max(least, default_buckets(dim)) if self.buckets is None else self.buckets
         group_size = self.group_size
@@ -197,8 +197,8 @@ class EmbeddingEncoder(Encoder):
         return (function * self.feature_dim + feature).astype(np.int32)
 
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:
-        # Place by place, the first digits of all experts before the second ones: an index
-        # is then a sum of G rows. Digits missing in the last expert have place value 0.
+        # The first digits of all experts come before the second ones: a symbol is then a sum
+        # of G rows. Digits missing in the last expert have place value 0.
         group, experts = self.group_size, self.layout.experts
         shuffled = np.zeros(experts * group, np.int64)
         shuffled[: self._digit_count] = permutation(self._digit_count, self.settings.seed)
@@ -216,7 +216,7 @@ class EmbeddingEncoder(Encoder):
     def _intervals(
         self, feature: NDArray[np.int64], function: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(low, high], the values that set these digits; float64, (digits,) each.
+        """The intervals (low, high] of values that set these digits; float64, (digits,) each.
 
         Level l lies above t_l-1 and not above t_l; the first and the last reach to infinity.
         """
@@ -229,7 +229,7 @@ class EmbeddingEncoder(Encoder):
 
 
 def default_buckets(feature_dim: int) -> int:
-    """8 thresholds a feature, halved until two columns a digit stay affordable."""
+    """8 buckets per feature, halved until two columns per digit stay affordable."""
     buckets = DEFAULT_BUCKETS
     while buckets > 1 and 2 * buckets * feature_dim > 2 * DEFAULT_EMBEDDING_DIM:
         buckets //= 2
@@ -251,7 +251,7 @@ def default_group_size(feature_dim: int, bucketing: Bucketing) -> int:
 def _thresholds_for(dtype: Any, thresholds: NDArray[np.float64]) -> NDArray[Any]:
     """Thresholds in the features' own precision, rounded down.
 
-    For a float32 x, ``x > t`` and ``x > largest float32 <= t`` are the same question,
+    For a float32 x, ``x > t`` and ``x > largest float32 <= t`` have the same answer,
     so float32 and float64 copies of the same features get the same codes.
     """
     if dtype == np.float64:
@@ -271,7 +271,7 @@ def _check_thresholds(thresholds: NDArray[np.float64], bucketing: Bucketing) -> 
         )
     if len(thresholds) != bucketing.threshold_count:
         raise SettingsError(
-            f"{len(thresholds)} thresholds a feature; {bucketing.name} bucketing with "
+            f"{len(thresholds)} thresholds per feature; {bucketing.name} bucketing with "
             f"{bucketing.buckets} buckets needs {bucketing.threshold_count}"
         )
     if not np.isfinite(thresholds).all() or (np.diff(thresholds, axis=0) < 0).any():
@@ -285,15 +285,16 @@ def _check_sizes(feature_dim: int, bucketing: Bucketing, group_size: int) -> Non
             f"group_size {group_size}; expected 1..{digits} "
             f"({feature_dim} features x {bucketing.functions} digits)"
         )
-    # Compared before the power is taken: k^G of a hostile file could fill the memory.
+    # The exponent is checked first: k^G of a hostile file could fill the memory.
     if group_size > 16 or bucketing.radix**group_size > MAX_TABLE_SIZE:
         raise SettingsError(
-            f"k^G = {bucketing.radix}^{group_size} rows a table is more than {MAX_TABLE_SIZE}; "
+            f"k^G = {bucketing.radix}^{group_size} rows per table, more than {MAX_TABLE_SIZE}; "
             "use a smaller group_size or fewer buckets"
         )
     columns = -(-digits // group_size) * bucketing.radix**group_size
     if columns > MAX_EMBEDDING_DIM:
         raise SettingsError(
             f"{-(-digits // group_size)} experts x {bucketing.radix}^{group_size} rows = "
-            f"{columns} columns is more than {MAX_EMBEDDING_DIM}"
+            f"{columns} columns, more than {MAX_EMBEDDING_DIM}; use a smaller group_size or "
+            "fewer buckets"
         )

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.texts import require_type
-from safle.encoders.codes import NOWHERE, WIDEST, Layout
+from safle.encoders.codes import NO_COLUMNS, WIDEST, Layout
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvalidInput, MissingExtra, SafleWarning, SettingsError
 from safle.statistics import Statistics
@@ -55,7 +55,7 @@ class Sensitivity:
     @staticmethod
     def of(layout: Layout) -> Sensitivity:
         """Sensitivity of a layout; `SettingsError` if dense columns have no useful bound."""
-        if layout.by_class != NOWHERE:
+        if layout.by_class != NO_COLUMNS:
             raise SettingsError(
                 "this encoder counts products by class, which are not published: make one without "
                 "by_class, and count again"
