@@ -15,7 +15,7 @@ from safle import (
     make_encoder,
     solve,
 )
-from safle.solver.choice import choose_blocks, without_units
+from safle.solver.choice import choose_ratio, without_units
 
 SAMPLES = 400
 
@@ -96,7 +96,7 @@ def test_what_is_left_without_units_is_what_an_encoder_without_them_counts():
 @pytest.mark.parametrize("rule", [bent, straight])
 def test_the_choice_has_the_highest_evidence_of_the_samples_themselves(rule):
     encoder, features, labels, statistics = made(rule)
-    chosen, curve = choose_blocks(statistics)
+    chosen, curve = choose_ratio(statistics)
     codes = encoder.encode(features).dense / np.array(encoder.layout.dense_scales)
     columns, units = codes[:, :4], codes[:, 5:]
     y = labels - labels.mean()

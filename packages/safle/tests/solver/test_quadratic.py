@@ -21,7 +21,7 @@ from safle.encoders.calibration import DeclaredRange
 from safle.encoders.random_features import suits_by_class
 from safle.errors import InvalidInput, WireError
 from safle.model.scores import Squares
-from safle.solver.quadratic import WARMER, directions, share
+from safle.solver.quadratic import WARMER, directions, quadratic_share
 from safle.solver.solution import squared_columns
 
 CLASSES = 3
@@ -149,7 +149,7 @@ def test_averaged_is_a_mean_with_the_quadratic_head(counted):
         "averaged": Model(encoder, solve(total)),
     }
     scores = {name: centre(model.decision_function(features)) for name, model in heads.items()}
-    squared = share(total)
+    squared = quadratic_share(total)
     assert 0.3 < squared < 0.6
     linear, mean = (heads[name].temperature for name in ("linear", "averaged"))
     assert mean == heads["quadratic"].temperature

@@ -1,11 +1,11 @@
-"""The choice of the ridge, or of two of them, from the sums alone.
+"""Choose one ridge, or one for the units and one for the other columns, from the sums alone.
 
-All columns have one ridge, by `safle.solver.ridge`, unless there are units (see
-`safle.encoders.codes.Layout`) and few columns: then the units have ``ratio`` times the ridge of the
-others. With a power of four that is the same as dividing their values by its root, a power of two:
-so everything behind it stays exact. Of all ratios and ridges, those of the highest evidence are
-taken: the marginal likelihood of Bayesian regression on centred columns and labels, with s the
-eigenvalues of the centred gram and Q what its fit leaves of the centred labels,
+All columns share one ridge, which `safle.solver.ridge` chooses, unless there are units (see
+`safle.encoders.codes.Layout`) and at most `MOST_COLUMNS` columns. Then the ridge of the units is
+``ratio`` times that of the other columns. A ratio is a power of four: it only divides the units'
+values by a power of two, so all later steps stay exact. The ratio and the ridge of the highest
+evidence win: the marginal likelihood of Bayesian regression on centred columns and labels. With s
+the eigenvalues of the centred gram and Q as in `safle.solver.ridge`, they minimise
 
     ``log(Q / n) + sum log(1 + s / ridge) / n``.
 
@@ -36,35 +36,35 @@ from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.value import Sums
 
 RATIOS = (inf, 1024.0, 256.0, 64.0, 16.0, 4.0, 1.0, 1 / 4, 1 / 16)
-"""The strictest first: of ratios that are as good, it is taken."""
-WORTH_A_MENTION = 2.0
-"""Twice the logarithm of a ratio of evidences: less is none (Kass and Raftery, 1995)."""
+"""The strictest comes first, because the first of equally good ratios wins."""
+NEGLIGIBLE_EVIDENCE = 2.0
+"""Twice the log of a ratio of evidences: less favours neither (Kass and Raftery, 1995)."""
 MOST_COLUMNS = 600
-"""Every ratio takes a decomposition: of more columns, all have one ridge."""
+"""Every ratio costs a decomposition, so more columns than this share one ridge."""
 SCATTER = 2.0
-"""Times ``D^(-2/3)``: an eigenvalue of noise farther out is one in thousands."""
+"""Times ``D^(-2/3)``: one noise matrix in thousands has an eigenvalue farther out."""
 EFFORTS = (1, 3)
 """Efforts of probing a spectrum; the larger one only if the smaller leaves the ridge uncertain."""
 Matrix = NDArray[np.float64]
 
 
 class Choice(NamedTuple):
-    """What was chosen, and what led to it."""
+    """A ridge and a ratio, with the curve and the spectrum that led to them."""
 
     ridge: float
     ratio: float = 1.0
-    """Of the units' ridge to that of the other columns; infinity leaves them out."""
+    """The units' ridge over that of the other columns; infinity leaves the units out."""
     curve: RidgeCurve | None = None
     spectrum: Spectrum | None = None
 
 
 def choose(statistics: Sums, criterion: str, progress: Progress) -> Choice:
     """The ridges of a criterion: "gcv", "evidence" or "auto"."""
-    few = statistics.layout.units > 0 and statistics.dim <= MOST_COLUMNS
-    # What noise adds to the gram would be taken for what units explain.
-    if few and criterion != "gcv" and privacy_of(statistics) is None:
-        ratio, curve = choose_blocks(statistics)
-        # The logarithm of no residual outweighs everything else: evidence then asks for no ridge.
+    has_blocks = statistics.layout.units > 0 and statistics.dim <= MOST_COLUMNS
+    # Evidence would take noise in the gram for something that the units explain.
+    if has_blocks and criterion != "gcv" and privacy_of(statistics) is None:
+        ratio, curve = choose_ratio(statistics)
+        # Without a residual, its logarithm outweighs all else, and evidence asks for no ridge.
         if not curve.leaves_nothing:
             return Choice(curve.best, ratio, curve)
     return _one_ridge(statistics, criterion, progress)
@@ -91,12 +91,11 @@ def _one_ridge(statistics: Sums, criterion: str, progress: Progress) -> Choice:
 
 
 def noise_ridge(statistics: Sums) -> float:
-    """The least ridge, in real units: the largest eigenvalue of noise; 0 of exact statistics.
+    """The least ridge, in real units: the largest eigenvalue of the noise; 0 without noise.
 
-    A symmetric matrix of Gaussian noise, of deviation sigma / sqrt(2) beside its diagonal, has
-    eigenvalues up to ``sigma sqrt(2 D)`` (Wigner; the last of them scatters by about ``D^(-2/3)``
-    of that). With a smaller ridge weights follow the noise; a larger one takes away what was
-    learnt.
+    A symmetric matrix of Gaussian noise, of deviation sigma / sqrt(2) off its diagonal, has
+    eigenvalues up to ``sigma sqrt(2 D)`` (Wigner; the largest scatters by about ``D^(-2/3)`` of
+    that). With a smaller ridge the weights follow the noise; a larger one shrinks what was learnt.
     """
     if not isinstance(statistics, NoisyStatistics):
         return 0.0
@@ -105,11 +104,11 @@ def noise_ridge(statistics: Sums) -> float:
     # The products with the constant are sums over classes, each with noise of its own.
     totals = noise.cross * math.sqrt(free * len(statistics.class_names))
     edge = products / 2 + math.hypot(products / 2, totals)
-    # A code that follows from the others of its expert adds up their noise.
+    # The sums of one code are computed from its expert's other codes, and add up their noise.
     return edge * max(statistics.layout.table_sizes, default=1)
 
 
-def choose_blocks(statistics: Sums) -> tuple[float, RidgeCurve]:
+def choose_ratio(statistics: Sums) -> tuple[float, RidgeCurve]:
     """The ratio of the highest evidence, and the evidence at that ratio."""
     reduction = Reduction(statistics)
     size, n = reduction.reduced_dim, statistics.sample_count
@@ -118,12 +117,12 @@ def choose_blocks(statistics: Sums) -> tuple[float, RidgeCurve]:
     target = reduction.forward(statistics.cross * reduction.real[:, None])
     squares = n - float((statistics.class_counts.astype(np.float64) ** 2).sum()) / n
     if reduction.alpha:
-        # Without the constant, which stands first: what is centred has none.
+        # Centring removes the constant, which is the first column.
         gram, target = _centred(gram, target)
-    plain = len(gram) - statistics.layout.units
+    first_unit = len(gram) - statistics.layout.units
     trace = float((statistics.diagonal * reduction.real**2).sum())
     classes = len(statistics.class_names)
-    slack = min(max(MARGIN, WORTH_A_MENTION / (n * max(classes - 1, 1))), MOST_SLACK)
+    slack = min(max(MARGIN, NEGLIGIBLE_EVIDENCE / (n * max(classes - 1, 1))), MOST_SLACK)
     curve_of = partial(
         ridge_curve,
         sample_count=n,
@@ -132,31 +131,31 @@ def choose_blocks(statistics: Sums) -> tuple[float, RidgeCurve]:
         squares=squares,
         slack=slack,
     )
-    found: list[tuple[float, RidgeCurve]] = []
+    candidates: list[tuple[float, RidgeCurve]] = []
     for ratio in RATIOS:
-        # The scale of a unit, times the root of its ratio, is a whole number.
+        # A unit's scale times the root of the ratio must be a whole number.
         if ratio * statistics.layout.dense_scales[-1] ** 2 < 1:
             continue
-        kept = plain if ratio == inf else len(gram)
-        worth = np.ones(kept)
-        worth[plain:] = ratio**-0.5
-        part = gram[:kept, :kept] * worth * worth[:, None]
-        sides = (decompose(part, target[:kept] * worth[:, None], n),)
-        found.append((ratio, curve_of(Spectrum(sides, trace, min(kept, n)))))
-    lowest = min(curve.scores.min() for _, curve in found)
-    return next(pair for pair in found if pair[1].scores.min() <= lowest + slack)
+        kept = first_unit if ratio == inf else len(gram)
+        scales = np.ones(kept)
+        scales[first_unit:] = ratio**-0.5
+        scaled = gram[:kept, :kept] * scales * scales[:, None]
+        measures = (decompose(scaled, target[:kept] * scales[:, None], n),)
+        candidates.append((ratio, curve_of(Spectrum(measures, trace, min(kept, n)))))
+    lowest = min(curve.scores.min() for _, curve in candidates)
+    return next(pair for pair in candidates if pair[1].scores.min() <= lowest + slack)
 
 
 def _centred(gram: Matrix, target: Matrix) -> tuple[Matrix, Matrix]:
-    across = gram[1:, 0]
+    with_constant = gram[1:, 0]
     return (
-        gram[1:, 1:] - across[:, None] * (across / gram[0, 0]),
-        target[1:] - across[:, None] * (target[0] / gram[0, 0]),
+        gram[1:, 1:] - with_constant[:, None] * (with_constant / gram[0, 0]),
+        target[1:] - with_constant[:, None] * (target[0] / gram[0, 0]),
     )
 
 
 def without_units(statistics: Sums) -> Sums:
-    """The same sums of all other columns."""
+    """The same sums, without the columns of the units."""
     if not statistics.layout.units:
         return statistics
     kept = statistics.dim - statistics.layout.units

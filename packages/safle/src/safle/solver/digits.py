@@ -1,19 +1,18 @@
 """Weights digit by digit: float factorisation, exact integer residuals.
 
-To solve ``A w = M`` with ``A = C + ridge S^2`` in integers, approximate solutions y of
-the current residual are rounded to integers d and taken off exactly:
+To solve ``A w = M`` with ``A = C + ridge S^2`` in integers, each step solves for the current
+residual R approximately, rounds the result to integers d and subtracts ``A d`` exactly:
 
     d = round(2^b inverse(A) R),   X <- 2^b X + d,   R <- 2^b R - A d.
 
 Every R is an exact integer, so the factorisation's rounding only costs steps, never
-accuracy: X 2^-T is the true solution to some 90 bits. It is rounded once, to a grid of
-`GRID_BITS` below the largest weight, so that the result does not depend on the precision,
-the library or the number of threads that factored.
+accuracy: X over its power of two is the true solution to some 90 bits. It is rounded once,
+to a grid of `GRID_BITS` below the largest weight, so that the result does not depend on the
+precision, the library or the number of threads of the factorisation.
 
-No integer wraps unseen: products with the gram stay below 2^63 because its largest row
-sum is known, and what else may pass 2^63 on its way to a small residual is computed in
-float64 too, whose error is bounded: if that says the residual is small, modulo 2^64 it
-is exact.
+No integer wraps unnoticed. Products with the gram stay below 2^63, because its largest row
+sum is known. Other terms of a small residual may pass 2^63, so the residual is computed in
+float64 too, with a bounded error: if it is small there, the integers modulo 2^64 are exact.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _absolute_row_sums = Kernel("absolute_row_sums", "gram i4|i8[packed(dim)]", "dim
 
 @dataclass(frozen=True)
 class Ridge:
-    """The strength ``numerator / 2**shift``, close to what was asked for."""
+    """The ridge ``numerator / 2**shift``, close to the requested one."""
 
     numerator: int
     shift: int
@@ -78,11 +77,11 @@ class System:
         self.statistics, self.unit = statistics, unit
         sums = np.empty(statistics.dim)
         _absolute_row_sums(statistics.gram.packed, sums)
-        # Of floats, each rounded by less than 2^-53 of the sum: far less than is added.
+        # The float sums err by far less than the millionth that is added.
         self._row_sum = int(float(sums.max()) * (1 + 1e-6)) + 1
         bits = max(self._row_sum, _largest(statistics.cross)).bit_length()
-        # Every penalty is a multiple of the smallest squared unit: so much finer may the
-        # ridge be than the residuals.
+        # Every penalty is a multiple of the smallest squared unit, so the ridge may have
+        # that many more binary places than the residuals.
         spare = 2 * (int(unit.min()).bit_length() - 1)
         self.ridge = Ridge.near(ridge, 61 - LEAST_DIGIT_BITS - bits + spare)
         self.shift = max(0, self.ridge.shift - spare)
@@ -90,7 +89,7 @@ class System:
         penalty = penalty * 2**self.shift // 2**self.ridge.shift
         self._largest_penalty = int(penalty.max())
         self._penalty = (penalty % 2**64).astype(np.uint64).view(np.int64)[:, None]
-        self._near_penalty = penalty.astype(np.float64)[:, None]
+        self._float_penalty = penalty.astype(np.float64)[:, None]
         largest = max(bits + self.shift, self._largest_penalty.bit_length()) + 1
         self.digit_bits = min(DIGIT_BITS, 62 - largest)
         if self.digit_bits < LEAST_DIGIT_BITS:
@@ -104,23 +103,23 @@ class System:
         """``2^shift M``: below 2^62, since ``shift`` leaves room for the largest entry."""
         return self.statistics.cross << self.shift
 
-    def take_off(self, residual: Integers, move: int, digits: Integers) -> Integers:
-        """``2^move residual - 2^shift A digits``, exact; `SolveError` where int64 cannot."""
-        widest = _largest(digits)
-        if self._row_sum * widest >= 1 << 63:
+    def subtract(self, residual: Integers, move: int, digits: Integers) -> Integers:
+        """``2^move residual - 2^shift A digits``, exact; `SolveError` if int64 cannot hold it."""
+        largest_digit = _largest(digits)
+        if self._row_sum * largest_digit >= 1 << 63:
             raise SolveError("the weights are too large for exact residuals; use a larger ridge")
         gram, narrow = self.statistics.gram.packed, digits.astype(np.int32)
         product = triangle.multiply(gram, self.statistics.dim, narrow)
         terms = (
             (_largest(residual) << move)
             + (_largest(product) << self.shift)
-            + self._largest_penalty * widest
+            + self._largest_penalty * largest_digit
         )
-        near = np.ldexp(residual.astype(np.float64), move)
-        near -= np.ldexp(product.astype(np.float64), self.shift)
-        near -= self._near_penalty * digits
+        estimate = np.ldexp(residual.astype(np.float64), move)
+        estimate -= np.ldexp(product.astype(np.float64), self.shift)
+        estimate -= self._float_penalty * digits
         # Six roundings of at most 2^-53 of the terms each are less than 2^-50 of them.
-        if terms >> 50 >= 1 << 61 or not np.abs(near).max(initial=0.0) < 2.0**61:
+        if terms >> 50 >= 1 << 61 or not np.abs(estimate).max(initial=0.0) < 2.0**61:
             raise SolveError("the factorisation is too inaccurate to be refined")
         return (residual << move) - (product << self.shift) - self._penalty * digits
 
@@ -136,9 +135,9 @@ def solve_exactly(system: System, approximate: Approximate) -> tuple[Matrix, flo
     more = _refine(system, approximate, second, bits=WHOLE_BITS, places=MORE_BITS)
     beyond = np.ldexp(more.solution.astype(np.float64), -more.scale)
     weights = _round(whole.solution, whole.scale, beyond, system.unit)
-    left = np.ldexp(whole.residual.astype(np.float64), -whole.scale - system.shift)
-    size = float(np.linalg.norm(system.statistics.cross.astype(np.float64)))
-    return weights, float(np.linalg.norm(left)) / size if size else 0.0
+    residual = np.ldexp(whole.residual.astype(np.float64), -whole.scale - system.shift)
+    norm = float(np.linalg.norm(system.statistics.cross.astype(np.float64)))
+    return weights, float(np.linalg.norm(residual)) / norm if norm else 0.0
 
 
 @dataclass(frozen=True)
@@ -151,29 +150,29 @@ class _Digits:
 
 
 def _refine(
-    system: System, approximate: Approximate, at: _Digits, *, bits: int, places: int
+    system: System, approximate: Approximate, current: _Digits, *, bits: int, places: int
 ) -> _Digits:
-    """More digits, until the largest solution has ``bits`` bits, or all ``places`` places."""
-    last = np.inf
+    """Add digits until the largest entry has ``bits`` bits, or all have ``places`` places."""
+    previous = np.inf
     for _ in range(MOST_STEPS):
-        if at.scale >= places or not at.residual.any():
-            return at
-        correction = approximate(np.ldexp(at.residual.astype(np.float64), -system.shift))
+        if current.scale >= places or not current.residual.any():
+            return current
+        correction = approximate(np.ldexp(current.residual.astype(np.float64), -system.shift))
         largest = float(np.abs(correction).max(initial=0.0))
-        if not largest < max(last / 4, 2.0):
+        if not largest < max(previous / 4, 2.0):
             raise SolveError("the factorisation is too inaccurate to be refined")
-        known = _largest(at.solution).bit_length()
+        known = _largest(current.solution).bit_length()
         if largest < 1 and known >= bits:
-            return at
-        # A full digit, but no further than int64 allows.
-        room = min(bits - known if known else 1 << 10, places - at.scale)
+            return current
+        # Take a full digit, unless int64 has room for less.
+        room = min(bits - known if known else 1 << 10, places - current.scale)
         move = max(0, min(system.digit_bits - int(np.frexp(largest)[1]), room))
         if not np.ldexp(largest, move) < 1 << 31:
             raise SolveError("the weights are too large for exact residuals; use a larger ridge")
         digits = np.rint(np.ldexp(correction, move)).astype(np.int64)
-        residual = system.take_off(at.residual, move, digits)
-        at = _Digits((at.solution << move) + digits, at.scale + move, residual)
-        last = float(np.abs(digits).max())
+        residual = system.subtract(current.residual, move, digits)
+        current = _Digits((current.solution << move) + digits, current.scale + move, residual)
+        previous = float(np.abs(digits).max())
     raise SolveError(f"no convergence within {MOST_STEPS} refinement steps")
 
 
@@ -185,7 +184,7 @@ def _round(whole: Integers, scale: int, more: Matrix, unit: Integers) -> Matrix:
     """``(whole + more) unit 2^-scale``, to `GRID_BITS` below the largest."""
     bits = np.frexp(unit.astype(np.float64))[1].astype(np.int64) - 1
     largest = np.abs(np.ldexp(whole.astype(np.float64), bits[:, None])).max(initial=0.0)
-    # As float32: the grid must not hang on the last bits of a value near a power of two.
+    # In float32, the last bits of a value near a power of two do not move the grid.
     top = int(np.frexp(np.float32(largest))[1])
     drop = np.maximum(top - GRID_BITS - bits, 0)[:, None]
     kept = whole >> drop

@@ -16,7 +16,7 @@ from safle.errors import InvalidInput, SolveError
 from safle.solver.choice import Choice, choose, without_units
 from safle.solver.heads import Priors, discriminant, multiply_in_order, shift_of
 from safle.solver.least_squares import Progress, least_squares, no_progress
-from safle.solver.quadratic import average, can_square, quadratic, require_squares, share
+from safle.solver.quadratic import average, can_square, quadratic, quadratic_share, require_squares
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import CRITERIA
 from safle.solver.solution import HEADS, Solution, digest_of_sum, privacy_of
@@ -33,8 +33,8 @@ NOISY_TRIES = 8
 """Ridges that are tried for noisy statistics, each twice the one before."""
 
 
-class Wanted(NamedTuple):
-    """What `solve` was asked for."""
+class Options(NamedTuple):
+    """The options of `solve`."""
 
     ridge: float | Literal["auto"]
     head: Head
@@ -86,10 +86,10 @@ def solve(
     _check_statistics(statistics)
     shift = None
     if priors is not None:
-        # Before anything is solved: they may be refused.
+        # Wrong priors are refused before the long computation.
         shift = shift_of(priors, statistics.class_names, statistics.class_counts)
-    report = _rising(progress or no_progress)
-    solved = _solve(statistics, Wanted(ridge, head, criterion, report))
+    report = _never_falling(progress or no_progress)
+    solved = _solve(statistics, Options(ridge, head, criterion, report))
     report(1.0)
     log.info("solved: %r", solved)
     # "auto" falls back to least squares, whose scores cannot be shifted.
@@ -114,14 +114,16 @@ def _check_options(ridge: Any, head: str, criterion: str, priors: Any) -> None:
         raise InvalidInput(f"ridge {ridge!r}; expected 'auto', 0 or a positive finite number")
     if ridge == 0 and head in ("discriminant", "averaged", "quadratic"):
         raise InvalidInput(
-            f"the {head} head needs a positive ridge: within classes, the constant "
-            "direction has no scatter to divide by"
+            f"ridge 0 with the {head} head; expected a positive ridge, because the constant has no "
+            "scatter within classes: give one, or take head 'least-squares'"
         )
 
 
 def _check_statistics(statistics: Sums) -> None:
     if not statistics.sample_count:
-        raise InvalidInput("the statistics hold no samples; nothing can be solved")
+        raise InvalidInput(
+            "the statistics hold no samples; expected at least one: count samples first"
+        )
     if len(statistics.class_names) > MOST_CLASSES:
         raise InvalidInput(
             f"{len(statistics.class_names)} classes; at most {MOST_CLASSES} are solved at once: "
@@ -129,8 +131,8 @@ def _check_statistics(statistics: Sums) -> None:
         )
 
 
-def _rising(progress: Progress) -> Progress:
-    """Progress that never falls: a factorisation that is tried again counts once."""
+def _never_falling(progress: Progress) -> Progress:
+    """Progress that never falls when a factorisation is tried again."""
     reached = 0.0
 
     def report(done: float) -> None:
@@ -141,51 +143,51 @@ def _rising(progress: Progress) -> Progress:
     return report
 
 
-def _part(progress: Progress, begin: float, end: float) -> Progress:
+def _part_of(progress: Progress, begin: float, end: float) -> Progress:
     """Progress of a part of the whole."""
     return lambda done: progress(begin + (end - begin) * done)
 
 
-def _solve(statistics: Sums, wanted: Wanted) -> Solution:
-    """The head that is wanted; of "auto", what can be had of the averaged one."""
-    if wanted.head == "quadratic":
+def _solve(statistics: Sums, options: Options) -> Solution:
+    """Solve for a head; "auto" is as much of the averaged one as the statistics allow."""
+    if options.head == "quadratic":
         require_squares(statistics)
-        return _solve_squares(statistics, wanted)
+        return _solve_squares(statistics, options)
     several = len(statistics.class_names) > 1
-    mixed = wanted.head in ("auto", "averaged") and wanted.ridge != 0
-    if not (mixed and several and can_square(statistics)):
-        return _solve_linear(statistics, wanted)
-    part = share(statistics)
-    linear = _solve_linear(statistics, wanted) if part < 1 else None
+    averages = options.head in ("auto", "averaged") and options.ridge != 0
+    if not (averages and several and can_square(statistics)):
+        return _solve_linear(statistics, options)
+    share = quadratic_share(statistics)
+    linear = _solve_linear(statistics, options) if share < 1 else None
     try:
         if linear is None:
-            return replace(_solve_squares(statistics, wanted), head="averaged")
-        squared = _solve_squares(statistics, wanted._replace(ridge="auto", progress=no_progress))
+            return replace(_solve_squares(statistics, options), head="averaged")
+        squared = _solve_squares(statistics, options._replace(ridge="auto", progress=no_progress))
     except SolveError:
-        if wanted.head != "auto":
+        if options.head != "auto":
             raise
-        return linear or _solve_linear(statistics, wanted)
-    return linear if linear.head == "least-squares" else average(linear, squared, part)
+        return linear or _solve_linear(statistics, options)
+    return linear if linear.head == "least-squares" else average(linear, squared, share)
 
 
-def _solve_squares(statistics: Sums, wanted: Wanted) -> Solution:
+def _solve_squares(statistics: Sums, options: Options) -> Solution:
     """The quadratic head, with ridge and temperature of the discriminant of the same columns."""
-    linear = _solve_linear(without_units(statistics), wanted._replace(head="discriminant"))
+    linear = _solve_linear(without_units(statistics), options._replace(head="discriminant"))
     return quadratic(statistics, linear)
 
 
-def _solve_linear(statistics: Sums, wanted: Wanted) -> Solution:
+def _solve_linear(statistics: Sums, options: Options) -> Solution:
     """Choose a ridge, solve the linear system and put a head of weights on it."""
     noisy, tries, begin = privacy_of(statistics) is not None, 1, 0.0
-    if wanted.ridge == "auto":
-        choice = choose(statistics, wanted.criterion, _part(wanted.progress, 0.0, 0.6))
+    if options.ridge == "auto":
+        choice = choose(statistics, options.criterion, _part_of(options.progress, 0.0, 0.6))
         tries, begin = NOISY_TRIES if noisy else 1, 0.6
     else:
-        choice = Choice(wanted.ridge)
+        choice = Choice(options.ridge)
     left_out = choice.ratio == np.inf
     kept = without_units(statistics) if left_out else statistics
     reduction = Reduction(kept, 1.0 if left_out else choice.ratio)
-    solving = _part(wanted.progress, begin, 0.95)
+    solving = _part_of(options.progress, begin, 0.95)
     plain = least_squares(kept, reduction, choice.ridge, solving, tries)
 
     def freedom() -> float:
@@ -194,7 +196,7 @@ def _solve_linear(statistics: Sums, wanted: Wanted) -> Solution:
 
     solved = replace(plain, curve=choice.curve)
     # Noisy sums do not show how the noise changes scores, so they give no temperature.
-    solved = put_head(wanted.head, kept, solved, reduction.real, None if noisy else freedom)
+    solved = put_head(options.head, kept, solved, reduction.real, None if noisy else freedom)
     return solved if choice.ratio == 1 else _with_units(solved, statistics, choice.ratio)
 
 
@@ -205,10 +207,10 @@ def put_head(
     real: NDArray[np.float64],
     freedom: Callable[[], float] | None = None,
 ) -> Solution:
-    """What least squares ``solved``, with weights, intercept and temperature of another head.
+    """Put a head's weights, intercept and temperature on the least-squares solution ``solved``.
 
-    ``real``, (dim,), is the value of one unit of each column; ``freedom`` the degrees of freedom,
-    None where no temperature can be had.
+    ``real``, (dim,), is the value of one unit of each column. ``freedom`` computes the degrees of
+    freedom; None if there is no way to a temperature.
     """
     several = len(statistics.class_names) > 1
     if head == "least-squares" or (head == "auto" and not (solved.ridge and several)):
@@ -218,7 +220,7 @@ def put_head(
     one_direction = chosen == "averaged" and len(counts) == 2 and freedom is not None
     target = statistics.cross * real[:, None]
     try:
-        turned, product, intercept = discriminant(
+        mixing, product, intercept = discriminant(
             weights, target, counts, average=chosen == "averaged" and not one_direction
         )
     except SolveError:
@@ -227,25 +229,25 @@ def put_head(
         raise
     temperature = None
     if freedom is not None:
-        own = multiply_in_order(np.ascontiguousarray(weights.T), weights)
-        fit = Fit(product.T, own, counts.astype(np.float64), solved.ridge, freedom())
-        temperature = find_temperature(fit, turned, intercept)
+        weight_products = multiply_in_order(np.ascontiguousarray(weights.T), weights)
+        fit = Fit(product.T, weight_products, counts.astype(np.float64), solved.ridge, freedom())
+        temperature = find_temperature(fit, mixing, intercept)
         if one_direction and temperature is not None:
-            turned, intercept = fit_log_odds(
-                fit, turned / temperature, intercept / temperature, temperature
+            mixing, intercept = fit_log_odds(
+                fit, mixing / temperature, intercept / temperature, temperature
             )
             temperature = 1.0
     return replace(
         solved,
         head=chosen,
-        weights=multiply_in_order(weights, turned),
+        weights=multiply_in_order(weights, mixing),
         intercept=intercept,
         temperature=temperature,
     )
 
 
 def _with_units(solved: Solution, statistics: Sums, ratio: float) -> Solution:
-    """The solution in the real units of the layout, with zero weights for left-out columns."""
+    """The solution in the real units of the layout, with zero weights for units left out."""
     weights = np.zeros((statistics.dim, solved.weights.shape[1]))
     weights[: len(solved.weights)] = solved.weights
     weights[statistics.dim - statistics.layout.units :] *= ratio**-0.5

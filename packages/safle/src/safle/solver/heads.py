@@ -1,12 +1,12 @@
-"""Heads: what to make of the solved system. All are exact functions of the sums.
+"""Heads: from the solved system to scores. All are exact functions of the sums.
 
 - least squares: ``W = B = inverse(C + ridge) M``, no intercept;
 - discriminant (LDA with the regularised within-class scatter ``C + ridge - M inverse(N)
   M'``): by Woodbury, with N the class counts, ``W = B A``, ``A = n inverse(N - M'B)``, and
   ``intercept_c = log(n_c / n) - mean_c' W_c / 2 = log(n_c / n) - (A_cc - n / n_c) / 2``,
-  both without what all classes share: within classes the constant has no scatter, so
-  along it W is n / ridge for every class. That says nothing, and would take all the bits
-  of the saved weights;
+  both less their mean over the classes: within classes the constant has no scatter, so
+  along it W is n / ridge for every class. That part favours no class, and would take all
+  the bits of the saved weights;
 - averaged: the mean of both, after least squares is stretched until its matrix (a multiple
   of I in the place of A) has the discriminant's trace; where statistics are counted by
   class, the mean of that and of the quadratic head, by `safle.solver.quadratic`. Two
@@ -14,9 +14,9 @@
   `safle.solver.temperature`;
 - quadratic: see `safle.solver.quadratic`.
 
-B is on a grid, the same whoever factored, and from there on every sum of the linear heads has a
-fixed order: they have the same bits on any machine. Libraries add in orders of their own, and C
-libraries differ in the last bit of a logarithm. Matrices of classes are small, so plain loops do.
+B lies on a grid that does not depend on the factorisation, and every later sum of the linear heads
+has a fixed order: they have the same bits on any machine. BLAS libraries add in other orders, and
+C libraries differ in the last bit of a logarithm. Matrices of classes are small, so plain loops do.
 """
 
 from __future__ import annotations
@@ -61,24 +61,24 @@ def discriminant(
         )
     n = float(class_counts.sum())
     product = multiply_in_order(np.ascontiguousarray(target.T), weights)
-    turned = np.diag(counts) - product
-    if not invert_in_order(turned, LEAST_PIVOT * counts):
+    mixing = np.diag(counts) - product
+    if not invert_in_order(mixing, LEAST_PIVOT * counts):
         raise SolveError("the within-class scatter is singular; use a larger ridge")
-    turned *= n
-    intercept = log_shares(class_counts) - 0.5 * (np.diagonal(turned) - n / counts)
+    mixing *= n
+    intercept = log_shares(class_counts) - 0.5 * (np.diagonal(mixing) - n / counts)
     if average:
-        # Of what is left when that which all classes share is taken out.
-        strength = (np.trace(turned) - turned.sum() / classes) / max(classes - 1, 1)
-        turned = (turned + strength * np.eye(classes)) / 2
+        # The trace of A less its mean over the classes, for each of the K - 1 directions left.
+        strength = (np.trace(mixing) - mixing.sum() / classes) / max(classes - 1, 1)
+        mixing = (mixing + strength * np.eye(classes)) / 2
         intercept = intercept / 2
-    turned -= turned.mean(axis=1, keepdims=True)
-    return turned, product, intercept - intercept.mean()
+    mixing -= mixing.mean(axis=1, keepdims=True)
+    return mixing, product, intercept - intercept.mean()
 
 
 def shift_of(
     priors: Priors, class_names: tuple[ClassName, ...], class_counts: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """What priors add to log posteriors, (class_count,), without what all classes share.
+    """What priors add to log posteriors, (class_count,), less its mean over the classes.
 
     Scores over their temperature are log posteriors: each moves by ``log prior_c - log n_c / n``.
 
@@ -87,17 +87,17 @@ def shift_of(
     """
     shift = -log_shares(class_counts)
     if priors != "uniform":
-        shift += [float(Decimal(float(p)).ln()) for p in _checked(priors, class_names)]
+        shift += [float(Decimal(float(p)).ln()) for p in _check_priors(priors, class_names)]
     return shift - math.fsum(shift) / len(shift)
 
 
-def _checked(priors: Priors, class_names: tuple[ClassName, ...]) -> list[float]:
+def _check_priors(priors: Priors, class_names: tuple[ClassName, ...]) -> list[float]:
     if not isinstance(priors, Mapping):
         raise InvalidInput(f"priors {priors!r}; expected 'uniform', or a number for each class")
     if wrong := [str(name) for name in {*priors} ^ {*class_names}]:
         raise InvalidInput(
             f"priors name {len(priors)} classes, the statistics {len(class_names)}; "
-            f"{', '.join(sorted(wrong)[:5])} in one of them only: give one for each class"
+            f"only one of them names {', '.join(sorted(wrong)[:5])}: give a prior for each class"
         )
     for name, prior in priors.items():
         if not 0 < float(prior) < math.inf:
@@ -115,7 +115,7 @@ def multiply_in_order(left: NDArray[np.float64], right: NDArray[np.float64]) -> 
 def invert_in_order(matrix: NDArray[np.float64], least: NDArray[np.float64]) -> bool:
     """Invert a positive definite matrix in place.
 
-    False, and nothing of use in ``matrix``, if pivot k is not above ``least[k]``.
+    Returns False, and leaves ``matrix`` unusable, if a pivot k is not above ``least[k]``.
     """
     failed = np.zeros(1, np.int64)
     _invert_in_order(matrix, least, failed)

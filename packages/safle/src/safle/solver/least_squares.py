@@ -1,9 +1,9 @@
 """The linear system: statistics, a ridge -> ``(C + ridge I)^-1 M``, rounded once.
 
-A Cholesky factor in half of the bits is refined to the true solution; where it cannot be had, one
-in all bits is tried. The matrix is held as panels of rows up to its diagonal: little more than half
+A Cholesky factor in float32 is refined to the true solution; where that fails, one in float64 is
+tried. The matrix is held as panels of rows up to its diagonal: little more than half
 the memory of a square, and nearly all work in products of one panel by another, which run at the
-machine's GEMM rate. Panels are in column order, so that BLAS and LAPACK change some of their
+machine's GEMM rate. Panels are in column order, so BLAS and LAPACK can change some of their
 columns in place.
 """
 
@@ -32,7 +32,7 @@ Progress = Callable[[float], None]
 
 
 def no_progress(done: float) -> None:
-    """Nobody is told."""
+    """Report nothing."""
 
 
 def least_squares(
@@ -43,8 +43,8 @@ def least_squares(
     tries: int = 1,
 ) -> Solution:
     """Solve with a ridge; where that fails, with twice the ridge, ``tries`` times in all."""
-    nothing = np.zeros(len(statistics.class_names))
-    head = {"head": "least-squares", "intercept": nothing}
+    intercept = np.zeros(len(statistics.class_names))
+    head = {"head": "least-squares", "intercept": intercept}
     if ridge == 0:
         weights, rank, residual = _minimum_norm(statistics, reduction)
         solved = {"ridge": 0.0, "residual": residual, "rank": rank, "precision": "spectral"}
@@ -52,14 +52,14 @@ def least_squares(
     system = System(statistics, ridge, np.rint(1 / reduction.real).astype(np.int64))
     precision = "float32"
     try:
-        weights, residual = _factored(system, reduction, np.float32, progress)
+        weights, residual = _factor_and_refine(system, reduction, np.float32, progress)
     except SolveError:
         precision = "float64"
         try:
-            weights, residual = _factored(system, reduction, np.float64, progress)
+            weights, residual = _factor_and_refine(system, reduction, np.float64, progress)
         except SolveError as error:
             if tries > 1:
-                # Noise this far out is rare, and a larger ridge covers any.
+                # Noise rarely exceeds the ridge chosen for it; a larger ridge covers it.
                 return least_squares(statistics, reduction, 2 * ridge, progress, tries - 1)
             raise SolveError(
                 f"{error}: the statistics are not those of real samples, or the ridge "
@@ -70,7 +70,7 @@ def least_squares(
     return Solution.of(statistics, weights=weights, **solved, **head)
 
 
-def _factored(
+def _factor_and_refine(
     system: System, reduction: Reduction, dtype: Any, progress: Progress
 ) -> tuple[NDArray[np.float64], float]:
     """Real weights, (dim, class_count), and the relative residual they leave."""
@@ -93,7 +93,7 @@ def _factored(
 
 
 def require_memory(statistics: Sums, dtype: Any) -> None:
-    """Refuse to begin what would not fit; `NotEnoughMemory`."""
+    """Raise `NotEnoughMemory` if the factor would not fit."""
     size, classes = statistics.dim, len(statistics.class_names)
     require(
         solve_bytes(size, classes, np.dtype(dtype).itemsize),
@@ -129,10 +129,12 @@ def _minimum_norm(statistics: Sums, reduction: Reduction) -> tuple[NDArray[np.fl
     kept = values > cutoff
     kept[: max(0, size - statistics.sample_count)] = False
     if not kept.any():
-        raise SolveError("there is nothing to fit: the gram is zero")
-    part = vectors[:, kept]
-    weights = part @ ((part.T @ target) / values[kept, None])
-    missed = target - part @ (values[kept, None] * (part.T @ weights))
+        raise SolveError(
+            "the gram is zero: expected a feature that is not zero; check the features"
+        )
+    basis = vectors[:, kept]
+    weights = basis @ ((basis.T @ target) / values[kept, None])
+    missed = target - basis @ (values[kept, None] * (basis.T @ weights))
     residual = float(np.linalg.norm(missed) / np.linalg.norm(target))
     return reduction.backward(weights), int(kept.sum()), residual
 
@@ -161,7 +163,7 @@ class Cholesky:
             progress(1 - ((count - k - 1) / count) ** 2)
 
     def _factor_column(self, k: int) -> None:
-        """A column of blocks; it takes off all that lies left of it at once."""
+        """Factor a column of blocks; one product subtracts all columns left of it."""
         first, last = self.spans[k]
         left, corner = self._lower[k][:, :first], self._lower[k][:, first:last]
         gemm, syrk, trsm = blas.get_blas_funcs(("gemm", "syrk", "trsm"), (corner,))
@@ -187,7 +189,7 @@ class Cholesky:
         return self._substitute(scaled).astype(np.float64) * scale
 
     def _substitute(self, right: NDArray[Any]) -> NDArray[Any]:
-        """Forward and back, in place."""
+        """Substitute forward, then back, in place."""
         (trsm,) = blas.get_blas_funcs(("trsm",), (self._lower[0],))
         for (first, last), panel in zip(self.spans, self._lower, strict=True):
             left = right[first:last] - panel[:, :first] @ right[:first]

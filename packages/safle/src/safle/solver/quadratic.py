@@ -5,10 +5,10 @@ With d features, n samples in C classes, n_c of them in class c,
     ``Sigma_c = (1 - a) S_c + (1 - (1 - a)(1 - 1/n_c)) S + ridge / n I``,
     ``S_c = scatter_c / n_c``, ``S = sum_c scatter_c / (n - C)``,
 
-with the ridge of the discriminant on the same columns, which their spectrum chooses, and little
-more than its temperature: features are not normal, and posteriors as if they were would be too
-sure. So a class of many samples has ``(1 - a) S_c + a S``, and one of a single sample has S: all
-are of one size, however few samples a class has. The score of class c is its log posterior,
+with the ridge of the discriminant on the same columns; its temperature, times `WARMER`, is used
+too: features are not normal, and posteriors as if they were would be too sure. So a class of many
+samples has ``(1 - a) S_c + a S``, and one of a single sample has S: all have the same scale,
+however few samples a class has. The score of class c is its log posterior,
 
     ``-|V_c' (x - m_c)|^2 / 2 + log det V_c + log(n_c / n)``, ``V_c V_c' = inverse(Sigma_c)``,
 
@@ -23,9 +23,9 @@ which all classes share, left out:
     ``(inverse(P) m_c)' x - m_c' inverse(P) m_c / 2 + |G_c' (x - m_c)|^2 / 2 - sum_j log(l_j) / 2``,
     column j of G_c: ``sqrt(1 - 1 / l_j) V u_j``.
 
-How a and k were found is told in docs/trials.md. Integers become float64 entry by
-entry, and V_c and G_c, by LAPACK, are rounded to 16 bits: equal statistics give equal heads on
-one machine, and on another one those that agree to rounding.
+docs/trials.md tells how a and k were found. Integers become float64 entry by entry, and V_c and
+G_c, by LAPACK, are rounded to 16 bits: equal statistics give equal heads on one machine, and
+heads that agree up to rounding on another.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from safle.statistics.value import Sums
 
 POOLED = 0.9
 """a: 0.85 to 0.95 did alike on every data set tried, from 100 samples per class on."""
-UNITS_PER_FEATURE = 0.5
-"""Columns beside one that is squared, for each class, with which the quadratic head has half a
-say in the averaged one."""
+COLUMNS_PER_FEATURE = 0.5
+"""With this many other columns per squared column and class, the quadratic head is half of the
+averaged one."""
 SAMPLES_PER_DIRECTION = 5
 WARMER = 2**0.25
 """Times the temperature of the discriminant: squares are surer still."""
@@ -68,35 +68,35 @@ class ClassCovariances:
         sums = statistics.cross[self.rows] * self._real[:, None]
         self.means: Matrix = (sums / self.counts).T
         whole = sum(statistics.class_gram(place) for place in range(len(self.counts)))
-        gram = self._of_features(np.asarray(whole))
+        gram = self._real_gram(np.asarray(whole))
         self.pooled: Matrix = (gram - sums @ self.means) / max(n - len(self.counts), 1)
 
-    def _of_features(self, gram: NDArray[np.int64]) -> Matrix:
+    def _real_gram(self, gram: NDArray[np.int64]) -> Matrix:
         real = gram[np.ix_(self._places, self._places)] * self._real
         return real * self._real[:, None]
 
-    def own(self, place: int) -> Matrix:
+    def of_class(self, place: int) -> Matrix:
         """S_c, (d, d)."""
         mean = self.means[place]
-        own = self._of_features(self.statistics.class_gram(place)) / self.counts[place]
-        own -= mean[:, None] * mean
-        return own
+        covariance = self._real_gram(self.statistics.class_gram(place)) / self.counts[place]
+        covariance -= mean[:, None] * mean
+        return covariance
 
 
 def can_square(statistics: Sums) -> bool:
-    """Whether the statistics have what the quadratic head needs."""
+    """Whether the statistics hold a gram for each class."""
     return len(squared_columns(statistics.layout)) > 0
 
 
-def share(statistics: Sums) -> float:
-    """Share of the quadratic head in the averaged one: the less, the more other columns."""
+def quadratic_share(statistics: Sums) -> float:
+    """Share of the quadratic head in the averaged one; more other columns make it smaller."""
     d = len(squared_columns(statistics.layout))
-    at_half = UNITS_PER_FEATURE * d * len(statistics.class_names)
+    at_half = COLUMNS_PER_FEATURE * d * len(statistics.class_names)
     return at_half / (at_half + statistics.dim - d - len(statistics.layout.constants))
 
 
 def directions(statistics: Sums) -> int:
-    """k, or 0 where triangles are no larger than so many directions."""
+    """k, or 0 where whole triangles take no more room than k directions."""
     d = len(squared_columns(statistics.layout))
     samples = SAMPLES_PER_DIRECTION * len(statistics.class_names)
     k = max(1, statistics.sample_count // samples)
@@ -117,14 +117,15 @@ def quadratic(statistics: Sums, linear: Solution) -> Solution:
     """The head, from statistics by class and the discriminant head of the same columns."""
     d, k = len(squared_columns(statistics.layout)), directions(statistics)
     classes = len(statistics.class_names)
-    held = k * d * 10 if k else d * (d + 1) * 5
+    class_bytes = k * d * 10 if k else d * (d + 1) * 5
     require(
-        classes * held + 8 * d * (6 * d + 100),
+        classes * class_bytes + 8 * d * (6 * d + 100),
         purpose=f"factors of {classes} classes and {d} features",
         advice="solve on a machine with more memory, or take another head",
     )
     counted, spread = ClassCovariances(statistics), linear.ridge / statistics.sample_count
-    head, weights, intercept = _differ(counted, spread, k) if k else _whiten(counted, spread)
+    solved = _find_directions(counted, spread, k) if k else _whiten(counted, spread)
+    head, weights, intercept = solved
     intercept += log_shares(statistics.class_counts)
     return Solution.of(
         statistics,
@@ -140,32 +141,33 @@ def quadratic(statistics: Sums, linear: Solution) -> Solution:
     )
 
 
-def average(linear: Solution, squared: Solution, part: float) -> Solution:
-    """The mean of a linear head and the quadratic one, of which it is ``part``."""
+def average(linear: Solution, squared: Solution, share: float) -> Solution:
+    """The mean of a linear head and the quadratic one, which has the ``share``."""
     assert squared.quadratic is not None, "the quadratic head has squares"
-    rest = (1 - part) * (squared.temperature or 1.0) / (linear.temperature or 1.0)
+    linear_share = (1 - share) * (squared.temperature or 1.0) / (linear.temperature or 1.0)
     return replace(
         linear,
-        weights=linear.weights * rest + squared.weights * part,
-        intercept=linear.intercept * rest + squared.intercept * part,
-        quadratic=replace(squared.quadratic, worth=part),
+        weights=linear.weights * linear_share + squared.weights * share,
+        intercept=linear.intercept * linear_share + squared.intercept * share,
+        quadratic=replace(squared.quadratic, worth=share),
         temperature=squared.temperature,
     )
 
 
-def _whiten(counted: ClassCovariances, spread: float) -> tuple[Quadratic, Matrix, Matrix]:
-    """Triangles, no weights, and ``log det V_c``."""
-    classes, d = counted.means.shape
+def _whiten(covariances: ClassCovariances, spread: float) -> tuple[Quadratic, Matrix, Matrix]:
+    """The triangles V_c, weights of zero, and the intercepts ``log det V_c``."""
+    classes, d = covariances.means.shape
     triangles = np.empty((classes, d * (d + 1) // 2), np.float32)
     upper = np.triu_indices(d)
     offsets, intercept = np.empty((classes, d)), np.empty(classes)
     for place in range(classes):
-        lent = (1 - POOLED) * (1 - 1 / counted.counts[place])
-        white = _whitening((1 - POOLED) * counted.own(place) + (1 - lent) * counted.pooled, spread)
+        pooled_share = 1 - (1 - POOLED) * (1 - 1 / covariances.counts[place])
+        own = (1 - POOLED) * covariances.of_class(place)
+        white = _whitening(own + pooled_share * covariances.pooled, spread)
         triangles[place] = white[upper]
-        offsets[place] = counted.means[place] @ white
+        offsets[place] = covariances.means[place] @ white
         intercept[place] = np.log(np.diagonal(white)).sum()
-    weights = np.zeros((counted.statistics.dim, classes))
+    weights = np.zeros((covariances.statistics.dim, classes))
     return _round(triangles, offsets), weights, intercept
 
 
@@ -179,25 +181,27 @@ def _whitening(covariance: Matrix, spread: float) -> Matrix:
     return white
 
 
-def _differ(counted: ClassCovariances, spread: float, k: int) -> tuple[Quadratic, Matrix, Matrix]:
-    """Directions, weights, and what else the score of a class has at x = 0."""
-    classes, d = counted.means.shape
-    white = _whitening(counted.pooled, spread)
-    means = counted.means @ white
+def _find_directions(
+    covariances: ClassCovariances, spread: float, k: int
+) -> tuple[Quadratic, Matrix, Matrix]:
+    """The directions G_c, weights, and intercepts."""
+    classes, d = covariances.means.shape
+    white = _whitening(covariances.pooled, spread)
+    means = covariances.means @ white
     factors, offsets = np.empty((classes, d, k), np.float32), np.empty((classes, k))
     intercept = np.empty(classes)
     for place in range(classes):
         # Sigma_c - P: its eigenvalues are those of Sigma_c, less 1.
-        own = counted.own(place) - (1 - 1 / counted.counts[place]) * counted.pooled
+        own = covariances.of_class(place) - (1 - 1 / covariances.counts[place]) * covariances.pooled
         difference = white.T @ ((1 - POOLED) * own) @ white
         values, vectors = eigh(difference, subset_by_index=[d - k, d - 1])
-        beyond = np.maximum(values, 0.0)
-        scaled = vectors * np.sqrt(beyond / (1 + beyond))
+        excess = np.maximum(values, 0.0)
+        scaled = vectors * np.sqrt(excess / (1 + excess))
         factors[place] = white @ scaled
         offsets[place] = means[place] @ scaled
-        intercept[place] = -(means[place] @ means[place] + np.log1p(beyond).sum()) / 2
-    weights = np.zeros((counted.statistics.dim, classes))
-    weights[counted.rows] = white @ (means - means.mean(axis=0)).T
+        intercept[place] = -(means[place] @ means[place] + np.log1p(excess).sum()) / 2
+    weights = np.zeros((covariances.statistics.dim, classes))
+    weights[covariances.rows] = white @ (means - means.mean(axis=0)).T
     return _round(factors, offsets), weights, intercept
 
 

@@ -1,15 +1,15 @@
-"""Smaller bases of the gram that lose nothing: without known redundancies, or of few samples.
+"""Smaller bases that lose nothing of the gram: without known redundancies, or for few samples.
 
 Every expert's one-hot columns sum to the constant 1, so E experts (and constant
 columns) hold that direction E times over. In orthonormal coordinates, each expert is its
 share of the constant plus V - 1 contrasts; the shares span one direction,
-``alpha_a = 1/sqrt(V_a)``, along which the column is ``|alpha| 1``. What is orthogonal to
-it is the null space of the gram: ridge solutions have no component there.
+``alpha_a = 1/sqrt(V_a)``, along which the column is ``|alpha| 1``. All other directions of the
+shares are the null space of the gram: ridge solutions have no component there.
 
 A gram of few samples has a root, ``C = L L'``, with no more columns than there are samples:
 a pivoted Cholesky factorisation that reads only the columns of the gram that it takes. It takes the
-largest of what is left on the diagonal, some at a time, so that nearly all work is matrix products,
-and stops when nothing is left, which is after ``rank(C)`` columns.
+columns with the largest remainder on the diagonal, `BLOCK_COLUMNS` at a time, so that nearly all
+work is matrix products, and stops when nothing remains, after ``rank(C)`` columns.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ from safle.statistics.free_sums import FreeSums
 from safle.statistics.value import Sums
 
 Matrix = NDArray[np.float64]
-TOGETHER = 128
-"""Columns that are taken at a time."""
-NOTHING = 1e-13
+BLOCK_COLUMNS = 128
+ROUNDING = 1e-13
 """A remainder below this share of the largest diagonal entry is rounding."""
 LEAST_PIVOT = 0.05
-"""As a share of the largest entry left: a smaller pivot waits, which keeps L accurate."""
+"""As a share of the largest remainder: a smaller pivot waits, which keeps L accurate."""
 _fill_tile = Kernel(
     "fill_tile",
     "gram i4|i8[packed(dim)]; dim; totals f8[dim]; n",
@@ -66,7 +65,7 @@ class Reduction:
         with np.errstate(divide="ignore"):
             self._kappa = np.where(self.sizes > 1, shares / (1 - shares), 0.0)
         plain = np.full(len(self._plain_rows), len(self.sizes))
-        # The merged constant has no gram row of its own; its products are filled in apart.
+        # The merged constant has no row in the gram; `tile` fills in its products.
         merged = [0] if self.alpha else []
         self._rows = np.concatenate([merged, self._contrast_rows, self._plain_rows])
         self._experts = np.concatenate([merged, experts_of[self._contrast_rows], plain])
@@ -173,37 +172,39 @@ class Root:
 
     def divide(self, target: Matrix) -> Matrix:
         """``c`` with ``factor c = target``, (rank, width), of a target in the gram's range."""
-        found: Matrix = solve_triangular(self.factor[self.pivots], target[self.pivots], lower=True)
-        return found
+        quotient: Matrix = solve_triangular(
+            self.factor[self.pivots], target[self.pivots], lower=True
+        )
+        return quotient
 
 
 def root_of(statistics: Sums, real: Matrix) -> Root:
     """The root of the gram in units of ``real``, (dim,)."""
     dim, most = statistics.dim, min(statistics.sample_count, statistics.dim)
     require(
-        8 * dim * (most + 2 * TOGETHER),
+        8 * dim * (most + 2 * BLOCK_COLUMNS),
         purpose=f"the root of a gram of {most} samples and {dim} columns",
         advice="use a smaller encoder, or give a ridge",
     )
-    left = statistics.diagonal * real**2
-    nothing = NOTHING * float(left.max(initial=0.0))
+    remainder = statistics.diagonal * real**2
+    rounding = ROUNDING * float(remainder.max(initial=0.0))
     factor = np.empty((dim, most), order="F")
     pivots = np.empty(most, np.int64)
     rank = 0
-    while rank < most and left.max(initial=0.0) > nothing:
-        some = np.argsort(-left, kind="stable")[: min(TOGETHER, most - rank)]
-        least = max(nothing, LEAST_PIVOT * float(left[some[0]]))
-        columns = statistics.gram.columns(some) * real[:, None] * real[some]
-        columns -= factor[:, :rank] @ factor[some, :rank].T
-        corner, order, found, _ = lapack.dpstrf(columns[some], lower=1, tol=least)
-        kept = order[:found] - 1
-        upper = np.tril(corner[:found, :found])
+    while rank < most and remainder.max(initial=0.0) > rounding:
+        block = np.argsort(-remainder, kind="stable")[: min(BLOCK_COLUMNS, most - rank)]
+        least = max(rounding, LEAST_PIVOT * float(remainder[block[0]]))
+        columns = statistics.gram.columns(block) * real[:, None] * real[block]
+        columns -= factor[:, :rank] @ factor[block, :rank].T
+        corner, order, block_rank, _ = lapack.dpstrf(columns[block], lower=1, tol=least)
+        kept = order[:block_rank] - 1
+        upper = np.tril(corner[:block_rank, :block_rank])
         new = solve_triangular(upper, columns[:, kept].T, lower=True).T
-        # Exact zeros where earlier columns have taken all there was.
+        # Earlier pivots have no remainder, but for rounding.
         new[pivots[:rank]] = 0.0
-        new[some[kept]] = upper
-        factor[:, rank : rank + found], pivots[rank : rank + found] = new, some[kept]
-        rank += found
-        left -= (new**2).sum(axis=1)
-        left[pivots[:rank]] = 0.0
+        new[block[kept]] = upper
+        factor[:, rank : rank + block_rank], pivots[rank : rank + block_rank] = new, block[kept]
+        rank += block_rank
+        remainder -= (new**2).sum(axis=1)
+        remainder[pivots[:rank]] = 0.0
     return Root(factor[:, :rank], pivots[:rank])

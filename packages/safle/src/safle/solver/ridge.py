@@ -12,8 +12,8 @@ With df = sum s/(s + ridge) and the residual sum of squares
   minimises ``log(Q / nK) + sum log(1 + s/ridge) / n``, ``Q = n - tr(M' inverse(C +
   ridge) M)``, for K classes: twice its negative logarithm per label.
 
-Where the sums over the spectrum are estimates, a score is the highest that their errors allow:
-a ridge is never chosen for an error. If the errors around the chosen ridge are larger than the
+Where the sums over the spectrum are estimates, a score is the highest that their errors allow,
+so no ridge wins by an error. If the errors around the chosen ridge are larger than the
 choice can bear, the spectrum is probed again, with more steps and probes.
 """
 
@@ -36,17 +36,17 @@ OCTAVES_BELOW, OCTAVES_ABOVE = 32, 4
 MARGIN = 1e-4
 """Scores that differ by less than this share are equally good, however many samples there are."""
 SUPPORTED = 10.0
-"""Differences of the information criterion up to this one are none that samples could tell."""
+"""Ridges whose information criteria differ by less are equally supported by the samples."""
 MOST_SLACK = 0.05
 """As a share of the lowest score: with a handful of samples any ridge would be supported."""
 FLOOR = 1e-6
-"""A residual below this share of the labels is none: what is left there is rounding."""
+"""A residual below this share of the labels is rounding."""
 LEAST_LEFT = 1e-3
-"""As a share of the samples: fewer degrees of freedom left are too few to judge by."""
+"""As a share of the samples: with fewer degrees of freedom left, a fit cannot be judged."""
 OCTAVES_NEAR, MOST_ERROR = 1, 0.1
 """How far around the chosen ridge scores must be known, and to what share of themselves."""
 NOTHING_LEFT = 1e-4
-"""The same share, where a sum is judged and not computed with."""
+"""A fit that leaves less than this share of the labels is called perfect."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class RidgeCurve:
     Attributes
     ----------
     ridges, scores, degrees_of_freedom : float64, (candidates,)
-    errors : float64, (candidates,), by how much less a score may be, as a share of it
-    slack : by how much more than the lowest a score is as good
-    left : float64, (candidates,), the share of the labels' squares that the fit leaves
+    errors : float64, (candidates,), how much lower a score may really be, as a share of it
+    slack : scores up to this much above the lowest are equally good
+    left : float64, (candidates,), the residual, as a share of the labels' squares
 
     Examples
     --------
@@ -79,17 +79,16 @@ class RidgeCurve:
     left: Vector
 
     @property
-    def _at(self) -> int:
-        """Where `best` stands among the ridges."""
+    def _best_index(self) -> int:
         return int(np.flatnonzero(self.scores <= self.scores.min() + self.slack)[-1])
 
     @property
     def best(self) -> float:
-        """The largest ridge whose score is as good as the lowest, but for `slack`.
+        """The largest ridge whose score is within `slack` of the lowest.
 
-        Where labels are fitted perfectly the curve is flat, and its lowest point noise.
+        Where labels are fitted perfectly, the curve is flat and its lowest point is chance.
         """
-        return float(self.ridges[self._at])
+        return float(self.ridges[self._best_index])
 
     @property
     def certain(self) -> bool:
@@ -100,15 +99,15 @@ class RidgeCurve:
     @property
     def leaves_nothing(self) -> bool:
         """Whether the fit at `best` leaves no residual of the labels."""
-        return float(self.left[self._at]) < NOTHING_LEFT
+        return float(self.left[self._best_index]) < NOTHING_LEFT
 
     def suspects_copies(self, sample_count: int) -> bool:
-        """Whether samples seem to stand in the sums several times, by the fit at `best`.
+        """Whether the sums seem to hold copies of samples, by the fit at `best`.
 
-        Nothing is left of the labels, though far fewer directions were fitted than there are
-        samples: that is what copies look like, and every criterion takes each for new evidence.
+        With copies, far fewer directions than samples explain all labels. Every criterion takes a
+        copy for new evidence.
         """
-        used = float(self.degrees_of_freedom[self._at]) / max(sample_count, 1)
+        used = float(self.degrees_of_freedom[self._best_index]) / max(sample_count, 1)
         return used < 0.9 and self.leaves_nothing
 
 
@@ -127,8 +126,8 @@ def ridge_curve(
 
     Parameters
     ----------
-    squares : of the labels, for the evidence: less than one for each sample where they are centred
-    slack : of the evidence
+    squares : sum of the labels' squares, for the evidence; None: one for each sample
+    slack : of the curve, for the evidence
     """
     ridges = grid_of(spectrum.trace)
     n, classes = float(sample_count), float(class_count)
@@ -137,7 +136,7 @@ def ridge_curve(
         total = n if squares is None else squares
         explained = spectrum.targets(lambda s: 1 / (s + ridges))
         volumes = spectrum.traces(lambda s: np.log1p(s / ridges))
-        most, least = (np.maximum(total - some, FLOOR * max(total, 1.0)) for some in explained)
+        most, least = (np.maximum(total - bound, FLOOR * max(total, 1.0)) for bound in explained)
         low = np.log(least / (n * classes)) + volumes[0] / n
         high = np.log(most / (n * classes)) + volumes[1] / n
         left = most / max(total, 1.0)
@@ -155,7 +154,7 @@ def ridge_curve(
 
 
 def _gcv(spectrum: Spectrum, ridges: Vector, n: float) -> tuple[Vector, Vector]:
-    """The least and the most that the score of every ridge can be."""
+    """The lowest and the highest score that each ridge can have."""
     free = spectrum.traces(lambda s: s / (s + ridges))
     # n - 2 m'w + w'Cw for w = m / (s + ridge) is n - mass (s + 2 ridge) / (s + ridge)^2.
     fitted = spectrum.targets(lambda s: (s + 2 * ridges) / (s + ridges) ** 2)
@@ -172,7 +171,9 @@ def _gcv(spectrum: Spectrum, ridges: Vector, n: float) -> tuple[Vector, Vector]:
 def grid_of(trace: float) -> Vector:
     """Candidate ridges for a gram of this trace, ascending."""
     if trace <= 0:
-        raise SolveError("there is nothing to fit: the gram is zero")
+        raise SolveError(
+            "the gram is zero: expected a feature that is not zero; check the features"
+        )
     top = int(np.frexp(trace)[1]) + OCTAVES_ABOVE
     exponents = np.arange(
         (top - OCTAVES_BELOW - OCTAVES_ABOVE) * GRID_STEPS_PER_OCTAVE,

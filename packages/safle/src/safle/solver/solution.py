@@ -1,4 +1,4 @@
-"""What solving gives: weights, and how they were obtained."""
+"""A `Solution`: weights, and how they were obtained."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from safle.statistics.noisy import NoisyStatistics, Privacy
 from safle.statistics.value import Sums
 
 if TYPE_CHECKING:
-    # Whoever predicts chooses no ridge.
+    # Prediction must not import the choice of a ridge.
     from safle.solver.ridge import RidgeCurve
 
 HEADS = ("least-squares", "discriminant", "averaged", "quadratic")
@@ -29,16 +29,16 @@ class Quadratic:
     """What a model needs of the quadratic head, in integers.
 
     A class adds ``-worth |y|^2 / 2`` to its score, with ``y = 2**exponent V' x - offsets /
-    2**OFFSET_BITS`` and x the real values of `squared_columns`; where it is known by its
-    directions G, ``+worth |y|^2 / 2``, with G in the place of V.
+    2**OFFSET_BITS`` and x the real values of `squared_columns`. If ``factors`` are directions G, it
+    adds ``+worth |y|^2 / 2``, with G in the place of V.
 
     Attributes
     ----------
     factors : int16, (class_count, d (d + 1) / 2), rows of upper triangular V; or
         (class_count, d, k), G
-    exponent : of the power of two that factors are multiples of
+    exponent : factors are multiples of ``2**exponent``
     offsets : int32, (class_count, d), or (class_count, k)
-    worth : 1, or less where scores are divided by a temperature, or other heads have a say
+    worth : factor of the squares: the share of the quadratic head in the averaged one, else 1
     """
 
     factors: NDArray[np.int16]
@@ -58,23 +58,22 @@ class Solution:
 
     Attributes
     ----------
-    space : of the encoder that made the statistics
+    space : code space of the encoder that made the statistics
     codes : int64, (seen,), columns of the codes that have weights
     class_names : ascending
     weights : float64, (seen + dense_dim, class_count), in real units
     intercept : float64, (class_count,)
     head : "least-squares", "discriminant", "averaged" or "quadratic"
     ridge : the strength used (its nearest value of 20 significant bits)
-    units_ratio : of the ridge of the layout's units to ``ridge``; infinity where they are left out
+    units_ratio : ridge of the layout's units over ``ridge``; infinity where units are left out
     class_counts : int64, (class_count,); empty where weights come from a model file
     residual : relative residual of the linear system
     rank : numerical rank, where ridge is 0
     curve : the ridge criterion, where ridge was "auto"
     precision : "float32", "float64" or "spectral"
-    quadratic : what the quadratic head adds to the scores, where it has a say
-    temperature : that scores are divided by before they become probabilities; None where it is
-        not known
-    privacy : what was promised, where statistics were noisy
+    quadratic : what the quadratic head adds to the scores, if the head includes it
+    temperature : divides scores before they become probabilities; None where it is not known
+    privacy : the promise of noisy statistics
     sum_digest : `digest_of_sum` of the statistics that were solved
 
     Examples
@@ -106,7 +105,7 @@ class Solution:
 
     @classmethod
     def of(cls, statistics: Sums, **solved: Any) -> Self:
-        """What was solved, with what the statistics say of its columns and classes."""
+        """A solution with the columns, classes and privacy of the statistics."""
         return cls(
             space=statistics.space,
             codes=statistics.codes,
@@ -129,7 +128,7 @@ class Solution:
 
     @property
     def ridges(self) -> str:
-        """The ridge, and that of the units where it is another one, for people."""
+        """The ridge, and that of the units where it differs, as text."""
         if self.units_ratio == 1:
             return f"{self.ridge:.4g}"
         if self.units_ratio == np.inf:
@@ -145,7 +144,7 @@ class Solution:
 
 
 def privacy_of(statistics: Sums) -> Privacy | None:
-    """What was promised, of noisy statistics."""
+    """The promise of noisy statistics; None without noise."""
     return statistics.privacy if isinstance(statistics, NoisyStatistics) else None
 
 
@@ -155,10 +154,10 @@ def squared_columns(layout: Layout) -> NDArray[np.int64]:
 
 
 def digest_of_sum(statistics: Sums) -> str:
-    """SHA-256 of what tells a sum from others: encoder, classes, their counts, sums and squares.
+    """SHA-256 of a sum's encoder, classes, class counts, column sums and squares.
 
-    A model carries it, so that nobody takes a store that has changed since for its own. Products of
-    two columns are left out: sums that differ in nothing else have one digest.
+    A model carries it, so that everybody sees whether a store has changed since. Products of two
+    columns are left out: sums that differ only in them have the same digest.
 
     Examples
     --------
@@ -172,7 +171,7 @@ def digest_of_sum(statistics: Sums) -> str:
     digest = hashlib.sha256(names.encode())
     margins = statistics.codes, statistics.class_counts, statistics.cross
     for array in (*margins, statistics.diagonal):
-        # Of one type whatever they are held as: equal sums have equal digests.
-        kind = np.int64 if array.dtype.kind in "iu" else np.float64
-        digest.update(array.astype(kind).tobytes())
+        # Equal sums have equal digests, whatever the type of their arrays.
+        dtype = np.int64 if array.dtype.kind in "iu" else np.float64
+        digest.update(array.astype(dtype).tobytes())
     return digest.hexdigest()

@@ -12,9 +12,9 @@ the eigenvectors' basis. Three ways lead there:
   trace). One space serves all columns, so a few steps are enough.
 
 A quadrature by Gauss errs to one side for these functions, and one with a node fixed at zero
-(Gauss and Radau) to the other (Golub and Meurant, 2010): both are kept, and the signs' own
-estimates, so that what is chosen from them knows its error. All in float64: the choice of the
-ridge stands on differences that float32 would blur.
+(Gauss and Radau) to the other (Golub and Meurant, 2010): both are kept, with the
+estimate of each probe, so that the error is known. Sums are float64: the choice of the ridge rests
+on differences that float32 would blur.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from safle.statistics.value import Sums
 DECOMPOSE_UP_TO = 1_500
 STEPS = 20
 PROBES = 6
-MOST_COLUMNS = 16
-"""More classes than this are mixed into so many random signed sums."""
+MOST_TARGETS = 16
+"""More classes than this are mixed into this many random signed sums."""
 ROOT_SHARE = 0.5
 """As a share of the columns: with more samples the root takes longer than solving."""
 ROUNDING = 1e-12
-"""An eigenvalue below this, beside the largest, is none."""
+"""An eigenvalue below this share of the largest is rounding."""
 DEVIATIONS = 2.0
-"""How many deviations the mean of random probes may be off."""
+"""How many deviations of the mean of random probes an error may be."""
 BREAKDOWN = 1e-10
-"""A direction that is new by less than this, beside the largest, is rounding."""
+"""A new direction shorter than this share of the largest entry is rounding."""
 
 Matrix = NDArray[np.float64]
 Multiply = Callable[[Matrix], Matrix]
@@ -88,24 +88,24 @@ class Spectrum:
 
     def degrees_of_freedom(self, ridges: Matrix) -> Matrix:
         """``sum_i s_i / (s_i + ridge)`` of every ridge."""
-        found = [side.traces(lambda s: s / (s + ridges)).mean(axis=0) for side in self.sides]
-        return np.minimum(np.mean(found, axis=0), self.rank)
+        estimates = [side.traces(lambda s: s / (s + ridges)).mean(axis=0) for side in self.sides]
+        return np.minimum(np.mean(estimates, axis=0), self.rank)
 
     def traces(self, function: Function) -> tuple[Matrix, Matrix]:
         """The least and the most that ``sum_i f(s_i)`` can be, but for `DEVIATIONS`."""
         low, high = [], []
         for side in self.sides:
-            found = side.traces(function)
-            probes = len(found)
-            error = 0.0 if probes == 1 else found.std(axis=0, ddof=1) / np.sqrt(probes)
-            low.append(found.mean(axis=0) - DEVIATIONS * error)
-            high.append(found.mean(axis=0) + DEVIATIONS * error)
+            estimates = side.traces(function)
+            probes = len(estimates)
+            error = 0.0 if probes == 1 else estimates.std(axis=0, ddof=1) / np.sqrt(probes)
+            low.append(estimates.mean(axis=0) - DEVIATIONS * error)
+            high.append(estimates.mean(axis=0) + DEVIATIONS * error)
         return np.min(low, axis=0), np.max(high, axis=0)
 
     def targets(self, function: Function) -> tuple[Matrix, Matrix]:
         """The least and the most that ``sum_i f(s_i) |v_i' M|^2`` can be."""
-        found = [side.target(function) for side in self.sides]
-        return np.min(found, axis=0), np.max(found, axis=0)
+        estimates = [side.target(function) for side in self.sides]
+        return np.min(estimates, axis=0), np.max(estimates, axis=0)
 
 
 def spectrum_of(
@@ -122,17 +122,19 @@ def spectrum_of(
     # Noise has full rank, whatever the number of samples.
     rank = min(size, statistics.sample_count) if privacy_of(statistics) is None else size
     if rank < size and rank <= max(DECOMPOSE_UP_TO, ROOT_SHARE * size):
-        sides = _of_root(root_of(statistics, reduction.real), target, effort, progress)
+        sides = _measure_root(root_of(statistics, reduction.real), target, effort, progress)
     elif size <= DECOMPOSE_UP_TO:
         whole = (0, size)
         gram = reduction.tile(whole, whole, np.float64)
         sides = (decompose(gram, reduction.forward(target), rank),)
     else:
-        sides = _of_gram(statistics, reduction, target, effort, progress)
+        sides = _measure_gram(statistics, reduction, target, effort, progress)
     return Spectrum(sides, trace, rank)
 
 
-def _of_root(root: Root, target: Matrix, effort: int, progress: Progress) -> tuple[Measures, ...]:
+def _measure_root(
+    root: Root, target: Matrix, effort: int, progress: Progress
+) -> tuple[Measures, ...]:
     """The measures of ``K = L'L``, with the labels ``c``, ``L c = M``, in the target's place."""
     factor, labels = root.factor, root.divide(target)
     rank = factor.shape[1]
@@ -148,7 +150,7 @@ def _of_root(root: Root, target: Matrix, effort: int, progress: Progress) -> tup
     )
 
 
-def _of_gram(
+def _measure_gram(
     statistics: Sums,
     reduction: Reduction,
     target: Matrix,
@@ -156,13 +158,13 @@ def _of_gram(
     progress: Progress,
 ) -> tuple[Measures, ...]:
     target, real = _mix(target), reduction.real[:, None]
-    # Half the bytes to read, and rounded alike on any machine.
+    # float32 halves the bytes to read, and rounds alike on any machine.
     gram = statistics.gram.packed.astype(np.float32)
     # Probes live in the range of the gram: its null space adds nothing to any sum.
     signs = reduction.backward(_signs(reduction.reduced_dim, effort))
     start = np.concatenate([target, signs], axis=1)
-    # BLAS has only thin blocks to multiply here. Its threads, waiting for more of them, would
-    # take the cores from the passes over the gram, which then last twice as long.
+    # BLAS multiplies only thin blocks here. Its threads, which wait for more work, would keep
+    # cores from the passes over the gram, which would then take twice as long.
     with threadpool_limits(1, "blas"):
         band = _lanczos(
             lambda x: triangle.multiply(gram, statistics.dim, x * real) * real,
@@ -175,11 +177,11 @@ def _of_gram(
 
 def _mix(target: Matrix) -> Matrix:
     """Many columns as few random signed sums of them, with the same squares on average."""
-    if target.shape[1] <= MOST_COLUMNS:
+    if target.shape[1] <= MOST_TARGETS:
         return target
     generator = np.random.Generator(np.random.PCG64(1))
-    signs = generator.choice([-1.0, 1.0], (target.shape[1], MOST_COLUMNS))
-    return target @ signs / np.sqrt(MOST_COLUMNS)
+    signs = generator.choice([-1.0, 1.0], (target.shape[1], MOST_TARGETS))
+    return target @ signs / np.sqrt(MOST_TARGETS)
 
 
 def _signs(size: int, effort: int) -> Matrix:
@@ -199,22 +201,22 @@ def decompose(gram: NDArray[np.floating[Any]], target: Matrix, rank: int) -> Mea
 class _Band:
     """Lanczos' block tridiagonal matrix: diagonal blocks, and those below them."""
 
-    within: list[Matrix]
-    beside: list[Matrix]
+    diagonal: list[Matrix]
+    below: list[Matrix]
     first: Matrix
     """(width of the first block, columns), the start in the first block's basis."""
     ended: bool
     """Whether there is no direction beyond the last block."""
 
     def measures(self, targets: int) -> tuple[Measures, ...]:
-        """By Gauss' quadrature, and Radau's: of the first ``targets`` columns, and each other."""
-        blocks = [self.within]
-        if not self.ended and len(self.within) > 1:
-            blocks.append([*self.within[:-1], self._fixed_at_zero()])
-        return tuple(self._measures(within, targets) for within in blocks)
+        """By Gauss and by Radau: of the first ``targets`` columns together, and of each other."""
+        blocks = [self.diagonal]
+        if not self.ended and len(self.diagonal) > 1:
+            blocks.append([*self.diagonal[:-1], self._fixed_at_zero()])
+        return tuple(self._measures(diagonal, targets) for diagonal in blocks)
 
-    def _measures(self, within: list[Matrix], targets: int) -> Measures:
-        nodes, vectors = eigh(_assemble(within, self.beside))
+    def _measures(self, diagonal: list[Matrix], targets: int) -> Measures:
+        nodes, vectors = eigh(_assemble(diagonal, self.below))
         masses = (vectors[: len(self.first)].T @ self.first) ** 2
         return Measures(
             np.maximum(nodes, 0.0), masses[:, targets:], masses[:, :targets].sum(axis=1)
@@ -222,9 +224,9 @@ class _Band:
 
     def _fixed_at_zero(self) -> Matrix:
         """The last diagonal block with which the whole matrix has the eigenvalue zero."""
-        link, size = self.beside[-1], self.beside[-1].shape[1]
-        values, vectors = eigh(_assemble(self.within[:-1], self.beside[:-1]))
-        # What is not above rounding would be divided by.
+        link, size = self.below[-1], self.below[-1].shape[1]
+        values, vectors = eigh(_assemble(self.diagonal[:-1], self.below[:-1]))
+        # Eigenvalues that are rounding would be divided by.
         values = np.maximum(values, ROUNDING * values[-1])
         ends = link @ vectors[-size:]
         return (ends / values) @ ends.T
@@ -234,35 +236,35 @@ def _lanczos(multiply: Multiply, start: Matrix, steps: int, progress: Progress) 
     """The band of a symmetric matrix, whose products with columns ``multiply`` gives."""
     norms = np.linalg.norm(start, axis=0)
     block, first = _orthonormal(start / np.where(norms > 0, norms, 1.0), BREAKDOWN)
-    # Column by column in memory, and all of it at once: it grows without being copied.
+    # In column order and allocated at once, the basis grows without being copied.
     whole = np.empty((len(start), steps * start.shape[1]), order="F")
     whole[:, : block.shape[1]], known = block, block.shape[1]
-    within: list[Matrix] = []
-    beside: list[Matrix] = []
+    diagonal: list[Matrix] = []
+    below: list[Matrix] = []
     ended = False
     for step in range(steps):
         product = multiply(block)
         inner = block.T @ product
-        within.append((inner + inner.T) / 2)
+        diagonal.append((inner + inner.T) / 2)
         basis = whole[:, :known]
         for _ in range(2):
             # Twice is enough to keep the basis orthogonal to rounding.
             product -= basis @ (basis.T @ product)
         progress((step + 1) / steps)
-        largest = max(float(np.abs(square).max(initial=0.0)) for square in within)
+        largest = max(float(np.abs(square).max(initial=0.0)) for square in diagonal)
         block, link = _orthonormal(product, BREAKDOWN * largest)
         ended = not len(link)
         if ended or step == steps - 1:
             break
         whole[:, known : known + len(link)] = block
         known += len(link)
-        beside.append(link)
-    return _Band(within, beside, first * norms, ended)
+        below.append(link)
+    return _Band(diagonal, below, first * norms, ended)
 
 
 def _orthonormal(columns: Matrix, least: float) -> tuple[Matrix, Matrix]:
     """Q, (dim, rank), and R, (rank, width), with ``Q R = columns`` but for ``least``."""
-    # Pivots are looked for in the small factor: on the tall one, that takes 30 times as long.
+    # Pivoting the tall factor instead of the small one would take 30 times as long.
     tall, small = qr(columns, mode="economic")
     q, r, order = qr(small, pivoting=True)
     rank = int((np.abs(np.diagonal(r)) > least).sum())
@@ -271,12 +273,12 @@ def _orthonormal(columns: Matrix, least: float) -> tuple[Matrix, Matrix]:
     return tall @ q[:, :rank], straight
 
 
-def _assemble(within: list[Matrix], beside: list[Matrix]) -> Matrix:
+def _assemble(diagonal: list[Matrix], below: list[Matrix]) -> Matrix:
     """The block tridiagonal matrix, lower triangle, of diagonal blocks and those below."""
-    starts = np.cumsum([0, *(len(block) for block in within)])
+    starts = np.cumsum([0, *(len(block) for block in diagonal)])
     band = np.zeros((starts[-1], starts[-1]))
-    for k, block in enumerate(within):
+    for k, block in enumerate(diagonal):
         band[starts[k] : starts[k + 1], starts[k] : starts[k + 1]] = block
-    for k, link in enumerate(beside):
+    for k, link in enumerate(below):
         band[starts[k + 1] : starts[k + 2], starts[k] : starts[k + 1]] = link
     return band
