@@ -50,7 +50,7 @@ def test_three_nodes_give_the_model_of_files_and_a_copy_is_refused(network, fede
         report = network.finish("plain", run)
     assert statuses(report) == {**dict.fromkeys("abc", "accepted"), "e": "refused"}
     (copied,) = [row for row in report["clients"] if row["client"] == "e"]
-    assert "contribution of 'a' already" in copied["reason"]
+    assert "came from 'a' already" in copied["reason"]
     assert network.model("plain") == federation.by_files("abc", tmp_path)
     assert network.model("plain") == federation.pooled("abc")
     sizes = [federation.statistics_file(name).stat().st_size for name in "aabc"]

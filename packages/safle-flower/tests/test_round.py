@@ -106,7 +106,7 @@ def test_whoever_misbehaves_is_named_and_the_others_go_on(deployment, federation
         "e": "accepted",
     }
     assert "checksum" in reasons(report)["b"]
-    assert "contribution of 'a' already" in reasons(report)["c"]
+    assert "came from 'a' already" in reasons(report)["c"]
     assert "ZeroDivisionError: a bug" in reasons(report)[""]
     assert deployment.model() == federation.by_files(["a", "e"], tmp_path)
     assert [*Store.open(tmp_path / "store").members] == ["a", "e"]

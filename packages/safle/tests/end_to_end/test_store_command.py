@@ -127,7 +127,7 @@ def test_a_solve_that_fails_says_whose_contribution_it_was(folder, monkeypatch):
     safle("store", "add", "failing", *encoder, "a.stats", "b.stats", folder=folder)
     said = safle("store", "solve", "failing", *tiny, folder=folder, code=1).stderr
     assert "too small" in said
-    assert "all 2 contributions verify; solved by themselves, these fail too: 'a', 'b'" in said
+    assert "all 2 contributions verify; these fail too when they are solved alone: 'a', 'b'" in said
     said = safle("solve", "ab.total", *encoder, *tiny, folder=folder, code=1).stderr
     assert "a sum does not tell whose contribution it was" in said
 

@@ -236,7 +236,7 @@ def test_a_later_round_with_a_smaller_least_does_not_silence_warnings(tmp_path):
     second = first.again(SPACE)
     assert second.private_round.least == 2
     fewer = second.add_up(PARTS[:4])
-    few = "the difference of the two is that of few: client-04, client-05."
+    few = "the difference of the two is the sum of few clients: client-04, client-05."
     assert few in told(fewer.request, path)
 
 
@@ -297,7 +297,7 @@ def test_a_second_round_that_tells_few_apart_is_pointed_out(parties, files, tmp_
 
 def test_sets_that_overlap_are_refused_with_what_to_ask_for(parties, files, tmp_path):
     parties.answer(0, parties.gather(files[:4]), tmp_path / "history")
-    with pytest.raises(FederationError, match="each has some that the other has not: ask for"):
+    with pytest.raises(FederationError, match="each hold clients that the other does not"):
         parties.answer(0, parties.gather(files[2:]), tmp_path / "history")
     parties.answer(0, parties.gather(files), tmp_path / "history")
 
@@ -315,7 +315,7 @@ def test_answers_must_fit(parties, files, total):
         total.open(answers[:1])
     with pytest.raises(FederationError, match="two answers of keyholder-0"):
         total.open([answers[0], answers[0]])
-    with pytest.raises(FederationError, match="it is of other clients"):
+    with pytest.raises(FederationError, match="of other clients: ask keyholder-0 again"):
         parties.gather(files[:3]).open(answers)
     forged = replace(answers[0], keyholder="keyholder-1").to_bytes(parties.keyholders[0])
     with pytest.raises(FederationError, match="signature is not keyholder-1's"):

@@ -140,7 +140,7 @@ def test_rounds_of_a_keyholder_add_up(played, tmp_path):
         told = explain(again.gather(files).request, history)[-1]
     together = epsilon_of(2 * spent[0].rho, 1e-5)
     assert (
-        f"opened before: 1; all together, of the same people, they make epsilon {together:.3g}."
+        f"opened before: 1; all together, for the same people, they make epsilon {together:.3g}."
         in told
     )
 

@@ -104,7 +104,7 @@ def test_what_is_taken_from_a_sum_was_never_in_it(folder: Path) -> None:
 
 def test_duplicates_only_if_allowed_and_empty_clients_any_number(folder: Path) -> None:
     twice = [folder / "a", folder / "a"]
-    with pytest.raises(DuplicateContribution, match=r"/a: .* of 'a' already; .*allow-duplicates"):
+    with pytest.raises(DuplicateContribution, match=r"/a: .* from 'a' already; .*allow-duplicates"):
         sum_files(twice, folder / "total")
     assert sum_files(twice, folder / "total", allow_duplicates=True).samples == 80
     nobody = [folder / "empty"] * 3
@@ -243,7 +243,7 @@ def test_a_ray_cluster_gives_the_same_bytes_and_errors_also_when_a_task_is_kille
     assert output.read_bytes() == pooled
     assert shares == [(done + 1) / CLIENTS for done in range(CLIENTS)]
     output.unlink()
-    with pytest.raises(DuplicateContribution, match=r"00\.stats: .* of '00\.stats' already"):
+    with pytest.raises(DuplicateContribution, match=r"00\.stats: .* from '00\.stats' already"):
         sum_files([*files, files[0]], output, ray="local")
     with pytest.raises(LimitExceeded, match=r"00\.stats: 10 samples"):
         sum_files(files, output, ray="local", limits=Limits(most_samples=9))
@@ -263,7 +263,7 @@ def test_a_ray_cluster_that_does_not_start_in_time_is_started_again(monkeypatch)
 
     monkeypatch.setattr(ray, "init", start)
     with pytest.raises(FederationError, match="no Ray cluster at 'local': The current node timed"):
-        summing.join("local")
+        summing.connect("local")
     assert begun == ["local"] * summing.ATTEMPTS
 
 

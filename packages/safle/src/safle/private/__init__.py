@@ -1,4 +1,4 @@
-"""Private sums: clients send sums under masks, keyholders open nothing but their total.
+"""Private sums: clients send masked values, and keyholders open nothing but their sum.
 
 ``y = x + mask_1 + ... + mask_m`` modulo ``2^32`` or ``2^64``, with a mask for every keyholder from
 a fresh seed that is sealed to it. The server adds up every y, each keyholder adds up its masks of
@@ -18,7 +18,7 @@ The operator declares a round. Everybody reads it, and checks all other files ag
 >>> signed = declare_round(operator, StatisticsSpace.of(encoder, ["ill"], 100), **parties)
 >>> private_round = PrivateRound.load(signed.data, operator.public)
 
-Clients send what they count under masks, and the server adds it up:
+Clients mask their counts and send them, and the server adds them up:
 
 >>> gathering = Gathering(private_round)
 >>> for key, value in zip(clients, [0.1, 0.5, 0.9]):

@@ -1,10 +1,9 @@
 """A keyholder: opens sums of enough clients, and never two that tell few clients apart.
 
-What was opened is on the disk before any mask is added up, so a crash cannot make it forget.
+The history names a sum, on the disk, before any mask is added up: a crash cannot lose it.
 
-A sum that was opened is a row of zeros and ones over the clients. What follows from several sums,
-added and subtracted in any way, is what these rows span; a client is told apart if the row of
-that client alone is among it.
+An opened sum is a row of zeros and ones over the clients. Whoever adds and subtracts several sums
+reaches the span of their rows; a client is told apart if the row of that client alone is in it.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ _UNUSABLE = "{error}; without its history a keyholder must not answer"
 
 @dataclass(frozen=True)
 class Opened:
-    """A set of clients that was opened, or is about to be.
+    """A set of clients whose sum was opened, or is about to be.
 
     Attributes
     ----------
     members : each client with the file that it sent
-    clients : the clients' names, by their keys: a name may be another's in another round
+    clients : the clients' names, by their keys: in another round a name may be another client's
     least : of the round
     """
 
@@ -54,18 +53,18 @@ class Opened:
 
     @staticmethod
     def of(request: Request) -> Opened:
-        """What a request would open."""
+        """The set that a request would open."""
         private_round = request.private_round
         clients = {private_round.clients[name].signing: name for name in request.heads}
         return Opened(private_round.digest, request.members, clients, private_round.least)
 
 
 class History:
-    """What a keyholder has opened, in a sealed file: on the disk when a call returns.
+    """The sums that a keyholder has opened, in a sealed file, on the disk when a call returns.
 
     Attributes
     ----------
-    ledger : the rounds with noise among them, in the same file
+    ledger : the rounds with noise, in the same file
     """
 
     def __init__(self, path: StrPath) -> None:
@@ -87,7 +86,7 @@ class History:
             ]
 
     def add(self, request: Request) -> None:
-        """Check a request against all before it, and note it."""
+        """Check a request against all earlier ones, and note it."""
         asked = Opened.of(request)
         with self._file.transaction():
             before = [one.members for one in self.sets() if one.round_digest == asked.round_digest]
@@ -103,89 +102,90 @@ class History:
             row = asked.round_digest, request.digest, *texts, asked.least, now()
             self._file.append("opened", *row)
 
-    def keep(self, request: Request, data: bytes) -> bytes:
-        """The first answer that was made to a request: noise drawn twice could be averaged away."""
+    def keep_answer(self, request: Request, data: bytes) -> bytes:
+        """Keep the first answer to a request, and return it: new noise could be averaged away."""
         with self._file.transaction():
-            if (kept := self.kept(request)) is not None:
+            if (kept := self.find_answer(request)) is not None:
                 return kept
             self._file.append("answers", request.private_round.digest, request.digest, data)
         return data
 
-    def kept(self, request: Request) -> bytes | None:
-        """The answer to a request that was made before, where it has noise."""
-        asked = request.private_round.digest, request.digest
+    def find_answer(self, request: Request) -> bytes | None:
+        """The answer that was kept for a request; only answers with noise are kept."""
+        digests = request.private_round.digest, request.digest
         rows: Iterator[tuple[Any, ...]] = self._file.rows("answers")
-        return next((data for _, *known, data in rows if (*known,) == asked), None)
+        return next((data for _, *known, data in rows if (*known,) == digests), None)
 
 
 def check_apart(sets: Iterable[frozenset[str]], least: int) -> None:
     """Refuse sets whose sums, added and subtracted in any way, come down to few clients.
 
-    Of any two, one holds the other and ``least`` clients more: what follows from such a chain of
-    sums are sums of whole steps of it. Every keyholder answers every request, so that one honest
-    keyholder judges all of them.
+    Of any two sets, the larger must hold the smaller and ``least`` clients more. From such a chain
+    of sums follow only sums over whole steps of it. Every keyholder must answer every request, so
+    one honest keyholder is enough to judge all of them.
     """
     chain = sorted(sets, key=len)
     for smaller, larger in pairwise([frozenset[str](), *chain]):
-        left_out, more = smaller - larger, larger - smaller
-        fewest = min(len(left_out) or least, len(more))
+        removed, added = smaller - larger, larger - smaller
+        fewest = min(len(removed) or least, len(added))
         clients = f"{fewest} client" + "s" * (fewest != 1)
         if fewest < least and len(chain) == 1:
             raise FederationError(f"the sum of {clients}; at least {least} are needed to open it")
         if fewest < least:
             raise FederationError(
-                f"with what was opened before, this would tell {clients} apart from the others, at "
-                f"least {least} must stay together: wait until more have come or gone"
+                f"with the sums opened before, this would tell {clients} apart from the others; at "
+                f"least {least} must stay together: wait until more clients have come or gone"
             )
-        if left_out:
+        if removed:
             raise FederationError(
-                "of two sets of a round that are opened, one holds all clients of the other, and "
-                f"at least {least} more; here each has some that the other has not: ask for "
-                "everybody in both, or for some of those in both"
+                "this set, and one that was opened before, each hold clients that the other does "
+                f"not; expected one that holds all of the other, and at least {least} more: ask "
+                "for all clients of both sets, or for fewer of those that are in both"
             )
 
 
 def warnings_across_rounds(asked: Opened, before: Iterable[Opened]) -> list[str]:
-    """What a sum gives away with those of other rounds, should clients count the same data again.
+    """Warnings of what this sum and those of other rounds give away, if clients count data again.
 
-    That is every client who is told apart by all sums together, and the clients by whom two sums
-    differ, where these are fewer than the larger ``least`` of their rounds. Nothing else is
-    warned of.
+    They name every client who is told apart by all sums together, and the clients by whom two sums
+    differ, if these are fewer than the larger ``least`` of the two rounds.
     """
-    opened, mine = [*before], frozenset(asked.clients)
-    names = {key: name for one in (*opened, asked) for key, name in one.clients.items()}
-    sets = [frozenset(one.clients) for one in opened]
-    alone = told_apart([*sets, mine]) - told_apart(sets)
-    told = []
+    opened, asked_set = [*before], frozenset(asked.clients)
+    names = {key: name for other in (*opened, asked) for key, name in other.clients.items()}
+    sets = [frozenset(other.clients) for other in opened]
+    alone = told_apart([*sets, asked_set]) - told_apart(sets)
+    warnings = []
     if opened and alone:
-        told.append(
+        warnings.append(
             "Beware: you have opened sums of other rounds too. If their clients count the same "
             "data in all, these sums and this one, added and subtracted, give away "
             f"{', '.join(sorted(names[key] for key in alone))}."
         )
-    for one, theirs in zip(opened, sets, strict=True):
-        for few in (mine - theirs, theirs - mine):
-            if mine & theirs and 1 < len(few) < max(one.least, asked.least):
-                told.append(
-                    f"Beware: you have opened a sum of round {one.round_digest[:12]}… too. If "
-                    "the others count the same data in both, the difference of the two is that "
-                    f"of few: {', '.join(sorted(names[key] for key in few))}."
+    for other, other_set in zip(opened, sets, strict=True):
+        for few in (asked_set - other_set, other_set - asked_set):
+            if asked_set & other_set and 1 < len(few) < max(other.least, asked.least):
+                warnings.append(
+                    f"Beware: you have opened a sum of round {other.round_digest[:12]}… too. If "
+                    "the others count the same data in both, the difference of the two is the sum "
+                    f"of few clients: {', '.join(sorted(names[key] for key in few))}."
                 )
-    return told
+    return warnings
 
 
 def told_apart(sets: Iterable[frozenset[str]]) -> frozenset[str]:
     """The members of sets whose own values follow from the sums over all of these sets."""
-    chosen = [*dict.fromkeys(sets)]
-    alike: dict[tuple[bool, ...], list[str]] = {}
-    for member in frozenset[str]().union(*chosen):
-        alike.setdefault(tuple(member in one for one in chosen), []).append(member)
-    # Those who are in the same sets stay together whatever is done: a column for all of them.
-    rows = [[Fraction(pattern[at]) for pattern in alike] for at in range(len(chosen))]
+    distinct = [*dict.fromkeys(sets)]
+    # Members of the same sets always stay together: they share a column.
+    columns: dict[tuple[bool, ...], list[str]] = {}
+    for member in frozenset[str]().union(*distinct):
+        columns.setdefault(tuple(member in one for one in distinct), []).append(member)
+    rows = [[Fraction(pattern[row]) for pattern in columns] for row in range(len(distinct))]
     reduced = _reduce(rows)
     single = {row.index(Fraction(1)) for row in reduced if sum(map(bool, row)) == 1}
     return frozenset(
-        members[0] for at, members in enumerate(alike.values()) if at in single and not members[1:]
+        members[0]
+        for column, members in enumerate(columns.values())
+        if column in single and len(members) == 1
     )
 
 
@@ -207,15 +207,15 @@ def _reduce(rows: list[list[Fraction]]) -> list[list[Fraction]]:
 
 
 def explain(request: Request, history: History) -> list[str]:
-    """What a keyholder is asked to open, in sentences for the person who decides."""
+    """Say what a keyholder is asked to open, in sentences for the person who decides."""
     private_round, clients = request.private_round, request.heads
     opened = history.sets()
     before = [one.members for one in opened if one.round_digest == private_round.digest]
-    already = f"Sets of this round that you have opened before: {len(before)}."
+    past = f"Sets of this round that you have opened before: {len(before)}."
     if request.members in before:
-        already = "You have opened this very set before: the answer will be the same."
+        past = "You have opened this very set before: the answer will be the same."
     if not opened:
-        already = "Your history is empty: if you have answered before, stop, and name the old file."
+        past = "Your history is empty: if you have answered before, stop, and name its old file."
     noise, promised = "", private_round.space.privacy
     if promised is not None:
         noise = f" You add noise: {promised.promise}, whatever the others do."
@@ -223,7 +223,7 @@ def explain(request: Request, history: History) -> list[str]:
             rho = sum((release.rho for release in spent), promised.rho)
             together = epsilon_of(rho, promised.delta)
             noise += (
-                f" Rounds with noise that you have opened before: {len(spent)}; all together, of "
+                f" Rounds with noise that you have opened before: {len(spent)}; all together, for "
                 f"the same people, they make epsilon {together:.3g}."
             )
     text = f"""
@@ -231,20 +231,19 @@ def explain(request: Request, history: History) -> list[str]:
 {len(private_round.clients)} clients of round {private_round.digest[:12]}…: {", ".join(clients)}.
 The round opens sums of at least {private_round.fewest} clients, if all keyholders answer: \
 {", ".join(private_round.keyholders)}.
-{already}
-What opens is the sum of all these clients, and of none of them alone.{noise}"""
+{past}
+You open the sum of all these clients, and the value of none of them alone.{noise}"""
     return [*text.strip().splitlines(), *warnings_across_rounds(Opened.of(request), opened)]
 
 
 def answer_request(
     request: Request, key: PrivateKey, history: History, *, log: Path | None = None
 ) -> KeyholderAnswer:
-    """The sum of a keyholder's masks of a request's clients; the same request has the same answer.
+    """Add up a keyholder's masks of a request's clients; the same request gets the same answer.
 
     Parameters
     ----------
-    log : where this call notes that it has answered, or why it refused, before anybody else has
-        the answer
+    log : file in which this call notes that it has answered, or why it refused, before it returns
 
     Raises
     ------
@@ -264,10 +263,12 @@ def answer_request(
 def _answer(request: Request, key: PrivateKey, history: History) -> KeyholderAnswer:
     private_round, space = request.private_round, request.private_round.space
     if private_round.keyholders.get(key.name) != key.public:
-        raise FederationError(f"{key.name}'s key is not a keyholder's of this round")
+        raise FederationError(
+            f"{key.name}'s key is not a keyholder's of this round; use a key that the round lists"
+        )
     mask_keys = [_open_mask_key(head, private_round, key) for head in request.heads.values()]
     history.add(request)
-    if kept := history.kept(request):
+    if kept := history.find_answer(request):
         return KeyholderAnswer.from_bytes(kept, private_round)
     masks = private_round.sizes.zeros()
     add_masks(private_round.sizes, masks, mask_keys)
@@ -276,7 +277,9 @@ def _answer(request: Request, key: PrivateKey, history: History) -> KeyholderAns
         return answer
     history.ledger.spend(space.space, space.privacy.epsilon, space.privacy.delta)
     space.hide(masks)
-    return KeyholderAnswer.from_bytes(history.keep(request, answer.to_bytes(key)), private_round)
+    return KeyholderAnswer.from_bytes(
+        history.keep_answer(request, answer.to_bytes(key)), private_round
+    )
 
 
 def _open_mask_key(head: SignedHead, private_round: PrivateRound, key: PrivateKey) -> bytes:
@@ -286,7 +289,7 @@ def _open_mask_key(head: SignedHead, private_round: PrivateRound, key: PrivateKe
         box = bytes.fromhex(head.fields["boxes"][key.name])
         seed = key.open_box(box, private_round.bound_to(client, head.payload_digest, key.name))
         if len(seed) != SEED_BYTES:
-            raise FederationError(f"sealed {len(seed)} bytes; expected a seed of {SEED_BYTES}")
+            raise FederationError(f"its box holds {len(seed)} bytes; expected {SEED_BYTES}")
     except (FederationError, ValueError) as error:
         raise FederationError(f"{client}: {error}; ask for a sum without {client}") from error
     return derive_key(seed, private_round.digest, client, key.name)

@@ -1,7 +1,7 @@
 """Keys of a private round, and files that they sign.
 
-Everybody has two keys in one file: Ed25519 to sign, X25519 (HPKE) to open boxes. The other file,
-for the others, is JSON of ``format`` ("safle-public-key-1"), ``name``, ``signing`` and
+Everybody has two keys in one file: Ed25519 to sign, X25519 (HPKE) to open boxes. The file
+for other parties is JSON of ``format`` ("safle-public-key-1"), ``name``, ``signing`` and
 ``sealing``, 32 bytes each in hexadecimal.
 
 A signed file has the header ``{"head": {...}, "signature": HEX}`` and one section, ``payload``. The
@@ -52,7 +52,7 @@ class _KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fiel
 
 
 class PublicKey(_KeyFile, frozen=True, tag="safle-public-key-1"):
-    """Whose signatures are true, and whom boxes can be sealed for.
+    """Keys that check a party's signatures and seal boxes for it.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class PublicKey(_KeyFile, frozen=True, tag="safle-public-key-1"):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of both keys, to be compared over the telephone or listed in a policy."""
+        """SHA-256 of both keys, to compare over the telephone or to list in a policy."""
         return hashlib.sha256(bytes.fromhex(self.signing + self.sealing)).hexdigest()
 
     def check(self, text: bytes, signature: bytes) -> None:
@@ -81,12 +81,12 @@ class PublicKey(_KeyFile, frozen=True, tag="safle-public-key-1"):
             ) from None
 
     def seal_box(self, content: bytes, bound_to: bytes) -> bytes:
-        """Encrypt for the owner of this key; opens only with the same ``bound_to``."""
+        """Encrypt for the owner of this key; the box opens only with the same ``bound_to``."""
         try:
             key = X25519PublicKey.from_public_bytes(bytes.fromhex(self.sealing))
             return _SUITE.encrypt(content, key, info=bound_to)
         except ValueError as error:
-            raise FederationError(f"{self.name}'s key cannot be sealed for: {error}") from error
+            raise FederationError(f"no box can be sealed for {self.name}'s key: {error}") from error
 
     def save(self, path: Path) -> None:
         """Write the key's file."""
@@ -135,11 +135,11 @@ class PrivateKey(_KeyFile, frozen=True, tag="safle-private-key-1"):
         return PublicKey(self.name, *(key.public_bytes_raw().hex() for key in keys))
 
     def sign(self, text: bytes) -> bytes:
-        """64 bytes; the same for the same text."""
+        """A signature of 64 bytes; the same for the same text."""
         return self._signing_key.sign(text)
 
     def open_box(self, box: bytes, bound_to: bytes) -> bytes:
-        """What was sealed for this key; `FederationError` if it was not, or bound to another."""
+        """Content of a box; `FederationError` unless sealed for this key and this ``bound_to``."""
         try:
             return _SUITE.decrypt(box, self._opening_key, info=bound_to)
         except (InvalidTag, ValueError):
@@ -161,14 +161,14 @@ class PrivateKey(_KeyFile, frozen=True, tag="safle-private-key-1"):
 
 def _load(path: Path, kind: type[K], name: str) -> K:
     try:
-        # Of one type alone, msgspec would take a file that does not say its format.
+        # Given one type alone, msgspec would accept a file without a format.
         key = msgspec.json.decode(
             read_capped(path, MAX_FILE_BYTES, "a key"), type=PublicKey | PrivateKey
         )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         key = None
     if not isinstance(key, kind):
-        # What is wrong is not said: it may be the secret.
+        # The message quotes nothing of the file: it may be the secret.
         raise WireError(
             f"{path} is not a {name} key of safle; make one with: safle private keys"
         ) from None
@@ -185,8 +185,8 @@ class SignedHead:
     @staticmethod
     def sign(key: PrivateKey, kind: str, payload: bytes | memoryview, **fields: Any) -> SignedHead:
         """The head of a payload."""
-        said = {**fields, "kind": kind, "payload": hashlib.sha256(payload).hexdigest()}
-        return SignedHead(said, key.sign(container.canonical(said)))
+        signed = {**fields, "kind": kind, "payload": hashlib.sha256(payload).hexdigest()}
+        return SignedHead(signed, key.sign(container.canonical(signed)))
 
     @property
     def payload_digest(self) -> str:
@@ -215,7 +215,7 @@ class SignedHead:
                 raise WireError("expected a head and its signature")
             if len(signature) != 64 or not is_digest(fields["payload"]):
                 raise WireError("expected a signature of 64 bytes, and the payload's digest")
-            # What has no canonical text was signed by nobody.
+            # Nobody can have signed fields without a canonical text.
             container.canonical(fields)
             return SignedHead(fields, signature)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -228,17 +228,17 @@ class SignedHead:
 
 @dataclass(frozen=True)
 class SignedFile:
-    """A file whose payload is still folded: whoever reads it checks head and size first."""
+    """A signed file whose payload is still folded: its reader checks head and size first."""
 
     head: SignedHead
     opened: container.Container
 
     @staticmethod
     def read(data: bytes | memoryview, kind: int) -> SignedFile:
-        """Open a signed file; neither signature nor payload is looked at yet."""
+        """Open a signed file; neither signature nor payload is checked yet."""
         opened = container.from_bytes(data, kind=kind)
         if list(opened.frames) != ["payload"]:
-            raise WireError("expected just the section payload")
+            raise WireError("not a signed file: expected just the section payload")
         return SignedFile(SignedHead.from_json(opened.header), opened)
 
     def unfold(self, size: int) -> bytes:

@@ -46,7 +46,7 @@ class Masked:
 
     Attributes
     ----------
-    vector : uint8, y = x + masks; without the masks, as good as drawn at random
+    vector : uint8, y = x + masks; random to whoever does not have the masks
     """
 
     client: str
@@ -67,7 +67,7 @@ class Masked:
 
 
 def mask(private_round: PrivateRound, key: PrivateKey, value: Any) -> Masked:
-    """What a round adds up, under fresh masks: what a client sends to the server.
+    """Hide a client's value under fresh masks, to send it to the server.
 
     Parameters
     ----------
@@ -80,9 +80,9 @@ def mask(private_round: PrivateRound, key: PrivateKey, value: Any) -> Masked:
             f"the round lists another key for {client}; ask its operator for a new round"
         )
     vector = pack(private_round.space, private_round.space.entries(value))
-    # Never used again: two vectors under one mask give each other away.
+    # A seed is never used again: two vectors under one mask give away their difference.
     seeds = {name: os.urandom(SEED_BYTES) for name in private_round.keyholders}
-    keys = [derive_key(seed, private_round.digest, client, at) for at, seed in seeds.items()]
+    keys = [derive_key(seed, private_round.digest, client, name) for name, seed in seeds.items()]
     add_masks(private_round.sizes, vector, keys)
     digest = hashlib.sha256(vector.data).hexdigest()
     boxes = {
@@ -94,13 +94,13 @@ def mask(private_round: PrivateRound, key: PrivateKey, value: Any) -> Masked:
 
 
 def _check_client_head(head: SignedHead, private_round: PrivateRound) -> str:
-    """Whose head this is; a `SafleError` unless a client of this round has signed it for it."""
+    """The client that signed a head; a `SafleError` unless it is of this round, for this round."""
     client = private_round.check_head(head, "masked", "client", "boxes")
     boxes = head.fields["boxes"]
     if not isinstance(boxes, dict) or set(boxes) != set(private_round.keyholders):
         raise WireError(f"{client} did not seal one box for each keyholder")
     if any(not isinstance(box, str) or len(box) > 2 * LARGEST_BOX for box in boxes.values()):
-        raise WireError(f"a box of {client} is not one")
+        raise WireError(f"a box of {client} is not text of up to {2 * LARGEST_BOX} characters")
     return client
 
 
@@ -159,10 +159,10 @@ class Request:
             raise
         except (ValueError, TypeError, RecursionError) as error:
             raise WireError(f"the heads of the clients are not valid: {error}") from error
-        found = {_check_client_head(head, private_round): head for head in heads}
-        if [*found] != sorted(found) or len(found) != len(heads):
-            raise WireError("the clients are not in ascending order, each of them once")
-        return Request(private_round, found)
+        by_client = {_check_client_head(head, private_round): head for head in heads}
+        if [*by_client] != sorted(by_client) or len(by_client) != len(heads):
+            raise WireError("the clients are not in ascending order, or one comes twice")
+        return Request(private_round, by_client)
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class KeyholderAnswer:
 
     Attributes
     ----------
-    round_digest, request_digest : what was asked
+    round_digest, request_digest : of the request that it answers
     masks : uint8, their sum over all clients of the request
     """
 
@@ -183,8 +183,8 @@ class KeyholderAnswer:
     def to_bytes(self, key: PrivateKey) -> bytes:
         """The bytes of the answer's file, the same every time."""
         payload = self.masks.tobytes()
-        said = {"round": self.round_digest, "request": self.request_digest}
-        head = SignedHead.sign(key, "answer", payload, keyholder=self.keyholder, **said)
+        fields = {"round": self.round_digest, "request": self.request_digest}
+        head = SignedHead.sign(key, "answer", payload, keyholder=self.keyholder, **fields)
         return head.to_bytes(container.ANSWER, payload)
 
     @staticmethod
@@ -194,17 +194,17 @@ class KeyholderAnswer:
         keyholder = private_round.check_head(signed.head, "answer", "keyholder", "request")
         request = signed.head.fields["request"]
         if not is_digest(request):
-            raise WireError("the answer does not say what was asked")
+            raise WireError("the answer does not name its request by a digest")
         masks = np.frombuffer(signed.unfold(private_round.sizes.bytes), np.uint8)
         return KeyholderAnswer(keyholder, private_round.digest, request, masks)
 
     def require(self, request: Request) -> None:
-        """Refuse an answer to another question."""
+        """Refuse an answer to another request."""
         request.private_round.require(self.round_digest)
         if self.request_digest != request.digest:
             raise FederationError(
                 f"{self.keyholder} answers request {self.request_digest[:12]}…; this sum's is "
-                f"{request.digest[:12]}…: it is of other clients"
+                f"{request.digest[:12]}…, of other clients: ask {self.keyholder} again"
             )
 
 
@@ -234,25 +234,25 @@ class MaskedSum(Request):
 
     def open(self, answers: Iterable[KeyholderAnswer]) -> Any:
         """The value of the sum, verified: statistics, a histogram or evaluation counts."""
-        given: dict[str, KeyholderAnswer] = {}
+        by_keyholder: dict[str, KeyholderAnswer] = {}
         for answer in answers:
             answer.require(self)
-            if answer.keyholder in given:
+            if answer.keyholder in by_keyholder:
                 raise FederationError(f"two answers of {answer.keyholder}; name one of them")
-            given[answer.keyholder] = answer
-        if missing := [name for name in self.private_round.keyholders if name not in given]:
+            by_keyholder[answer.keyholder] = answer
+        if missing := [name for name in self.private_round.keyholders if name not in by_keyholder]:
             raise FederationError(
                 f"no answer of {', '.join(missing)}; all {len(self.private_round.keyholders)} "
-                "keyholders must answer, and if one is lost so is the round: begin a new one"
+                "keyholders must answer: if one is lost, begin a new round"
             )
         vector = self.vector.copy()
-        for answer in given.values():
+        for answer in by_keyholder.values():
             self.private_round.sizes.add(vector, answer.masks, -1)
         return unpack(self.private_round.space, vector)
 
 
 class Gathering:
-    """Adds up masked contributions, one in memory at a time; none of a client twice."""
+    """A growing sum of masked contributions: one in memory at a time, one per client."""
 
     def __init__(self, private_round: PrivateRound) -> None:
         self.private_round = private_round
@@ -261,7 +261,7 @@ class Gathering:
 
     @property
     def clients(self) -> list[str]:
-        """Who is in."""
+        """The clients whose contributions are in the sum."""
         return [*self._heads]
 
     def check(self, masked: Masked) -> None:
@@ -272,9 +272,9 @@ class Gathering:
             )
 
     def receive(self, data: bytes, *, client: str = "", place: Path | None = None) -> Masked:
-        """A client's file, checked and in a log, this site's by default; it can be added.
+        """Check a client's file and log it, by default in this site's log; `add` then takes it.
 
-        With ``client``, the file must be its own.
+        If ``client`` is given, the file must be that client's.
         """
         digest = hashlib.sha256(data).hexdigest()
         with log_refusal(who=client, digest=digest, place=place):
@@ -293,7 +293,7 @@ class Gathering:
         self._heads[masked.client] = masked.head
 
     def finish(self) -> MaskedSum:
-        """The sum; refused with fewer clients than the keyholders will open."""
+        """The sum; refused if it has fewer clients than keyholders open."""
         if len(self._heads) < self.private_round.fewest:
             raise FederationError(
                 f"{len(self._heads)} clients are in; keyholders open the sum of at least "

@@ -19,7 +19,7 @@ def add_privately(space: Space, values: Mapping[str, Callable[[], Any]]) -> Any:
 
     Parameters
     ----------
-    values : of each client, by name; made when it is that client's turn
+    values : for each client, by name, a function that makes its value when its turn comes
 
     Examples
     --------

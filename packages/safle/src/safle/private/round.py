@@ -1,7 +1,7 @@
 """The round file: what is added up, by whom, and who opens it; signed by the operator.
 
-Its head has the kind "round" alone, and the SHA-256 of the head is the round's identity. The
-payload is canonical JSON:
+Its head has the kind "round" and no other fields; the SHA-256 of the head is the round's identity.
+The payload is canonical JSON:
 
 - ``format`` ("safle-round-3"), ``id`` (random), ``most_total_samples`` (of all clients together);
 - ``clients`` and ``keyholders`` (one to three): public keys;
@@ -38,13 +38,13 @@ from safle.wire import container
 MOST_KEYHOLDERS = 3
 """All of them must answer: a fourth would protect no more clients, and lose more rounds."""
 FINEST_SHARE = 1000
-"""Shares are fractions of a denominator up to this: 0.333 and 1/3 are what they look like."""
+"""Largest denominator of a share: 0.333 becomes 333/1000, and 0.3333333 becomes 1/3."""
 MOST_BYTES = 1 << 22
 """Most bytes of a round's payload: some ten thousand clients."""
 
 
 class _SpaceFile(msgspec.Struct, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True):
-    """What is added up, as JSON; floating-point numbers are hexadecimal text."""
+    """A space, as JSON; floating-point numbers are hexadecimal text."""
 
 
 class _StatisticsFile(_SpaceFile, tag="statistics"):
@@ -102,23 +102,23 @@ class RoundContent:
             )
         if not 2 <= self.least <= len(self.clients):
             raise SettingsError(
-                f"least {self.least} of {len(self.clients)} clients; expected 2 to as many as "
-                "there are: the sum of one client is that client's"
+                f"least {self.least} of {len(self.clients)} clients; expected at least 2, and at "
+                "most all clients: the sum of one client is that client's value"
             )
         if self.least_share > 1:
             raise SettingsError(f"least_share {self.least_share}; expected 0 to 1, such as 1/2")
         for parties in (self.clients, self.keyholders):
             if len({party.signing for party in parties.values()}) != len(parties):
-                raise SettingsError("one key under two names; each has a key of its own")
+                raise SettingsError("one key under two names; give each party a key of its own")
 
     @property
     def fewest(self) -> int:
-        """Clients whose sum is opened, and by whom two opened sums differ, at the least."""
+        """The fewest clients whose sum is opened, and by whom two opened sums differ."""
         return max(self.least, math.ceil(self.least_share * len(self.clients)))
 
     @staticmethod
     def read(data: bytes, operator: PublicKey | None = None) -> tuple[RoundContent, SignedHead]:
-        """What a round file says, signed by ``operator``; by anybody, if none is named."""
+        """Read a round file that ``operator`` has signed, or anybody if that is None."""
         signed = SignedFile.read(data, container.ROUND)
         if operator is not None:
             signed.head.check(operator, "round")
@@ -156,11 +156,11 @@ class PrivateRound(RoundContent):
 
     @property
     def epsilon(self) -> float:
-        """What noise promises to whoever is in the sum; infinite where it opens exactly."""
+        """The epsilon that noise promises; infinite if the sum opens exactly."""
         return math.inf if self.space.privacy is None else self.space.privacy.epsilon
 
     def bound_to(self, client: str, vector_digest: str, keyholder: str) -> bytes:
-        """What a box opens with alone: it cannot be moved to another round, client or file."""
+        """The text that a box is bound to: no other round, client or file can use the box."""
         return container.canonical(
             {"round": self.digest, "client": client, "y": vector_digest, "keyholder": keyholder}
         )
@@ -169,15 +169,16 @@ class PrivateRound(RoundContent):
         """Refuse a file of another round."""
         if digest != self.digest:
             raise FederationError(
-                f"made for round {str(digest)[:12]}…, this is round {self.digest[:12]}…"
+                f"made for round {str(digest)[:12]}…; this is round {self.digest[:12]}…: use "
+                "the files of one round"
             )
 
     def check_head(self, head: SignedHead, kind: str, party: str, *more: str) -> str:
-        """Who has signed a head; a `SafleError` unless one of this round's parties has, for it.
+        """The signer of a head; a `SafleError` unless a party of this round signed it for it.
 
         Parameters
         ----------
-        party : "client" or "keyholder", the field that names who has signed
+        party : "client" or "keyholder", the field that names the signer
         more : the names of the other fields
         """
         if set(head.fields) != {"kind", "payload", "round", party, *more}:
@@ -191,7 +192,8 @@ class PrivateRound(RoundContent):
         """The name of a client or a keyholder of this round; others are refused."""
         if not isinstance(name, str) or name not in self._roster(party):
             raise FederationError(
-                f"{str(name)[:80]!r} is not a {party} of this round; its operator declares who is"
+                f"{str(name)[:80]!r} is not a {party} of this round; its operator declares "
+                f"the {party}s"
             )
         return name
 
@@ -200,7 +202,7 @@ class PrivateRound(RoundContent):
 
 
 def read_content(payload: bytes) -> RoundContent:
-    """What a round's payload says, whoever has signed it; `SafleError` for nonsense."""
+    """What a round's payload says, whoever has signed it; `SafleError` if it is not valid."""
     invalid = "not a valid round: "
     try:
         file = as_settings(_RoundFile, json.loads(payload), where=invalid, error=WireError)
@@ -208,7 +210,7 @@ def read_content(payload: bytes) -> RoundContent:
         clients, keyholders = _roster(file.clients), _roster(file.keyholders)
         space = _read_space(file.space, file.most_total_samples, len(keyholders))
         if str(share) != file.least_share or payload != _canonical(file):
-            raise WireError(f"{invalid}expected its one canonical text")
+            raise WireError(f"{invalid}expected canonical JSON, and a share in lowest terms")
     except SafleError:
         raise
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
@@ -230,8 +232,8 @@ def declare_round(
     Parameters
     ----------
     space : what is added up
-    keyholders : one, two or three; all of them must answer, and a server that works with all but
-        one of them learns nothing more
+    keyholders : one, two or three; all of them must answer, and a server that conspires with all
+        but one of them learns nothing more
     least, least_share : no sum of fewer clients is opened, nor two that differ by fewer
 
     Examples
@@ -276,10 +278,11 @@ def _write_space(space: Space) -> Any:
         grid = space.grid
         return _HistogramFile(grid.to_json(), grid.feature_dim, tuple(grid.names))
     assert isinstance(space, StatisticsSpace), "nothing else is added up"
-    made, noise, promise = space.space, space.privacy, None
+    code_space, noise, promise = space.space, space.privacy, None
     if noise is not None:
         promise = noise.epsilon.hex(), noise.delta.hex(), noise.calibration
-    return _StatisticsFile(made.fingerprint, made.layout.to_json(), space.class_names, promise)
+    layout = code_space.layout.to_json()
+    return _StatisticsFile(code_space.fingerprint, layout, space.class_names, promise)
 
 
 def _read_space(file: _SpaceFile, most_total_samples: int, keyholders: int) -> Space:

@@ -1,17 +1,17 @@
 """What rounds add up, as integers for masks: statistics, exact or with noise, and counts.
 
 - statistics: class counts; class sums of free columns, column by column; free products, row by
-  row; then those of each class, for columns that are counted by class. Free are those of noisy
-  statistics, over the whole layout and all classes of the round: which of them occurred must not
-  show. Wide are class counts, and what one sample may change by more than ``floor((2^31 - 1) /
-  most_total_samples)``: by 1 for a code, its largest magnitude for a dense column, the product of
-  both for a product;
-- statistics with noise: the same, with 2^31 - 1 less the noise's room, at least 0. The room is the
-  first power of two from 16 sqrt(keyholders) times the noise's largest scale in any class sum or
-  product, plus 1;
+  row; then those of each class, for columns that are counted by class. The free sums are those
+  of noisy statistics, over the whole layout and all classes of the round: they must not show which
+  codes and classes occurred. Class counts are wide, and so are sums that one sample may change by
+  more than ``floor((2^31 - 1) / most_total_samples)``: by 1 for a code, by its largest magnitude
+  for a dense column, by the product of both for a product;
+- statistics with noise: the same, with max(0, 2^31 - 1 - room) in place of 2^31 - 1. The room is
+  the first power of two from 16 sqrt(keyholders) times the noise's largest scale in any class sum
+  or product, plus 1;
 - a histogram: the number of samples, wide; the counts of all features without the last bin;
 - evaluation counts: the number of samples, wide; their sections in the order of the file. Of both,
-  the others are narrow if ``most_total_samples`` is below 2^31.
+  the other entries are narrow if ``most_total_samples`` is below 2^31.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from safle.statistics.free_sums import FreeSums
 from safle.statistics.noisy import NoisyStatistics, Privacy
 
 REACH = 16
-"""Scales of the noise that the moduli have room for: beyond them lies less than 1e-50 of it."""
+"""The moduli have room for noise of so many scales: larger noise has a chance below 1e-50."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class StatisticsSpace:
 
     Attributes
     ----------
-    privacy : where the sum opens with noise alone, what each keyholder's noise promises
+    privacy : what each keyholder's noise promises; None if the sum opens exactly
     keyholders : how many add that noise
 
     Examples
@@ -81,7 +81,7 @@ class StatisticsSpace:
         layout = self.space.layout
         if not 1 <= self.most_total_samples <= layout.most_samples:
             raise CountOverflow(
-                f"at most {self.most_total_samples} samples; expected 1 to {layout.most_samples}"
+                f"most_total_samples {self.most_total_samples}; expected 1 to {layout.most_samples}"
             )
         if self._most_product + self._most_noise > MOST_WIDE:
             raise CountOverflow(
@@ -99,15 +99,15 @@ class StatisticsSpace:
     def with_noise(
         self, epsilon: float, delta: float, calibration: str, keyholders: int
     ) -> StatisticsSpace:
-        """The same statistics, which only open with noise: each keyholder adds its own.
+        """The same space, but its sum opens only with noise: each keyholder adds its own.
 
-        Each adds the whole noise that the round promises: as long as one of them is honest, nobody
-        has less of it, the server included. The price is as many times the variance as there are
-        keyholders. A layout without a clip, and promises that cannot be kept, are refused.
+        Each adds all the noise that the promise needs: one honest keyholder is enough to keep the
+        promise, even against the server. The price is a variance as many times as large as there
+        are keyholders. A layout without a clip, and promises that cannot be kept, are refused.
 
         Parameters
         ----------
-        epsilon, delta : that every keyholder's noise promises by itself
+        epsilon, delta : what every keyholder's noise promises by itself
         calibration : where the encoder's thresholds came from, "declared" or "public"
         """
         privacy = plan_noise(self.space.layout, epsilon, delta, calibration=calibration)
@@ -140,7 +140,7 @@ class StatisticsSpace:
 
     @property
     def _most_noise(self) -> int:
-        """Most noise of any class sum or product."""
+        """The largest magnitude of noise in any class sum or product."""
         if self.privacy is None:
             return 0
         largest = max(self.space.layout.dense_scales, default=1)
@@ -180,11 +180,11 @@ class StatisticsSpace:
         """The promise of one keyholder, with the noise of all of them."""
         assert self.privacy is not None, "an exact sum has no noise"
         scales = {name: getattr(self.privacy, name) for name in ("gram", "cross", "counts")}
-        more = math.sqrt(self.keyholders)
-        return replace(self.privacy, **{name: scale * more for name, scale in scales.items()})
+        factor = math.sqrt(self.keyholders)
+        return replace(self.privacy, **{name: scale * factor for name, scale in scales.items()})
 
     def hide(self, masks: Bytes, draw: Draw = draw_discrete_gaussian) -> None:
-        """Take one keyholder's noise off the sum of its masks, in place: what opens has it."""
+        """Subtract a keyholder's noise from its sum of masks, in place: the opened sum has it."""
         assert self.privacy is not None, "an exact sum has no noise"
         noise = draw_noise(self.space.layout, len(self.class_names), self.privacy, draw)
         Sizes.of(self).add(masks, pack(self, noise), -1)
@@ -212,9 +212,11 @@ class HistogramSpace:
         return _wide_counts(self.grid.feature_dim * (self.grid.bins + 1), self.most_total_samples)
 
     def entries(self, value: Histogram) -> Integers:
-        # Added to none, a histogram of another grid or width says so.
-        none = Histogram(self.grid, np.zeros((self.grid.feature_dim, self.grid.bins + 2), np.int64))
-        counts = (none + value).counts
+        # The addition refuses a histogram of another grid or width.
+        empty = Histogram(
+            self.grid, np.zeros((self.grid.feature_dim, self.grid.bins + 2), np.int64)
+        )
+        counts = (empty + value).counts
         _check_samples(value.sample_count, self.most_total_samples)
         return np.concatenate([[value.sample_count], counts[:, :-1].reshape(-1)])
 
@@ -254,15 +256,15 @@ class EvaluationSpace:
         return np.concatenate([[value.sample_count], *tables])
 
     def value(self, entries: Integers) -> Evaluation:
-        samples, at = _samples_of(entries, self.most_total_samples), 1
+        samples, start = _samples_of(entries, self.most_total_samples), 1
         parts: dict[str, Any] = {}
         for name, shape in shapes(len(self.class_names)).items():
-            parts[name] = entries[at : at + prod(shape)].reshape(shape)
-            at += prod(shape)
+            parts[name] = entries[start : start + prod(shape)].reshape(shape)
+            start += prod(shape)
         counts = Evaluation(self.model, self.class_names, **parts)
         if counts.sample_count != samples:
             raise InvariantError(
-                f"the counts are of {counts.sample_count} samples, and {samples} were said: a "
+                f"the counts are of {counts.sample_count} samples, but the sum says {samples}: a "
                 "client or a keyholder did not keep to the round; begin a new one"
             )
         return counts
@@ -293,7 +295,7 @@ def _check_samples(found: int, most: int) -> None:
 
 
 def _check_entries(entries: Integers, least: int, most: int) -> None:
-    """Refuse entries of an opened sum that no clients can have."""
+    """Refuse an opened sum whose entries no clients can have counted."""
     found = int(entries.min(initial=0)), int(entries.max(initial=0))
     if found[0] < least or found[1] > most:
         raise InvariantError(

@@ -2,7 +2,7 @@
 
     ``wide entries as little-endian uint64 | narrow entries as little-endian uint32``
 
-Negative ones are two's complement. An entry is narrow if the sum of all clients fits 32 bits
+Negative entries are in two's complement. An entry is narrow if the sum of all clients fits 32 bits
 whatever they count, and wide if not.
 """
 
@@ -27,11 +27,11 @@ MOST_NARROW = (1 << 31) - 1
 MOST_WIDE = (1 << 63) - 1
 SEED_BYTES = 32
 _ZEROS = bytes(1 << 17)
-"""What is encrypted at a time: enough to make calls cheap, and stays in the cache."""
+"""Zeros to encrypt at a time: enough to make calls cheap, few enough for the cache."""
 
 
 class Space(Protocol):
-    """What a round adds up: integers, to and from the value that they stand for."""
+    """What a round adds up: it turns a value into integers, and integers into a value."""
 
     @property
     def most_total_samples(self) -> int:
@@ -39,17 +39,17 @@ class Space(Protocol):
 
     @property
     def privacy(self) -> Privacy | None:
-        """What the noise of each keyholder promises; None where the sum opens exactly."""
+        """What the noise of each keyholder promises; None if the sum opens exactly."""
 
     @property
     def wide(self) -> Mask:
         """Which entries take 64 bits; the others take 32."""
 
     def entries(self, value: Any) -> Integers:
-        """The integers of a client's value; a `SafleError` for another round's."""
+        """The integers of a client's value; a `SafleError` if it is not of this space."""
 
     def value(self, entries: Integers) -> Any:
-        """The value of a sum, verified; a `SafleError` if it cannot be one."""
+        """The value of a sum, verified; a `SafleError` if the integers cannot be one."""
 
 
 class Sizes(NamedTuple):
@@ -75,7 +75,7 @@ class Sizes(NamedTuple):
         yield vector[8 * self.wide :].view("<u4")
 
     def zeros(self) -> Bytes:
-        """A vector; refused before it is made if this machine cannot hold it."""
+        """A vector of zeros; refused before it is made if this machine cannot hold it."""
         require_vector(self.bytes)
         return np.zeros(self.bytes, np.uint8)
 
@@ -87,7 +87,7 @@ class Sizes(NamedTuple):
 
 
 def require_vector(size: int) -> None:
-    """Refuse what this machine cannot hold."""
+    """Refuse a vector that this machine cannot hold."""
     require(
         size,
         purpose="a vector of a private round",
@@ -96,7 +96,7 @@ def require_vector(size: int) -> None:
 
 
 def pack(space: Space, entries: Integers) -> Bytes:
-    """The vector of entries, uint8."""
+    """The entries as a vector, uint8."""
     sizes = Sizes.of(space)
     vector = sizes.zeros()
     wide, narrow = sizes.parts(vector)
@@ -106,7 +106,7 @@ def pack(space: Space, entries: Integers) -> Bytes:
 
 
 def unpack(space: Space, vector: Bytes) -> Any:
-    """The value of a vector that nothing masks any more."""
+    """The value of a vector without masks."""
     wide, narrow = Sizes.of(space).parts(vector)
     entries = np.empty(len(space.wide), np.int64)
     entries[space.wide] = wide.astype(np.uint64).view(np.int64)
@@ -115,14 +115,14 @@ def unpack(space: Space, vector: Bytes) -> Any:
 
 
 def derive_key(seed: bytes, round_digest: str, client: str, keyholder: str) -> bytes:
-    """The key of a mask: another round, client or keyholder has another."""
+    """The key of a mask: every round, client and keyholder has its own."""
     info = f"safle mask\n{keyholder}\n{client}".encode()
     return HKDF(SHA256(), 32, salt=bytes.fromhex(round_digest), info=info).derive(seed)
 
 
 def add_masks(sizes: Sizes, target: Bytes, keys: Iterable[bytes]) -> None:
     """Add the mask of every key to a vector, in little memory beside it."""
-    # The key is used once, so the counter may begin anywhere.
+    # Each key is used once, so the counter may begin at zero.
     ciphers = [Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor() for key in keys]
     stream = np.empty(len(_ZEROS), np.uint8)
     for entries in sizes.parts(target):

@@ -1,8 +1,8 @@
-"""The ledger: what has been published of the same data, and what that costs together.
+"""The ledger: all releases of the same data, and what they cost together.
 
 Every release of a data set says a little more about each of its samples: their rho adds up. A
-release is in the ledger, on the disk, before its noise is drawn, so that a crash may waste a
-share of what may be spent, but never hide one.
+release is in the ledger, on the disk, before its noise is drawn, so that a crash may waste part of
+the budget, but never hides a release.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _TABLE = {"releases": ("time", "encoder", "epsilon", "delta", "rho")}
 
 
 @dataclass(frozen=True)
-class Spent:
-    """A release that was made, or begun."""
+class Release:
+    """A release that was made, or begun; its rho counts in either case."""
 
     number: int
     time: str
@@ -49,12 +49,12 @@ class Ledger:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
 
-    def releases(self) -> list[Spent]:
-        """All there were, the first one first; `StoreError` if a row was changed."""
+    def releases(self) -> list[Release]:
+        """All releases, oldest first; `StoreError` if a row was altered."""
         if not self._path.exists():
             return []
         with SealedFile(self._path, _TABLE) as file:
-            return [Spent(*row) for row in file.rows("releases")]
+            return [Release(*row) for row in file.rows("releases")]
 
     def spend(
         self,
@@ -65,24 +65,24 @@ class Ledger:
         most_epsilon: float | None = None,
         **facts: Any,
     ) -> Privacy:
-        """Note a release, on the disk when this returns; the noise that it must have.
+        """Note a release, on the disk when this returns, and plan its noise.
 
         Parameters
         ----------
         space : of the statistics
         most_epsilon : of all releases together, for this delta
-        facts : what else `Privacy` records
+        facts : further attributes of `Privacy`
 
         Raises
         ------
         PrivacyBudgetSpent
-            All releases together would promise less than ``most_epsilon``.
+            The epsilon of all releases together would exceed ``most_epsilon``.
         """
         planned = plan_noise(space.layout, epsilon, delta)
-        # Two at a time would each miss the other's release.
+        # Without a transaction, two processes would each miss the other's release.
         with SealedFile(self._path, _TABLE) as file, file.transaction():
-            before = [Spent(*row) for row in file.rows("releases")]
-            total = epsilon_of(sum((spent.rho for spent in before), planned.rho), delta)
+            before = [Release(*row) for row in file.rows("releases")]
+            total = epsilon_of(sum((release.rho for release in before), planned.rho), delta)
             total = max(total, float(epsilon))
             if most_epsilon is not None and total > most_epsilon:
                 raise PrivacyBudgetSpent(
@@ -105,7 +105,7 @@ class Ledger:
         most_epsilon: float | None = None,
         draw: Draw = draw_discrete_gaussian,
     ) -> NoisyStatistics:
-        """Note a release and make it: see `spend` and `safle.publishing.publish`.
+        """Note a release, and publish it: see `spend` and `safle.publishing.publish`.
 
         Parameters
         ----------

@@ -32,21 +32,21 @@ from safle.statistics.noisy import NoisyStatistics, Privacy
 SHARES = {"gram": 0.49, "cross": 0.49, "counts": 0.02}
 """Shares of rho: the few counts, of many samples each, need little of it."""
 SLACK = 1 + 1e-12
-"""Whatever is rounded in working out a scale is rounded up."""
+"""Rounding must never make a scale too small: this rounds it up."""
 BISECTIONS = 60
 LEAST_EPSILON, LEAST_DELTA = 1e-6, 1e-100
 """Below these, OpenDP's conversion runs out of floats."""
 
 MOST_GIVEN_AWAY = 0.1
-"""Samples that delta lets be given away, on average: one of ten releases that give one away."""
+"""Most samples that delta may give away, on average: one sample in ten releases."""
 
 Draw = Callable[[int, float], NDArray[np.int64]]
-"""How many numbers, and of which scale -> discrete Gaussian noise."""
+"""Size and scale -> discrete Gaussian noise."""
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Most that one sample changes the free sums by: squares, in real units."""
+    """The most by which one sample changes the free sums: squares, in real units."""
 
     gram: Fraction
     cross: Fraction
@@ -60,7 +60,7 @@ class Sensitivity:
                 "this encoder counts products by class, which are not published: make one without "
                 "by_class, and count again"
             )
-        clipped = {at for first, last, _ in layout.dense_norms for at in range(first, last)}
+        clipped = {column for first, last, _ in layout.dense_norms for column in range(first, last)}
         power = Fraction(sum(size > 1 for size in layout.table_sizes))
         experts = power
         for first, _, longest in layout.dense_norms:
@@ -71,8 +71,8 @@ class Sensitivity:
                 continue
             if limits == WIDEST:
                 raise SettingsError(
-                    "a sample of this encoder may be of any length, and noise that hides it would "
-                    "hide everything: make an encoder with a norm clip ('safle encoder make "
+                    "a sample of this encoder may be of any length, and noise that hides one "
+                    "would hide everything: make an encoder with a norm clip ('safle encoder make "
                     "--publishable'), and count again"
                 )
             power += Fraction(max(map(abs, limits)), scale) ** 2
@@ -85,20 +85,20 @@ def plan_noise(layout: Layout, epsilon: float, delta: float, **facts: Any) -> Pr
     Parameters
     ----------
     epsilon, delta : what to promise
-    facts : what else `Privacy` records
+    facts : further attributes of `Privacy`
     """
     rho, changes = rho_within(epsilon, delta), Sensitivity.of(layout)
     scales, spent = dict[str, Any](), 0.0
     for name, share in SHARES.items():
         change = math.sqrt(getattr(changes, name)) * SLACK
-        # Of one column there may be nothing to change.
+        # The gram of a single expert never changes, but noise needs a scale above 0.
         scales[name] = max(change, SLACK - 1) / math.sqrt(2 * rho * share) * SLACK
         spent += _gaussian(scales[name]).map(change)
     return Privacy(epsilon, delta, spent, **scales, **facts)
 
 
 def draw_noise(layout: Layout, classes: int, privacy: Privacy, draw: Draw) -> NDArray[np.int64]:
-    """Noise for the free sums of so many classes, as their vector."""
+    """Noise for the free sums of a layout and a number of classes, as one vector."""
     free = FreeSums(layout, classes)
     scales, noise = np.empty(free.size), np.empty(free.size, np.int64)
     scales[free.counts] = privacy.counts
@@ -116,22 +116,22 @@ def draw_noise(layout: Layout, classes: int, privacy: Privacy, draw: Draw) -> ND
 def publish(
     total: Statistics, privacy: Privacy, classes: Sequence[ClassName], *, draw: Draw | None = None
 ) -> NoisyStatistics:
-    """A sum with noise, which may be given to anyone.
+    """Add noise to a sum, so that it may be given to anyone.
 
     Parameters
     ----------
     total : the exact sum
     privacy : from `plan_noise`
-    classes : every class that there may be; to find them in the data would give them away
+    classes : every class that there may be; taken from the data, they would give it away
     draw : the source of noise; OpenDP's, from the system's randomness, unless a test replaces it
     """
     names = check_classes(total, classes)
     expected = privacy.delta * total.sample_count
     if expected > MOST_GIVEN_AWAY:
         warnings.warn(
-            f"delta {privacy.delta:g} times {total.sample_count:,} samples is {expected:.2g}: so "
-            "many samples may be given away whole, and the promise is kept; take a delta well "
-            "below one in the number of samples",
+            f"delta {privacy.delta:g} times {total.sample_count:,} samples is {expected:.2g}: the "
+            "promise allows that many samples to be given away whole; choose a delta well below "
+            f"1 / {total.sample_count}",
             SafleWarning,
             stacklevel=2,
         )
@@ -155,11 +155,11 @@ def check_classes(total: Statistics, classes: Sequence[ClassName]) -> tuple[Clas
 
 
 def rho_within(epsilon: float, delta: float) -> float:
-    """The largest rho that keeps a promise; for a rho, the inverse of `epsilon_of`."""
+    """The largest rho that keeps a promise: the inverse of `epsilon_of`."""
     if not (LEAST_EPSILON <= epsilon <= 1 / LEAST_EPSILON and LEAST_DELTA <= delta < 1):
         raise InvalidInput(
-            f"epsilon {epsilon} and delta {delta}; expected a positive number, and one in 0..1 "
-            f"(from {LEAST_EPSILON:g} to {1 / LEAST_EPSILON:g}, and from {LEAST_DELTA:g})"
+            f"epsilon {epsilon} and delta {delta}; expected epsilon from {LEAST_EPSILON:g} to "
+            f"{1 / LEAST_EPSILON:g}, and delta from {LEAST_DELTA:g} to below 1"
         )
     low, high = 0.0, float(epsilon)
     for _ in range(BISECTIONS):
@@ -169,7 +169,7 @@ def rho_within(epsilon: float, delta: float) -> float:
 
 
 def epsilon_of(rho: float, delta: float) -> float:
-    """What a rho, of one release or of several together, promises: OpenDP's conversion."""
+    """The epsilon that a rho of one or several releases promises, by OpenDP's conversion."""
     if rho == 0:
         return 0.0
     converted = _opendp().c.make_zCDP_to_approxDP(_gaussian(1.0))

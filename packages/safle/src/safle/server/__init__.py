@@ -1,4 +1,4 @@
-"""At the server: the store of contributions, what it admits, and sums of many."""
+"""At the server: the store of contributions, their admission, and their sums."""
 
 from typing import TYPE_CHECKING
 

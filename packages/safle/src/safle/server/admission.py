@@ -1,8 +1,8 @@
-"""Admission: what a contribution is held against, in a store and in a sum alike.
+"""Admission: the limits that a contribution must keep, in a store and in a sum alike.
 
 `Limits` are declared by the operator before anybody sends anything: without them the first comer
-could fill the counters, or name classes that nobody else can join. `Admission` adds those who have
-joined; it takes as long for the thousandth as for the first, and keeps a few words about each.
+could fill the counters, or name classes that nobody else can join. `Admission` also knows who has
+joined; it checks the thousandth client as fast as the first, and keeps a few words about each.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from safle.wire.contribution import Entry
 
 ClassType = Literal["any", "int", "str"]
 _TYPES = {"int": int, "str": str}
-_CALLED = {"int": "integers", "str": "strings"}
+_PLURALS = {"int": "integers", "str": "strings"}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one contribution, and all together, may hold.
+    """The most that one contribution, and all of them together, may hold.
 
     Attributes
     ----------
     most_samples : of one client
     most_classes : of all clients together
-    classes : the only ones there are; empty if any may come
-    class_type : of their names: "int", "str", or "any": then the first client decides
-    allow_empty : whether a client of no samples may come; most often it has sent the wrong file
+    classes : the only classes that are allowed; empty if all are
+    class_type : type of the class names: "int", "str", or "any" (the first client decides)
+    allow_empty : whether to admit a client without samples; most have sent the wrong file
 
     Examples
     --------
@@ -64,38 +64,38 @@ class Limits:
         """Refuse a client of too many samples, or of none."""
         if not samples and not self.allow_empty:
             raise LimitExceeded(
-                "no samples; is it the right file? A client without any changes nothing: leave it "
-                "out, or allow it with --allow-empty (allow_empty= in Python)"
+                "no samples; is it the right file? A client without samples changes nothing: "
+                "leave it out, or allow it with --allow-empty (allow_empty= in Python)"
             )
         if samples > self.most_samples:
             raise LimitExceeded(
-                f"{samples:,} samples; this federation takes up to {self.most_samples:,} of a "
-                "client: if it has more, raise most_samples"
+                f"{samples:,} samples; this federation takes up to {self.most_samples:,} from "
+                "a client: if it has more, raise most_samples"
             )
 
     def check_classes(self, classes: Sequence[ClassName], before: Set[ClassName]) -> None:
-        """Refuse classes by themselves, or beside those that were seen before.
+        """Refuse classes that break a limit, alone or together with the classes ``before``.
 
         Without a declared type nobody can tell who is wrong: the error says how to declare it.
         """
         expected = _TYPES.get(self.class_type)
         if expected and (wrong := [name for name in classes if type(name) is not expected]):
             raise LimitExceeded(
-                f"class {_shown(wrong[0])}; the classes of this federation are "
-                f"{_CALLED[self.class_type]} (class_type)"
+                f"class {_quote(wrong[0])}; the classes of this federation are "
+                f"{_PLURALS[self.class_type]} (class_type)"
             )
         if self.classes and (unknown := sorted({*classes} - {*self.classes}, key=str)):
             raise LimitExceeded(
-                f"class {_shown(unknown[0])} is not one of the {len(self.classes)} that this "
+                f"class {_quote(unknown[0])} is not one of the {len(self.classes)} that this "
                 "federation has (classes)"
             )
 
         union = before | {*classes}
         if len({type(name) for name in union}) > 1:
             raise LimitExceeded(
-                f"class {_shown(classes[0])}; those before are of another type, like "
-                f"{_shown(next(iter(before)))}: declare which is right (class_type), and remove "
-                "whoever came with the other"
+                f"class {_quote(classes[0])}; other clients have classes of another type, like "
+                f"{_quote(next(iter(before)))}: declare the right type (class_type), and remove "
+                "the clients that have the other"
             )
         if len(union) > self.most_classes:
             raise LimitExceeded(
@@ -105,13 +105,13 @@ class Limits:
 
 
 class Admission:
-    """Those who have joined: their samples, their classes and the digests of what they sent.
+    """The clients that have joined: their samples, classes and digests.
 
     Attributes
     ----------
     limits : what a client may claim
-    most_samples : that the integers of a gram can count
-    samples : of all who have joined
+    most_samples : the most that the integers of a gram can count
+    samples : of all clients that have joined
 
     Examples
     --------
@@ -131,21 +131,21 @@ class Admission:
 
     @property
     def classes(self) -> Set[ClassName]:
-        """Names of the classes that anybody has brought."""
+        """Names of the classes of all clients that have joined."""
         return self._classes.keys()
 
     def check_classes(self, classes: tuple[ClassName, ...]) -> None:
-        """Refuse classes before a contribution unfolds: many would take long to verify."""
+        """Refuse classes before their contribution is unfolded: many take long to verify."""
         self.limits.check_classes(classes, self.classes)
 
     def check(self, entry: Entry, *, allow_duplicates: bool = False) -> None:
-        """Refuse whatever would keep the sum from being made, or count somebody twice."""
-        # Nothing, twice, is nothing: empty clients all have the same digest.
-        sent = self._senders.get(entry.digest) if entry.samples else None
-        if sent and not allow_duplicates:
+        """Refuse a contribution that breaks a limit, overflows the sum or was sent before."""
+        # Empty clients all have the same digest, and counting them twice does no harm.
+        senders = self._senders.get(entry.digest) if entry.samples else None
+        if senders and not allow_duplicates:
             raise DuplicateContribution(
-                f"{entry.digest[:12]}… is the contribution of {sent[0]!r} already; leave one out, "
-                "or, if two clients really hold the same data, use --allow-duplicates "
+                f"contribution {entry.digest[:12]}… came from {senders[0]!r} already; leave one "
+                "out, or, if two clients really hold the same data, use --allow-duplicates "
                 "(allow_duplicates= in Python)"
             )
         self.limits.check_samples(entry.samples)
@@ -157,13 +157,13 @@ class Admission:
             )
 
     def join(self, entry: Entry) -> None:
-        """Take somebody in, who was checked."""
+        """Take in a client that `check` has passed."""
         self._classes.update(entry.classes)
         self._senders.setdefault(entry.digest, []).append(entry.client)
         self.samples += entry.samples
 
     def leave(self, entry: Entry) -> bool:
-        """Let somebody go; whether nobody else has sent the same bytes."""
+        """Remove a client; return whether no other client has sent the same bytes."""
         self._classes.subtract(entry.classes)
         self._classes += Counter()
         self.samples -= entry.samples
@@ -174,5 +174,5 @@ class Admission:
         return True
 
 
-def _shown(name: ClassName) -> str:
+def _quote(name: ClassName) -> str:
     return repr(name) if isinstance(name, int) else repr(name[:40])

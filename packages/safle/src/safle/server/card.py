@@ -27,9 +27,9 @@ def write_card(
 
     Parameters
     ----------
-    sites : the contributions that were summed, as a store lists them, or one of their sum
+    sites : the contributions that were summed, as a store lists them, or one entry for their sum
     mode : how contributions travelled, if that is known
-    figures : what was measured, by name, and on what
+    figures : what was measured: name to value
 
     Raises
     ------
@@ -48,7 +48,7 @@ def write_card(
     listed = list(sites)
     _check_classes(model, listed)
     pages = templates_of("safle.server", lstrip_blocks=True, keep_trailing_newline=True)
-    pages.filters["plain"] = _plain
+    pages.filters["plain"] = _escape
     return pages.get_template("card.md.j2").render(
         model=model, encoder=model.encoder, sites=listed, mode=mode, figures=figures or {}
     )
@@ -59,11 +59,11 @@ def _check_classes(model: Model, sites: Sequence[Entry]) -> None:
     if sites and seen != set(model.class_names):
         raise InvalidInput(
             f"the sites have seen {len(seen)} classes and the model knows "
-            f"{len(model.class_names)}, not all the same; name the store or the sum that it was "
-            "solved from"
+            f"{len(model.class_names)}, not all the same; name the store or the sum that the "
+            "model was solved from"
         )
 
 
-def _plain(text: object) -> str:
-    """A name as it stands: it is anybody's, and must not become markup or another row."""
+def _escape(text: object) -> str:
+    """Escape a name: anybody may have chosen it, and it must not become markup or a row."""
     return re.sub(r"([\\`*_\[\]<>|#&])", r"\\\1", " ".join(str(text).split()))

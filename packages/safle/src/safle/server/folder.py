@@ -5,7 +5,7 @@ A sealed file, ``store.sqlite``, with these tables:
 - declarations: format, fingerprint (of the encoder), limits (a JSON object); the last row counts;
 - contributions: entry, a JSON object of client, digest, samples, bytes and classes; received, in
   UTC;
-- removals: contribution, the number of one that is no longer in; time;
+- removals: contribution (the number of a row that no longer counts), time;
 - log: time, event, who, digest (the file's SHA-256), note.
 """
 
@@ -29,8 +29,10 @@ from safle.wire.contribution import Contribution, Entry
 
 DATABASE, LOCK = "store.sqlite", "lock"
 ENCODER, CONTRIBUTIONS = "encoder.safetensors", "contributions"
-_PARTS = re.compile(rf"{ENCODER}|{CONTRIBUTIONS}|{LOCK}|{DATABASE}(-\w+)?|\.{ENCODER}\.\w+\.part")
-_OURS = re.compile(r"[0-9a-f]{64}\.stats|\.[0-9a-f]{64}\.stats\.\w+\.part")
+_STORE_FILE = re.compile(
+    rf"{ENCODER}|{CONTRIBUTIONS}|{LOCK}|{DATABASE}(-\w+)?|\.{ENCODER}\.\w+\.part"
+)
+_CONTRIBUTION_FILE = re.compile(r"[0-9a-f]{64}\.stats|\.[0-9a-f]{64}\.stats\.\w+\.part")
 FORMAT = "safle-store-5"
 SECONDS_TO_WAIT = 5.0
 BUSY = (
@@ -48,11 +50,12 @@ _TABLES = {
 
 @dataclass(frozen=True)
 class Member(Entry):
-    """A client that is in.
+    """A client whose contribution is in the store.
 
     Attributes
     ----------
-    received : when, in UTC
+    received : when the contribution came, in UTC
+    number : of its row in the database
     """
 
     received: str = ""
@@ -60,10 +63,10 @@ class Member(Entry):
 
 
 def take_lock(folder: Path, *, seconds: float) -> sqlite3.Connection:
-    """The lock of the one process that may change a store; closing it, or the process, frees it.
+    """Lock a store for the one process that may change it; closing the lock frees it.
 
     The lock is an open transaction on a SQLite file of its own: SQLite locks on every system, but
-    only until the next commit, and a round must keep others out for all of its own.
+    only until the next commit, and a round keeps others out over many commits.
     """
     try:
         lock = sqlite3.connect(folder / LOCK, timeout=seconds, isolation_level=None)
@@ -81,7 +84,7 @@ def take_lock(folder: Path, *, seconds: float) -> sqlite3.Connection:
 
 
 class Database:
-    """A connection; `declared` and `members` read, the rest changes."""
+    """A connection to the database; `declared` and `members` read, all else writes."""
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self._file = SealedFile(folder / DATABASE, _TABLES, create=create)
@@ -93,20 +96,22 @@ class Database:
             self._file.append("declarations", FORMAT, fingerprint, json.dumps(asdict(limits)))
 
     def declared(self) -> tuple[str, Limits] | None:
-        """The encoder's fingerprint, and the limits; None if the store was not made to the end."""
+        """The encoder's fingerprint, and the limits; None if making the store was interrupted."""
         rows = [*self._file.rows("declarations")] if self._file.complete else []
         if not rows:
             return None
-        _, form, fingerprint, limits = rows[-1]
-        if form != FORMAT:
-            raise StoreError(f"{self._file.path} has format {form!r}; this safle reads {FORMAT!r}")
+        _, file_format, fingerprint, limits = rows[-1]
+        if file_format != FORMAT:
+            raise StoreError(
+                f"{self._file.path} has format {file_format!r}; this safle reads {FORMAT!r}"
+            )
         try:
             return fingerprint, as_settings(Limits, json.loads(limits))
         except ValueError as error:
             raise StoreError(f"{self._file.path}: the limits are damaged: {error}") from error
 
     def members(self) -> Iterator[Member]:
-        """Those who are in, in the order in which they came."""
+        """The clients in the store, in the order in which they came."""
         removed = {contribution for _, contribution, _ in self._file.rows("removals")}
         for number, text, received in self._file.rows("contributions"):
             if number in removed:
@@ -120,48 +125,48 @@ class Database:
                 ) from error
             yield Member(**vars(entry), received=received, number=number)
 
-    def add(self, entry: Entry, sent: str = "") -> Member:
+    def add(self, entry: Entry, file_digest: str = "") -> Member:
         """Take a client in; it is on the disk, and in the log, when this returns.
 
-        ``sent`` is the SHA-256 of the file that came, which its sender has logged as well.
+        ``file_digest`` is the SHA-256 of the file, which the sender has logged as well.
         """
         text = json.dumps(entry.to_json(), ensure_ascii=False, separators=(",", ":"))
         received = now()
-        with self._logged("received", entry.client, sent):
+        with self._logged("received", entry.client, file_digest):
             number = self._file.append("contributions", text, received)
         return Member(**vars(entry), received=received, number=number)
 
-    def refuse(self, client: str, sent: str, reason: str) -> None:
-        """Note in the log that something was not taken."""
-        with self._logged("refused", client, sent, reason):
+    def refuse(self, client: str, file_digest: str, reason: str) -> None:
+        """Note in the log that a contribution was refused."""
+        with self._logged("refused", client, file_digest, reason):
             pass
 
-    def remove(self, member: Member, sent: str = "") -> None:
-        """Note that a client is no longer in; it is on the disk when this returns."""
-        with self._logged("removed", member.client, sent):
+    def remove(self, member: Member, file_digest: str = "") -> None:
+        """Note that a client is no longer in the store; it is on the disk when this returns."""
+        with self._logged("removed", member.client, file_digest):
             self._file.append("removals", member.number, now())
 
     @contextmanager
     def _logged(self, event: str, who: str, digest: str, note: str = "") -> Iterator[None]:
-        """A change and its row in the log: both or none."""
+        """Make a change and its row in the log together, or neither."""
         with self._file.transaction():
             yield
             append_event(self._file, event, who=who, digest=digest, note=note)
 
 
 def check_unused(place: Path) -> None:
-    """Refuse a folder of other things; what a store half made has left behind may be there."""
+    """Refuse a folder with files of others; remains of an interrupted `Store.create` may stay."""
     if not place.exists() or (place / DATABASE).exists():
         return
-    if any(not _PARTS.fullmatch(path.name) for path in place.iterdir()):
+    if any(not _STORE_FILE.fullmatch(path.name) for path in place.iterdir()):
         raise StoreError(f"{place} holds other files; choose a new or an empty folder")
     inside = place / CONTRIBUTIONS
     if inside.is_symlink() or (inside.exists() and any(inside.iterdir())):
-        raise StoreError(f"{inside} holds files of somebody's; choose a new or an empty folder")
+        raise StoreError(f"{inside} is a link or not empty; choose a new or an empty folder")
 
 
 def make_folder(place: Path, encoder: Encoder) -> None:
-    """Put the encoder in, and make room for contributions."""
+    """Write the encoder, and make the folder of contributions."""
     path = place / ENCODER
     if path.exists() and load_encoder(path) != encoder:
         raise StoreError(f"{path} is another encoder; choose a new or an empty folder")
@@ -170,7 +175,7 @@ def make_folder(place: Path, encoder: Encoder) -> None:
 
 
 class Folder:
-    """What lies beside the database; ``fingerprint`` is that of the store's encoder."""
+    """The files beside the database; ``fingerprint`` is that of the store's encoder."""
 
     def __init__(self, place: Path, fingerprint: str) -> None:
         self._place = place
@@ -183,14 +188,14 @@ class Folder:
 
     @property
     def contributions(self) -> Path:
-        """Where they lie; `StoreError` if somebody has put something else there."""
+        """Folder of the contributions; `StoreError` if it is missing or a link."""
         folder = self._place / CONTRIBUTIONS
         if folder.is_symlink() or not folder.is_dir():
-            raise StoreError(f"{folder} is not a folder of this store's own; bring it back")
+            raise StoreError(f"{folder} is missing or a link; bring the store's folder back")
         return folder
 
     def path(self, entry: Entry) -> Path:
-        """Where the contribution lies, or would."""
+        """Path of a contribution, whether it exists or not."""
         return self.contributions / f"{entry.digest}.stats"
 
     def read(self, expected: Member) -> Statistics:
@@ -203,12 +208,12 @@ class Folder:
             )
         statistics, entry = Contribution.read(path, client).open(self.encoder.space)
         if (entry.digest, entry.samples) != (expected.digest, expected.samples):
-            raise WireError("not the content that the database names")
+            raise WireError("the file does not hold the content that the database names")
         return statistics
 
     @contextmanager
     def naming(self, member: Member) -> Iterator[None]:
-        """Whatever is wrong with a contribution is said of its file and client."""
+        """Turn errors in a contribution into a `StoreError` that names its file and client."""
         try:
             yield
         except StoreError:
@@ -228,16 +233,18 @@ class Folder:
         return ""
 
     def unnamed(self, members: Iterable[Member]) -> list[Path]:
-        """Our own files that are not in: those of removed clients and of crashes."""
+        """Files of the store that no member names: removed clients and crashes leave them."""
         named = {f"{member.digest}.stats" for member in members}
-        found = (path for path in self.contributions.iterdir() if path.name not in named)
-        return sorted(path for path in found if _is_ours(path))
+        unnamed = (path for path in self.contributions.iterdir() if path.name not in named)
+        return sorted(path for path in unnamed if _is_ours(path))
 
     def strangers(self) -> list[Path]:
-        """What lies among the contributions and is not the store's: it is never touched."""
+        """Other files among the contributions; the store never touches them."""
         return sorted(path for path in self.contributions.iterdir() if not _is_ours(path))
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a store wrote this file; never what a link leads to."""
-    return bool(_OURS.fullmatch(path.name)) and path.is_file() and not path.is_symlink()
+    """Whether a store wrote this file; a store writes no links."""
+    return (
+        bool(_CONTRIBUTION_FILE.fullmatch(path.name)) and path.is_file() and not path.is_symlink()
+    )

@@ -2,12 +2,12 @@
 
     store/
         encoder.safetensors              the encoder of all contributions
-        contributions/<digest>.stats     one file a contribution, named by its content
-        store.sqlite                     who is in: `safle.server.folder`
+        contributions/<digest>.stats     one file per contribution, named by its content
+        store.sqlite                     the members: `safle.server.folder`
         lock                             held by the one process that may change the store
 
-A contribution counts from the moment its row is in the database, and until the row says that
-it was removed. Files come before the rows that name them and go after, so a kill at any moment
+A contribution counts from the moment its row is in the database until another row says that it
+was removed. A file is written before its row, and deleted after it, so a kill at any moment
 leaves at most a file that no row names; the next writer deletes it. The store leaves files with
 other names alone.
 """
@@ -81,12 +81,12 @@ class Store:
         self, folder: Path, lock: Connection | None, encoder: Encoder | None = None
     ) -> None:
         self.folder = folder
-        self._held = ExitStack()
+        self._resources = ExitStack()
         with ExitStack() as stack:
             if lock is not None:
                 stack.callback(lock.close)
             database = stack.enter_context(closing(Database(folder, create=encoder is not None)))
-            # Only the process with the lock makes the store: none replaces another's.
+            # Only the process with the lock makes the store, so none replaces another's.
             if encoder is not None and database.declared() is None:
                 make_folder(folder, encoder)
                 database.declare(encoder.fingerprint, Limits())
@@ -105,13 +105,13 @@ class Store:
             if lock is not None:
                 for path in self.files.unnamed(self._members.values()):
                     path.unlink(missing_ok=True)
-                self._held = stack.pop_all()
+                self._resources = stack.pop_all()
 
     @staticmethod
     def create(
         folder: str | os.PathLike[str], encoder: Encoder, *, seconds: float = SECONDS_TO_WAIT
     ) -> Store:
-        """A new store, or the one that is there if it is of the same encoder; for writing.
+        """A new store, or an existing one of the same encoder; open for writing.
 
         ``seconds`` is how long to wait for another process that is changing it.
         """
@@ -148,11 +148,11 @@ class Store:
     def close(self) -> None:
         """Release the lock, so that other processes can change the store."""
         self._database = None
-        self._held.close()
+        self._resources.close()
 
     @property
     def members(self) -> Mapping[str, Member]:
-        """Who is in, by the client's name, in the order in which they came."""
+        """The clients in the store, by name, in the order in which they came."""
         return MappingProxyType(self._members)
 
     @property
@@ -160,7 +160,7 @@ class Store:
         return self._admission.samples
 
     def declare(self, limits: Limits) -> None:
-        """Set what clients may claim from now on; refused if those who are in claim more."""
+        """Set what clients may claim from now on; refused if a member claims more."""
         database = self._writable()
         admission = self._admit_all(limits, checking=True)
         database.declare(self.encoder.fingerprint, limits)
@@ -173,7 +173,9 @@ class Store:
                 if checking:
                     admission.check(member, allow_duplicates=True)
             except SafleError as error:
-                raise StoreError(f"client {client!r}, who is in, has {error}") from error
+                raise StoreError(
+                    f"client {client!r} is in and breaks these limits: {error}"
+                ) from error
             admission.join(member)
         return admission
 
@@ -186,8 +188,8 @@ class Store:
     ) -> Member:
         """Verify a contribution and keep it; it is on the disk when this returns.
 
-        Counts that the same client has sent before change nothing. A `SafleError` means that the
-        contribution is refused and the store unchanged.
+        The same counts, sent again by the same client, change nothing. A `SafleError` means that
+        the contribution is refused and the store unchanged.
 
         Parameters
         ----------
@@ -201,11 +203,11 @@ class Store:
                 "safle.wire.Contribution(client, safle.wire.encode_statistics(statistics)), or "
                 "Contribution.read of a file"
             )
-        database, sent = self._writable(), hashlib.sha256(contribution.data).hexdigest()
+        database, file_digest = self._writable(), hashlib.sha256(contribution.data).hexdigest()
         try:
             statistics, entry = contribution.open(self.encoder.space, self._admission.check_classes)
-            if (before := self._sent_before(entry)) is not None:
-                return before
+            if (member_before := self._find_member(entry)) is not None:
+                return member_before
             self._admission.check(entry, allow_duplicates=allow_duplicates)
             # Multiplying out shows whether all sums are integers; `Accumulator.add` does it too.
             if total is None:
@@ -213,11 +215,11 @@ class Store:
             else:
                 total.add(statistics)
         except SafleError as error:
-            database.refuse(contribution.client, sent, str(error))
+            database.refuse(contribution.client, file_digest, str(error))
             raise
         try:
             atomic.write_bytes(self.files.path(entry), contribution.data)
-            member = database.add(entry, sent)
+            member = database.add(entry, file_digest)
         except BaseException:
             if total is not None:
                 total.subtract(statistics)
@@ -227,12 +229,12 @@ class Store:
         _log.info("%s: took %s, %d samples", self.folder, member.client, member.samples)
         return member
 
-    def _sent_before(self, entry: Entry) -> Member | None:
+    def _find_member(self, entry: Entry) -> Member | None:
         """The member, if the client has sent these counts before; other counts are refused."""
         before = self._members.get(entry.client)
         if before is not None and before.digest != entry.digest:
             raise DuplicateContribution(
-                f"client {entry.client!r} has sent another contribution on {before.received}; to "
+                f"client {entry.client!r} sent another contribution on {before.received}; to "
                 "replace it, remove the client first"
             )
         return before
@@ -241,11 +243,11 @@ class Store:
         """Unlearn a client: the store is as if it had never sent anything."""
         member = self._members.get(client)
         if member is None:
-            there = f"it has {name_some(self._members)}" if self._members else "it is empty"
-            raise StoreError(f"{self.folder} has no client {client!r}; {there}")
+            content = f"it has {name_some(self._members)}" if self._members else "it is empty"
+            raise StoreError(f"{self.folder} has no client {client!r}; {content}")
         path = self.files.path(member)
-        sent = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-        self._writable().remove(member, sent)
+        file_digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        self._writable().remove(member, file_digest)
         del self._members[client]
         # The file stays if another client has sent the same counts.
         if self._admission.leave(member):
@@ -259,29 +261,29 @@ class Store:
         ``total().snapshot()`` gives the statistics that `safle.solve` takes.
         """
         total = Accumulator(self.encoder)
-        for member in self._each(progress):
+        for member in self._walk_members(progress):
             with self.files.naming(member):
                 total.add(self.files.read(member))
         return total
 
     def check_origin(self, model: Model, progress: Progress | None = None) -> None:
-        """`StoreError` unless the model was solved from the sum of exactly those who are in."""
+        """`StoreError` unless the model was solved from the sum of exactly the members."""
         # Only here: taking contributions in needs no solver.
         from safle.solver.solution import digest_of_sum
 
-        found = digest_of_sum(self.total(progress).snapshot())
-        if model.sum_digest != found:
+        sum_digest = digest_of_sum(self.total(progress).snapshot())
+        if model.sum_digest != sum_digest:
             raise StoreError(
                 f"the model was solved from another sum ({model.sum_digest[:12] or 'unknown'}…) "
                 f"than the one of the {len(self._members)} clients of {self.folder} "
-                f"({found[:12]}…): clients have come or gone since, or it is of another store; "
-                "solve again: safle store solve"
+                f"({sum_digest[:12]}…): clients have come or gone since, or the model is of "
+                "another store; solve again: safle store solve"
             )
 
     def problems(self, progress: Progress | None = None) -> list[str]:
         """Read everything and list what is wrong; the list is empty if all is well."""
-        found = [self.files.problem(member) for member in self._each(progress)]
-        return [*filter(None, found)] + [
+        problems = [self.files.problem(member) for member in self._walk_members(progress)]
+        return [*filter(None, problems)] + [
             f"{path}: no row of the database names it; the next change of the store deletes it"
             for path in self.files.unnamed(self._members.values())
         ]
@@ -299,12 +301,12 @@ class Store:
             except InvalidInput:
                 # One client's classes or samples may be too few for a head that the sum can have.
                 continue
-        found = f"all {len(self._members)} contributions verify"
+        intact = f"all {len(self._members)} contributions verify"
         if not failing:
-            return f"{found}, and none fails by itself"
-        return f"{found}; solved by themselves, these fail too: {name_some(failing)}"
+            return f"{intact}, and none fails when it is solved alone"
+        return f"{intact}; these fail too when they are solved alone: {name_some(failing)}"
 
-    def _each(self, progress: Progress | None) -> Iterator[Member]:
+    def _walk_members(self, progress: Progress | None) -> Iterator[Member]:
         for done, member in enumerate(self.members.values(), start=1):
             yield member
             if progress is not None:

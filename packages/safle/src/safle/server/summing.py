@@ -2,8 +2,8 @@
 
 Everything is read and checked before anything is written, so after a failure every file is as it
 was. Sums are associative: any order and any number of processes give the same bytes. On a Ray
-cluster, processes add up files in shards, and this one adds their totals; Ray adds a shard again
-whose process dies.
+cluster, processes add up files in shards, and this one adds their totals; Ray repeats a shard if
+its process dies.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from safle.wire.statistics import STATISTICS, read_space
 Progress = Callable[[float], None]
 """Called with the finished share, 0 to 1."""
 LARGEST_SHARD = 64
-"""Files: what is done again when a process dies, and finished when another file is refused."""
+"""Most files in a shard: a smaller shard is repeated, or waited for, in less time."""
 SHARDS_PER_WORKER = 4
-"""Under way at a time: a bound for the cluster's memory."""
+"""Shards under way at a time: they bound the cluster's memory."""
 ATTEMPTS = 3
 _SMALL_KINDS: dict[str | None, FileKind[Any]] = {
     kind.name: kind for kind in (HISTOGRAMS, EVALUATIONS)
@@ -42,9 +42,9 @@ _SMALL_KINDS: dict[str | None, FileKind[Any]] = {
 
 @dataclass(frozen=True)
 class Summed:
-    """A sum that was written: of how many files and samples; a histogram has no classes.
+    """A sum that was written, and how many files and samples it has; a histogram has no classes.
 
-    ``kind`` is "statistics", "histogram" or "evaluation counts", ``digest`` that of its content.
+    ``kind`` is "statistics", "histogram" or "evaluation counts"; ``digest`` is of the content.
     """
 
     kind: str
@@ -57,14 +57,14 @@ class Summed:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the files of a sum must obey: one encoder, these limits, and none twice."""
+    """What the files of a sum must obey: one encoder, these limits, and no duplicates."""
 
     space: CodeSpace
     limits: Limits = field(default_factory=Limits)
     allow_duplicates: bool = False
 
     def admission(self) -> Admission:
-        """Nobody has joined yet."""
+        """An admission that nobody has joined yet."""
         return Admission(self.limits, most_samples=self.space.layout.most_samples)
 
 
@@ -85,9 +85,9 @@ def sum_files(
     Parameters
     ----------
     paths : at least one file, folder or address that fsspec understands
-    output : the sum to write; none of the files that are added up
-    space : of the encoder that statistics must have been counted with; None for the first file's
-    allow_duplicates : add the same contribution twice
+    output : file of the sum; not one of the files that are added up
+    space : code space that all statistics must have; None for that of the first file
+    allow_duplicates : also add a contribution that was added before
     limits : of every contribution; the defaults of `Limits` if None
     progress : called with the finished share, 0 to 1
     ray : address of a Ray cluster that adds up statistics; "local" starts one, "auto" finds it
@@ -103,7 +103,7 @@ def sum_files(
     ...     sum_files([f"{folder}/a.stats", f"{folder}/b.stats"], f"{folder}/total.stats").samples
     2
     """
-    sources = _find(paths, output)
+    sources = _find_sources(paths, output)
     kind = _SMALL_KINDS.get(container.peek_kind(sources[0]), STATISTICS)
     if kind is not STATISTICS and (space or ray):
         raise InvalidInput(
@@ -125,7 +125,7 @@ def sum_files(
 def add_sources(
     rules: Rules, sources: Sequence[str], progress: Progress
 ) -> tuple[Accumulator, list[Entry]]:
-    """Add up statistics files in this process; their sum, and an entry for each."""
+    """Add up statistics files in this process; return their sum and an entry for each."""
     total, admission, entries = Accumulator(rules.space), rules.admission(), list[Entry]()
     for done, source in enumerate(sources, start=1):
         with naming(source):
@@ -142,17 +142,17 @@ def add_sources(
 def add_on_ray(
     rules: Rules, sources: Sequence[str], progress: Progress, address: str
 ) -> Accumulator:
-    """As `add_sources`, by the Ray cluster at an address."""
-    ray = join(address)
+    """Add up statistics files on the Ray cluster at an address."""
+    ray = connect(address)
     try:
         workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
         at_a_time = SHARDS_PER_WORKER * workers
         shards = _split(sources, min(LARGEST_SHARD, -(-len(sources) // at_a_time)))
-        task = ray.remote(max_retries=ATTEMPTS - 1)(_add_shard)
+        add_shard = ray.remote(max_retries=ATTEMPTS - 1)(_add_shard)
         total, admission, done = Accumulator(rules.space), rules.admission(), 0
         for wave in _split(shards, at_a_time):
-            for begun in [task.remote(rules, shard) for shard in wave]:
-                entries, partial = _fetch(ray, begun)
+            for reference in [add_shard.remote(rules, shard) for shard in wave]:
+                entries, partial = _fetch(ray, reference)
                 for entry in entries:
                     with naming(entry.client):
                         admission.check(entry, allow_duplicates=rules.allow_duplicates)
@@ -162,12 +162,12 @@ def add_on_ray(
                 progress(done / len(sources))
         return total
     finally:
-        # This ends what was begun there.
+        # This ends the tasks that still run on the cluster.
         ray.shutdown()
 
 
-def join(address: str, attempts: int = ATTEMPTS) -> Any:
-    """Ray itself, connected to the cluster at an address; "local" starts one, "auto" finds it."""
+def connect(address: str, attempts: int = ATTEMPTS) -> Any:
+    """Ray's module, connected to the cluster at an address; "local" starts one, "auto" finds it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         # Only here: it takes seconds to import.
@@ -177,17 +177,17 @@ def join(address: str, attempts: int = ATTEMPTS) -> Any:
     try:
         ray.init(address, log_to_driver=False, logging_level="ERROR")
     except Exception as error:
-        # Ray gives a cluster 30 s to start, which a busy machine may not have, and raises
-        # nothing better than this then.
+        # Ray gives a cluster 30 s to start, which is too short on a busy machine, and then
+        # raises no error of a type of its own.
         if "timed out" not in str(error) or attempts == 1:
             raise FederationError(f"no Ray cluster at {address!r}: {error}") from error
         ray.shutdown()
-        return join(address, attempts - 1)
+        return connect(address, attempts - 1)
     return ray
 
 
 def _add_shard(rules: Rules, sources: Sequence[str]) -> tuple[list[Entry], Statistics]:
-    """In a process of the cluster, which has one on every core: with one thread."""
+    """Add up a shard with one thread: the cluster has a process on every core."""
     from threadpoolctl import threadpool_limits
 
     from safle._native import use_threads
@@ -197,9 +197,9 @@ def _add_shard(rules: Rules, sources: Sequence[str]) -> tuple[list[Entry], Stati
         return entries, total.snapshot()
 
 
-def _fetch(ray: Any, begun: Any) -> tuple[list[Entry], Statistics]:
+def _fetch(ray: Any, reference: Any) -> tuple[list[Entry], Statistics]:
     try:
-        entries, partial = ray.get(begun)
+        entries, partial = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
     except ray.exceptions.RayError as error:
@@ -218,26 +218,26 @@ def _add_small(
     allow_duplicates: bool,
     progress: Progress,
 ) -> Any:
-    """Add up files of histograms or of evaluation counts: small values that know ``+``."""
+    """Add up files of histograms or of evaluation counts: small values that ``+`` adds."""
 
     def admit(_model: str, classes: tuple[ClassName, ...]) -> None:
         limits.check_classes(classes, set())
 
-    reading: dict[str, Any] = {"admit": admit} if kind is EVALUATIONS else {}
+    options: dict[str, Any] = {"admit": admit} if kind is EVALUATIONS else {}
     total, admission = None, Admission(limits)
     for done, source in enumerate(sources, start=1):
         with naming(source):
             data = container.read_limited(source)
-            found, digest = kind.open(data, **reading)
-            entry = Entry(as_path(source).name, digest, found.sample_count, len(data))
+            value, digest = kind.open(data, **options)
+            entry = Entry(as_path(source).name, digest, value.sample_count, len(data))
             admission.check(entry, allow_duplicates=allow_duplicates)
-            total = found if total is None else total + found
+            total = value if total is None else total + value
         admission.join(entry)
         progress(done / len(sources))
     return total
 
 
-def _find(paths: Iterable[StrPath], output: StrPath) -> list[str]:
+def _find_sources(paths: Iterable[StrPath], output: StrPath) -> list[str]:
     """The files to add up; `InvalidInput` if there is none, or the output is one of them."""
     sources = find_files(paths, except_for=BESIDE)
     if not sources:
@@ -245,7 +245,7 @@ def _find(paths: Iterable[StrPath], output: StrPath) -> list[str]:
     local = [place for source in sources if "://" not in (place := source.removeprefix("file://"))]
     if Path(output).exists() and any(Path(output).samefile(place) for place in local):
         raise InvalidInput(
-            f"{output} is one of the files that are added up: it would be counted itself, and "
+            f"{output} is one of the files that are added up: it would be counted and then "
             "replaced; write the sum to another file, outside their folder"
         )
     return sources
