@@ -159,7 +159,7 @@ def test_sums_of_dense_columns():
     refused(with_gram(s, (first, constant, 1)), "ranges, totals")
     # Moved between two codes of one expert, the totals still agree.
     refused(with_gram(s, (a, constant, 1), (b, constant, -1)), "ranges, totals")
-    refused(with_gram(s, (a, first, 1)), "dense sums add up to the totals: they do not in 0")
+    refused(with_gram(s, (a, first, 1)), "dense sums add up to the totals: not so in expert 0")
     huge = 40_000 * int(s.diagonal[[a, b]].max())
     refused(with_gram(s, (a, first, huge), (b, first, -huge)), "ranges, totals")
     refused(with_entry(s, a, first, -(2**31)), "ranges, totals")
@@ -175,7 +175,7 @@ def test_products_that_no_columns_can_have_together():
     refused(impossible, "semidefinite")
     without_power = with_cross(s, (0, 0, 200_000), (0, 1, -200_000))
     refused(without_power, "smaller than the class sums allow")
-    refused(with_gram(s, (0, 0, 1)), "both even or both odd")
+    refused(with_gram(s, (0, 0, 1)), "even where the totals are even")
     s = fixed_data("random-features").count()
     narrow = [at for at, (low, _) in enumerate(s.layout.dense_limits) if low == 0]
     for value in (-1, 16 * int(s.totals[narrow[:2]].min())):

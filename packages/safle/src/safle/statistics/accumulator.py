@@ -1,7 +1,7 @@
 """The accumulator: the one mutable thing, statistics under construction.
 
-Samples, other statistics and (through `safle.wire`) bytes go in, `subtract` takes a
-contribution back, and `snapshot` gives what has been gathered as an immutable value. `count` and
+It takes in samples, other statistics and (through `safle.wire`) bytes; `subtract` takes a
+contribution back; `snapshot` returns the sum so far as an immutable value. `count` and
 `sum_statistics` do this in one call.
 """
 
@@ -34,8 +34,8 @@ from safle.statistics.value import (
     without_absent,
 )
 
-GATHERED = 8_192
-"""Samples gathered before they are counted: a code first seen later makes the gram be copied."""
+MOST_WAITING = 8_192
+"""Samples that wait to be counted at once: a batch with a new code copies the gram."""
 
 
 class Accumulator:
@@ -43,7 +43,7 @@ class Accumulator:
 
     Parameters
     ----------
-    encoder : what samples are counted with; its code space is enough to add statistics alone
+    encoder : encodes the samples; to add statistics only, a code space is enough
     classes : the only names that labels may have
     allow_outside : count samples although more than a tenth of a feature's values lie outside the
         range or the levels that the encoder expects
@@ -72,13 +72,13 @@ class Accumulator:
         self._encoder = encoder if isinstance(encoder, Encoder) else None
         self._outside = None if self._encoder is None else Outside(self._encoder)
         self._allow_outside = allow_outside
-        own: Sequence[ClassName] = () if self._encoder is None else self._encoder.classes
-        declared = as_class_names(own if classes is None else classes)
-        if own and not {*declared} <= {*own}:
+        known: Sequence[ClassName] = () if self._encoder is None else self._encoder.classes
+        declared = as_class_names(known if classes is None else classes)
+        if known and not {*declared} <= {*known}:
             raise InvalidInput(
-                f"classes {name_some(declared)}; the encoder is for {name_some(own)} only"
+                f"classes are {name_some(declared)}; the encoder is for {name_some(known)} only"
             )
-        self._declared = None if classes is None and not own else declared
+        self._declared = None if classes is None and not known else declared
         self._waiting: list[tuple[Codes, NDArray[Any]]] = []
         dense = self.layout.dense_dim
         require_gram(dense, 4)
@@ -108,9 +108,9 @@ class Accumulator:
     def add_samples(
         self, features: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None
     ) -> None:
-        """Count a batch, (samples, feature_dim) and (samples,); all of it or nothing.
+        """Count features, (samples, feature_dim), and labels, (samples,); all of them or none.
 
-        A sample is counted as often as its weight says, a whole number; once without weights.
+        Weights are whole numbers: a sample of weight w is counted w times.
         """
         if self._encoder is None or self._outside is None:
             raise InvalidInput("samples need an encoder: start from Accumulator(encoder)")
@@ -121,31 +121,31 @@ class Accumulator:
             times = as_weights(weights, len(checked))
             counted = times > 0
             checked, names, times = checked[counted], names[counted], times[counted]
-        found = set(names.tolist())
-        self._check_declared(found)
+        classes = set(names.tolist())
+        self._check_declared(classes)
         total = int(times.sum())
-        self._check_room(total)
-        self._widen(found, self._codes)
+        self._check_sample_count(total)
+        self._make_room(classes, self._codes)
         self._outside.add(checked)
         ends = np.cumsum(times)
-        for first in range(0, total, GATHERED):
-            wanted = np.arange(first, min(first + GATHERED, total))
-            rows = np.searchsorted(ends, wanted, side="right")
+        for first in range(0, total, MOST_WAITING):
+            places = np.arange(first, min(first + MOST_WAITING, total))
+            rows = np.searchsorted(ends, places, side="right")
             codes = self._encoder.encode_checked(checked[rows[0] : rows[-1] + 1])
             if weights is not None:
-                again = rows - rows[0]
-                codes = Codes(codes.symbols[again], codes.dense[again])
+                repeated = rows - rows[0]
+                codes = Codes(codes.symbols[repeated], codes.dense[repeated])
             self._gather(codes, names[rows])
 
     def add(self, other: Statistics) -> None:
         """Add a contribution."""
         require_type("contribution", other, Statistics, advice=EXACT)
         self.space.require(other.space)
-        self._check_room(other.sample_count)
+        self._check_sample_count(other.sample_count)
         self._combine(other)
 
     def subtract(self, other: Statistics) -> None:
-        """Take a contribution back; `InvariantError` if it cannot have been part."""
+        """Take a contribution back; `InvariantError` if it cannot have been part of the sum."""
         require_type("contribution", other, Statistics, advice=EXACT)
         self.space.require(other.space)
         self._count_waiting()
@@ -180,8 +180,8 @@ class Accumulator:
         self._count_waiting()
         return self._as_value()
 
-    def _check_room(self, samples: int) -> None:
-        """Refuse ``samples`` more if a count could then overflow."""
+    def _check_sample_count(self, samples: int) -> None:
+        """Refuse ``samples`` more samples if a count could then overflow."""
         most = self.layout.most_samples
         if self.sample_count + samples > most:
             raise CountOverflow(
@@ -189,30 +189,30 @@ class Accumulator:
                 "integers can count: split the federation"
             )
 
-    def _check_declared(self, found: set[ClassName]) -> None:
-        if self._declared is not None and not found <= {*self._declared}:
-            unknown = sorted(found - {*self._declared}, key=str)
+    def _check_declared(self, classes: set[ClassName]) -> None:
+        if self._declared is not None and not classes <= {*self._declared}:
+            unknown = sorted(classes - {*self._declared}, key=str)
             raise InvalidInput(
                 f"labels contain {name_some(unknown)}, which are not among the declared classes "
                 f"{name_some(self._declared)}"
             )
 
-    def _gather(self, codes: Codes, labels: NDArray[Any], most: int = GATHERED) -> None:
-        """Put samples aside until there are ``most`` to count at once; in each class, too."""
+    def _gather(self, codes: Codes, labels: NDArray[Any], most: int = MOST_WAITING) -> None:
+        """Let samples wait until ``most`` can be counted at once; those of each class, too."""
         self._waiting.append((codes, labels))
         block = self.layout.class_layout
         if block is not None:
             dense = codes.dense[:, slice(*self.layout.by_class)]
             for name in np.unique(labels):
-                own = labels == name
-                share = Codes(codes.symbols[own, :0], dense[own])
-                # So many samples take no more memory than their gram.
-                self._by_class[name.item()]._gather(share, labels[own], block.dense_dim)
+                inside = labels == name
+                part = Codes(codes.symbols[inside, :0], dense[inside])
+                # As many samples as columns take no more memory than their gram.
+                self._by_class[name.item()]._gather(part, labels[inside], block.dense_dim)
         if sum(len(codes) for codes, _ in self._waiting) >= most:
             self._count_waiting()
 
     def _waiting_value(self) -> Statistics:
-        """The statistics of the samples that wait, which are joined to one block."""
+        """Join the waiting samples into one block, and return its statistics."""
         symbols = np.concatenate([codes.symbols for codes, _ in self._waiting])
         dense = np.concatenate([codes.dense for codes, _ in self._waiting])
         labels = np.concatenate([labels for _, labels in self._waiting])
@@ -227,14 +227,14 @@ class Accumulator:
             self._combine(batch, largest=largest_square(codes.dense, self.layout))
 
     def _combine(self, other: Statistics, sign: int = 1, largest: int | None = None) -> None:
-        """Add ``other``, or take it back (``sign`` -1); none of its squares exceeds ``largest``."""
+        """Add ``other``, or take it back (``sign`` -1); ``largest`` bounds its diagonal."""
         self._count_waiting()
-        self._widen(other.class_names, other.codes)
+        self._make_room(other.class_names, other.codes)
         if largest is None:
             largest = int(other.diagonal.max(initial=0)) if sign > 0 else 0
-        self._make_room(largest)
+        self._widen_integers(largest)
         positions = self._positions(other.codes, self._codes)
-        # The gram comes first: nothing after it can be refused.
+        # The gram comes first: it is the only part that may be refused.
         other.gram.add_to(self._gram, self._dim, positions, sign)
         places = class_places(other.class_names, self._names)
         self._counts[places] += sign * other.class_counts
@@ -242,17 +242,17 @@ class Accumulator:
         for name, part in zip(other.class_names, other.by_class, strict=False):
             self._by_class[name]._combine(part, sign)
 
-    def _make_room(self, square: int) -> None:
+    def _widen_integers(self, square: int) -> None:
         """Widen the integers before an entry could outgrow them; a shared gram is copied."""
         self._largest += square
         kind = np.int64 if self._largest > triangle.NARROW else self._gram.dtype
         self._gram = self._gram.astype(kind, copy=not self._gram.flags.writeable)
 
-    def _widen(self, names: Iterable[ClassName], codes: Integers) -> None:
-        """Make room for classes and codes (ascending); what is there keeps its counts."""
+    def _make_room(self, names: Iterable[ClassName], codes: Integers) -> None:
+        """Make room for classes and codes (ascending); known ones keep their counts."""
         union = as_class_names([*{*self._names, *names}])
         if union != self._names:
-            self._make_classes(union)
+            self._start_classes(union)
             places = class_places(self._names, union)
             counts = np.zeros(len(union), np.int64)
             counts[places] = self._counts
@@ -276,8 +276,8 @@ class Accumulator:
         dense = len(within) + np.arange(self.layout.dense_dim)
         return np.concatenate([np.searchsorted(within, codes), dense]).astype(np.int64)
 
-    def _make_classes(self, names: Iterable[ClassName]) -> None:
-        """Begin an accumulator for every new class, where columns are counted by class."""
+    def _start_classes(self, names: Iterable[ClassName]) -> None:
+        """Start an accumulator for every new class if the layout counts columns by class."""
         block = self.layout.class_layout
         new = {*names} - {*self._by_class}
         if block is None or not new:
@@ -327,9 +327,9 @@ def count(
 ) -> Statistics:
     """Statistics of one array of features, (samples, feature_dim), and its labels.
 
-    With ``weights``, whole numbers, a sample of weight w counts as if it stood there w times, to
-    the byte: a sum does not tell the two apart. `InvalidInput` if more than a tenth of a feature's
-    values lie outside what the encoder expects, unless ``allow_outside``.
+    ``weights`` are whole numbers: a sample of weight w gives the same bytes as w equal samples.
+    `InvalidInput` if more than a tenth of a feature's values lie outside what the encoder expects,
+    unless ``allow_outside``.
 
     Examples
     --------

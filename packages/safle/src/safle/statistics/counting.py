@@ -21,21 +21,22 @@ from safle.statistics.triangle import Integers, Packed
 
 SMALLEST_PASS, LARGEST_PASS = 2_048, 8_192
 """Samples counted in one pass over the gram: their one-hot rows for a block of columns
-should stay in the L2 cache, and enough of them should meet in a row to pay for it. At most 65,536,
-so that sums of int16 fit 32 bits."""
-ROWS_WORTH_A_PASS = 128
+should stay in the L2 cache, and enough of them should meet in a row to pay for the pass. At
+most 65,536, so that sums of int16 fit 32 bits."""
+SAMPLES_PER_ROW = 128
+"""Mean number of samples in a row of the gram that pays for a pass."""
 WIDE_TABLE = 160
-"""Mean seen symbols per expert above which single increments beat added rows."""
+"""Mean number of seen symbols per expert above which single increments beat adding rows."""
 WIDTH = 256
 """Columns that `_count_block_pairs` counts at a time."""
 SAMPLES_AT_A_TIME = 4_096
-"""Whose dense columns are multiplied: their copies as panels are all the memory this takes."""
+"""Samples whose products are computed at once: only their copies in panels take memory."""
 INT16_MOST, INT32_MOST = (1 << 15) - 1, (1 << 31) - 1
 MOST_BYTE = 31
 """Largest code that is multiplied as a byte: 17 pairs of products fit 16 bits."""
 PANEL = 48
 TILE = 3 * PANEL
-"""Columns whose sums, with one another, stay in L2 beside what they are made of."""
+"""Columns of a tile: the sums of their products stay in L2 beside their panels."""
 BYTES_PER_WORD, HALVES_PER_WORD = 4, 2
 _SYMBOLS = "symbols u1|u2[samples, experts]; samples; experts; bases i8[experts + 1]"
 _TILES = "(experts + 63) // 64"
@@ -107,19 +108,18 @@ _add_tiles = Kernel(
 
 
 def find_rows(symbols: NDArray[Any], layout: Layout) -> tuple[Integers, NDArray[np.int32]]:
-    """Codes that occur in ``symbols``, (samples, experts), ascending; and symbols as rows of them.
+    """The codes that occur in ``symbols``, (samples, experts), ascending; and each symbol's row.
 
-    Rows are int32, (experts, samples): those of a gram over the codes that occur.
+    Rows, int32, (experts, samples), are those of a gram over the codes that occur.
     """
     rows = np.empty((layout.experts, len(symbols)), np.int32)
-    # Classes are counted often, and have no experts.
+    # A shortcut: single classes are counted often, and have no experts.
     if not layout.experts:
         return np.empty(0, np.int64), rows
     seen, wrong = np.zeros(layout.code_count, np.uint8), np.zeros(1, np.int64)
     _mark_seen(symbols, layout.bases, seen, wrong)
-    # From here on, every symbol is one of its expert's.
     if wrong[0]:
-        raise InvalidInput("a symbol is larger than its expert has: codes of another encoder")
+        raise InvalidInput("a symbol lies outside its expert's table: another encoder's codes")
     ranks = (np.cumsum(seen, dtype=np.int32) - 1).astype(np.int32)
     _to_columns(symbols, layout.bases, ranks, rows)
     return np.flatnonzero(seen), rows
@@ -129,7 +129,7 @@ def largest_square(dense: NDArray[np.int16], layout: Layout) -> int:
     """A bound on the diagonal of the gram of samples, (samples, dense_dim)."""
     narrow = np.array([max(-low, high) <= 255 for low, high in layout.dense_limits], np.bool_)
     wide = dense[:, ~narrow].astype(np.float64)
-    # Sums of squares of 16-bit integers are exact in float64 for as many samples as these.
+    # In float64, sums of squares of 16-bit integers are exact for up to 2**23 samples.
     return max(255**2 * len(dense), int(np.einsum("sf,sf->f", wide, wide).max(initial=0)))
 
 
@@ -140,7 +140,7 @@ def add_gram(
     experts, width = len(rows), dense.shape[1]
     if experts:
         mean_size = int(offsets[-1]) // experts
-        size = int(np.clip(ROWS_WORTH_A_PASS * mean_size, SMALLEST_PASS, LARGEST_PASS))
+        size = int(np.clip(SAMPLES_PER_ROW * mean_size, SMALLEST_PASS, LARGEST_PASS))
         for first in range(0, len(dense), size):
             part = slice(first, first + size)
             _add_symbols(gram, np.ascontiguousarray(rows[:, part]), dense[part], offsets)
@@ -157,9 +157,9 @@ def _add_symbols(
         _count_single_pairs(rows.T, offsets, order, starts, dim, gram)
     else:
         _count_block_pairs(rows, offsets, order, starts, dim, gram)
-    found = np.bincount(rows.reshape(-1))
-    codes = np.arange(len(found))
-    gram[triangle.start(codes, dim) + codes] += found.astype(gram.dtype)
+    occurrences = np.bincount(rows.reshape(-1))
+    codes = np.arange(len(occurrences))
+    gram[triangle.start(codes, dim) + codes] += occurrences.astype(gram.dtype)
     if dense.shape[1]:
         _count_mixed(offsets, order, starts, dense, dim, gram)
 
@@ -170,9 +170,9 @@ def _group(rows: NDArray[np.int32], offsets: Integers) -> tuple[NDArray[np.uint3
     ``order[e, starts[r] : starts[r + 1]]`` are the samples in row r of expert e, where the last
     row of an expert ends at the sample count.
     """
-    # Within its own expert: the kernel counts into that expert's stretch alone.
+    # The kernel counts without a check, and each expert has only its own rows to count into.
     if np.any(rows.min(axis=1) < offsets[:-1]) or np.any(rows.max(axis=1) >= offsets[1:]):
-        raise IndexError("a row is not its expert's")
+        raise IndexError("a row lies outside its expert's rows")
     order = np.empty(rows.shape, np.uint32)
     starts = np.empty(offsets[-1], np.int64)
     _group_samples(rows, offsets, order, starts)
@@ -203,7 +203,7 @@ def _add_integers(gram: Packed, dense: NDArray[np.int16]) -> None:
     largest = np.abs(ranges).max(axis=1)
     if largest.max(initial=0) > INT16_MOST:
         raise ValueError("a dense code is -32768; expected at least -32767")
-    # Of two neighbours, the most that their products can add up to.
+    # The largest sum of the products of two neighbouring samples.
     pair = 2 * np.maximum(largest[tops] * largest[lefts], 1)
     narrow = (ranges[:, 0] == 0) & (ranges[:, 1] <= MOST_BYTE)
     bytes_only = narrow[tops] & narrow[lefts]
@@ -211,7 +211,7 @@ def _add_integers(gram: Packed, dense: NDArray[np.int16]) -> None:
         if not chosen.any():
             continue
         panels = _pack_panels(dense, HALVES_PER_WORD if wide else BYTES_PER_WORD)
-        # How many groups of samples may be added before a sum could leave its 16 or 32 bits.
+        # How many groups of samples may be added before a sum could overflow its 16 or 32 bits.
         depth = (INT32_MOST if wide else INT16_MOST) // pair
         pairs = np.stack([tops, lefts, depth], axis=1)[chosen]
         _add_tiles(panels, int(wide), pairs, gram, dense.shape[1])
@@ -228,7 +228,7 @@ def _tile_ranges(dense: NDArray[np.int16]) -> NDArray[np.int64]:
 def _pack_panels(dense: NDArray[np.int16], per_word: int) -> NDArray[np.uint32]:
     """Panels of ``dense``, uint32, (panels, groups, PANEL), ``per_word`` samples per group.
 
-    Whole tiles of panels and whole groups: columns and samples that are not there are zero.
+    The last tile and the last group are filled up with zeros.
     """
     samples, dim = dense.shape
     count = -(-dim // TILE) * (TILE // PANEL)

@@ -1,10 +1,10 @@
 """A gram of few samples by its root: ``G = Z'Z``, Z real, (rank, dim).
 
-Some columns of a gram of rank r determine all of it. With A the columns B, of which r are
-independent, and ``L L' = A_B`` the (pivoted) Cholesky factor of their own rows,
-``Z = inverse(L) A'``. Sums of integers come back as integers but for rounding, which is
-checked entry by entry: what is not close to an integer was never a gram. Kernels in
-``_native/check.c`` and ``_native/triangle.c``.
+Some columns of a gram of rank r determine all of it. Let A be the columns B, r of them
+independent, and ``L L' = A_B`` the (pivoted) Cholesky factorisation of their own rows; then
+``Z = inverse(L) A'``. The entries of ``Z'Z`` are integers but for rounding. This is checked: a
+matrix with an entry that is not close to an integer is no gram. Kernels in ``_native/check.c``
+and ``_native/triangle.c``.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 Matrix = NDArray[np.float64]
 TILE = 1024
 DEPENDENT = 1e-11
-"""Relative length below which what is left of a column counts as nothing."""
+"""A column is dependent if its remaining square is below this share of the largest square."""
 CLOSE = 0.25
-"""Integers that differ by less are equal."""
+"""Computed values that differ by less stand for the same integer."""
 LONGEST = 2.0**53
-"""Squared length that no column reaches: 65,535 samples of 32,767 stay 80 times below."""
+"""Squared length that no column reaches: 65,535 samples of 32,767 stay 128 times below."""
 ROUNDING = 0.01
 """Distance from an integer that rounding may leave."""
 FLOAT32_ROUNDING = 2.0**-24
-"""The same of float32, times the root of the rank, relative to two columns' lengths."""
+"""The same for float32: to be multiplied by the root of the rank and two columns' lengths."""
 FLOAT32_MOST = 0.0125
-"""Where float32 may leave more, float64 is taken.
+"""Where float32 may leave a larger distance, float64 is used.
 
 Each of the r roundings of an entry is at most ``2**-24 |z_i| |z_j|`` (Cauchy and Schwarz). By
 Hoeffding, together they reach t with probability ``2 exp(-t**2 / 2 b**2)`` at most, where b is
@@ -81,13 +81,13 @@ class Factor:
         """The factor of the gram with these columns, ``rank`` of which are independent."""
         block = columns[chosen].astype(np.float64)
         tolerance = DEPENDENT * float(block.diagonal().max(initial=0.0))
-        lower, order, found, _ = lapack.dpstrf(block, lower=1, tol=tolerance)
-        if found < rank:
+        lower, order, independent, _ = lapack.dpstrf(block, lower=1, tol=tolerance)
+        if independent < rank:
             raise InvariantError(
-                f"{found} of {rank} columns are independent; these are not sums of any data set"
+                f"{independent} columns of {rank} are independent; no data set has these sums"
             )
         lower, order = np.tril(lower[:rank, :rank]), order[:rank] - 1
-        # Column by column in memory, as LAPACK wants it: nothing is copied.
+        # LAPACK wants it column by column in memory: so it copies nothing.
         right = columns[:, order].astype(np.float64).T
         root = solve_triangular(lower, right, lower=True, overwrite_b=True, check_finite=False)
         # By Cauchy and Schwarz, no product is larger than the longest column's square.
@@ -116,26 +116,26 @@ class Factor:
 
     @use_threads(1)
     def add_to(self, target: Packed, dim: int, positions: Integers, sign: int = 1) -> None:
-        # Tile by tile, so that it is never held whole.
+        # Tile by tile, so that the gram is never held whole.
         done: list[tuple[int, int]] = []
         lengths = np.sqrt(self.diagonal.astype(np.float64))
         for top in range(0, self.dim, TILE):
             for left in range(top, self.dim, TILE):
                 tile, good = self._tile(top, left, lengths)
                 if not good:
-                    # Made again, a tile has the same integers: so the others come off.
+                    # A tile that is made again has the same integers: take all of them off.
                     for place in done:
                         tile, _ = self._tile(*place, lengths)
                         _add_tile(target, dim, positions, *place, tile, -sign)
                     raise InvariantError(
-                        "the sums that follow from those sent are no integers or not possible; "
+                        "the sums that follow from the columns are no integers, or impossible; "
                         "these are not sums of any data set"
                     )
                 _add_tile(target, dim, positions, top, left, tile, sign)
                 done.append((top, left))
 
     def _tile(self, top: int, left: int, lengths: Matrix) -> tuple[NDArray[Any], bool]:
-        """A tile of integers, and whether that is what it was but for rounding."""
+        """A tile rounded to integers, and whether `_round` accepts it."""
         rows, columns = slice(top, top + TILE), slice(left, left + TILE)
         length = float(lengths[rows].max() * lengths[columns].max())
         rounding = FLOAT32_ROUNDING * np.sqrt(len(self.root)) * length
@@ -147,11 +147,11 @@ class Factor:
         return tile, self._round(tile, top, left, ROUNDING)
 
     def _round(self, tile: NDArray[Any], top: int, left: int, tolerance: float) -> bool:
-        """Round rows ``top`` and on, columns ``left`` and on, of the gram in place.
+        """Round a tile, whose first entry is (``top``, ``left``) of the gram, in place.
 
-        Returns whether all of it are integers but for ``tolerance``, possible as products of two
-        columns (see `Bounds.find_impossible`), and zero for two different codes of one expert. Only
-        what lies on or above the diagonal counts.
+        Returns whether every entry on or above the diagonal is an integer but for ``tolerance``,
+        a possible product of two columns (see `Bounds.find_impossible`), and zero for two different
+        codes of one expert.
         """
         faults = np.zeros(len(tile), np.int64)
         columns = self.bounds.low, self.bounds.high, self.bounds.total, self.bounds.expert
@@ -159,7 +159,7 @@ class Factor:
         return not faults.any()
 
     def verify(self, margins: Margins) -> None:
-        """What a root makes certain is not checked; what it does not, at its own low cost."""
+        """Check what a root does not guarantee by itself, without multiplying it out."""
         totals = margins.totals.astype(np.float64)
         if margins.layout.experts:
             # Every expert's codes sum to the constant 1, whose product with a column is its total.
@@ -195,7 +195,7 @@ def _add_tile(
 def first_independent(gram: Integers, most: int) -> Integers:
     """The lexicographically first independent columns of a symmetric matrix, at most ``most``.
 
-    Modulo `PRIME`, so that no rounding decides; ascending.
+    Computed modulo `PRIME`, so that no rounding decides; ascending.
     """
     chosen, count = np.zeros(min(len(gram), most), np.int64), np.zeros(1, np.int64)
     _first_independent(gram % PRIME, chosen, count)

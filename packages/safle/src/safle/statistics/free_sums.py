@@ -2,10 +2,10 @@
 
 Of each expert, the first code is 1 minus its others; a constant column is its scale; the square of
 a code is the code; two codes of one expert never meet; and the products of columns that are
-counted by class are the sum of those of the classes. All of that is left out, and worked out again
-by `FreeSums.restore`. Masks, noise and bytes use this one vector:
+counted by class are the sum of those of the classes. The vector leaves all of that out, and
+`FreeSums.restore` computes it again. Masks, noise and bytes use this one vector:
 
-``class counts | class sums, column by column | products, row by row | those of each class``
+``class counts | class sums, column by column | products, row by row | products of each class``
 
 A product of two columns stands in the row of the first of them.
 """
@@ -28,7 +28,7 @@ from safle.statistics.triangle import Integers, Packed
 from safle.statistics.value import Margins, Statistics, Sums, class_places, without_absent
 
 MOST = 1 << 46
-"""Magnitude of a product of a code: 2^31 samples of 2^15. Sums of 2^16 of them fit 62 bits."""
+"""Largest magnitude of a product of a code: 2^31 samples of 2^15. 2^16 of them fit 62 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class FreeSums:
 
     @staticmethod
     def of(margins: Margins) -> FreeSums:
-        """The free sums over what occurred."""
+        """The free sums over the codes and classes that occurred."""
         return FreeSums(margins.layout, len(margins.class_names), margins.codes)
 
     @cached_property
@@ -94,9 +94,9 @@ class FreeSums:
 
     @cached_property
     def firsts(self) -> Integers:
-        """Where, among the free columns, those begin whose products with each are free, (free,)."""
-        # A code's begin with the next expert; a dense column's with itself, or after all that are
-        # counted by class.
+        """For each free column, the first one whose product with it is free, (free,)."""
+        # For a code, the next expert's first; for a dense column, itself, or the first one after
+        # the columns that are counted by class.
         firsts = np.arange(len(self.rows))
         codes = int(np.searchsorted(self.rows, len(self._codes)))
         experts = np.searchsorted(self.offsets, self.rows[:codes], side="right")
@@ -109,7 +109,7 @@ class FreeSums:
 
     @cached_property
     def starts(self) -> Integers:
-        """Where the products of each free column begin, and the number of all, (free + 1,)."""
+        """Where the products of each free column begin, then their number, (free + 1,)."""
         lengths = len(self.rows) - self.firsts
         return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
@@ -142,30 +142,31 @@ class FreeSums:
     @property
     def size(self) -> int:
         """Length of the vector."""
-        own = int(self.by_class.starts[-1]) if self.by_class else 0
-        return self.products.stop + self.class_count * own
+        per_class = int(self.by_class.starts[-1]) if self.by_class else 0
+        return self.products.stop + self.class_count * per_class
 
     def spread(self, weights: Integers) -> Integers:
-        """A weight for each entry of the vector from one for each column, (size,).
+        """A weight for each entry of the vector, (size,), from one for each free column.
 
-        That of a class count is 1, that of a product the product of its columns'.
+        A class count weighs 1; a product weighs the product of its columns' weights.
         """
         parts = [np.ones(self.class_count, np.int64), np.repeat(weights, self.class_count)]
-        parts += [weights[at] * weights[first:] for at, first in enumerate(self.firsts.tolist())]
+        firsts = self.firsts.tolist()
+        parts += [weight * weights[first:] for weight, first in zip(weights, firsts, strict=True)]
         if self.by_class:
             dense = weights[np.isin(self.rows, self.block)]
-            own = self.by_class.spread(dense)[self.by_class.products]
-            parts += [own] * self.class_count
+            class_weights = self.by_class.spread(dense)[self.by_class.products]
+            parts += [class_weights] * self.class_count
         return np.concatenate(parts)
 
     @cached_property
     def squares(self) -> Integers:
-        """Where the squares of columns stand in the vector, but for those of single classes."""
-        own = self.firsts == np.arange(len(self.rows))
-        return self.products.start + self.starts[:-1][own]
+        """Where the squares of columns stand in the vector, without those of single classes."""
+        has_square = self.firsts == np.arange(len(self.rows))
+        return self.products.start + self.starts[:-1][has_square]
 
     def take(self, statistics: Sums, names: Sequence[ClassName]) -> Integers:
-        """The vector of statistics of (some of) these codes and classes; zeros of the others."""
+        """The vector of statistics; zero for codes and classes that did not occur in them."""
         vector = np.zeros(self.size, np.int64)
         places = class_places(statistics.class_names, names)
         vector[self.counts][places] = statistics.class_counts
@@ -175,9 +176,9 @@ class FreeSums:
         cross[np.ix_(occurring, places)] = statistics.cross[rows[occurring]]
         vector[self.products] = self.take_products(statistics)
         if self.by_class:
-            own = vector[self.products.stop :].reshape(self.class_count, -1)
-            for at, part in zip(places.tolist(), statistics.by_class, strict=True):
-                own[at] = self.by_class.take_products(part)
+            by_class = vector[self.products.stop :].reshape(self.class_count, -1)
+            for place, part in zip(places.tolist(), statistics.by_class, strict=True):
+                by_class[place] = self.by_class.take_products(part)
         return vector
 
     def take_products(self, statistics: Sums) -> Packed:
@@ -186,47 +187,48 @@ class FreeSums:
         values = np.zeros(int(self.starts[-1]), gram.dtype)
         rows = self._rows_in(statistics)
         seen = rows >= 0
-        # Free columns among those of the statistics, and what of a row of the vector they fill.
+        # Which columns of the statistics are free; `seen` says which free columns occurred.
         free = np.zeros(statistics.dim, np.bool_)
         free[rows[seen]] = True
-        for at, row in enumerate(rows.tolist()):
-            first = int(self.firsts[at])
+        for column, row in enumerate(rows.tolist()):
+            first = int(self.firsts[column])
             if row < 0 or not seen[first:].any():
                 continue
             least = int(rows[first:][seen[first:]][0])
             entries = gram[triangle.start(row, statistics.dim) :][least : statistics.dim]
-            values[self.starts[at] : self.starts[at + 1]][seen[first:]] = entries[free[least:]]
+            start, end = self.starts[column : column + 2]
+            values[start:end][seen[first:]] = entries[free[least:]]
         return values
 
     def _rows_in(self, statistics: Sums) -> Integers:
-        """Rows of the free columns in the gram of statistics; -1 of codes that did not occur."""
+        """Rows of the free columns in the gram of statistics; -1 for codes that did not occur."""
         rows = np.full(self.dim, -1)
         rows[np.searchsorted(self._codes, statistics.codes)] = np.arange(len(statistics.codes))
         rows[len(self._codes) :] = np.arange(len(statistics.codes), statistics.dim)
         return rows[self.rows]
 
     def value(self, fingerprint: str, names: Sequence[ClassName], vector: Integers) -> Statistics:
-        """The statistics of these classes, unverified; without what does not occur: canonical."""
+        """The canonical statistics of these classes: only what occurs; unverified."""
         return without_absent(self.restore(fingerprint, names, vector))
 
     def restore(self, fingerprint: str, names: Sequence[ClassName], vector: Integers) -> Statistics:
-        """All sums that follow from a vector; whether samples can have them is not checked."""
+        """All sums that follow from a vector; nobody checks yet whether samples can have them."""
         space, counts = CodeSpace(fingerprint, self.layout), vector[self.counts]
         cross = self.restore_rows(vector[self.cross].reshape(-1, self.class_count), counts)
         grams: list[Integers] = []
         if self.by_class:
-            own = vector[self.products.stop :].reshape(self.class_count, -1)
-            totals = cross[self.block].T
-            grams = [self.by_class.restore_gram(*sums) for sums in zip(own, totals, strict=True)]
+            products = vector[self.products.stop :].reshape(self.class_count, -1)
+            sums = zip(products, cross[self.block].T, strict=True)
+            grams = [self.by_class.restore_gram(free, totals) for free, totals in sums]
         gram = self.restore_gram(vector[self.products], cross.sum(axis=1), grams)
         margins = Margins(space, self._codes, cross, tuple(names), counts)
-        class_grams = [Triangle.narrow(own, len(self.block)) for own in grams]
+        class_grams = [Triangle.narrow(packed, len(self.block)) for packed in grams]
         return margins.with_gram(Triangle(gram, self.dim), class_grams)
 
     def restore_rows(self, free: Integers, totals: Integers) -> Integers:
-        """All rows of sums, (dim, width), from the free ones and what each column sums to alone.
+        """All rows of sums, (dim, width), from the free rows and the totals, (width,).
 
-        Of class sums these are the class counts; of columns of the gram, the columns' totals.
+        For class sums, totals are the class counts; for columns of the gram, the columns' totals.
         """
         rows = np.zeros((self.dim, len(totals)), np.int64)
         rows[self.rows] = free
@@ -247,13 +249,13 @@ class FreeSums:
         gram = np.zeros(triangle.packed_size(dim), np.int64)
         free = np.zeros(dim, np.bool_)
         free[self.rows] = True
-        for at, row in enumerate(self.rows.tolist()):
-            if self.firsts[at] < len(self.rows):
-                least = int(self.rows[self.firsts[at]])
+        for column, row in enumerate(self.rows.tolist()):
+            if self.firsts[column] < len(self.rows):
+                least = int(self.rows[self.firsts[column]])
                 entries = gram[triangle.start(row, dim) :][least:dim]
-                entries[free[least:]] = products[self.starts[at] : self.starts[at + 1]]
-        for own in class_grams:
-            triangle.add_spread(gram, dim, own, self.block, 1)
+                entries[free[least:]] = products[self.starts[column] : self.starts[column + 1]]
+        for packed in class_grams:
+            triangle.add_spread(gram, dim, packed, self.block, 1)
         self._restore_codes(gram, totals)
         for scale, row in zip(scales.tolist(), self.constants.tolist(), strict=True):
             gram[triangle.start(np.arange(row), dim) + row] = scale * totals[:row]
@@ -262,19 +264,19 @@ class FreeSums:
         return gram
 
     def _restore_codes(self, gram: Integers, totals: Integers) -> None:
-        """Each code's square, and the products of each expert's first code."""
+        """Fill in each code's square, and the products of each expert's first code."""
         dim, codes = self.dim, len(self._codes)
         for expert, (first, end) in enumerate(pairwise(self.offsets.tolist())):
-            left = totals[end:].copy()
+            remainder = totals[end:].copy()
             later = self.offsets[expert + 1 : -1] - end
             for row in range(first + 1, end):
                 entries = gram[triangle.start(row, dim) + end : triangle.start(row, dim) + dim]
                 if len(later):
                     sums = np.add.reduceat(entries[: codes - end], later)
                     entries[later] = totals[row] - sums
-                left -= entries
+                remainder -= entries
             if first < end:
                 rows = np.arange(first, end)
                 gram[triangle.start(rows, dim) + rows] = totals[first:end]
                 at = triangle.start(first, dim)
-                gram[at + end : at + dim] = left
+                gram[at + end : at + dim] = remainder

@@ -38,7 +38,7 @@ class Gram(Protocol):
     def packed(self) -> Packed:
         """The upper triangle, int32 or int64, row by row; made once.
 
-        `InvariantError` where what it is made of gives no integers.
+        `InvariantError` if the form in which it is held gives no integers.
         """
 
     @property
@@ -46,7 +46,7 @@ class Gram(Protocol):
         """Int64, (dim,)."""
 
     def columns(self, chosen: Integers, rows: Integers | slice = EVERY) -> Integers:
-        """Columns, int64, (dim, chosen); or ``rows`` of them alone."""
+        """Columns, int64, (dim, chosen); or only ``rows`` of them."""
 
     def multiply(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
         """The product with ``right``, (dim, width), in float64."""
@@ -54,15 +54,15 @@ class Gram(Protocol):
     def add_to(self, target: Packed, dim: int, positions: Integers, sign: int = 1) -> None:
         """Add it to rows ``positions``, ascending, of a packed triangle; ``sign`` -1 takes it off.
 
-        `InvariantError` where it cannot be a gram: then ``target``, of ``dim`` rows, is as it was.
+        `InvariantError` if this is no gram; ``target``, of ``dim`` rows, then stays as it was.
         """
 
     def verify(self, margins: Margins) -> None:
-        """Raise `InvariantError` if no samples with these margins have it."""
+        """Raise `InvariantError` if no samples with these margins have this gram."""
 
 
 def multiply_out(gram: Gram) -> Packed:
-    """The upper triangle of a gram that is held as something far smaller."""
+    """The packed triangle of a gram that is held in a smaller form."""
     kind = triangle.entry_type(gram.diagonal)
     require_gram(gram.dim, np.dtype(kind).itemsize)
     packed: Packed = np.zeros(triangle.packed_size(gram.dim), kind)
@@ -90,16 +90,16 @@ class Triangle:
     def __post_init__(self) -> None:
         if self.packed.shape != (triangle.packed_size(self.dim),):
             raise InvariantError(
-                f"shape: gram is {self.packed.dtype} {self.packed.shape}; there are {self.dim} rows"
+                f"shape: gram has shape {self.packed.shape}; it is the triangle of {self.dim} rows"
             )
         self.packed.setflags(write=False)
 
     @staticmethod
     def narrow(packed: Packed, dim: int) -> Triangle:
-        """In the integers that its squares need; `InvariantError` if an entry needs more."""
+        """In the narrowest integers for the diagonal; `InvariantError` if an entry does not fit."""
         kind = np.dtype(triangle.entry_type(triangle.diagonal(packed, dim)))
         if packed.dtype != kind:
-            # In Python's integers: the least of 64 bits has no absolute value in them.
+            # In Python's integers: the least int64 has no absolute value in int64.
             largest = max(int(packed.max(initial=0)), -int(packed.min(initial=0)))
             if largest > np.iinfo(kind).max:
                 raise InvariantError("an entry is larger than the squares of its columns allow")
@@ -127,7 +127,7 @@ class Samples:
     """A gram as few samples, which are held until somebody needs their products.
 
     A gram of n samples has rank n at most: while n is far below the number of columns, the codes
-    are the smaller of the two, and whatever is asked of the gram follows from them.
+    are smaller than the gram, and all methods compute from them.
 
     Attributes
     ----------
@@ -175,11 +175,11 @@ class Samples:
         if sign < 0:
             triangle.add_spread(target, dim, self.packed, positions, sign)
         elif len(self.dense):
-            # All rows of an expert lie there between its first one here and the next expert's.
+            # In `target`, an expert's rows lie between its first position and the next expert's.
             offsets = np.append(positions[self.offsets[:-1]], dim - self.dense.shape[1])
             offsets[:1] = 0
             rows = positions.astype(np.int32)[self.rows]
             counting.add_gram(target, rows, self.dense, offsets)
 
     def verify(self, margins: Margins) -> None:
-        """Nothing is left to check: these are samples."""
+        """Check nothing: samples always have a valid gram."""

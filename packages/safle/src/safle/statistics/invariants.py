@@ -1,10 +1,10 @@
-"""Invariants that any data set's statistics obey; whatever comes from outside must.
+"""Invariants that the statistics of any data set obey; those from outside are checked.
 
 With n samples, expert blocks a, b and dense columns x within [l, h]:
 
 - every expert's diagonal block is diagonal and sums to n; a block of two experts is
-  non-negative and its margins are their diagonals; so are the sums of a dense column over an
-  expert's codes its total;
+  non-negative and its margins are their diagonals; the sums of a dense column over an expert's
+  codes add up to its total;
 - rows of cross sum to the totals, an expert's rows to the class counts, and a class of m
   samples has sums within [m l, m h];
 - squares of columns that are clipped to a norm B sum to at most ``n B^2``;
@@ -14,12 +14,12 @@ With n samples, expert blocks a, b and dense columns x within [l, h]:
   semidefinite;
 - where columns are counted by class, each class's own sums are those of samples too, and add up.
 
-All of these are checked in exact integers, but for the last but one. Of that, exact are two columns
-(``c_ij^2 <= c_ii c_jj``), and a column and the labels (``c_ii >= sum_k m_ik^2 / n_k``). Of more
-columns, the matrix scaled to a unit diagonal may have eigenvalues down to
-``-min(1e-8, 4 (D + K)^2 2^-53)``, D columns and K classes: what rounding alone can make of zero.
-So an entry c_ij that only three or more columns together rule out passes if it is wrong by less
-than about that times ``(c_ii c_jj)^1/2``.
+All of these are checked in exact integers, but for semidefiniteness. That is exact for two columns
+(``c_ij^2 <= c_ii c_jj``), and for a column and the labels (``c_ii >= sum_k m_ik^2 / n_k``). For
+more columns, the matrix scaled to a unit diagonal may have eigenvalues down to
+``-min(1e-8, 4 (D + K)^2 2^-53)``, D columns and K classes, because rounding alone can turn zero
+into that. So an entry c_ij that only three or more columns together rule out passes if it is wrong
+by less than about that times ``(c_ii c_jj)^1/2``.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from safle.statistics.value import Margins, Statistics
 
 SINGULAR = 1e-8
-"""A matrix of unit diagonal counts as semidefinite when this much more of it is definite; or less,
-where rounding cannot make as much of zero: 4 D^2 2^-53."""
+"""A matrix of unit diagonal is semidefinite if it is definite with this added to its diagonal;
+for few columns less is added, 4 (D + K)^2 2^-53, since rounding then does less."""
 ROWS_AT_A_TIME = 256
 CLEAR = 1e-9
-"""What is larger by more than this, relatively, is larger: rounding does less."""
+"""A float that is larger by this relative difference is truly larger: rounding does less."""
 
 
 _find_broken_pair = Kernel(
@@ -67,13 +67,13 @@ _find_impossible = Kernel(
 
 @dataclass(frozen=True)
 class Bounds:
-    """What single columns say about the sums of their products.
+    """Ranges and totals of columns, which bound the sums of their products.
 
     Attributes
     ----------
     low, high, total : int64, (dim,), the range and the sum of each column
-    expert : int32, (dim,), the expert of a code; a number of its own for a dense column
-    samples : how many there are
+    expert : int32, (dim,), the expert of a code; a negative number of its own for a dense column
+    samples : their number
     """
 
     low: Integers
@@ -97,12 +97,12 @@ class Bounds:
     def find_impossible(self, gram: Packed, first: int, power: Integers) -> Integers:
         """Places (row, column), column >= ``first``, of entries that no samples have, exactly.
 
-        ``(x - l)(y - m) >= 0`` and its three kin, summed over the samples, and Cauchy's and
-        Schwarz's inequality. ``power`` is the diagonal, and not negative.
+        Their bounds are ``(x - l)(y - m) >= 0`` and its three kin, summed over the samples, and
+        Cauchy's and Schwarz's inequality. ``power`` is the diagonal, and not negative.
         """
         found = np.full(len(self.low), -1, np.int64)
         reach = int(max(np.abs(self.low).max(initial=1), np.abs(self.high).max(initial=1)))
-        # Such sums have an entry and three products, which then fit 64 bits.
+        # Each bound adds an entry and three products: if narrow, these fit 64 bits.
         narrow = 4 * self.samples * reach**2 < 1 << 62 and int(power.max(initial=0)) < 1 << 62
         columns = self.low, self.high, self.total, power
         _find_impossible(gram, first, *columns, self.samples, int(narrow), found)
@@ -116,7 +116,7 @@ def _limits(s: Margins) -> Integers:
 
 
 def verify_margins(margins: Margins) -> None:
-    """Check what holds without the gram: before anything of its size is unfolded."""
+    """Check what holds without the gram, before anything of the gram's size is unfolded."""
     if margins.cross.shape != (margins.dim, len(margins.class_names)):
         fail("shape", f"cross has shape {margins.cross.shape}, expected a row for each column")
     if margins.class_counts.shape != (len(margins.class_names),):
@@ -142,7 +142,7 @@ def verify(statistics: Statistics, *, class_sums: bool = True) -> None:
 
 
 def verify_triangle(margins: Margins, packed: Packed, diagonal: Integers) -> None:
-    """Check what holds of a whole gram, whose diagonal is that of these margins."""
+    """Check a whole gram, whose diagonal has been checked against these margins."""
     _check_products(margins, packed, diagonal)
     _check_semidefinite(margins, packed, diagonal)
 
@@ -152,8 +152,8 @@ def fail(invariant: str, found: str) -> NoReturn:
     raise InvariantError(f"{invariant}: {found}; these are not sums of any data set")
 
 
-def _refuse(s: Margins, invariant: str, wrong: NDArray[np.bool_], first: int = 0) -> None:
-    """Fail at the first row of ``wrong``, (rows, width), that has a wrong one."""
+def _fail_at_row(s: Margins, invariant: str, wrong: NDArray[np.bool_], first: int = 0) -> None:
+    """Fail at the first row of ``wrong``, (rows, width), that holds a True."""
     rows = np.flatnonzero(wrong.any(axis=1))
     if len(rows):
         fail(invariant, f"not so at {_place(s, first + int(rows[0]))}")
@@ -163,7 +163,7 @@ def _check_classes(s: Margins) -> None:
     if as_class_names(s.class_names) != s.class_names:
         fail("class names", "not in ascending order")
     if (s.class_counts <= 0).any():
-        fail("class counts", "a class that is named has no samples")
+        fail("class counts", "a listed class has no samples")
     if sum(s.class_counts.tolist()) > s.layout.most_samples:
         fail("class counts", f"{s.class_counts.sum()} samples exceed {s.layout.most_samples}")
 
@@ -172,19 +172,19 @@ def _check_class_sums(s: Margins) -> None:
     seen, counts = len(s.codes), s.class_counts
     cross, sums = s.cross[:seen], s.cross[seen:]
     within = "cross lies between zero and the class counts"
-    _refuse(s, within, (cross < 0) | (cross > counts))
-    _refuse(s, "a code that is named occurs", (cross == 0).all(axis=1, keepdims=True))
+    _fail_at_row(s, within, (cross < 0) | (cross > counts))
+    _fail_at_row(s, "every listed code occurs", (cross == 0).all(axis=1, keepdims=True))
     for expert, (first, last) in enumerate(pairwise(s.offsets)):
         if not np.array_equal(cross[first:last].sum(axis=0), counts):
-            fail("an expert's cross rows sum to the class counts", f"they do not in {expert}")
+            fail("an expert's cross rows sum to the class counts", f"not so in expert {expert}")
     low, high = (np.outer(limit, counts) for limit in _limits(s).T)
-    _refuse(s, "class sums fit the encoder's range", (sums < low) | (sums > high), seen)
+    _fail_at_row(s, "class sums fit the encoder's range", (sums < low) | (sums > high), seen)
 
 
 def _check_diagonal(s: Margins, diagonal: Integers) -> None:
     seen = len(s.codes)
     differ = (diagonal[:seen] != s.totals[:seen])[:, None]
-    _refuse(s, "cross rows sum to the diagonal", differ)
+    _fail_at_row(s, "cross rows sum to the diagonal", differ)
     # In Python's integers, which do not wrap: (x - l)(x - h) <= 0 and |x| <= x^2, summed.
     limits = _limits(s).astype(object)
     totals, power = s.totals[seen:].astype(object), diagonal[seen:]
@@ -196,11 +196,11 @@ def _check_diagonal(s: Margins, diagonal: Integers) -> None:
         if sum(power[first:last].tolist()) > s.sample_count * longest**2:
             fail("dense squares", f"more than samples clipped at {longest} have")
     if ((power ^ s.totals[seen:]) & 1).any():
-        fail("dense squares", "a square and its number are both even or both odd")
+        fail("dense squares", "expected to be even where the totals are even, odd where odd")
 
 
 def _check_labels(s: Margins, power: Integers) -> None:
-    """Squares are no smaller than what the classes' means alone have: ``sum_k m_ik^2 / n_k``."""
+    """Check that squares are at least those of the class means: ``sum_k m_ik^2 / n_k``."""
     sums = s.cross[len(s.codes) :]
     rough = (np.square(sums.astype(np.float64)) / s.class_counts).sum(axis=1)
     counts = s.class_counts.tolist()
@@ -221,23 +221,23 @@ def _check_products(s: Margins, packed: Packed, diagonal: Integers) -> None:
         "a block's margins are its experts' diagonals, its own block is diagonal and nothing is "
         "negative"
     )
-    _refuse_pair(s, margins, broken[broken[:, 0] >= 0])
+    _fail_at_pair(s, margins, broken[broken[:, 0] >= 0])
     if not dense:
         return
     impossible = Bounds.of(s).find_impossible(packed, seen, diagonal)
-    _refuse_pair(s, "a product of two columns fits their ranges, totals and squares", impossible)
+    _fail_at_pair(s, "a product of two columns fits their ranges, totals and squares", impossible)
     if seen:
         starts = triangle.start(np.arange(seen), s.dim) + seen
         mixed = np.array([packed[at : at + dense] for at in starts.tolist()], np.int64)
         sums = np.add.reduceat(mixed, s.offsets[:-1], axis=0)
         wrong = np.flatnonzero((sums != s.totals[seen:]).any(axis=1))
         if len(wrong):
-            fail("an expert's dense sums add up to the totals", f"they do not in {wrong[0]}")
+            fail("an expert's dense sums add up to the totals", f"not so in expert {wrong[0]}")
 
 
-def _refuse_pair(s: Margins, invariant: str, found: Integers) -> None:
+def _fail_at_pair(s: Margins, invariant: str, places: Integers) -> None:
     """Fail at the first of some places (row, column) of the gram."""
-    for row, column in found[:1].tolist():
+    for row, column in places[:1].tolist():
         fail(invariant, f"not so between {_place(s, row)} and {_place(s, column)}")
 
 
@@ -252,7 +252,7 @@ def _check_semidefinite(s: Margins, packed: Packed, diagonal: Integers) -> None:
     singular = min(SINGULAR, 4 * (size + len(s.class_names)) ** 2 * 2.0**-53)
     power = diagonal.astype(np.float64)
     if triangle.gather_columns(packed, size, np.flatnonzero(power <= 0)).any():
-        fail("a column without power has no products", "one has")
+        fail("a column whose square is zero has no products", "one has")
     scale = 1 / np.sqrt(np.where(power > 0, power, 1.0))
     means = s.cross * scale[:, None] / np.sqrt(s.class_counts.astype(np.float64))
     scaled = packed.astype(np.float64)
@@ -272,7 +272,7 @@ def _check_semidefinite(s: Margins, packed: Packed, diagonal: Integers) -> None:
 
 
 def _check_by_class(s: Statistics, *, sums: bool) -> None:
-    """Each class by itself, and whether its columns are shared out among the classes."""
+    """Check each class by itself and, with ``sums``, that the classes add up to the whole."""
     if len(s.class_grams) != (len(s.class_names) if s.layout.class_layout else 0):
         fail("shape", f"grams of {len(s.class_grams)} classes; there are {len(s.class_names)}")
     for name, part in zip(s.class_names, s.by_class, strict=False):

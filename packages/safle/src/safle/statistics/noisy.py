@@ -1,9 +1,8 @@
 """Noisy statistics: sums that may be published, and what their noise promises.
 
-They are sums over the whole layout and all declared classes.
-
-Noise goes to the free sums (`safle.statistics.free_sums`) alone. The rest is worked out from them,
-so that what the solver relies on holds of noisy sums as well.
+They are sums over the whole layout and all declared classes. Only the free sums
+(`safle.statistics.free_sums`) get noise. All other sums are computed from them, so that the algebra
+on which the solver relies holds for noisy sums as well.
 """
 
 from __future__ import annotations
@@ -34,19 +33,19 @@ LARGEST_SCALE = 2.0**62
 
 @dataclass(frozen=True)
 class Privacy:
-    """Noise of one release, and what is promised to everyone who is one sample of it.
+    """The noise of one release, and what it promises to everyone who is one sample of it.
 
-    Whatever is worked out from the release, its probability changes by a factor of at most
-    ``exp(epsilon)``, but for ``delta``, when one sample is added or removed.
+    When one sample is added or removed, the probability of any result of the release changes by a
+    factor of at most ``exp(epsilon)``, but for ``delta``.
 
     Attributes
     ----------
     epsilon, delta : of this release
     rho : of this release, in zero-concentrated differential privacy
-    gram, cross, counts : the noise's scale, in real units: an entry of the gram, in codes, has
-        that times the scales of its two columns on the diagonal, and 1 / sqrt(2) of it elsewhere
-    releases : of the same data so far, this one included
-    total_epsilon : of all of them together, for the same delta
+    gram, cross, counts : scale of the noise, in real units; in codes, an entry on the diagonal of
+        the gram has ``gram`` times the scales of its two columns, other entries 1 / sqrt(2) of that
+    releases : number of releases of the same data so far, this one included
+    total_epsilon : of all these releases together, for the same delta
     calibration : where the encoder's thresholds came from
     mechanism : how the noise was drawn
     """
@@ -69,14 +68,14 @@ class Privacy:
             if type(value) not in (int, float) or not 0 < value <= LARGEST_SCALE:
                 raise SettingsError(
                     f"{name} is {str(value)[:40]}; expected a number above 0 and up to "
-                    f"{LARGEST_SCALE:.3g}, what the integers of a sum can hold"
+                    f"{LARGEST_SCALE:.3g}, the most that the integers of a sum can hold"
                 )
             if name != "total_epsilon":
                 object.__setattr__(self, name, float(value))
         if not self.delta < 1 or self.total_epsilon < self.epsilon:
             raise SettingsError(
                 f"delta {self.delta} and a total epsilon of {self.total_epsilon}; expected a delta "
-                f"below 1, and all releases to cost at least this one's epsilon, {self.epsilon}"
+                f"below 1, and a total of at least this release's epsilon, {self.epsilon}"
             )
         if type(self.releases) is not int or self.releases < 1:
             raise SettingsError(f"releases {self.releases!r}; expected a number from 1")
@@ -89,10 +88,10 @@ class Privacy:
     @property
     def promise(self) -> str:
         """Epsilon and delta, for people; and those of all releases, where there are several."""
-        own = f"epsilon {self.epsilon:.4g}, delta {self.delta:.4g}"
+        this_release = f"epsilon {self.epsilon:.4g}, delta {self.delta:.4g}"
         if self.releases == 1:
-            return own
-        return f"{own}; epsilon {self.total_epsilon:.4g} with all {self.releases} releases"
+            return this_release
+        return f"{this_release}; epsilon {self.total_epsilon:.4g} with all {self.releases} releases"
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
@@ -102,7 +101,8 @@ class Privacy:
     def from_json(content: Mapping[str, Any]) -> Privacy:
         """Read `to_json` back; a `SettingsError` for anything else."""
         if not isinstance(content, dict) or {*content} != {f.name for f in fields(Privacy)}:
-            raise SettingsError("the fields of a release's privacy are not as expected")
+            expected = ", ".join(f.name for f in fields(Privacy))
+            raise SettingsError(f"a release's privacy has other fields; expected {expected}")
         return Privacy(**content)
 
 
@@ -116,7 +116,7 @@ class NoisyStatistics(Sums):
     def of(
         space: CodeSpace, classes: Sequence[ClassName], released: Integers, privacy: Privacy
     ) -> NoisyStatistics:
-        """All sums from ``released``, the free ones with noise; a class has at least one sample."""
+        """All sums from ``released``, the noisy free sums; class counts below 1 become 1."""
         layout = space.layout
         require(
             noisy_bytes(layout),
@@ -155,7 +155,7 @@ class NoisyStatistics(Sums):
 
 
 def _check_sizes(free: FreeSums, released: Integers) -> None:
-    """Refuse sums so large that what follows from them would wrap."""
+    """Refuse sums so large that the sums computed from them would overflow."""
     table, scale = max(free.layout.table_sizes, default=1), max(free.layout.dense_scales, default=1)
     classes = max(1, free.class_count)
     growths = {
@@ -165,10 +165,10 @@ def _check_sizes(free: FreeSums, released: Integers) -> None:
     }
     for name, growth in growths.items():
         sums = released[getattr(free, name)]
-        # In Python's integers: the least of 64 bits has no absolute value in them.
+        # In Python's integers: the least int64 has no absolute value in int64.
         largest = max(int(sums.max(initial=0)), -int(sums.min(initial=0)))
         if largest > MOST // growth:
-            raise CountOverflow(f"{name} has a sum of {largest}; at most {MOST // growth} is used")
+            raise CountOverflow(f"{name} has a sum of {largest}; expected at most {MOST // growth}")
 
 
 def noisy_bytes(layout: Layout) -> int:

@@ -1,8 +1,8 @@
 """Symmetric integer matrices as packed upper triangles: ``_native/triangle.c``.
 
 Entry (i, j), i <= j, of a matrix of dimension d lies at ``start(i, d) + j`` with
-``start(i, d) = i*d - i*(i+1)/2``. Half the memory of a square, one contiguous vector to add and
-to send.
+``start(i, d) = i*d - i*(i+1)/2``. This takes half the memory of a square, and is one contiguous
+vector to add and to send.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from safle._native import Kernel, threads
 Integers = NDArray[np.int64]
 Packed = NDArray[np.signedinteger[Any]]
 NARROW = (1 << 31) - 256
-"""The largest square sum whose gram is int32. A file states a count as up to 255 and the rest."""
+"""The largest entry of a diagonal whose gram is int32; see `Layout.most_samples`."""
 _add_runs = Kernel(
     "add_runs",
     "target i4|i8[packed(target_dim)]!; target_dim; source i4|i8[packed(dim)]; dim",
@@ -57,7 +57,7 @@ def packed_size(dim: int) -> int:
 
 
 def entry_type(diagonal: NDArray[np.integer[Any]]) -> type[np.signedinteger[Any]]:
-    """The type of a gram with this diagonal: no entry is larger than the largest of it."""
+    """The type of a gram with this diagonal, whose largest entry bounds all others."""
     return np.int32 if int(diagonal.max(initial=0)) <= NARROW else np.int64
 
 

@@ -1,9 +1,8 @@
 """Statistics: codes and labels -> (Phi'Phi, Phi'Y, class counts). Feeds the solver.
 
 An immutable value of exact integers: ``total = hospital_a + hospital_b``, and
-``total - hospital_b == hospital_a``. Only what was seen is held: codes that occurred,
-classes that occurred. That makes the value canonical: equal data give equal bytes,
-however they were split.
+``total - hospital_b == hospital_a``. It holds only codes and classes that occurred. That makes it
+canonical: equal data give equal bytes, however they were split.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ EXACT = "exact sums; sums with noise are solved, not added"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Margins:
-    """Everything of statistics but the gram.
+    """Statistics without the gram.
 
     Attributes
     ----------
@@ -105,7 +104,7 @@ class Margins:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sums(Margins):
-    """What a model is solved from: margins and their grams, exact or noisy.
+    """The sums that a model is solved from: margins and their grams, exact or noisy.
 
     Attributes
     ----------
@@ -120,7 +119,7 @@ class Sums(Margins):
     @property
     def by_class(self) -> list[Statistics]:
         """The statistics of each class alone, in the columns that are counted by class."""
-        return [self.of_class(at).with_gram(gram) for at, gram in enumerate(self.class_grams)]
+        return [self.of_class(k).with_gram(gram) for k, gram in enumerate(self.class_grams)]
 
     @property
     def diagonal(self) -> NDArray[np.int64]:
@@ -130,8 +129,8 @@ class Sums(Margins):
     def class_gram(self, place: int) -> NDArray[np.int64]:
         """The gram of class number ``place`` alone, int64, (d, d).
 
-        Its d columns are ``layout.by_class``, a constant among them, whose products are the
-        class's sums in `cross`, and its count, times the scale.
+        Its d columns are ``layout.by_class``. One of them is a constant, whose products are its
+        scale times the class's sums in `cross`, and times the class's count.
 
         Examples
         --------
@@ -175,7 +174,7 @@ class Sums(Margins):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Statistics(Sums):
-    """Sums over samples that all the rest follows from.
+    """Exact sums over samples, from which a model is solved.
 
     Examples
     --------
@@ -195,7 +194,7 @@ class Statistics(Sums):
         return count_codes(space, Codes(symbols, dense), np.empty(0, np.int64))
 
     def multiply_out(self) -> None:
-        """Make the packed gram; `InvariantError` where what it follows from gives no integers."""
+        """Compute the packed gram; `InvariantError` if its entries are no integers."""
         self.gram.packed  # noqa: B018
 
     def verify(self) -> None:
@@ -222,13 +221,13 @@ class Statistics(Sums):
 
 
 def class_places(names: Sequence[ClassName], within: Sequence[ClassName]) -> NDArray[np.int64]:
-    """Where each of some names stands in others."""
+    """The place of each of ``names`` in ``within``."""
     place = {name: at for at, name in enumerate(within)}
     return np.array([place[name] for name in names], np.int64)
 
 
 def count_codes(space: CodeSpace, codes: Codes, labels: NDArray[Any]) -> Statistics:
-    """Statistics of encoded samples, which stand for their gram; none of single classes."""
+    """Statistics of encoded samples, with these as the gram; without grams of classes."""
     layout = space.layout
     names, places = np.unique(labels, return_inverse=True)
     seen, rows = counting.find_rows(codes.symbols, layout)
@@ -240,9 +239,9 @@ def count_codes(space: CodeSpace, codes: Codes, labels: NDArray[Any]) -> Statist
 
 
 def without_absent(statistics: Statistics) -> Statistics:
-    """The same without codes and classes that do not occur, the gram as narrow as can be.
+    """The same statistics without codes and classes that do not occur, in the narrowest integers.
 
-    Grams of classes are taken as they are.
+    Grams of classes stay as they are.
     """
     occurring = statistics.class_counts > 0
     seen = np.flatnonzero(statistics.diagonal[: len(statistics.codes)])
