@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from safle.wire import write_histogram as write_histogram
     from safle.wire import write_statistics as write_statistics
 
-# What goes on is said to the logger "safle": it is silent until a program asks for it.
+# The logger "safle" is silent until a program gives it a handler.
 logging.getLogger("safle").addHandler(logging.NullHandler())
 
 __version__ = "0.1.0"

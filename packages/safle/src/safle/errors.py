@@ -61,7 +61,7 @@ class LimitExceeded(SafleError, ValueError):
 
 
 class PolicyRefused(SafleError, ValueError):
-    """A contribution or file that a site's policy keeps in; ``rule`` names the rule."""
+    """A contribution or file that a site's policy does not let out; ``rule`` names the rule."""
 
     def __init__(self, message: str, rule: str = "") -> None:
         super().__init__(message)
@@ -85,7 +85,7 @@ class WireError(SafleError, ValueError):
 
 
 class TableError(InvalidInput):
-    """A features or labels file that cannot be read; ``line`` is the line at fault, if one is.
+    """A features or labels file that cannot be read; ``line`` is the faulty line, if known.
 
     >>> TableError("visits.csv: line 7 has no label", line=7).line
     7
@@ -109,11 +109,11 @@ class SolveError(SafleError, ArithmeticError):
 
 
 class NotEnoughMemory(SafleError, MemoryError):
-    """A computation that would not fit, refused before it starts."""
+    """A computation that would not fit into memory; it is refused before it starts."""
 
 
 class KernelsError(SafleError, ImportError):
-    """Compiled kernels that are missing, or not those of the sources beside them."""
+    """Compiled kernels that are missing, or were not built from the sources beside them."""
 
 
 class MissingExtra(SafleError, ImportError):

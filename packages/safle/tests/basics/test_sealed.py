@@ -61,7 +61,7 @@ def test_a_transaction_that_fails_adds_nothing(path):
             file.append("none", file.append("other", 1))
         with pytest.raises(StoreError, match="within a transaction"):
             file.append("other", 1)
-        with pytest.raises(StoreError, match="not a number"), file.transaction():
+        with pytest.raises(StoreError, match="NaN cannot be kept"), file.transaction():
             file.append("other", float("nan"))
         assert len([*file.rows("other")]) == 1
 

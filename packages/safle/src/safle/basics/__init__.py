@@ -1,4 +1,4 @@
-"""Small things that every room and house may use: files written whole, texts, optional packages."""
+"""Helpers for every room and package: atomic files, settings, texts, optional packages."""
 
 from typing import TYPE_CHECKING
 

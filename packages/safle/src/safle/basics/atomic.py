@@ -21,7 +21,7 @@ def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterato
     scratch = _make_scratch(target)
     try:
         yield scratch
-        # mkstemp makes private files; a result gets the permissions any new file would.
+        # mkstemp makes private files; a result gets the permissions of any new file.
         if not private:
             scratch.chmod(0o666 & ~_umask())
         _flush(scratch)
@@ -29,7 +29,7 @@ def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterato
         _flush(target.parent)
     except BaseException as error:
         scratch.unlink(missing_ok=True)
-        # A full disk names no file, and nobody knows the scratch file's name.
+        # The error of a full disk names no file, and no user knows the scratch file.
         if isinstance(error, OSError) and error.filename in (None, str(scratch)):
             error.filename = str(target)
         raise
@@ -42,7 +42,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
 
 
 def write_together(files: Mapping[Path, bytes], *, private: Collection[Path] = ()) -> None:
-    """Write several files atomically, the last one renamed first; some for their owner alone.
+    """Write files atomically, the last one renamed first; ``private`` ones for their owner alone.
 
     All data are on the disk before any file is replaced, so a full disk replaces none.
     """

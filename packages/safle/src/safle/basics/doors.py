@@ -21,7 +21,7 @@ def front_door(package: str) -> None:
     module = sys.modules[package]
     modules = _public_names(Path(str(module.__file__)))
 
-    def find(name: str) -> Any:
+    def import_name(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if modules[name] == package:
@@ -29,11 +29,11 @@ def front_door(package: str) -> None:
         return getattr(importlib.import_module(modules[name]), name)
 
     names = sorted(modules)
-    vars(module).update(__all__=names, __getattr__=find, __dir__=lambda: names)
+    vars(module).update(__all__=names, __getattr__=import_name, __dir__=lambda: names)
 
 
 def _public_names(path: Path) -> dict[str, str]:
-    """Name -> the module that it is imported from, of the imports under ``if TYPE_CHECKING:``."""
+    """Map each name that is imported under ``if TYPE_CHECKING:`` to its module."""
     blocks = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.If)]
     imports = [line for block in blocks for line in block.body]
     return {

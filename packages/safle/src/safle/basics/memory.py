@@ -1,4 +1,4 @@
-"""Refuse what cannot fit before it is allocated, with the arithmetic and advice."""
+"""Refuse what needs more memory than is free or allowed, before it is allocated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def readable(size: float) -> str:
 
 def require(size: int, *, purpose: str, advice: str) -> None:
     """Raise `NotEnoughMemory` if ``size`` bytes are more than this machine has free."""
-    # Only here: help answers without it.
+    # Imported here: ``--help`` does not need it.
     import psutil
 
     available = psutil.virtual_memory().available
@@ -39,20 +39,20 @@ def require(size: int, *, purpose: str, advice: str) -> None:
 
 
 def most_memory(allowed: int | None = None) -> int:
-    """What reading a file may take: what the caller allows, or the environment, or 2 GB."""
+    """Bytes that reading a file may take: ``allowed``, or $SAFLE_MOST_MEMORY, or 2 GB."""
     if allowed is not None:
         return allowed
     text = os.environ.get(VARIABLE)
     if text is None:
         return MOST_MEMORY
-    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?) ?([KMGT]?)B?", text.strip(), re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?) ?([KMGT]?)B?", text.strip(), re.IGNORECASE)
+    if match is None:
         raise SettingsError(f"{VARIABLE} is {text[:40]!r}; expected a size like 8GB")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def over_limit(size: int, limit: int) -> str:
-    """What to say of a file that takes more than it may."""
+    """The end of a message: a size, the limit that it exceeds, and what to do."""
     return (
         f"{readable(size)}; the limit is {readable(limit)}: if you trust who made the file, allow "
         f"more with {VARIABLE}=8GB (limit= in Python)"

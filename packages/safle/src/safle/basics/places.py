@@ -1,7 +1,7 @@
-"""Where files are, on this machine or at any address that fsspec understands; and TOML files.
+"""Find and read files, here or at any address that fsspec understands; read TOML within bounds.
 
-`tomllib` takes memory in the square of a key's parts: 100 kB of ``a.a.a. ... = 1`` took 9.9 GB. So
-one reader bounds what the parser is given.
+`tomllib` needs memory in proportion to the square of a key's parts: 100 kB of ``a.a.a. ... = 1``
+took 9.9 GB. So `parse_toml` checks a text before the parser gets it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from safle.errors import InvalidInput, MissingExtra, SafleError, SettingsError, 
 
 StrPath = str | os.PathLike[str]
 SHEET, SHEET_PAGE = ".release.txt", ".release.html"
-"""What follows a contribution's name in those of its release sheets."""
+"""Suffixes of a contribution's release sheets, after its own name."""
 BESIDE = (SHEET, SHEET_PAGE, ".sig")
-"""How names end of what lies beside contributions and is none."""
+"""Suffixes of files that lie beside contributions and are none."""
 MOST_BYTES = 1 << 22
 MOST_KEYS = 1 << 18
 MOST_PARTS = 16
@@ -30,7 +30,7 @@ _LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MOST_PA
 
 
 def as_path(place: StrPath) -> Path:
-    """A path; that of an address (``s3://bucket/a.stats``) is used like any other."""
+    """The path of a file, or of an address (``s3://bucket/a.stats``)."""
     address = str(place)
     if "://" not in address:
         return Path(address)
@@ -40,7 +40,7 @@ def as_path(place: StrPath) -> Path:
         raise MissingExtra("universal_pathlib", "safle[remote]", f"reading {address}") from error
     try:
         path: Path = UPath(address)
-        # Looked for here: it may be unknown, or in a package of its own.
+        # Loaded now: the file system may be unknown, or its package not installed.
         _ = path.fs  # type: ignore[attr-defined]
     except (ValueError, ImportError) as error:
         raise InvalidInput(f"{address} cannot be read: {error}") from error
@@ -51,24 +51,24 @@ def read_capped(path: StrPath, most: int, what: str, error: type[SafleError] = W
     """A file's bytes; ``error`` if it is larger than ``what`` can be."""
     with Path(path).open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        # What is no regular file does not say its size: one byte more than allowed will do.
+        # A pipe reports no size: one byte more than allowed shows that it is too large.
         data = file.read(most + 1) if size <= most else b""
     if max(size, len(data)) > most:
-        raise error(f"{path}: more than {most} bytes; {what} has at most so many")
+        raise error(f"{path}: more than {most:,} bytes; {what} has at most {most:,}")
     return data
 
 
 def find_files(places: Iterable[StrPath], *, except_for: tuple[str, ...]) -> list[str]:
-    """Files as they are; folders as what is in them, by name, but for hidden files and suffixes."""
-    found: list[str] = []
+    """The given files, and the files in given folders but for hidden ones and some suffixes."""
+    files: list[str] = []
     for path in map(as_path, places):
         inside = path.iterdir() if path.is_dir() else [path]
-        found += sorted(
+        files += sorted(
             str(file)
             for file in inside
             if file is path or not (file.name.startswith(".") or file.name.endswith(except_for))
         )
-    return found
+    return files
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def naming(path: StrPath) -> Iterator[None]:
 def read_toml(
     path: StrPath, what: str, *, most: int = MOST_BYTES, error: type[SafleError] = SettingsError
 ) -> dict[str, Any]:
-    """The content of a TOML file, ``what`` it is called in messages; ``error`` for anything else.
+    """The content of a TOML file, which messages call ``what``; ``error`` for anything else.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:

@@ -2,8 +2,9 @@
 
     seal of a row = SHA-256(seal of the row before it, number of the row, its values)
 
-as the JSON list that ``json.dumps`` writes, in hexadecimal; bytes go by their SHA-256, and the
-table's name stands before the first row. Logs, ledgers, histories and stores are such files.
+The seal is hexadecimal; it is taken of the JSON list that ``json.dumps`` writes, with the SHA-256
+of bytes in their place. The first row takes the table's name for the seal before it.
+Logs, ledgers, histories and stores are such files.
 
 A row is on the disk when its transaction ends (write-ahead log, flushed at every commit): neither
 a kill nor a power loss takes it back. Triggers refuse changes, and a row that was changed, taken
@@ -45,15 +46,15 @@ BEGIN SELECT RAISE(ABORT, 'its rows are never changed'); END;
 
 
 class SealedFile:
-    """A file of tables; whatever is wrong with it is a `StoreError` that names the file.
+    """A file of tables; any problem with it raises a `StoreError` that names the file.
 
     Values are texts, whole numbers, floats, bytes or None.
 
     Parameters
     ----------
     tables : the columns of each table, by its name
-    create : make the file and its tables where they are not there yet
-    alone : nobody else opens the file before it is closed
+    create : make the file and its tables if they are missing
+    alone : no other process can open the file until it is closed
     message : what an error says after the file's name
 
     Examples
@@ -95,19 +96,19 @@ class SealedFile:
 
     def _address(self, create: bool) -> str:
         address, folder = self.path.absolute().as_uri(), self.path.absolute().parent
-        beside = folder / f"{self.path.name}-wal"
-        if not create and not beside.exists() and not os.access(folder, os.W_OK):
-            # A copy to read only: no log can be opened beside it, and none is needed.
+        write_ahead_log = folder / f"{self.path.name}-wal"
+        if not create and not write_ahead_log.exists() and not os.access(folder, os.W_OK):
+            # SQLite cannot write beside a read-only copy, and need not.
             return f"{address}?immutable=1"
         return f"{address}?mode={'rwc' if create else 'rw'}"
 
     def _make_tables(self) -> None:
-        made = "".join(
+        statements = "".join(
             _TABLE.format(name=name, columns=", ".join(columns))
             for name, columns in self._tables.items()
         )
         with self._connection:
-            self._connection.executescript(f"BEGIN IMMEDIATE;{made}")
+            self._connection.executescript(f"BEGIN IMMEDIATE;{statements}")
 
     def __enter__(self) -> Self:
         return self
@@ -121,59 +122,59 @@ class SealedFile:
 
     @property
     def complete(self) -> bool:
-        """Whether all tables are there: a file that was not made to the end has none."""
+        """Whether all tables are there; a file whose making was interrupted has none."""
         with self.naming():
             found = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             return {*self._tables} <= {name for (name,) in found}
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that a block appends, or nothing; from its beginning on nobody else writes."""
+        """Keep all rows that the block appends, or none; nobody else writes meanwhile."""
         with self.naming(), self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             yield
 
     def append(self, table: str, *values: Any) -> int:
-        """Add a row within the transaction that is open; its number, from 1."""
+        """Add a row within the open transaction; return its number, from 1."""
         with self.naming():
             if not self._connection.in_transaction:
                 raise ValueError("a row is added within a transaction")
             if any(value != value for value in values):
-                # SQLite would keep nothing in its place, and the seal would not fit.
-                raise ValueError("not a number cannot be kept")
-            last = f"SELECT number, seal FROM {table} ORDER BY number DESC LIMIT 1"
-            number, before = self._connection.execute(last).fetchone() or (0, table)
+                # SQLite would store NULL instead, and the seal would not fit.
+                raise ValueError("NaN cannot be kept")
+            last_row = f"SELECT number, seal FROM {table} ORDER BY number DESC LIMIT 1"
+            number, previous = self._connection.execute(last_row).fetchone() or (0, table)
             row = number + 1, *values
-            places = ", ".join("?" for _ in (*row, "seal"))
+            marks = ", ".join("?" for _ in (*row, "seal"))
             self._connection.execute(
-                f"INSERT INTO {table} VALUES ({places})", (*row, _seal(before, *row))
+                f"INSERT INTO {table} VALUES ({marks})", (*row, _seal(previous, *row))
             )
             return int(number + 1)
 
     def rows(self, table: str) -> Iterator[tuple[Any, ...]]:
-        """Number and values of every row, the first one first; `StoreError` for a broken chain."""
+        """Number and values of every row, in order; `StoreError` for a broken chain."""
         for *row, _ in self.sealed_rows(table):
             yield tuple(row)
 
     def sealed_rows(self, table: str) -> Iterator[tuple[Any, ...]]:
-        """As `rows`, with the seal of each at its end: the last one stands for the whole table."""
-        before = table
+        """As `rows`, each with its seal at the end; the last seal vouches for the whole table."""
+        previous = table
         with self.naming():
             found = self._connection.execute(f"SELECT * FROM {table} ORDER BY number")
             for expected, row in enumerate(found, start=1):
                 *fields, seal = row
-                if row[0] != expected or seal != _seal(before, *fields):
+                if row[0] != expected or seal != _seal(previous, *fields):
                     raise StoreError(
                         f"{self.path}: row {expected} of {table} is not what was written, or rows "
                         "before it are missing: somebody has changed the file, or the disk has; "
                         "bring it back from a backup"
                     )
-                before = seal
+                previous = seal
                 yield row
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Errors about what is in the file name it."""
+        """Turn errors in this block into a `StoreError` that names the file."""
         try:
             yield
         except SafleError:
@@ -182,15 +183,15 @@ class SealedFile:
             raise StoreError(f"{self.path}: {self._message.format(error=error)}") from error
 
 
-def _seal(before: str, *fields: object) -> str:
-    text = json.dumps([before, *fields], default=lambda data: hashlib.sha256(data).hexdigest())
+def _seal(previous: str, *fields: object) -> str:
+    text = json.dumps([previous, *fields], default=lambda data: hashlib.sha256(data).hexdigest())
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def append_event(
     file: SealedFile, event: str, *, who: str, digest: str = "", note: str = ""
 ) -> None:
-    """Add a row to the log of ``file``, within the transaction that is open."""
+    """Add a row to the log of ``file``, within the open transaction."""
     file.append(LOG, now(), event, _on_one_line(who), digest, _on_one_line(note))
 
 
@@ -200,5 +201,5 @@ def now() -> str:
 
 
 def _on_one_line(text: object) -> str:
-    """Anybody's text on one line, short, and such that SQLite can hold it."""
+    """Any text, shortened, on one line, in characters that SQLite can hold."""
     return printable(str(text)[:LONGEST_TEXT], " ").strip()

@@ -2,7 +2,7 @@
 
 A kind of settings is a `msgspec.Struct` whose fields carry their types and limits; `as_settings`
 is the one place that checks a mapping against them, and says what was found where, and what was
-expected. `describe` gives the fields to whatever lets people choose: nothing lists them twice.
+expected. `describe` lists the fields for commands and documentation, so nothing lists them twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from safle.errors import SafleError, SettingsError
 
 S = TypeVar("S")
 Value = bool | int | float | str
-_PROBLEM = re.compile(r"(?P<said>.*?)(?: - at `(?P<key>key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
+_PROBLEM = re.compile(r"(?P<text>.*?)(?: - at `(?P<key>key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
@@ -38,7 +38,7 @@ def as_settings(
     Parameters
     ----------
     kind : a `msgspec.Struct`, with ``forbid_unknown_fields`` if unknown names are mistakes
-    where : what the mapping is, at the beginning of a message
+    where : the beginning of a message: which mapping it is
 
     Examples
     --------
@@ -60,7 +60,7 @@ def as_settings(
     """
     plain = _plain(given)
     if is_dataclass(kind) and isinstance(plain, dict):
-        # msgspec passes over names that a dataclass does not have.
+        # msgspec ignores names that a dataclass does not have.
         known = [field.name for field in fields(kind)]
         if unknown := [name for name in plain if name not in known]:
             expected = ", ".join(known)
@@ -89,8 +89,8 @@ class Setting:
 
     Attributes
     ----------
-    default : None if it is chosen, in the way that ``chosen`` tells
-    choices : all that it may be, if they are few
+    default : None if safle chooses the value; ``chosen`` then says how
+    choices : all allowed values, if they are listed
 
     Examples
     --------
@@ -123,39 +123,39 @@ def describe(kind: type[Any]) -> dict[str, Setting]:
 
 
 def _setting(field: inspect.Field) -> Setting:
-    found, told, chosen = field.type, "", ""
-    if isinstance(found, inspect.UnionType):
-        found = next(t for t in found.types if not isinstance(_bare(t), inspect.NoneType))
-    if isinstance(found, inspect.Metadata):
-        told = (found.extra_json_schema or {}).get("description", "")
-        chosen = (found.extra or {}).get("chosen", "")
-    bare = _bare(found)
+    expected, text, chosen = field.type, "", ""
+    if isinstance(expected, inspect.UnionType):
+        expected = next(t for t in expected.types if not isinstance(_bare(t), inspect.NoneType))
+    if isinstance(expected, inspect.Metadata):
+        text = (expected.extra_json_schema or {}).get("description", "")
+        chosen = (expected.extra or {}).get("chosen", "")
+    bare = _bare(expected)
     default = None if field.default is msgspec.NODEFAULT else field.default
     if isinstance(bare, inspect.LiteralType):
         choices = tuple(value for value in bare.values if value is not None)
-        return Setting(field.name, type(choices[0]), default, told, choices=choices, chosen=chosen)
-    plain = {inspect.BoolType: bool, inspect.IntType: int, inspect.FloatType: float}
+        return Setting(field.name, type(choices[0]), default, text, choices=choices, chosen=chosen)
+    types = {inspect.BoolType: bool, inspect.IntType: int, inspect.FloatType: float}
     limits = getattr(bare, "ge", None), getattr(bare, "le", None)
-    return Setting(field.name, plain.get(type(bare), str), default, told, *limits, chosen=chosen)
+    return Setting(field.name, types.get(type(bare), str), default, text, *limits, chosen=chosen)
 
 
-def _bare(found: inspect.Type) -> inspect.Type:
-    return found.type if isinstance(found, inspect.Metadata) else found
+def _bare(expected: inspect.Type) -> inspect.Type:
+    return expected.type if isinstance(expected, inspect.Metadata) else expected
 
 
-def _fields(found: inspect.Type) -> tuple[inspect.Field, ...]:
-    bare = _bare(found)
+def _fields(expected: inspect.Type) -> tuple[inspect.Field, ...]:
+    bare = _bare(expected)
     if isinstance(bare, inspect.UnionType):
-        return next((_fields(each) for each in bare.types if _fields(each)), ())
+        return next((_fields(member) for member in bare.types if _fields(member)), ())
     return bare.fields if isinstance(bare, inspect.StructType | inspect.DataclassType) else ()
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's; they would be refused."""
+    """Turn NumPy's numbers, which msgspec refuses, into Python's."""
     if type(value).__module__ == "numpy" and not getattr(value, "ndim", 1):
         return value.item()
     if isinstance(value, Mapping):
-        return {key: _plain(held) for key, held in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     return [*map(_plain, value)] if isinstance(value, list | tuple) else value
 
 
@@ -163,41 +163,41 @@ def _explain(message: str, kind: type[Any], given: Any) -> str:
     """What msgspec says, with the name of the setting, what was found and what was expected."""
     problem = _PROBLEM.fullmatch(message)
     assert problem is not None, "the pattern takes any text"
-    said, path = problem["said"], problem["path"] or ""
+    text, path = problem["text"], problem["path"] or ""
     name = path.removeprefix(".")
     expected, found = inspect.type_info(kind), given
-    for key, place in _STEP.findall(path):
+    for key, index in _STEP.findall(path):
         expected = _inside(expected, key)
         found = found[key] if key and isinstance(found, Mapping) else found
-        found = found[int(place)] if place and isinstance(found, list) else found
-    if unknown := _UNKNOWN.fullmatch(said):
+        found = found[int(index)] if index and isinstance(found, list) else found
+    if unknown := _UNKNOWN.fullmatch(text):
         inside = f" of {name}" if name else ""
         known = ", ".join(field.encode_name for field in _fields(expected)) or "none"
         return f"unknown setting {unknown[1]!r}{inside}; expected some of {known}"
-    if missing := _MISSING.fullmatch(said):
-        wanted = _expected(_inside(expected, missing[1]))
+    if missing := _MISSING.fullmatch(text):
+        needed = _in_words(_inside(expected, missing[1]))
         inside = f"{name} has" if name else "there is"
-        return f"{inside} no {missing[1]!r}; expected {wanted or 'it'}"
+        return f"{inside} no {missing[1]!r}; expected {needed or 'it'}"
     if "[...]" in path or problem["key"]:
-        return f"{name}: {said[0].lower()}{said[1:]}"
+        return f"{name}: {text[0].lower()}{text[1:]}"
     shown = repr(found)
     shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."
-    return f"{name or 'it'} is {shown}; expected {_expected(expected) or said}"
+    return f"{name or 'it'} is {shown}; expected {_in_words(expected) or text}"
 
 
-def _inside(found: inspect.Type, key: str) -> inspect.Type:
+def _inside(expected: inspect.Type, key: str) -> inspect.Type:
     """The type of a field, or of an element."""
     if key:
-        return next((f.type for f in _fields(found) if f.encode_name == key), inspect.AnyType())
-    item: inspect.Type = getattr(_bare(found), "item_type", inspect.AnyType())
+        return next((f.type for f in _fields(expected) if f.encode_name == key), inspect.AnyType())
+    item: inspect.Type = getattr(_bare(expected), "item_type", inspect.AnyType())
     return item
 
 
-def _expected(found: inspect.Type) -> str:
+def _in_words(expected: inspect.Type) -> str:
     """A type in words; empty if there are none."""
-    bare = _bare(found)
+    bare = _bare(expected)
     if isinstance(bare, inspect.UnionType):
-        return " or ".join(filter(None, map(_expected, bare.types)))
+        return " or ".join(filter(None, map(_in_words, bare.types)))
     if isinstance(bare, inspect.LiteralType):
         return "one of " + ", ".join(map(repr, bare.values))
     if isinstance(bare, inspect.IntType | inspect.FloatType):

@@ -1,4 +1,4 @@
-"""Jinja2 templates: files beside the code that fills them in; no name in them may be missing."""
+"""Jinja2 templates: files beside the code that fills them in; a name without value is an error."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SHARED = "safle.evaluation"
 
 def templates_of(package: str, **settings: Any) -> jinja2.Environment:
     """The templates in a package's own folder, and those that all pages share."""
-    places = [jinja2.PackageLoader(name) for name in (package, SHARED)]
+    loaders = [jinja2.PackageLoader(name) for name in (package, SHARED)]
     return jinja2.Environment(
-        loader=jinja2.ChoiceLoader(places),
+        loader=jinja2.ChoiceLoader(loaders),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         **settings,
@@ -22,7 +22,7 @@ def templates_of(package: str, **settings: Any) -> jinja2.Environment:
 
 
 def render_page(package: str, template: str, **values: Any) -> str:
-    """A page of HTML from a template of ``package``; whatever it is given is escaped.
+    """A page of HTML from a template of ``package``; ``values`` are escaped.
 
     >>> render_page("safle.evaluation", "page.css")[:5]
     ':root'

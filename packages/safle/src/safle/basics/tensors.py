@@ -19,16 +19,16 @@ Arrays = dict[str, NDArray[Any]]
 
 def write_tensors(text: str, arrays: Arrays) -> bytes:
     """The bytes of ``arrays`` and the text that describes them."""
-    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    return save(whole, metadata={"safle": text})
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return save(contiguous, metadata={"safle": text})
 
 
 def read_tensors(data: bytes) -> tuple[str, Arrays]:
     """The inverse of `write_tensors`; `WireError` for anything else."""
     try:
         arrays = load(data)
-        # The library checks the header's length and that it is JSON, but gives the
-        # metadata away for files only.
+        # The library checks the header's length and that it is JSON, but returns
+        # the metadata of files only.
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         return str(header["__metadata__"]["safle"]), arrays
     except (SafetensorError, ValueError, TypeError, KeyError, RecursionError) as error:
@@ -38,7 +38,7 @@ def read_tensors(data: bytes) -> tuple[str, Arrays]:
 
 
 def read_header(text: str, format_name: str, what: str) -> dict[str, Any]:
-    """The fields of a header; `WireError` if it is not ``what``, in the format we read."""
+    """The fields of a header; `WireError` if it is not ``what``, in this format."""
     header = json.loads(text)
     found = header.get("format") if isinstance(header, dict) else None
     if found != format_name:
@@ -48,7 +48,7 @@ def read_header(text: str, format_name: str, what: str) -> dict[str, Any]:
 
 @contextmanager
 def refusing_malformed(what: str) -> Iterator[None]:
-    """Whatever is raised where a header does not hold what it should is a `WireError`."""
+    """Raise `WireError` for the errors of code that reads a malformed header."""
     try:
         yield
     except WireError:

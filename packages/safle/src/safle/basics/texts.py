@@ -1,4 +1,4 @@
-"""Texts that are not ours as messages, tables and files show them; arguments in the wrong place."""
+"""Show texts from outside in messages, tables and files; check the types of arguments."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from safle.errors import InvalidInput
 
 T = TypeVar("T")
 LONGEST_REASON = 300
-_LIVE = re.compile(r"['=+\-@\t\r\n]")
+_FORMULA_START = re.compile(r"['=+\-@\t\r\n]")
 
 
 def printable(text: object, instead: str | None = None) -> str:
-    r"""On one line, without control characters: each an escape, or what stands ``instead``.
+    r"""The text on one line: control characters become escapes, or ``instead``.
 
     >>> printable("ill\x07"), printable("ill\x07", "?")
     ('ill\\x07', 'ill?')
@@ -30,7 +30,7 @@ def printable(text: object, instead: str | None = None) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    r"""What somebody else's error says, on one line and short; else what it is.
+    r"""The message of an error of another library, short, on one line; its type if it has none.
 
     >>> reason_of(ValueError("a\n  b")), reason_of(KeyError())
     ('a b', 'KeyError')
@@ -39,10 +39,10 @@ def reason_of(error: BaseException) -> str:
 
 
 def name_some(names: Iterable[object], most: int = 8) -> str:
-    """The first of some names, and how many more there are."""
-    known = [*names]
-    more = f" and {len(known) - most} more" if len(known) > most else ""
-    return ", ".join(map(repr, known[:most])) + more
+    """The first ``most`` names, and how many more there are."""
+    listed = [*names]
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(map(repr, listed[:most])) + more
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -57,12 +57,12 @@ def split_names(text: str) -> tuple[str, ...]:
 def neutralise(cell: T) -> T | str:
     """A text that a spreadsheet would read as a formula, with an apostrophe in front.
 
-    The apostrophe itself counts as such a character, so that taking one away gives every name back.
+    A text that begins with an apostrophe gets one as well: taking one away restores every text.
 
     >>> [neutralise(cell) for cell in ("=1+1", "'quoted", "plain", -1)]
     ["'=1+1", "''quoted", 'plain', -1]
     """
-    return f"'{cell}" if isinstance(cell, str) and _LIVE.match(cell) else cell
+    return f"'{cell}" if isinstance(cell, str) and _FORMULA_START.match(cell) else cell
 
 
 def require_type(name: str, value: Any, *kinds: type, advice: str = "") -> None:
